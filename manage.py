@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Django's command line, with one-line answers to wrong settings."""
+"""Run Django's command line, with one-line answers to wrong settings."""
 
 from __future__ import annotations
 
@@ -46,9 +46,7 @@ def main() -> int:
 
 
 def _arguments(given: list[str]) -> list[str]:
-    """`install_hooks --settings F` names the agent's settings file (D43); Django would take it for
-    its own settings module.
-    """
+    """Rename `install_hooks --settings`, which Django would take for its own (D43)."""
     if given[1:2] != ["install_hooks"]:
         return given
     return [

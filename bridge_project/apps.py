@@ -1,4 +1,4 @@
-"""Register commands, checks and templates with Django; there are no models here."""
+"""Register the project's commands, checks and templates with Django."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Route HTTP to Django and WebSockets to the consumer; check upgrades first.
+"""Route HTTP to Django and WebSockets to the consumer, the whole ASGI application.
 
-`application` is a whole bridge under any ASGI server (D61). `serve` takes `routes` instead: it
-starts by itself what runs beside the requests.
+`application` is a whole bridge for any ASGI server (D61). `serve` uses `routes` instead, because it
+starts the background work itself.
 """
 
 from __future__ import annotations

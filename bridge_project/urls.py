@@ -1,4 +1,4 @@
-"""Map every address (D2): the API, its pages, pairing and the admin site."""
+"""Map every URL (D2): the API, its pages, pairing and the admin site."""
 
 from __future__ import annotations
 

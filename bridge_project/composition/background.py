@@ -1,4 +1,4 @@
-"""Start and stop what runs beside the requests of a serving process."""
+"""Start and stop the background work of a serving process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STOP_SECONDS = 10  # for each work, so that one that hangs cannot keep the other
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Name something that runs beside requests, and how it starts and stops."""
+    """Describe a background work: its name, and how it starts and stops."""
 
     name: str
     start: Callable[[], Awaitable[None]]
@@ -72,7 +72,7 @@ async def start_all() -> None:
 
 
 async def stop_all() -> None:
-    """Stop what was started, the last first, even when one of them fails."""
+    """Stop all started works, the last first, even when one of them fails."""
     while _running:
         work = _running.pop()
         try:

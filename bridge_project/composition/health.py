@@ -1,4 +1,4 @@
-"""Answer GET /health: which parts of the bridge work at this moment (D48)."""
+"""Answer GET /health: which parts of the bridge work now (D48)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Check = Callable[[], str | None]
 
 
 def check_database() -> str | None:
-    """Check that the database can be written, as hook events need it."""
+    """Check that the database can be written."""
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1 FROM django_migrations LIMIT 1")
@@ -113,7 +113,7 @@ def report(mode: ConnectionMode) -> tuple[int, Health | HealthDegraded]:
 
 
 def _failures() -> dict[str, str]:
-    """Return part → what is wrong with it; checks run at once under one deadline."""
+    """Run all checks at once under one deadline; return part → what is wrong."""
     futures = [(part, _start(check)) for part, checks in CHECKS.items() for check in checks]
     deadline = time.monotonic() + CHECK_SECONDS
     failed: dict[str, str] = {}
@@ -130,7 +130,7 @@ def _failures() -> dict[str, str]:
 
 
 def _start(check: Check) -> Future[str | None]:
-    """Start a check, or join its run: one that hangs must not fill the threads."""
+    """Start a check, or wait for its running call: a hung check takes only one thread."""
     with _lock:
         future = _running.get(check)
         if future is None or future.done():
@@ -139,7 +139,7 @@ def _start(check: Check) -> Future[str | None]:
 
 
 def _log_changes(failed: dict[str, str]) -> None:
-    """Log what became unhealthy or healthy, not every answer."""
+    """Log parts that became unhealthy or healthy, not every answer."""
     global _unhealthy
     now = frozenset(failed)
     for part in sorted(now - _unhealthy):

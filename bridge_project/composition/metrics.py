@@ -1,4 +1,4 @@
-"""Answer GET /metrics with this process's counters and the apps' figures."""
+"""Write this process's counters and the apps' figures for GET /metrics."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ SUPPORTED_HOOKS: list[HookEventName] = [
 
 
 class HealthView(BridgeAPIView):
-    """How the bridge is: 200, or 503 when one of its parts does not work (D48)."""
+    """Report the bridge's health: 200, or 503 when a part does not work (D48)."""
 
     rate_group = "status"
     permission_classes = [AnyToken]
@@ -49,7 +49,7 @@ class HealthView(BridgeAPIView):
 
 
 class InfoView(BridgeAPIView):
-    """What this bridge can do, and its limits."""
+    """Report what this bridge can do, and its limits."""
 
     rate_group = "status"
     permission_classes = [AnyToken]
@@ -78,8 +78,10 @@ class InfoView(BridgeAPIView):
 
 
 class MetricsView(BridgeAPIView):
-    """This process's metrics, for Prometheus; it counts with health and info, since the limit of
-    `/admin/*` would be too tight for a scrape every few seconds.
+    """Return this process's metrics for Prometheus.
+
+    It shares the rate of health and info: that of `/admin/*` is too low for a scrape every few
+    seconds.
     """
 
     rate_group = "status"
@@ -98,7 +100,7 @@ class MetricsView(BridgeAPIView):
 
 
 class OpenView(BridgeAPIView):
-    """Answers without a token."""
+    """Answer without a token."""
 
     rate_group = "status"
     authentication_classes = []
@@ -106,8 +108,9 @@ class OpenView(BridgeAPIView):
 
 
 class WebSocketView(OpenView):
-    """The WebSocket's address. A request that is no upgrade is told so, with or without a token:
-    `websocket_url` is where to connect.
+    """Tell a plain request at the WebSocket's address to upgrade.
+
+    No token is needed. `websocket_url` is the address to connect to.
     """
 
     @extend_schema(operation_id="websocket", responses={101: None})
@@ -121,7 +124,7 @@ class WebSocketView(OpenView):
 
 
 class SchemaView(OpenView):
-    """This document."""
+    """Return this OpenAPI document."""
 
     @extend_schema(operation_id="schema", responses=OpenApiTypes.OBJECT)
     def get(self, request: Request) -> HttpResponse:
@@ -129,7 +132,7 @@ class SchemaView(OpenView):
 
 
 class AsyncApiView(OpenView):
-    """The WebSocket protocol as an AsyncAPI document."""
+    """Return the WebSocket protocol as an AsyncAPI document."""
 
     @extend_schema(operation_id="asyncapi", responses=OpenApiTypes.OBJECT)
     def get(self, request: Request) -> HttpResponse:

@@ -1,4 +1,4 @@
-"""Refuse WebSocket upgrades that a browser or token may not make (D17, D18)."""
+"""Refuse WebSocket upgrades with a wrong host, origin, token or rate (D17, D18)."""
 
 from __future__ import annotations
 

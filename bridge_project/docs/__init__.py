@@ -1,1 +1,1 @@
-"""Generate the pages and documents that describe the bridge."""
+"""Generate documentation from the bridge's own tables: pages, OpenAPI, AsyncAPI."""

@@ -75,7 +75,7 @@ class Message:
 
     @property
     def rule(self) -> str:
-        """Return when a client may send it and what follows; empty for server messages."""
+        """Return when a client may send it, and what follows; empty from the bridge."""
         if not self.from_client:
             return ""
         words = [f"May be sent {_PHASES[self.model.phase]}"]

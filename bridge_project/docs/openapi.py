@@ -19,8 +19,7 @@ HOOK_RULES: Final = (
 )
 FILE_CODES: Final = ("FILE_INVALID_PATH", "FILE_ACCESS_DENIED", "FILE_NOT_FOUND")
 
-# Operation → the codes of its own; what all endpoints with a token, and all with a body, have in
-# common is added below.
+# Operation → its own codes; codes of all endpoints with a token, or with a body, are added below.
 OWN_ERRORS: Final[dict[str, tuple[str, ...]]] = {
     "hook_event": HOOK_RULES,
     "hook_batch": ("HOOK_INVALID_PAYLOAD",),
@@ -74,7 +73,7 @@ _REQUEST_ID: Final[Schema] = {
 
 
 class EndpointSchema(AutoSchema):
-    """Take an operation's security from its view; keep ids of twin addresses apart."""
+    """Describe an operation: its view's security, and a unique id for each address."""
 
     def get_operation(self, path: str, *args: Any, **kwargs: Any) -> Schema | None:
         operation: Schema | None = super().get_operation(path, *args, **kwargs)

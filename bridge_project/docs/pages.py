@@ -1,4 +1,4 @@
-"""Serve the pages that explain the bridge: no token, no script (D9)."""
+"""Serve documentation pages, without token or script (D9)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CODE: Final = re.compile(r"`([^`]+)`")
 
 
 def page(render: Callable[..., str]) -> Callable[..., HttpResponse]:
-    """Make a view of a page that is the same for everybody; only its style loads."""
+    """Make a view of a constant page, whose policy allows only its style."""
 
     @csrf_exempt
     @require_safe
@@ -85,7 +85,7 @@ def messages() -> str:
 
 
 def inline(text: str) -> SafeString:
-    """Return the text with the parts between backticks as code."""
+    """Mark the parts of a text between backticks as code."""
     escaped = conditional_escape(text)
     return mark_safe(_CODE.sub(r"<code>\1</code>", escaped))  # noqa: S308
 

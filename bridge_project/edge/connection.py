@@ -1,5 +1,5 @@
 # ruff: noqa: N802 - the names are twisted's
-"""Accept TCP and TLS connections, limit them, and watch what waits in them."""
+"""Accept TCP and TLS connections, limit their number, and watch their buffers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bridge_project.kernel.config import Conf, ConfError
 from bridge_project.kernel.text import network_of
 from bridge_project.network.transport import accepts_on, is_trusted_proxy
 
-# Twisted times by the clock of the wall, which may jump: every deadline of a request with it.
+# By default twisted times by the wall clock; if that jumps, every deadline of a request does.
 reactor.seconds = time.monotonic  # type: ignore[attr-defined]
 
 TLS_HANDSHAKE = 0x16  # the first byte of every TLS connection
@@ -55,7 +55,7 @@ class Connection(tcp.Server):
         return super().getHost(), super().getPeer()
 
     def getHost(self) -> Any:
-        """Return what twisted would ask the kernel for several times with each request."""
+        """Return the local address, which twisted would ask of the kernel each time."""
         return self._addresses[0]
 
     def getPeer(self) -> Any:
@@ -77,7 +77,7 @@ class Connection(tcp.Server):
         return int(len(self.dataBuffer) - self.offset + self._tempDataLen)
 
     def stalls(self) -> bool:
-        """Tell whether bytes wait and none was taken for SLOW_SOCKET_SECONDS."""
+        """Tell whether bytes wait and none has left for SLOW_SOCKET_SECONDS."""
         return (
             bool(self.waiting())
             and time.monotonic() - self.last_progress > limits.SLOW_SOCKET_SECONDS
@@ -168,9 +168,8 @@ async def drain(transport: Transport) -> bool:
 class ConnectionLimiter:
     """Refuse public addresses under `auto` (D44); bound unauthenticated connections.
 
-    Above the bound, the one that does least is reset.
-
-    The newest always stays: its client may be about to show a valid token, from the same address.
+    Above the bound one is reset: the oldest without TLS, else the oldest. The newest always stays:
+    its client may be about to send a valid token, from the same address.
     """
 
     def __init__(self, conf: Conf) -> None:
@@ -243,7 +242,7 @@ def bind(host: str, port: int, setting: str, closing: ExitStack) -> list[socket.
 
 
 def cannot_listen(setting: str, address: str, port: int, error: OSError) -> ConfError:
-    """Return the one line, naming the setting, for whoever started the bridge."""
+    """Return the error of a port that cannot be used, in one line with its setting."""
     if error.errno == errno.EADDRINUSE:
         return ConfError(
             f"{setting}: port {port} is in use by another program; stop it, or set {setting}"

@@ -1,5 +1,5 @@
 # ruff: noqa: N802, N803 - the names are twisted's and autobahn's
-"""Accept an upgrade to a WebSocket, or refuse it with a status (D9)."""
+"""Accept an upgrade to a WebSocket, or refuse it with an HTTP status (D9)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Handshake(WebSocketProtocol):  # type: ignore[misc]
         )
 
     def sendHttpErrorResponse(self, code: int, reason: str, responseHeaders: Any = None) -> None:
-        """Answer what autobahn takes for no handshake; it then drops the connection."""
+        """Answer a request that autobahn refuses; it then drops the connection."""
         errors = {500: "INTERNAL_ERROR", 405: "METHOD_NOT_ALLOWED"}
         message = "" if code == 500 else reason
         self.transport.write(self._error(errors.get(code, "VALIDATION_ERROR"), code, message))

@@ -61,16 +61,16 @@ class Channel(http.HTTPChannel):
         super().connectionMade()
 
     def resetTimeout(self) -> None:
-        """Do nothing at each byte: a client that drips would never be timed out."""
+        """Do nothing for each byte: else a client could hold a request open for ever."""
 
     def setTimeout(self, period: float | None) -> float | None:
-        """Keep a deadline, which the server looks at every second; return what was set before."""
+        """Set a deadline, which the server checks every second; return the former one."""
         before, self.timeOut = self.timeOut, period
         self._deadline = None if period is None else time.monotonic() + period
         return before
 
     def check_progress(self) -> None:
-        """Cut a client that reads nothing of its answer, or is late with its request."""
+        """Reset a client that does not read its answer, or sends its request too slowly."""
         if connection_of(self.transport).stalls():
             self.transport.abortConnection()
         elif self._deadline is not None and time.monotonic() >= self._deadline:
@@ -137,10 +137,10 @@ class Channel(http.HTTPChannel):
         else:
             super().rawDataReceived(data)
 
-    # -- what is let in --
+    # -- headers --
 
     def headerReceived(self, line: bytes) -> bool:
-        """Refuse lengths and codings that a proxy before us might read otherwise."""
+        """Refuse lengths and codings that a proxy might understand differently."""
         name, _, value = line.partition(b":")
         name, value = name.lower(), value.strip(b" \t")
         if (name == b"content-length" and not LENGTH.fullmatch(value)) or (
@@ -155,7 +155,7 @@ class Channel(http.HTTPChannel):
         if self._refused is not None:
             return
         request = self.requests[-1]
-        if absolute := ABSOLUTE_FORM.fullmatch(self._path):  # its host stands over `Host`
+        if absolute := ABSOLUTE_FORM.fullmatch(self._path):  # its host counts more than `Host`
             request.requestHeaders.setRawHeaders(b"Host", [absolute[1]])
             self._path = b"/" + absolute[2].removeprefix(b"/")
         request.head = asgi_headers(request.requestHeaders)

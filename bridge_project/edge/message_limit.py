@@ -1,5 +1,5 @@
 # ruff: noqa: N802 - the names are autobahn's
-"""Refuse a message over the limit, with an `error` where its id has been read (D9)."""
+"""Refuse a message over the limit; send an `error` if its id has been read (D9)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # ruff: noqa: N802 - the names are twisted's
-"""Read one request within its bounds, and answer its errors as JSON (D9)."""
+"""Read one request within its limits, and answer its errors as JSON (D9)."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Request(WebRequest):  # type: ignore[misc]
         return None
 
     def _problem(self) -> str:
-        """Tell what no application could read of the head; empty when it is well."""
+        """Say what is malformed in the request's head; empty if nothing is."""
         if not self.uri.isascii():
             return "The request's target is not ASCII."
         for name, value in self.head:
@@ -161,7 +161,7 @@ class Request(WebRequest):  # type: ignore[misc]
             self.place = None
 
     def handle_reply(self, message: dict[str, Any]) -> None:
-        """Send a whole answer as one packet; what comes in pieces goes daphne's way."""
+        """Send a whole answer as one packet; leave an answer in pieces to daphne."""
         if self.finished or self.channel is None:
             return
         start, self._start = self._start, None

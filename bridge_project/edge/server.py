@@ -1,4 +1,4 @@
-"""Run daphne with our protocols, and stop it in order (D19, D20, D44, D45)."""
+"""Run daphne with our protocols, and stop it in order (D19, D44, D45)."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
     async def _stop(self) -> None:
         """Stop in order: refuse new connections, close sockets, wait for requests.
 
-        ``on_stop`` is awaited before each socket is sent a close frame; what is in flight has
+        ``on_stop`` is awaited before each socket is sent a close frame; requests in flight have
         STOP_SECONDS.
         """
         for port in self._ports:
@@ -237,7 +237,7 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
         )
 
     def create_application(self, protocol: Any, scope: dict[str, Any]) -> asyncio.Queue[Any]:
-        """Start the application with what the edge knows of the connection in its scope.
+        """Start the application; its scope holds what the edge knows of the connection.
 
         Keys: ``bridge``, ``bridge.socket``, ``bridge.connection``, ``bridge.body``.
         """
@@ -272,7 +272,7 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
                 await protocol.has_room()
 
     def protocol_connected(self, protocol: Any) -> None:
-        """Do nothing: ``tasks`` is what counts requests."""
+        """Do nothing: requests are counted by ``tasks``."""
 
     def protocol_disconnected(self, protocol: Any) -> None:
         """Give the application some seconds to end.

@@ -1,4 +1,4 @@
-"""Write the server's log of requests, sockets and errors, without queries."""
+"""Log the server's requests, sockets and errors, without query strings."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ MESSAGE_BYTES = 256  # what a queued message costs besides its text, so that emp
 
 
 class Inbox(asyncio.Queue[dict[str, Any]]):
-    """Hold one socket's messages that the application has not taken, and their size."""
+    """Queue one socket's messages until the application takes them; count their size."""
 
     def __init__(self, protocol: Any) -> None:
         super().__init__()

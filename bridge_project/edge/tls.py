@@ -53,9 +53,9 @@ class TLSContextHolder:
         return SSL.Connection(self._context, None)
 
     async def keep_newest(self, conf: Conf, seconds: float) -> None:
-        """Load a renewed certificate without a restart, whoever renewed it.
+        """Load a renewed certificate without a restart, whichever process renewed it.
 
-        It is looked for every ``seconds``.
+        The files are checked every ``seconds``.
         """
         while True:
             await asyncio.sleep(seconds)

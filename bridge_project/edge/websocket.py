@@ -1,5 +1,5 @@
 # ruff: noqa: N802, N803 - the names are twisted's and autobahn's
-"""Run WebSockets by daphne with close codes and bounded buffers (D9, D25, D30)."""
+"""Run WebSockets in daphne with close codes and bounded buffers (D9, D25, D30)."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ class Protocol(MessageLimit):
         if self._broken:
             return
         self.data += data
-        # what comes before the handshake is answered waits, as what comes too fast does
+        # frames before the handshake is answered wait, like frames that come too fast
         if not self.paused and not hasattr(self, "handshake_deferred"):
             self.consumeData()
 
     def consumeData(self) -> None:
-        """Parse arrived bytes, a few frames at a time, while the application keeps up."""
+        """Parse received bytes, a few frames at a time, while the application keeps up."""
         if self.state not in (self.STATE_OPEN, self.STATE_CLOSING):
             super().consumeData()
             return

@@ -1,1 +1,1 @@
-"""Give HTTP endpoints their errors, JSON bodies, authentication and rate limits."""
+"""Share among HTTP endpoints errors, JSON bodies, authentication and rate limits."""

@@ -1,6 +1,6 @@
-"""Write what a client reads of a failure, over HTTP or on a socket.
+"""Write the error that a client gets, over HTTP or on a socket.
 
-Each is counted here, and reported when it is severe, whichever way it goes out.
+Each error is counted here, and reported to devices when it is severe.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Answer Django requests that failed with the error body of D9."""
+"""Turn Django's failures into the error body of D9."""
 
 from __future__ import annotations
 

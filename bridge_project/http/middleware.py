@@ -1,4 +1,4 @@
-"""Give each Django request its id and client; check its host; rewrite errors."""
+"""Give each Django request an id and its client; check its host; rewrite errors."""
 
 from __future__ import annotations
 
@@ -47,10 +47,8 @@ API_PREFIXES: Final = ("/api/", "/hooks/")
 class RequestMiddleware:
     """Give each request its id and client, and each error the body of D9.
 
-    It is the outermost middleware.
-
-    Only synchronous, so that Django runs the whole chain in one thread instead of changing threads
-    at each middleware.
+    It is the outermost middleware. It is synchronous, so that Django runs the whole chain in one
+    thread instead of changing threads at each middleware.
     """
 
     def __init__(self, get_response: GetResponse) -> None:
@@ -105,7 +103,7 @@ def _make_safe(response: HttpResponseBase) -> None:
 
 
 def _refused_body(request: HttpRequest) -> str | None:
-    """Return why this endpoint takes no body this large, before it is read."""
+    """Return the error of a body too large for its endpoint, before it is read."""
     awaited = getattr(request, "scope", {}).get("bridge.body") == "awaited"
     if awaited and not request.path.startswith(API_PREFIXES):
         return NO_LARGE_BODY

@@ -32,14 +32,14 @@ WINDOW_SECONDS: Final = 60  # of every rate in ``limits.RATES``
 
 
 class Keyed(Protocol):
-    """Name a caller whose requests count together: `devices_app.tokens.Principal`."""
+    """Name the key under which a caller's requests count; `Principal` has one."""
 
     @property
     def rate_key(self) -> str: ...
 
 
 def check(group: str, principal: Keyed | None, address: str) -> None:
-    """Count a request of `group`, a key of `limits.RATES`, or refuse it.
+    """Count a request against the rate `group`, a key of `limits.RATES`.
 
     Raises BridgeError RATE_LIMIT_EXCEEDED with `retry_after`.
     """
@@ -63,15 +63,13 @@ def check(group: str, principal: Keyed | None, address: str) -> None:
 def failed_authentication(address: str) -> None:
     """Count a failed authentication; raise RATE_LIMIT_EXCEEDED after too many.
 
-    See D16.
-
-    Only failures ask: a correct token from a locked-out address works.
+    Only failures are counted and refused: a correct token from a locked-out address works (D16).
     """
     check("failed-auth", None, address)
 
 
 def too_many(message: str, seconds: int) -> BridgeError:
-    """Make the refusal, with the time to wait in a field and in `Retry-After`."""
+    """Make the error, with the time to wait in a field and in `Retry-After`."""
     headers = {"Retry-After": str(seconds)}
     return BridgeError("RATE_LIMIT_EXCEEDED", message, headers=headers, retry_after=seconds)
 

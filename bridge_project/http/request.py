@@ -1,4 +1,4 @@
-"""Return a Django request's id, connection, client and the bridge's address."""
+"""Read a Django request's id, connection, client, and the bridge's address."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def transport_of(request: HttpRequest) -> Transport:
 
 
 def client_address(request: HttpRequest) -> str:
-    """Return the address that limits count; `RequestMiddleware` has set it."""
+    """Return the address for which requests count; `RequestMiddleware` has set it."""
     return str(request.META.get("REMOTE_ADDR", ""))
 
 

@@ -1,4 +1,4 @@
-"""Find out how each connection came, and refuse unsafe ones (D18 to D20, D61)."""
+"""Find out how each connection reached the bridge; refuse unencrypted ones (D19)."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ def _local(scope: Mapping[str, Any]) -> str:
 def transport_from_scope(scope: Mapping[str, Any]) -> Transport:
     """Return the `Transport` of a scope from a server other than `serve`.
 
-    daphne tells where a connection was accepted, and its command line whether TLS ends there. Other
-    servers tell the scheme; but with a proxy's headers some of them replace the scheme and the
-    client by what these say, whoever sent them. A connection of which that may be so is plain.
+    daphne says where a connection was accepted, and its command line whether TLS ends there. Other
+    servers say the scheme; but some take scheme and client from a proxy's headers, whoever sent
+    them. A connection for which this is possible counts as unencrypted.
     """
     peer = str((scope.get("client") or ("",))[0])
     if daphne_command.is_running():
@@ -92,7 +92,7 @@ def transport_from_scope(scope: Mapping[str, Any]) -> Transport:
 class ServerSocket:
     """Stand in for `scope["bridge.socket"]` under a server without one.
 
-    Sending goes through ASGI, and whether the peer is still there is the server's own ping to say.
+    It sends through ASGI, and leaves it to the server's own ping to notice a lost peer.
     """
 
     def buffered(self) -> int:

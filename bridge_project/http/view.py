@@ -1,4 +1,4 @@
-"""Check who asks, how often, and whether they may, in this order (D14, D16, D17)."""
+"""Check authentication, rate and permission of API requests (D14, D16, D17)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bridge_project.kernel.errors import BridgeError
 
 
 class SendBody(Exception):
-    """Tell the edge that this view wants the large body; no error."""
+    """Tell the edge to read the large body; raised, but not an error."""
 
 
 class AlwaysJSON(BaseContentNegotiation):
@@ -37,7 +37,7 @@ class AlwaysJSON(BaseContentNegotiation):
 
 
 class BridgeAPIView(APIView):
-    """The base of every API view: tells who asks, how often, and whether they may.
+    """Check who asks, how often, and whether they may: the base of every API view.
 
     A view states `rate_group` (a key of `limits.RATES`) and `permission_classes` (of
     `devices_app.authentication`). `request.user` is the Principal, None where
@@ -93,5 +93,5 @@ class BridgeAPIView(APIView):
         return super().handle_exception(exc)
 
     def options(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Response:
-        """Nothing but ``Allow``, which every answer has."""
+        """Answer with ``Allow`` only, which every answer has."""
         return Response(status=204)

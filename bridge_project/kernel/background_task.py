@@ -1,4 +1,4 @@
-"""Run one coroutine beside the requests of a serving process, until it is stopped."""
+"""Run one coroutine in the background of a serving process, until it is stopped."""
 
 from __future__ import annotations
 

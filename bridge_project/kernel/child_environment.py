@@ -1,7 +1,7 @@
-"""Remove the bridge's secrets from what its child processes see (D45).
+"""Remove the bridge's secrets from its child processes' environment (D45).
 
-Git, its filters and a commit's hooks, agents, their commands and shells: all get ``scrubbed``,
-which is the bridge's environment without what is the bridge's. The rest is the user's, and passes.
+Git, its filters, a commit's hooks, agents, their commands and shells all get ``scrubbed``: the
+user's environment without the bridge's own variables.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ PR_SET_DUMPABLE = 4  # linux/prctl.h
 # Names are compared in capitals, here and below: some libraries read them in any case.
 _PREFIXES = ("BRIDGE_", "DJANGO_", "REDIS")
 _OURS = (
-    # Besides the address, how libpq and redis-cli are given a password or a key.
+    # variables by which libpq and redis-cli get an address, a password or a key
     "PGPASSWORD PGPASSFILE PGSERVICE PGSERVICEFILE PGSSLKEY PGSSLCERT REDISCLI_AUTH"
-    # What the service manager gave to the bridge alone.
+    # variables that the service manager set for the bridge alone
     " CREDENTIALS_DIRECTORY ENCRYPTED_CREDENTIALS_DIRECTORY NOTIFY_SOCKET FDSTORE LISTEN_FDS"
     " LISTEN_PID LISTEN_FDNAMES WATCHDOG_PID WATCHDOG_USEC MAINPID MANAGERPID INVOCATION_ID"
     " JOURNAL_STREAM SYSTEMD_EXEC_PID MEMORY_PRESSURE_WATCH MEMORY_PRESSURE_WRITE"
     " RUNTIME_DIRECTORY STATE_DIRECTORY CACHE_DIRECTORY LOGS_DIRECTORY CONFIGURATION_DIRECTORY"
-    # What would make a child's Python find our packages.
+    # variables by which a child's Python would find our packages
     " PYTHONPATH PYTHONHOME VIRTUAL_ENV"
 )
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH", re.IGNORECASE)
@@ -49,7 +49,7 @@ def scrubbed(**more: str) -> dict[str, str]:
 
 
 def secrets_in(environ: Mapping[str, str], words: Iterable[str]) -> list[str]:
-    """Return values of variables that sound secret, also of assignments in a command line."""
+    """Return the values of secret-sounding variables, also in a command line."""
     assigned = (word.partition("=") for word in words)
     given = [*environ.items(), *((name, value) for name, _, value in assigned)]
     return [
@@ -60,7 +60,7 @@ def secrets_in(environ: Mapping[str, str], words: Iterable[str]) -> list[str]:
 
 
 def _secrets() -> list[str]:
-    """Return tokens, Django's key, addresses with a password, and the passwords in them."""
+    """Return tokens, Django's key, URLs with a password, and their passwords."""
     found = [
         conf.secret("hook_token"),
         conf.secret("admin_token"),
@@ -76,10 +76,10 @@ def _secrets() -> list[str]:
 
 
 def hide_process() -> None:
-    """Keep other processes of our user out of this one's memory and environment.
+    """Hide this process's memory and environment from the user's other processes.
 
-    Linux then gives what is in its /proc to root, and writes no core dump. What this process starts
-    can be looked into again.
+    Linux then gives its /proc entries to root, and writes no core dump. Its child processes are not
+    hidden.
     """
     if sys.platform == "linux":
         import ctypes

@@ -1,6 +1,6 @@
 """Run a program in its own group, with a deadline and bounded output.
 
-At its end nothing is left of what it started.
+When it ends, all processes of its group are ended.
 """
 
 from __future__ import annotations
@@ -96,9 +96,9 @@ def run(
 ) -> Done:
     """Run ``command`` and wait for it; call this in a thread.
 
-    Whatever it started in its own group is ended with it, also when it has ended well.
-    ``check`` is called after GIT_CHECK_SECONDS, and then ever more rarely; what it raises ends
-    the program. Raises TimeoutError after ``seconds``, OSError when it cannot be started.
+    Its whole group is ended with it, also after a success. ``check`` is called after
+    GIT_CHECK_SECONDS, and then less and less often; an exception from it ends the program. Raises
+    TimeoutError after ``seconds``, OSError when it cannot be started.
     """
     times_ended = _times_ended
     with tempfile.TemporaryFile() if stdin else open(os.devnull, "w+b") as given:

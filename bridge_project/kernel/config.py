@@ -185,12 +185,12 @@ class Conf(BaseModel):
 
     @property
     def unread(self) -> tuple[tuple[str, str], ...]:
-        """Return names that are ignored, not being in capitals, and where each stands."""
+        """Return names ignored because they are not in capitals, and their places."""
         return self._unread
 
     @property
     def secret_files(self) -> tuple[Path, ...]:
-        """Return files of secrets that settings name: the private key, each `X_FILE`."""
+        """Return the secret files that settings name: the private key, each `X_FILE`."""
         return (*self._secret_files, *filter(None, [self.bridge_tls_key]))
 
     def secret(

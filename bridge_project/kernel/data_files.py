@@ -1,8 +1,8 @@
-"""Notice when database, serve.lock or data directory are taken away in use.
+"""Notice when database, serve.lock or data directory are removed while in use.
 
-A file is known by its device and inode. What stat says of its path is compared with what was noted
-when the file was opened. The database is never opened just to look: closing any descriptor of it
-would drop the POSIX locks that SQLite holds for the whole process.
+A file is identified by device and inode, noted when it was opened and compared with those that stat
+now gives for its path. The database is never opened for a check: closing any descriptor of it would
+drop the POSIX locks that SQLite holds for the whole process.
 """
 
 from __future__ import annotations
@@ -118,9 +118,9 @@ files = DataFiles()
 class Connection(sqlite3.Connection):
     """Connect to the database file that this process knows; never make a file.
 
-    Before a transaction, and before a statement outside of one, it asks whether the file is still
-    in its place. It asks again before a commit, so that nothing is stored beside it, and after,
-    before anybody is told: what went into a file that is gone is not acknowledged.
+    It checks the file's place before each transaction and each statement outside of one. It checks
+    again before a commit, so that nothing is stored elsewhere, and after it, before anybody is
+    told: an event written to a removed file is not acknowledged.
     """
 
     def __init__(self, database: str, **options: Any) -> None:

@@ -27,10 +27,9 @@ def sqlite_file(conf: Conf) -> Path | None:
     return None if parts.scheme else conf.bridge_data_dir / "bridge.sqlite3"
 
 
-# A server that cannot be reached says nothing, and TCP by itself would wait for a quarter of an
-# hour. The last is for the other side: what a host that was cut off or fell asleep holds in its
-# transaction, the head of the log above all, must not stop the others for longer. Ours never pause
-# inside one.
+# When a server cannot be reached, TCP alone would wait for a quarter of an hour. The last option is
+# for the server: locks of a host that was cut off or suspended in a transaction, above all on the
+# head of the log, must not stop the others for longer. Our transactions never pause.
 UNREACHABLE: dict[str, Any] = {
     "connect_timeout": 2,
     "tcp_user_timeout": 5000,  # milliseconds that what was sent may be unconfirmed
@@ -87,7 +86,7 @@ def databases(conf: Conf) -> dict[str, Any]:
 def delete_in_steps(rows: QuerySet[Any]) -> int:
     """Delete a query's rows in small transactions; return how many.
 
-    Each step asks again, so what does not match any more is left alone.
+    Each step queries again, so rows that no longer match stay.
     """
     deleted = 0
     while keys := list(rows.order_by().values_list("pk", flat=True)[:DELETE_ROWS]):

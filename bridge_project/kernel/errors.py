@@ -1,4 +1,4 @@
-"""Define every error code, one row each (SPEC Errors, D7 to D12, D50, D51).
+"""Define every error code, one row of a table each (SPEC Errors, D7 to D12, D50).
 
 The pages under `/docs/errors/<CODE>`, which every `documentation_url` opens, and `docs/errors.md`
 are generated from this table; to raise a code that is not in it is a KeyError.
@@ -15,7 +15,7 @@ Severity = Literal["info", "warning", "error", "critical", "fatal"]
 
 @dataclass(frozen=True, slots=True)
 class ErrorCode:
-    """Hold a row of the table; None in a column: it is not sent that way."""
+    """Hold a row of the table; None in a column: the code is not sent that way."""
 
     code: str
     message: str
@@ -32,7 +32,7 @@ class ErrorCode:
 
 BY_A_CLIENT = "what a client reports of itself"
 
-# A row is laid out by hand: how it is sent, what it means, what mends it.
+# A row is laid out by hand: how it is sent, what it means, the remedy.
 # fmt: off
 _TABLE = [
     # -- HTTP --------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """Queue failures of severity `error` for a notification to devices (D51).
 
-`sessions_app.polling` takes them from here and writes a notification. In a command that does not
-serve nobody takes them.
+`sessions_app.polling` takes them and writes a notification. Commands other than `serve` drop them.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _waiting: deque[Failure] = deque(maxlen=len(ERRORS))
 def report(code: str, reference: str = "", session_id: str | None = None) -> None:
     """Queue a failure; each code at most once in FAILURE_REPEAT_SECONDS.
 
-    Does nothing for other severities and for what is notified elsewhere. Callable from any thread; waits for nothing.
+    Ignore other severities, and codes that are notified elsewhere. Callable from any thread.
     """
     row = ERRORS[code]
     if row.severity != "error" or row.notified:
@@ -63,7 +62,7 @@ def forget(failure: Failure) -> None:
 
 
 def reset() -> None:
-    """Forget all that was reported, when the process begins to serve."""
+    """Forget all reports, when the process begins to serve."""
     with _lock:
         _waiting.clear()
         _reported.clear()

@@ -109,7 +109,7 @@ def configure(_config: Mapping[str, Any]) -> None:
 
 
 class Terminal(logging.StreamHandler[TextIO]):
-    """Write to standard error as it is at the moment: pytest exchanges it."""
+    """Write to the present standard error, which pytest replaces."""
 
     def __init__(self, *, serving: bool) -> None:
         super().__init__()
@@ -163,8 +163,8 @@ class LogRateLimiter(logging.Filter):
     """Let a client's first lines of a code through; count the rest each minute.
 
     A line is about a client when it is below ERROR and has `client`; its code is the field `code`,
-    else its event. All other lines pass. An IPv6 client is its /64. What is remembered is bounded:
-    above `total` lines a minute, clients that have had none are counted together.
+    else its event. All other lines pass. An IPv6 client is its /64. To bound memory, above `total`
+    lines a minute new clients are counted together.
     """
 
     def __init__(self, logger: str, what: str, *, each: int, total: int) -> None:

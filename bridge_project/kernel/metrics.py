@@ -1,7 +1,7 @@
 """Count what happens in this process, for GET /metrics (D46).
 
-A counter is one line here and one where it is counted. What is worked out when it is asked for
-(sessions, the queue, the spool) is in `composition/metrics.py`.
+A counter is one line here and one where it is counted. Figures that are computed on request
+(sessions, the queue, the spool) are in `composition/metrics.py`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Open client paths inside the allowed roots only (D12, D45).
 
-The data directory and the other places that hold the bridge's secrets are never inside: they and
-everything in them are known by their path and by what they are on the disk (device and inode), so
-that a bind mount or a hard link of a part of them is refused too.
+The data directory and other places with the bridge's secrets are always refused. They and everything
+in them are known by path and by device and inode, so a bind mount of a part, or a hard link, is
+refused too.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 class Jail:
     """Open paths under `roots`, except what lies under `forbidden`.
 
-    `hidden` is refused by its path only. A relative path begins in the first root, or in a `base`:
-    an absolute path, held to the same rules. A link may lead from one root to another.
+    `hidden` is refused by its path only. A relative path begins in the first root, or in `base`, an
+    absolute path under the same rules. A link may lead from one root to another.
 
-    Errors of everything that takes a path (D12): FILE_INVALID_PATH for what cannot be a path, or is
-    a file where a directory is needed or the reverse; FILE_ACCESS_DENIED outside the roots, whether
-    or not something is there, for what is forbidden or not to be read, and for what is neither file
-    nor directory; FILE_NOT_FOUND.
+    Every method that takes a path raises (D12): FILE_INVALID_PATH for an impossible path, a file
+    where a directory is needed, or the reverse; FILE_ACCESS_DENIED outside the roots, whether or
+    not anything exists there, and for anything forbidden, unreadable, or neither file nor directory;
+    FILE_NOT_FOUND.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Jail:
             return opened.path
 
     def below(self, directory: Opened, names: Iterable[str], want: Want = "directory") -> Opened:
-        """Open what lies below an open directory, by the system's own names.
+        """Open a path below an open directory, by the system's own names.
 
         With `any`, a file's `fd` is -1.
         """
@@ -165,7 +165,7 @@ def _check(path: object) -> str:
 
 
 class _Listed(NamedTuple):
-    """Remember a forbidden directory's entries, and the `version` they are of."""
+    """Remember a forbidden directory's entries and the `version` of the directory."""
 
     version: tuple[int, ...]
     found: frozenset[Identity]  # with the directory itself
@@ -197,7 +197,7 @@ def _identities(path: str) -> Iterator[frozenset[Identity]]:
 
 
 def _list(path: str, version: tuple[int, ...]) -> _Listed:
-    """List a directory, without what vanishes meanwhile or cannot be read."""
+    """List a directory; skip entries that vanish meanwhile or cannot be read."""
     found, directories = {(version[0], version[1])}, []
     try:
         with os.scandir(path) as entries:

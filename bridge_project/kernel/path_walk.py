@@ -2,9 +2,9 @@
 
 Every name is opened from the descriptor of the directory before it, and the operating system never
 follows a link: the walk reads a link's target itself and steps through it under the same rules. A
-name that is swapped meanwhile is therefore either refused or leads to another place inside. Outside
-the roots nothing is ever looked at, only names are compared, so an answer cannot tell whether
-something exists there.
+name that is replaced meanwhile is therefore either refused or leads to another place inside. Outside
+the roots only names are compared and nothing is opened, so an answer never shows whether something
+exists there.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | _NOFOLLOW
 _PROC_SUPER_MAGIC = 0x9FA0  # statfs(2)
 _fstatfs = ctypes.CDLL(None, use_errno=True).fstatfs if sys.platform == "linux" else None
 
-# What a failed open says when the name became something else after it was looked at: look again.
+# errors of an open whose name was replaced after it was looked at: look again
 _SWAPPED = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK, errno.ENXIO})
-# What is not here (no descriptors left, a broken disk) is the bridge's trouble and no answer about
-# the path. ESRCH: procfs, of a process that has ended.
+# Errors that are not listed (no descriptors left, a broken disk) are the bridge's own and say nothing
+# about the path. ESRCH: procfs, of a process that has ended.
 _CODES = {
     **dict.fromkeys((errno.ENOENT, errno.ESTALE), "FILE_NOT_FOUND"),
     **dict.fromkeys(
@@ -265,7 +265,7 @@ class Walk:
 
 @contextmanager
 def translate_os_errors() -> Iterator[None]:
-    """Raise an OSError of a path as its error of D12; others as they are."""
+    """Raise a path's OSError as its error of D12, and any other unchanged."""
     try:
         yield
     except OSError as error:

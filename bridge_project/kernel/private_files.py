@@ -10,8 +10,8 @@ from pathlib import Path
 def make_private_dir(path: Path, *below: str) -> Path:
     """Make nested directories with mode 0700, or restore it; return the last (D45).
 
-    ``path`` may be a link, for a data directory may lie on another disk. What is below may not: its
-    target would become private, and hold what is secret. Raises OSError.
+    ``path`` may be a link, for a data directory may lie on another disk. Names below may not be
+    links: secrets would be written to their targets. Raises OSError.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.stat().st_mode & 0o077:

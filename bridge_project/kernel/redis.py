@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 def redis_errors() -> tuple[type[Exception], ...]:
-    """Return what a call raises while Redis is away, for an ``except`` clause."""
+    """Return the exceptions of a call while Redis is away, for ``except``."""
     from redis.exceptions import RedisError
 
     return (OSError, RedisError, TimeoutError)

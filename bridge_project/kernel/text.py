@@ -36,7 +36,7 @@ def terminal_safe(text: str, *, keep: str = "") -> str:
 
 
 def network_of(address: str) -> str:
-    """Return what counts as one client: an IPv4 address, or an IPv6 /64."""
+    """Return the network that counts as one client: an IPv4 address or IPv6 /64."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,9 +1,9 @@
 """Run blocking work in threads, one pool for each kind of work.
 
-Work in one pool never waits for work in another, so a slow git or a chore of minutes holds up no
-hook event. Whatever uses the database goes through here, for these threads keep their connections.
-What does not, and is rare, goes through `asyncio.to_thread`. A loop that blocks for as long as the
-process lives (the forwarder's) is a thread of its own.
+Work in one pool never waits for work in another, so a slow git or a chore of minutes delays no hook
+event. All work with the database runs here, since these threads keep their connections. Rare work
+without the database uses `asyncio.to_thread`. A loop that blocks as long as the process lives (the
+forwarder's) has a thread of its own.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ T = TypeVar("T")
 class Threads:
     """Run calls in a few threads that keep their database connections.
 
-    What is more than they can take waits for its turn; what was begun is done to its end, whether
-    or not somebody still waits for it. A connection that PostgreSQL has ended is replaced before it
-    is used, and one that broke in use is dropped: a restarted server is found again.
+    Calls wait for a free thread. A call that began is finished, whether or not somebody still waits
+    for it. A connection that PostgreSQL has ended is replaced before it is used, and one that broke
+    in use is dropped: so the bridge connects again after a restart of the server.
     """
 
     def __init__(self, name: str, size: int) -> None:
@@ -59,9 +59,9 @@ def _call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 def _has_ended() -> bool:
     """Tell whether PostgreSQL has ended the kept connection.
 
-    Between transactions the server sends nothing, so a connection that can be read from is at its
-    end. Asking it (`SELECT 1`) would cost every call a round trip. A query that failed is never
-    sent again: nobody knows what became of it.
+    Between transactions the server sends nothing, so a connection with bytes to read has ended.
+    Asking it (`SELECT 1`) would cost every call a round trip. A failed query is never sent again: it
+    may have been executed.
     """
     kept: Any = connection.connection
     if connection.vendor != "postgresql" or kept is None or connection.in_atomic_block:

@@ -1,6 +1,6 @@
-"""Make and renew the bridge's own certificate authority, which is good for little (D19, D55).
+"""Make and renew the bridge's own certificate authority (D19, D55).
 
-A phone that trusts it trusts it for private names and addresses and for the bridge's own.
+A phone that trusts it trusts it only for private names and addresses and for the bridge's own.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bridge_project.network.transport import PRIVATE_NETWORKS, parse_address
 
 log = logging.getLogger("bridge.tls")
 
-# the authority must outlast worse clocks: it cannot be made anew without being installed anew
+# the authority allows for worse clocks: a new one would have to be installed on each device again
 CA_BACKDATED = timedelta(days=365)
 RENEW_BEFORE = timedelta(days=limits.LEAF_RENEW_BEFORE_DAYS)
 PRIVATE_DOMAINS: Final = ("localhost", "local", "lan", "home.arpa", "internal", "ts.net")
@@ -41,8 +41,8 @@ def load_or_renew_authority(
 ) -> x509.Certificate:
     """Return the authority's certificate, renewed near its end.
 
-    It keeps its name, key and constraints, so that what it signed stays good. ``names``: those of
-    the bridge, for which one that is made is good. Raises ConfError.
+    It keeps its name, key and constraints, so that certificates it signed stay valid. ``names``: the
+    bridge's names, for which a new authority is valid. Raises ConfError.
     """
     again = "phones must then install /ca.crt again"
     if not path.exists():
@@ -88,11 +88,11 @@ def _make_authority(
     return ca
 
 
-# -- what it is good for ---------------------------------------------------------------------------
+# -- the names it may sign -------------------------------------------------------------------------
 
 
 def constraints_of(ca: x509.Certificate) -> x509.NameConstraints | None:
-    """Return what an authority is good for; None: for everything, as it was before D55."""
+    """Return the names an authority may sign; None: all, as before D55."""
     try:
         return ca.extensions.get_extension_for_class(x509.NameConstraints).value
     except x509.ExtensionNotFound:
@@ -100,9 +100,9 @@ def constraints_of(ca: x509.Certificate) -> x509.NameConstraints | None:
 
 
 def permits(ca: x509.Certificate, name: str) -> bool:
-    """Tell whether a leaf of the authority may have a name or address.
+    """Tell whether a certificate signed by the authority may have a name or address.
 
-    One name outside makes clients refuse all of the leaf.
+    Because of one name that it may not have, clients refuse the whole certificate.
     """
     constraints, address = constraints_of(ca), parse_address(name)
     for one in (constraints and constraints.permitted_subtrees) or ():
@@ -115,7 +115,7 @@ def permits(ca: x509.Certificate, name: str) -> bool:
 
 
 def _constraints(names: Iterable[str]) -> x509.NameConstraints:
-    """Return what a new authority is good for: private names and ranges, and the bridge's own."""
+    """Return the names a new authority may sign: private ones and the bridge's own."""
     domains = dict.fromkeys(PRIVATE_DOMAINS)
     networks: dict[IPNetwork, None] = dict.fromkeys(PRIVATE_NETWORKS)
     for name in names:
@@ -133,7 +133,7 @@ def fingerprint(ca: x509.Certificate) -> str:
 
 
 def apple_profile(ca: x509.Certificate) -> bytes:
-    """Return a configuration profile that installs the authority on an Apple device, unsigned.
+    """Return an unsigned profile that installs the authority on an Apple device.
 
     It is named by the authority's key, so that a second download replaces the first.
     """
@@ -161,7 +161,7 @@ def apple_profile(ca: x509.Certificate) -> bytes:
     return plistlib.dumps(profile)
 
 
-# -- how certificates are begun --------------------------------------------------------------------
+# -- fields of every certificate -------------------------------------------------------------------
 
 
 def begin_certificate(
@@ -172,7 +172,7 @@ def begin_certificate(
     ca: bool,
     start: datetime,
 ) -> x509.CertificateBuilder:
-    """Begin a certificate with what authority and leaf have in common."""
+    """Begin a certificate with the fields that authority and server share."""
     usage = x509.KeyUsage(
         digital_signature=not ca,
         content_commitment=False,

@@ -1,4 +1,4 @@
-"""Read a certificate's files, and tell what others need of it (D19, D44)."""
+"""Read the certificate's files: its chain, key, names and pin (D19, D44)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from bridge_project.network.transport import parse_address
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """Hold the certificate in use: its files, and what others need of it.
+    """Hold the certificate in use: its files, names and pin.
 
     ``chain``: PEM, leaf first; ``key``: PEM; ``ca``: PEM of the own authority, None with a given
     certificate; ``names``: DNS names and addresses in the leaf; ``pin``: hex SHA-256 of the public
-    key (SPKI), which renewal keeps; ``fingerprint``: hex SHA-256 of the leaf; ``left_out``: what
-    the bridge is called and its authority is not good for (D55).
+    key (SPKI), which renewal keeps; ``fingerprint``: hex SHA-256 of the leaf; ``left_out``: names
+    of the bridge that its authority may not sign (D55).
     """
 
     chain: Path
@@ -120,7 +120,7 @@ def names_in(leaf: x509.Certificate) -> tuple[str, ...]:
 
 
 def general_name(name: str) -> x509.GeneralName | None:
-    """Return the name for a certificate; None if none can hold it (non-ASCII hosts)."""
+    """Return the name for a certificate; None if it cannot hold it (non-ASCII hosts)."""
     address = parse_address(name)
     if address is not None:
         return x509.IPAddress(ipaddress.ip_address(address))

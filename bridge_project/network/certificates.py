@@ -1,6 +1,7 @@
 """Make and renew the server's certificate (D19, D44).
 
-It is a leaf of the bridge's own authority, renewed in time with the same key, or one that is given.
+The bridge's own authority signs it (it is that authority's *leaf*), and it is renewed in time with
+the same key; or the settings give one.
 """
 
 from __future__ import annotations
@@ -52,8 +53,9 @@ BACKDATED = timedelta(days=1)
 def load_or_renew(conf: Conf) -> Certificates:
     """Return the certificate to serve, made or renewed if need be.
 
-    Cheap enough for every minute, from any process. Raises ConfError, one line naming the setting,
-    when a given certificate cannot be used or an own file is damaged that nothing may replace.
+    Cheap enough for every minute, from any process. Raises ConfError, in one line with the setting,
+    when a given certificate cannot be used, or when an own file is damaged that must not be
+    replaced.
     """
     if conf.bridge_tls_cert and conf.bridge_tls_key:
         return read_given(conf.bridge_tls_cert, conf.bridge_tls_key)
@@ -100,7 +102,7 @@ def wanted_names(conf: Conf) -> tuple[str, ...]:
 
 
 def _renew_own(directory: Path, names: tuple[str, ...]) -> Certificates:
-    """Make what is missing, and renew authority and leaf when it is time."""
+    """Make missing files, and renew authority and leaf when it is time."""
     ca_path, chain, key_path = (directory / f for f in ("ca.crt", "server.crt", "server.key"))
     ca_key = _load_or_make_key(directory / "ca.key", ca_path, "trusts the authority")
     ca = load_or_renew_authority(ca_path, ca_key, names)
@@ -116,7 +118,7 @@ def _renew_own(directory: Path, names: tuple[str, ...]) -> Certificates:
 
 
 def _replace(directory: Path, names: tuple[str, ...]) -> Certificates:
-    # In this order: whatever an end in between leaves is renewed to an authority and its leaf.
+    # In this order: after an end in between, the next call completes authority and leaf.
     (directory / "ca.crt").unlink(missing_ok=True)
     (directory / "ca.key").unlink(missing_ok=True)
     return _renew_own(directory, names)
@@ -124,7 +126,7 @@ def _replace(directory: Path, names: tuple[str, ...]) -> Certificates:
 
 @cache
 def _tell(left_out: tuple[str, ...]) -> None:
-    """Log once what the authority is not good for."""
+    """Log once the bridge's names that the authority may not sign."""
     if left_out:
         log.warning(
             "The certificate authority is not for %s, so the certificate is not either;"
@@ -164,8 +166,8 @@ def _load_leaf(
 ) -> x509.Certificate | None:
     """Return the leaf, or None when it cannot be served any longer.
 
-    It may be damaged, another's, too old or too new for the clock, or lack a name. A name too many
-    does no harm.
+    It may be damaged, another bridge's, too old or too new for the clock, or lack a name. An extra
+    name does no harm.
     """
     try:
         chain = x509.load_pem_x509_certificates(path.read_bytes())

@@ -18,7 +18,7 @@ from bridge_project.network.transport import accepts_on, normalise, parse_addres
 log = structlog.get_logger("bridge.http")
 
 NAMES_SECONDS: Final = 30  # an interface may come up while the bridge runs
-# nothing that a URL made of it would take for more than a host
+# only characters of a host: in a URL nothing else must begin there
 _HOST_HEADER: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 _DEFAULT_PORTS: Final = {"https": 443, "wss": 443, "http": 80, "ws": 80}
 
@@ -44,7 +44,7 @@ def own_names(scope: Mapping[str, Any]) -> frozenset[str]:
 
 
 def local_name() -> str | None:
-    """Return this machine's ``.local`` name if it leads here; None if nothing announces it.
+    """Return this machine's ``.local`` name if it is announced and leads here.
 
     May take seconds where no name server answers.
     """

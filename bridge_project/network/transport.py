@@ -1,7 +1,4 @@
-"""Classify a connection: encrypted or not, whose, and how it came. Pure.
-
-D18, D19, D20.
-"""
+"""Classify a connection: encryption, client, kind of network (D18 to D20). Pure."""
 
 from __future__ import annotations
 
@@ -58,15 +55,15 @@ _NETWORKS: Final[tuple[tuple[ConnectionMode, tuple[IPNetwork, ...]], ...]] = tup
         ),
     )
 )
-# what an authority of the bridge's own may be good for (D55)
+# networks for which the bridge's own authority may sign (D55)
 PRIVATE_NETWORKS: Final[tuple[IPNetwork, ...]] = (
     *(network for _, networks in _NETWORKS for network in networks),
     *map(ipaddress.ip_network, ("169.254.0.0/16", "fe80::/10")),
 )
 TUNNEL_DOMAINS: Final = ("ts.net", "trycloudflare.com", "ngrok-free.app")
 
-# What only a proxy or a tunnel sends. From a peer that is no trusted proxy they prove that the
-# client is elsewhere than its address says.
+# Headers that only a proxy or a tunnel sends. From a peer that is no trusted proxy they prove that
+# the client is not at the peer's address.
 FORWARDING_HEADERS: Final = frozenset(
     (
         b"x-forwarded-for",
@@ -152,9 +149,9 @@ def accepts_on(host_setting: str, local_address: str) -> bool:
 
 
 def is_trusted_proxy(conf: Conf, address: str) -> bool:
-    """Tell whether this peer speaks for many clients (D19).
+    """Tell whether this peer is a proxy that speaks for many clients (D19).
 
-    Its own address then stands for nobody.
+    Its own address then identifies no client.
     """
     found = parse_address(address)
     return found is not None and any(found in network for network in conf.bridge_trusted_proxies)
@@ -208,7 +205,7 @@ def _values(forwarding: Iterable[tuple[bytes, str]], name: bytes) -> list[str]:
 def _client_hop(conf: Conf, hops: list[str]) -> str | None:
     """Return the rightmost hop that is not a trusted proxy; the first if all are.
 
-    What is no address ends the search: nothing left of it is proven.
+    Anything but an address ends the search: nothing left of it can be trusted.
     """
     found: str | None = None
     for hop in reversed(hops):
@@ -272,7 +269,7 @@ def _url(host: str, port: int) -> str:
 
 
 def is_web_origin(origin: str) -> bool:
-    """Tell whether CORS knows such an origin.
+    """Tell whether an origin is http or https, as CORS needs it.
 
     An app's own scheme (``capacitor://localhost``) may open a WebSocket but sends no CORS request.
     """

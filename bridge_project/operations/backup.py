@@ -28,8 +28,8 @@ from bridge_project.operations.database_copies import (
 FORMAT: Final = 1
 DATABASE: Final = "bridge.sqlite3"
 MANIFEST: Final = "manifest.json"
-# What makes the bridge this one, and what waits to be posted. Not: logs, earlier copies, locks, and
-# what the next start writes anew.
+# The bridge's identity and the waiting events. Not: logs, earlier copies, locks, and files that the
+# next start writes again.
 MEMBER: Final = re.compile(
     r"bridge\.sqlite3|manifest\.json|\.env|instance|watch(-\d+)?\.json"
     r"|(secrets|tls)/[^/]+|spool/(rejected/)?[^/]+"

@@ -1,4 +1,4 @@
-"""Print what the person who starts `serve` needs to know, without tokens."""
+"""Write the text that `serve` prints when it starts, without tokens."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MODE_WORDS: Final = {
 
 
 def banner(conf: Conf, certificates: Certificates, here: Address, code: str = "") -> str:
-    """Return the lines: addresses, who reaches them, files, a code, what is next."""
+    """Return its lines: addresses, who reaches them, files, a code, next steps."""
     others = _other_addresses(conf, here)
     mode = transport.mode_of_url(here.base_url, conf.bridge_tunnel_domains)
     kind = "own" if certificates.own else "BRIDGE_TLS_CERT"
@@ -54,7 +54,7 @@ def _token_place(conf: Conf, name: str) -> str:
 def _other_addresses(conf: Conf, here: Address) -> list[str]:
     """Return the bridge's address on every other interface it listens on.
 
-    Link-local and container networks are included, for the eye to choose.
+    Link-local and container networks are included; the person chooses.
     """
     if conf.bridge_public_url or conf.bridge_host not in transport.EVERYWHERE:
         return []

@@ -54,7 +54,7 @@ def copy_sqlite(source: Path, target: Path) -> None:
 
 
 def copy_open(original: sqlite3.Connection, target: Path) -> None:
-    """Copy what a connection has open, even if the file has lost its name.
+    """Copy the database of an open connection, even if its file was deleted.
 
     The copy has its name only when it is whole and checked. Raises sqlite3.Error or OSError.
     """

@@ -1,4 +1,4 @@
-"""Keep the recorded address true; stop the bridge when its files are gone (D46)."""
+"""Keep the recorded address current; stop when the bridge's files are gone (D46)."""
 
 from __future__ import annotations
 

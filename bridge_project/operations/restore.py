@@ -1,6 +1,6 @@
 """Replace the data directory by a backup, or the database by a copy.
 
-Everything is checked before anything is touched. Whoever restores holds the data directory
+Everything is checked before anything is changed. The caller holds the data directory
 (`startup.only_server`).
 """
 
@@ -224,7 +224,7 @@ def restore_database(conf: Conf, copy: Path) -> Path | None:
 
 
 def put_back(conf: Conf, copy: Path) -> None:
-    """Move a copy into the place of the database that a migration failed on, and drop that.
+    """Replace the database, on which a migration failed, by a copy of it.
 
     A full disk allows it, and a kill at any moment leaves a whole database. Raises OSError.
     """

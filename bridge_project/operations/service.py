@@ -1,4 +1,4 @@
-"""Find what runs this bridge (a systemd unit or a terminal), stop it, start it again."""
+"""Find, stop and start the systemd unit or process that runs this bridge."""
 
 from __future__ import annotations
 

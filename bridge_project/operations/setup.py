@@ -105,7 +105,7 @@ def earlier_commit(last_start: Path) -> str:
 
 
 def _untouched() -> str:
-    """Return what an upgrade says that ends before anything but `.venv` was changed."""
+    """Return the text of an upgrade that ended before anything but `.venv` changed."""
     data = Path(os.environ.get("BRIDGE_DATA_DIR") or PROJECT / "var")
     back = ""
     if commit := earlier_commit(data / "server.json"):

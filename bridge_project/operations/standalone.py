@@ -1,7 +1,7 @@
 """Run the background work of `serve` under another ASGI server (D61).
 
-daphne tells an application nothing of its own start and end, so this asks its reactor. Other
-servers send `lifespan`. Where neither is, the first request starts it.
+daphne does not tell an application when it starts and ends, so this asks its reactor. Other servers
+send `lifespan`. Without either, the first request starts the work.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ log = structlog.get_logger("bridge.startup")
 class Standalone:
     """Hold the data directory while the application serves, as `serve` does.
 
-    A request that comes before everything runs waits for it. Where it cannot be started, each
-    request is answered STORAGE_UNAVAILABLE and tries again; the log says why, once.
+    Requests wait until everything runs. While it cannot be started, each request is answered
+    STORAGE_UNAVAILABLE and tries again; the log says why, once.
     """
 
     def __init__(self, application: Application) -> None:

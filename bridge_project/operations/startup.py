@@ -1,4 +1,4 @@
-"""Hold the data directory, check it, and find its database, before listening."""
+"""Lock and check the data directory, and find its database, before listening."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ log = structlog.get_logger("bridge.startup")
 
 @contextlib.contextmanager
 def only_server(conf: Conf) -> Iterator[None]:
-    """Hold the data directory; the system frees it when the process dies.
+    """Lock the data directory; the system unlocks it when the process dies.
 
     The directory of secrets is locked too: serve.lock may be removed while a bridge runs. Raises
     CommandError, one line, when another process serves from it.
@@ -38,7 +38,7 @@ def only_server(conf: Conf) -> Iterator[None]:
     with contextlib.ExitStack() as opened:
 
         def hold(path: Path, flags: int) -> int:
-            """While it is open, nothing else gets its inode number."""
+            """Keep a file open, so that no other file gets its inode number."""
             descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
             opened.callback(os.close, descriptor)
             return descriptor
@@ -76,9 +76,9 @@ def check_system(conf: Conf) -> None:
 def make_database(conf: Conf, *, new: bool = False) -> None:
     """Make an empty SQLite database if it is the first start, or with `new`.
 
-    One is missing where a bridge has run: its certificate is made after the database, and its
-    address is recorded after the migrations, so that a first start that was cut short is not
-    refused. Raises CommandError, one line that names the newest copy.
+    A bridge has run here if its certificate or recorded address exists: these are made after the
+    database and its migrations, so a first start that was interrupted is not refused. If so, and
+    the database is missing, raises CommandError, one line that names the newest copy.
     """
     path = sqlite_file(conf)
     if path is None:

@@ -1,4 +1,4 @@
-"""Take the bridge out of this machine: services, the process, and the data where asked."""
+"""Remove the bridge from this machine: services, process, on request the data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OURS: Final = (
 
 
 def remove_services(conf: Conf) -> list[str]:
-    """Remove the systemd units of the bridge; return what a person must run instead."""
+    """Remove the bridge's systemd units; return commands that a person must run."""
     left = []
     for unit in service.units(conf):
         try:
@@ -39,7 +39,7 @@ def remove_services(conf: Conf) -> list[str]:
 
 
 def check_removable(conf: Conf) -> None:
-    """Refuse a data directory that holds more than the bridge's data. Raises CommandError."""
+    """Raise CommandError if the data directory holds more than the bridge's data."""
     directory = Path(os.path.realpath(conf.bridge_data_dir))
     for kept in (Path.home().resolve(), PROJECT_DIR):
         if kept.is_relative_to(directory):
@@ -48,7 +48,7 @@ def check_removable(conf: Conf) -> None:
 
 
 def remove_data(conf: Conf) -> list[Path]:
-    """Remove the data directory and what restores put aside; return what is left of them.
+    """Remove the data directory and those put aside by restores; return what is left.
 
     Only names of the bridge are removed, so a directory of other files keeps these.
     """

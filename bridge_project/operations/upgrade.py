@@ -1,7 +1,7 @@
 """Bring the database up to date, and go back when that fails: `make upgrade`.
 
-The new code and its requirements are there already. The bridge is stopped only when all that can
-be checked before is well, and started again if a service runs it.
+The new code and its requirements are installed already. Everything is checked before the bridge is
+stopped, and it is started again if a service runs it.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _check_way_back(conf: Conf, *, dumped: bool) -> None:
 
 
 def _go_back(conf: Conf, failed: migrations.MigrationFailed, unit: service.Unit | None) -> str:
-    """Put the database back as it was; return what happened and what to do."""
+    """Restore the database from the copy; return what happened and what to do."""
     text = f"A migration failed ({failed.why})."
     if failed.copy is None:
         return str(failed)

@@ -1,4 +1,4 @@
-"""Define every message and body of SPEC.md and DECISIONS.
+"""Define every WebSocket message and HTTP body of the specification.
 
 Pure: no Django, no I/O.
 """

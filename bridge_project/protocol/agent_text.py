@@ -1,7 +1,7 @@
-"""Take out of an agent's text what it says to its model alone.
+"""Remove from an agent's text the parts meant for its model alone.
 
-Standard library only: the forwarder of another machine carries this module in its one file. What is
-recognised was seen of claude-code 2.1.330.
+Standard library only: the forwarder of another machine carries this module in its one file. The
+patterns were seen in claude-code 2.1.330.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _NOTE = re.compile(
 
 
 def is_task_notification(prompt: str) -> bool:
-    """Tell whether a prompt was written by the agent to itself, about a job in the background."""
+    """Tell whether the agent wrote a prompt to itself, about a background job."""
     return _TASK.fullmatch(prompt) is not None
 
 
 def for_person(text: str) -> str:
-    """Return an agent's text without what frames it for its model."""
+    """Return an agent's text without the markup for its model."""
     if is_task_notification(text):
         parts = (
             re.search(_TASK_PART.format(name), text, re.DOTALL) for name in ("summary", "result")

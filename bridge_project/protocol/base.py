@@ -1,4 +1,4 @@
-"""Define the classes that every JSON object of the contract is made of."""
+"""Define the base classes of every JSON object of the protocol."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Phase(IntEnum):
 
 
 class Wire(BaseModel):
-    """Validate a JSON object of the contract.
+    """Validate a JSON object of the protocol.
 
     It never coerces: ``"true"`` is no boolean, ``1`` neither.
     """
@@ -31,7 +31,7 @@ class Wire(BaseModel):
     """Fields that are sent as null when they have no value; every other one is left out."""
 
     def wire(self) -> dict[str, Any]:
-        """Return the object as it goes out; nulls in free-form fields stay."""
+        """Return the object as it is sent; nulls in free-form fields stay."""
         body = self.model_dump(exclude_none=True)
         for name in self.nullable:
             body.setdefault(name, None)
@@ -39,19 +39,19 @@ class Wire(BaseModel):
 
 
 class Received(Wire):
-    """Validate what a client or a hook producer sends; keep unknown fields (D3)."""
+    """Validate an object from a client or a hook producer; keep unknown fields (D3)."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class Sent(Wire):
-    """Validate what the bridge sends; an unknown field is a mistake in the bridge."""
+    """Validate an object from the bridge; an unknown field is the bridge's mistake."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Payload(Wire):
-    """Hold a WebSocket message's payload, and all the bridge knows of that message."""
+    """Define a message type: the payload's fields, and the rules for sending it."""
 
     type: ClassVar[str]
     summary: ClassVar[str]

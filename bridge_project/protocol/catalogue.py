@@ -45,7 +45,7 @@ def encode(payload: BaseModel, *, id: str | None = None, timestamp: str | None =
     """Encode a payload as a message.
 
     ``id``: the request's in a reply, else None for a fresh UUID v4 (D4); a ``notification`` takes
-    its ``notification_id`` (D13), and raises ValueError when told another. ``timestamp``: default
+    its ``notification_id`` (D13), and raises ValueError when given another. ``timestamp``: default
     now. Raises TypeError for a model that is no payload.
     """
     if not isinstance(payload, Payload):

@@ -29,7 +29,10 @@ def _null_is(default: int) -> BeforeValidator:
 
 
 class Auth(ClientPayload):
-    """Always the first message. ``device_id`` binds the token at its first use (D15)."""
+    """Authenticate; always the first message.
+
+    ``device_id`` binds the token at its first use (D15).
+    """
 
     type = "auth"
     summary = "Says who the device is; always first."
@@ -62,7 +65,7 @@ class AcknowledgeWarning(ClientPayload):
 
 
 class HeartbeatPing(ClientPayload):
-    """Has no payload: ``type`` and ``timestamp`` are all that is sent."""
+    """Show that the client lives; only ``type`` and ``timestamp`` are sent."""
 
     type = "heartbeat_ping"
     summary = "The client lives."
@@ -71,8 +74,9 @@ class HeartbeatPing(ClientPayload):
 
 
 class SessionStart(ClientPayload):
-    """Joins a session, or creates one when ``session_id`` is null or unknown and ``resume`` is
-    false (D22).
+    """Join a session, or create one (D22).
+
+    It is created when ``session_id`` is null, or unknown while ``resume`` is false.
     """
 
     type = "session_start"
@@ -87,8 +91,10 @@ class SessionStart(ClientPayload):
 
 
 class SessionEnd(ClientPayload):
-    """Sent by both sides, and once to each: whoever ends a session of the bridge gets the row that
-    says so under the id of the request. It needs no join while the agent is being started.
+    """End or leave a session; from the bridge: it has ended.
+
+    The client that ended it gets the row under the id of its request, and not again. No join is
+    needed while the agent is being started.
     """
 
     type = "session_end"
@@ -112,8 +118,9 @@ class Message(ClientPayload):
 
 
 class SessionInterrupt(ClientPayload):
-    """Stops the running turn, and ends what the session's commands have left running (D40). While
-    the agent is being started it gives that up, and needs no join.
+    """Stop the running turn, and processes that the agent's commands left (D40).
+
+    While the agent is being started, it cancels the start, and needs no join.
     """
 
     type = "session_interrupt"
@@ -124,8 +131,9 @@ class SessionInterrupt(ClientPayload):
 
 
 class ApprovalResponse(ClientPayload):
-    """A decision; ``modified`` needs ``modifications``, the parameters that the tool shall run with
-    instead (D38).
+    """Decide about a tool call (D38).
+
+    ``modified`` needs ``modifications``: the parameters with which the tool shall run instead.
     """
 
     type = "approval_response"
@@ -166,7 +174,7 @@ class GitStatusRequest(ClientPayload):
 
 
 class GitCommit(ClientPayload):
-    """``files`` null: all that is staged. Answered by ``git_status_response`` (D10)."""
+    """Commit files; ``files`` null: all that is staged (D10)."""
 
     type = "git_commit"
     summary = "Commits files."
@@ -181,7 +189,10 @@ class GitCommit(ClientPayload):
 
 
 class GitDiff(ClientPayload):
-    """``files`` null: all changes; ``cached`` false: the work tree against the index (D10)."""
+    """Ask for changes line by line (D10).
+
+    ``files`` null: all changes; ``cached`` false: the work tree against the index.
+    """
 
     type = "git_diff"
     summary = "Asks for changes line by line."
@@ -205,7 +216,7 @@ class FileList(ClientPayload):
 
 
 class FileRead(ClientPayload):
-    """``offset`` and ``limit`` count lines and may be left out (D11)."""
+    """Ask for lines of a file; ``offset`` and ``limit`` are optional and count lines."""
 
     type = "file_read"
     summary = "Asks for lines of a file."
@@ -221,7 +232,7 @@ class FileRead(ClientPayload):
 
 
 class NotificationAck(ClientPayload):
-    """Envelope ids of any messages that were received (D27)."""
+    """Acknowledge messages, of any type, by their envelope ids (D27)."""
 
     type = "notification_ack"
     summary = "Messages that arrived."
@@ -230,8 +241,9 @@ class NotificationAck(ClientPayload):
 
 
 class ReplayRequest(ClientPayload):
-    """Asks for what came after a message or a moment; with neither, from the start of what is kept
-    (D29).
+    """Ask for a session's messages after a message or a moment (D29).
+
+    Without either, for all that are kept.
     """
 
     type = "replay_request"

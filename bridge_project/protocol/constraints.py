@@ -1,4 +1,4 @@
-"""Describe pydantic's findings: what a value should have been, and what came."""
+"""Turn pydantic's errors into violations: the expected value and the one received."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _BOUNDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Hold one thing wrong: where, what was expected, and a sentence's end of it."""
+    """Hold one violation: its place, the constraint, and the end of a sentence."""
 
     path: tuple[str | int, ...]
     constraint: str
@@ -57,7 +57,7 @@ class Fault:
 
 
 def faults(error: ValidationError) -> Iterator[Fault]:
-    """List what pydantic found, in the order of the model's fields."""
+    """List pydantic's errors in the order of the model's fields."""
     for found in error.errors(include_url=False, include_input=False):
         constraint, sentence = _words(found["type"], found["msg"], found.get("ctx") or {})
         yield Fault(found["loc"], constraint, sentence)
@@ -86,7 +86,7 @@ def constraint_of(sentence: str) -> str:
 
 
 def secrets_in(*objects: Any) -> frozenset[str]:
-    """Return strings under a secret's name in those ``objects`` that are dicts."""
+    """Return the strings in ``objects`` whose field has a secret's name."""
     return frozenset(
         value
         for item in objects

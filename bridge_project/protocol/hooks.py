@@ -38,7 +38,7 @@ class PreToolUsePayload(Received):
 
 
 class PostToolUsePayload(Received):
-    """``result`` may be anything, null too, but must be there."""
+    """Require ``result``, which may be anything, also null."""
 
     tool: str
     params: dict[str, Any]
@@ -85,7 +85,7 @@ class HookEvent:
 
 @dataclass(frozen=True, slots=True)
 class HookViolation:
-    """One thing wrong with a hook event; ``rule``: a code of the spec's "Hook validation codes"."""
+    """Hold a violation in a hook event; ``rule``: a code of "Hook validation codes"."""
 
     field: str
     message: str
@@ -115,7 +115,7 @@ def parse_hook_body(body: bytes, *, now: datetime) -> HookEvent:
 def parse_hook_batch(body: bytes, now: datetime) -> list[HookEvent | HookInvalid]:
     """Read the events of a batch in order, each by itself (D32).
 
-    Raises HookInvalid when the batch as a whole is none.
+    Raises HookInvalid when the body is no batch at all.
     """
     value = _loads(body)
     if not isinstance(value, dict):

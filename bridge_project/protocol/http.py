@@ -27,7 +27,7 @@ from bridge_project.protocol.types import (
 
 
 class RecentEvent(Sent):
-    """``tool`` only for events about a tool."""
+    """Hold a session's recent event; ``tool`` only for events about a tool."""
 
     type: str
     timestamp: Timestamp
@@ -35,7 +35,10 @@ class RecentEvent(Sent):
 
 
 class Session(SessionState):
-    """``recent_events`` only in the view of a single session: the last 20, newest first (D35)."""
+    """Describe a session (D35).
+
+    ``recent_events`` only in the view of a single session: the last 20, newest first.
+    """
 
     id: str
     agent_type: str
@@ -54,7 +57,7 @@ class SessionList(Sent):
 
 
 class UserEvent(Received):
-    """The body of POST /sessions/:id/events."""
+    """Describe the body of POST /sessions/:id/events."""
 
     type: str
     content: Prompt
@@ -62,7 +65,7 @@ class UserEvent(Received):
 
 
 class UserEventAccepted(Sent):
-    """``accepted`` false: an observed session, which hooks cannot control (D39)."""
+    """Answer a message; ``accepted`` false: the session is only observed (D39)."""
 
     accepted: bool
     event_id: str
@@ -70,7 +73,7 @@ class UserEventAccepted(Sent):
 
 
 class SystemInfo(Sent):
-    """``memory_mb``: resident memory of the process."""
+    """Describe the machine; ``memory_mb``: the process's resident memory."""
 
     platform: str
     runtime_version: str
@@ -96,7 +99,7 @@ class DegradedChecks(Sent):
 
 
 class HealthDegraded(Sent):
-    """Sent with 503."""
+    """Describe a degraded bridge; sent with 503."""
 
     status: Literal["degraded"] = "degraded"
     version: str
@@ -112,12 +115,12 @@ class InfoLimits(Sent):
 
 
 class AgentInfo(Sent):
-    """``version`` only when it is known: it is found in the background, that of an ACP agent when
-    it has been started. ``reason``: why it cannot start.
+    """Describe an agent, also one that cannot start.
 
-    ``can_modify``: a call that is ``modified`` runs with the new parameters; else it is refused,
-    and the agent asks anew with them. ``asks``: it asks before it changes or runs something (D59);
-    left out while nobody knows.
+    ``version``: once known; it is looked up in the background, an ACP agent's when it is first
+    started. ``reason``: why it cannot start. ``can_modify``: a ``modified`` call runs with the new
+    parameters; else it is refused, and the agent asks anew with them. ``asks``: it asks before it
+    changes or runs something (D59); left out while unknown.
     """
 
     name: str
@@ -129,7 +132,7 @@ class AgentInfo(Sent):
 
 
 class ForwarderInfo(Sent):
-    """A forwarder on another machine that is behind: events that wait, and the oldest's seconds."""
+    """Report a forwarder's backlog: waiting events, and the oldest one's seconds."""
 
     address: str
     waiting: Count
@@ -138,9 +141,10 @@ class ForwarderInfo(Sent):
 
 
 class Info(Sent):
-    """``agents``, which the contract does not have: also those that cannot start, and why (D41).
+    """Describe the bridge.
 
-    ``forwarders``: those of other machines that are behind, for the admin token only (D47).
+    Added to the specification: ``agents``, also those that cannot start, and why (D41);
+    ``forwarders`` of other machines that are behind, for the admin token only (D47).
     """
 
     name: str
@@ -155,9 +159,7 @@ class Info(Sent):
 
 
 def _payloads_by_event(schema: dict[str, Any]) -> None:
-    """The payload belongs to the event: those that are enforced with their fields, the others as
-    any object (D5).
-    """
+    """Describe each event's payload: its fields if these are checked, else any (D5)."""
     others = [event for event in HOOK_EVENTS if event not in ENFORCED]
     kinds = [
         {"event": {"const": event}, "payload": model.model_json_schema()}
@@ -170,9 +172,7 @@ def _payloads_by_event(schema: dict[str, Any]) -> None:
 
 
 class HookEventBody(Received):
-    """The body of POST /hooks/event, as the OpenAPI document shows it; ``parse.parse_hook_event``
-    is what checks it.
-    """
+    """Describe a hook event for OpenAPI; ``hooks.parse_hook_event`` checks it."""
 
     model_config = ConfigDict(json_schema_extra=_payloads_by_event)
 
@@ -197,7 +197,7 @@ class HookEventBody(Received):
 
 
 class HookBatchBody(Received):
-    """The body of POST /hooks/batch: at most 500 events (D32)."""
+    """Describe the body of POST /hooks/batch: at most 500 events (D32)."""
 
     events: list[HookEventBody] = Field(
         max_length=limits.BATCH_MAX_EVENTS,
@@ -213,8 +213,10 @@ class IngestionResult(Sent):
 
 
 class ValidationErrorItem(Sent):
-    """``code``: VALIDATION_ERROR (base fields) or PAYLOAD_VALIDATION_ERROR; ``rule``: the code of
-    the spec's table (D8).
+    """Describe one violation in a hook event (D8).
+
+    ``code``: VALIDATION_ERROR (base fields) or PAYLOAD_VALIDATION_ERROR; ``rule``: the code of the
+    specification's table.
     """
 
     field: str
@@ -224,14 +226,14 @@ class ValidationErrorItem(Sent):
 
 
 class BatchError(Sent):
-    """``index`` counts from 0 in the batch as sent."""
+    """Report a rejected event; ``index`` counts from 0 in the batch as sent."""
 
     index: Count
     validation_errors: list[ValidationErrorItem]
 
 
 class BatchResult(Sent):
-    """``event_ids`` of the accepted events, in order; ``errors`` of the rejected ones (D32)."""
+    """Answer a batch: ids of accepted events in order, errors of rejected ones (D32)."""
 
     received: bool = True
     count: Count
@@ -248,8 +250,9 @@ class ReloadResult(Sent):
 
 
 class TreeEntry(Sent):
-    """``size`` in bytes and ``modified_at`` for files, ``children`` for directories that were
-    opened.
+    """Describe a file or directory of a tree.
+
+    Files have ``size`` in bytes and ``modified_at``, opened directories ``children``.
     """
 
     name: str
@@ -260,7 +263,7 @@ class TreeEntry(Sent):
 
 
 class FileTree(Sent):
-    """``truncated`` only when something was cut, because there is more than one answer shows."""
+    """Describe a directory tree; ``truncated`` only when it was too large and cut."""
 
     path: str
     entries: list[TreeEntry]
@@ -276,8 +279,9 @@ class FileContent(Sent):
 
 
 class ErrorBody(Sent):
-    """Every HTTP error (D9). Some codes add a field: ``retry_after`` (whole seconds),
-    ``websocket_url``, ``details``.
+    """Describe an HTTP error (D9).
+
+    Some codes add a field: ``retry_after`` (whole seconds), ``websocket_url``, ``details``.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -304,7 +308,7 @@ class FieldMessage(Sent):
 
 
 class ValidationFailure(Sent):
-    """A refused hook event: one body that satisfies all three forms of the spec (D8)."""
+    """Describe a refused hook event, in all three forms of the specification (D8)."""
 
     received: Literal[False] = False
     error: str

@@ -17,7 +17,7 @@ class JsonError(ValueError):
 
 
 def loads(data: bytes | str, *, max_depth: int = JSON_MAX_DEPTH) -> Any:
-    """Read a JSON text; of a repeated key the last counts.
+    """Parse a JSON text; the last of repeated keys counts.
 
     ``max_depth``: arrays and objects inside each other; a reader of what the bridge sends needs a
     few more than the bridge takes, for the envelopes around a hook event. Raises JsonError on:

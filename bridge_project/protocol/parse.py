@@ -49,9 +49,9 @@ class ClientMessage:
 class ProtocolInvalid(Exception):
     """Refuse a frame with PROTO_INVALID_MESSAGE; the connection stays open.
 
-    ``id`` and ``type`` are the frame's own where it had usable ones (a type cut after 128
-    characters), else None. ``violations``: all that is wrong, each ``{field, constraint,
-    received}``; ``received`` is shortened and never a secret.
+    ``id`` and ``type`` are the frame's own if usable (a type cut after 128 characters), else None.
+    ``violations``: everything wrong, each ``{field, constraint, received}``; ``received`` is
+    shortened and never a secret.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ def parse_client(text: str | bytes, *, strict_ids: bool) -> ClientMessage:
 
 
 def id_at_beginning(text: str) -> str | None:
-    """Return the id of a message of which only the beginning has been read, if it is in that."""
+    """Return the id in a message's beginning, if it is there."""
     found = _ID_FIRST.match(text)
     return found[1] if found is not None else None
 

@@ -15,8 +15,9 @@ from bridge_project.protocol.types import Count, FileEncoding
 
 
 class GitStatusResponse(ServerPayload):
-    """``commit`` is there only in the answer to ``git_commit``; ``truncated``: there are more
-    changes (D10).
+    """Describe the state of the repository (D10).
+
+    ``commit`` only in the answer to ``git_commit``; ``truncated``: there are more changes.
     """
 
     type = "git_status_response"
@@ -32,8 +33,9 @@ class GitStatusResponse(ServerPayload):
 
 
 class GitDiffResponse(ServerPayload):
-    """``truncated``: some file has more lines, or there are more files, than one answer holds
-    (D10).
+    """Describe changes line by line (D10).
+
+    ``truncated``: there are more lines or files than one answer holds.
     """
 
     type = "git_diff_response"
@@ -44,8 +46,9 @@ class GitDiffResponse(ServerPayload):
 
 
 class FileListResponse(ServerPayload):
-    """``path`` is the directory's real path; ``truncated`` only when something was cut: there is
-    more than one answer shows.
+    """List a directory; ``path`` is its real path.
+
+    ``truncated`` only when there are more entries than one answer holds.
     """
 
     type = "file_list_response"
@@ -57,8 +60,9 @@ class FileListResponse(ServerPayload):
 
 
 class FileReadResponse(ServerPayload):
-    """``size``: bytes of the file; ``lines``: lines of the file; a binary one comes whole as base64
-    (D11).
+    """Return lines of a file (D11).
+
+    ``size``: the file's bytes; ``lines``: the file's line count. A binary file comes whole as base64.
     """
 
     type = "file_read_response"

@@ -21,7 +21,7 @@ from bridge_project.protocol.types import (
 
 
 class Doing(Sent):
-    """The tool call that an agent began last, while it is not over."""
+    """Describe the tool call that an agent began last, until it ends."""
 
     tool: str
     summary: str
@@ -29,9 +29,10 @@ class Doing(Sent):
 
 
 class SessionState(Sent):
-    """What a home screen needs besides what the contract has (D54). ``turn``: the agent does
-    nothing, works, or waits for a person; ``doing`` is null when no tool call is open.
-    ``resumable``: ``session_start`` with ``resume`` true starts its agent again (D60).
+    """Describe a session for home screens, beyond the specification (D54).
+
+    ``turn``: the agent does nothing, works, or waits for a person; ``doing`` is null when no tool
+    call is open. ``resumable``: ``session_start`` with ``resume`` true starts its agent again (D60).
     """
 
     kind: SessionKind
@@ -42,8 +43,8 @@ class SessionState(Sent):
     resumable: bool
     last_activity_at: Timestamp
 
-    # Sent as null, for a client lays an update over what it has. Without a return type the schema
-    # stays the fields'.
+    # Sent as null, because a client merges an update into its state. Without a return type the
+    # schema stays that of the fields.
     @model_serializer(mode="wrap")
     def _with_null(self, write: SerializerFunctionWrapHandler):  # type: ignore[no-untyped-def]
         return {"doing": None} | write(self)
@@ -101,8 +102,9 @@ class GitCommitSummary(Sent):
 
 
 class DiffLine(Sent):
-    """``content`` is without sign and line feed; ``no_newline`` (added): the file ends here without
-    one (D10).
+    """Describe a line of a diff; ``content`` has no sign and no line feed.
+
+    ``no_newline`` (added, D10): the file ends here without a line feed.
     """
 
     type: DiffLineType
@@ -120,8 +122,9 @@ class DiffHunk(Sent):
 
 
 class DiffFile(Sent):
-    """``old_path`` differs from ``new_path`` only in a renamed file. Added (D10): ``binary`` for a
-    file that has no lines, ``truncated`` where lines are missing.
+    """Describe a changed file; ``old_path`` differs only if it was renamed.
+
+    Added (D10): ``binary`` for a file without lines, ``truncated`` where lines are missing.
     """
 
     path: str
@@ -138,7 +141,7 @@ class DiffFile(Sent):
 
 
 class DirectoryEntry(Sent):
-    """``size`` in bytes, files only."""
+    """Describe a directory's entry; only files have ``size``, in bytes."""
 
     name: str
     type: EntryType
@@ -146,7 +149,7 @@ class DirectoryEntry(Sent):
 
 
 class Violation(Sent):
-    """``received`` is a short description of what was sent, never a secret."""
+    """Describe a violation; ``received`` is a short description, never a secret."""
 
     field: str
     constraint: str

@@ -21,8 +21,8 @@ RISK_OF_TOOL: dict[str, RiskLevel] = {
     **dict.fromkeys(_LOW.split(), "low"),
     **dict.fromkeys(_HIGH.split(), "high"),
 }
-# What makes a shell command critical: it cannot be taken back, takes rights, or runs what nobody
-# has read.
+# Shell commands are critical when they cannot be undone, change rights, or run code that nobody has
+# read.
 CRITICAL_COMMAND = re.compile(
     r"""\brm\s+(?:-\S+\s+){0,9}(?:-[a-zA-Z]*[rRf]|--recursive|--force)          # rm -rf, -r -f, -f
     |\b(?:sudo|doas|pkexec|mkfs(?:\.\w+)?|shutdown|reboot|wipefs)\b
@@ -36,7 +36,7 @@ CRITICAL_COMMAND = re.compile(
     |\bfind\b[^;|\n]{0,300}\s-delete\b|:\s*\(\)\s*\{|\bterraform\s+destroy\b|\bkubectl\s+delete\b|\bdrop\s+(?:table|database|schema)\b""",
     re.VERBOSE | re.IGNORECASE,
 )
-# One simple command, its words parted by one space, spaces inside a word replaced.
+# matched against one simple command: words separated by one space, spaces inside words replaced
 READING_COMMAND = re.compile(
     r"""(?:ls|cat|head|tail|wc|[ef]?grep|stat|du|df|which|type|whereis|basename|dirname|realpath|readlink
       |cut|tr|nl|diff|cmp|comm|jq|whoami|id|uname|column|md5sum|sha256sum|tac|rev|pwd|ps)(?:\ |$)
@@ -65,8 +65,8 @@ BUILDING_COMMAND = re.compile(
     |(?:npm|pnpm|yarn|bun)\ (?:test|t|run|run-script|build|lint)(?:\ |$))""",
     re.VERBOSE,
 )
-# These say nothing of what a command is for: between others they do not count, alone they read.
-# A shell also runs what stands in the subscript of a variable that some of them name.
+# These do not change what a command line does: beside others they do not count, alone they only
+# read. A shell also runs commands in the subscript of a variable that some of them name.
 SILENT_COMMAND = re.compile(
     r"(?:cd|echo|true|false|:|sleep|for|done|fi)(?: |$)|(?:printf|test|\[|read)(?: (?!.*\[.*[$`])|$)"
 )
@@ -103,8 +103,8 @@ def risk_of(tool: str, params: Mapping[str, Any]) -> RiskLevel:
 
 # -- what a shell command does ---------------------------------------------------------------------
 
-# Words of plain meaning: no substitution, braces, here-document, subshell or job in the background, no
-# redirection but to /dev/null, from a file, or of one output to another.
+# Plain words: no substitution, braces, here-document, subshell or background job; redirection only to
+# /dev/null, from a file, or of one output to another.
 _VARIABLE = r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\}|[?#0-9@*](?!\w)|(?=[\s\"]|$))"
 _TOKEN = re.compile(
     rf"""(?P<space>[ \t]+|(?<=[ \t])\\\n|\#[^\n]*)
@@ -123,7 +123,7 @@ _COMMAND_PLAIN_CHARS = 10_000
 
 
 def _risk_of_command(command: str, depth: int = 0) -> RiskLevel:
-    """Rate a shell command by the gravest of its parts; what is not understood is ``high``."""
+    """Rate a shell command by its gravest part; ``high`` if it is not understood."""
     parts = list(_parts(command)) if len(command) <= _COMMAND_PLAIN_CHARS else [None]
     rated: set[RiskLevel] = set()
     for words in parts:
@@ -146,7 +146,7 @@ def _risk_of_command(command: str, depth: int = 0) -> RiskLevel:
 
 
 def _parts(command: str) -> Iterator[list[str] | None]:
-    """Yield the words of each simple command; None for what is not understood."""
+    """Yield the words of each simple command; None for one that is not understood."""
     at, words = 0, []
     while at < len(command):
         token = _TOKEN.match(command, at)

@@ -1,4 +1,4 @@
-"""Define the bridge's messages, but for those about files and repositories."""
+"""Define the bridge's messages, except those about files and repositories."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ConnectionAck(ServerPayload):
 
 
 class ConnectionError_(ServerPayload):
-    """The bridge closes the connection after it (D21)."""
+    """Refuse or end the connection, which the bridge closes after it (D21)."""
 
     type = "connection_error"
     summary = "The connection is refused or over; a close follows."
@@ -72,7 +72,7 @@ class ConnectionError_(ServerPayload):
 
 
 class HealthStatus(ServerPayload):
-    """``warning_details`` is keyed by warning code."""
+    """Report the connection's state; ``warning_details``: warning code → details."""
 
     type = "health_status"
     summary = "Whether the connection is ready, and what to be warned of."
@@ -96,17 +96,17 @@ class AcknowledgmentAccepted(ServerPayload):
 
 
 class HeartbeatPong(ServerPayload):
-    """Has no payload: ``type`` and ``timestamp`` are all that is sent."""
+    """Answer a heartbeat; only ``type`` and ``timestamp`` are sent."""
 
     type = "heartbeat_pong"
     summary = "The bridge lives."
 
 
 class SessionReady(ServerPayload):
-    """``branch`` is empty where the working directory is in no git repository.
+    """Confirm a join; ``branch`` is empty outside a git repository.
 
-    ``asks``, which the contract does not have: the agent asks before it changes or runs something
-    (D59); null when nobody knows, as of a session that is known by its hooks only.
+    ``asks`` (added, D59): the agent asks before it changes or runs something; null when unknown, as
+    for an observed session.
     """
 
     type = "session_ready"
@@ -130,8 +130,9 @@ class SessionStarted(ServerPayload):
 
 
 class SessionUpdate(ServerPayload):
-    """For every ready connection, at most once a second for a session; no row of the log, so it is
-    never sent again (D54).
+    """Describe a session that changed, to every ready connection (D54).
+
+    At most once a second for each session. It is not a row of the log, so it is never sent again.
     """
 
     type = "session_update"
@@ -158,8 +159,10 @@ class StreamChunk(ServerPayload):
 
 
 class StreamEnd(ServerPayload):
-    """``usage`` (added): what the turn took, as far as the agent says: tokens, cost,
-    ``duration_ms``; with the turn's last one only.
+    """End an answer.
+
+    ``usage`` (added), only with a turn's last one: its tokens, cost and ``duration_ms``, as far as
+    the agent says.
     """
 
     type = "stream_end"
@@ -172,10 +175,12 @@ class StreamEnd(ServerPayload):
 
 
 class ReplayBuffer(ServerPayload):
-    """``messages`` are whole envelopes; ``complete`` false says that older ones have already been
-    discarded (D29). ``source`` (added) ``agent``: what the agent itself tells of what was said
-    before the log begins, without tool calls, as prompts and streams; no rows, so nothing of it
-    needs acknowledging, and ids stay the same each time (D60). Absent: rows of the log.
+    """Send missed messages again; ``messages`` are whole envelopes.
+
+    ``complete`` false: older ones have already been discarded (D29). ``source`` (added): ``agent``
+    when the agent's own records fill in for a lost beginning, as prompts and streams without tool
+    calls. These are not rows of the log: they need no acknowledgement, and their ids are the same
+    each time (D60). Without ``source`` they are rows of the log.
     """
 
     type = "replay_buffer"
@@ -198,8 +203,10 @@ class ToolCall(ServerPayload):
 
 
 class ApprovalRequired(ServerPayload):
-    """``description`` is never empty (D37). The decision only where it is sent after that was
-    taken: in a ``replay_buffer``, or as what a device missed (D38).
+    """Ask for a decision; ``description`` is never empty (D37).
+
+    It holds the decision when it is sent after that: in a ``replay_buffer``, or to a device that
+    missed it (D38).
     """
 
     type = "approval_required"
@@ -220,8 +227,9 @@ class ApprovalRequired(ServerPayload):
 
 
 class ApprovalRecorded(ServerPayload):
-    """The answer to ``approval_response``; ``forwarded`` false says that no agent session took it
-    (D38).
+    """Confirm a decision (D38).
+
+    ``forwarded`` false: no agent of the bridge took it.
     """
 
     type = "approval_recorded"
@@ -244,8 +252,9 @@ class ToolResult(ServerPayload):
 
 
 class ToolError(ServerPayload):
-    """``max_retries`` is how often the spec's retry policy lets this kind of failure be tried
-    again.
+    """Report a failed tool.
+
+    ``max_retries``: how often the specification's retry policy allows another attempt.
     """
 
     type = "tool_error"
@@ -262,8 +271,9 @@ class ToolError(ServerPayload):
 
 
 class AgentEvent(ServerPayload):
-    """A hook event, passed on with whatever else it carried (D1, D3); the bridge's own for a
-    prompt (D52).
+    """Pass on a hook event with all its fields (D1, D3), or a prompt (D52).
+
+    A prompt to an agent of the bridge has the form of a hook event.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -280,8 +290,9 @@ class AgentEvent(ServerPayload):
 
 
 class Notification(ServerPayload):
-    """``notification_id`` equals the envelope's id; ``session_id`` null: about no session (D13,
-    D15).
+    """Tell every device something that a person should know (D13).
+
+    ``notification_id`` equals the envelope's id; ``session_id`` null: about no session.
     """
 
     type = "notification"
@@ -299,7 +310,7 @@ class Notification(ServerPayload):
 
 
 class Error_(ServerPayload):
-    """``session_id`` null: about no session."""
+    """Report a failed request or agent; ``session_id`` null: about no session."""
 
     type = "error"
     summary = "A message could not be acted on, or the agent failed."

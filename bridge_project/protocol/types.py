@@ -108,7 +108,7 @@ def is_uuid4(text: str) -> bool:
 
 
 def session_id_fault(text: str) -> str | None:
-    """Return what a session id "must be" when this is none; else None."""
+    """Return the constraint that a text breaks as a session id; None if it is one."""
     if not text.strip():
         return "must be non-empty"
     if len(text) > limits.SESSION_ID_MAX_CHARS:
@@ -171,7 +171,7 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 
 @dataclass(frozen=True, slots=True, order=True)
 class SemVer:
-    """Compare versions by major.minor.patch; what follows does not count."""
+    """Compare versions by major.minor.patch only."""
 
     major: int
     minor: int

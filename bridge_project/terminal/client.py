@@ -24,7 +24,9 @@ from bridge_project.protocol.types import now_text
 Message = dict[str, Any]
 
 ANSWER_SECONDS = 30.0  # for the answer to a request
-START_SECONDS = limits.AGENT_START_SECONDS + ANSWER_SECONDS  # to one that may have an agent started
+START_SECONDS = (
+    limits.AGENT_START_SECONDS + ANSWER_SECONDS
+)  # for the answer to a request that may start an agent
 OPEN_SECONDS: Final = 10.0
 ACK_MAX: Final = 500  # ids in one notification_ack
 
@@ -99,7 +101,7 @@ class Client:
         await self.connection.close()
 
     def end(self, why: Lost | Refused) -> None:
-        """Raise this error wherever somebody waits; the first one counts."""
+        """End with this error in every waiting call; the first one counts."""
         self._lost = self._lost or why
         for answer in self._answers.values():
             if not answer.done():
@@ -234,7 +236,7 @@ class Client:
 
 async def _connect(target: Target) -> ClientConnection:
     class Pinned(ClientConnection):
-        """Checks the server's key before the first byte of HTTP."""
+        """Check the server's key before the first byte of HTTP."""
 
         async def handshake(self, *args: Any, **kwargs: Any) -> None:
             tls = self.transport.get_extra_info("ssl_object")

@@ -17,7 +17,7 @@ class Wrong(Exception):
 
 
 class Console:
-    """Track what exists from what arrives; send requests and answers."""
+    """Track sessions and approvals from arriving messages; send requests."""
 
     def __init__(self, show: Callable[[str], None]) -> None:
         self._show = show
@@ -29,7 +29,7 @@ class Console:
         self.current: str | None = None
         # (session, call) → the approval_required that waits
         self.pending: dict[tuple[str, str], Message] = {}
-        # by which a notification says that this terminal has decided, as it knows already
+        # this device's name: notifications of its own decisions are not shown
         self.name: str | None = None
         # message_id → what the agent has said of it so far
         self._answers: dict[str, str] = {}

@@ -25,7 +25,7 @@ CLAIM_WITHIN: Final = timedelta(days=1)
 
 
 class Identity:
-    """Hold the device that ``watch`` is; ``known``: what its file contains."""
+    """Hold the device as which ``watch`` connects; ``known``: its file's content."""
 
     def __init__(self, conf: Conf) -> None:
         self.conf = conf
@@ -53,8 +53,8 @@ class Identity:
     def keep(self, used: str, fresh: str) -> None:
         """Store a fresh token, for the next connection. Raises OSError.
 
-        The one that was used stays beside it: the bridge takes it until the fresh one was used,
-        and again when it is set back to a backup that does not know the fresh one.
+        The old token stays beside it: the bridge accepts it until the fresh one is used, and again
+        after a restored backup that does not know the fresh one.
         """
         self._write(self.known | {"token": fresh, "previous": used})
 

@@ -14,7 +14,7 @@ from sessions_app.approvals.tool_call import TELLING_PARAMETERS, Question, quest
 Message = dict[str, Any]
 Writer = Callable[[Message], str]
 
-ASKED_CHARS: Final = 600  # of what somebody is to decide about
+ASKED_CHARS: Final = 600  # longest description of a call that waits for a decision
 DIM, BOLD, RED, GREEN, YELLOW, CYAN = 2, 1, 31, 32, 33, 36
 
 
@@ -66,7 +66,7 @@ def _object(value: object) -> Message:
 
 
 def _is_told_already(body: Message) -> bool:
-    """Tell whether a notification is about what its session has shown: a question, or a Stop."""
+    """Tell whether the session has shown a notification's content already."""
     of_stop = "reason" in _object(body.get("data"))
     return body.get("notification_type") == "approval_required" or (
         body.get("notification_type") in ("task_complete", "error") and of_stop
@@ -79,7 +79,7 @@ def questions(body: Message) -> list[Question]:
 
 
 def _call(body: Message, most: int = 120) -> str:
-    """Describe a tool call: name, main parameter up to ``most``, and the agent's own words."""
+    """Describe a call: name, main parameter up to ``most``, the agent's own words."""
     params = _object(body.get("params"))
     telling = next((name for name in TELLING_PARAMETERS if params.get(name)), None)
     words = plain(body.get("description") or params.get("description") or "")
@@ -93,7 +93,7 @@ def _call(body: Message, most: int = 120) -> str:
 
 
 def _asks(body: Message) -> str:
-    """What a person is asked, or was, and where."""
+    """Describe what a person is or was asked, and where."""
     asked = bool(questions(body))
     where = "asks at the machine" if body.get("source") == "hooks" else "answer N" * asked
     notes = [f"{body['decision']} already" if body.get("decision") else where]
@@ -129,7 +129,7 @@ def _started(body: Message) -> str:
 
 
 def _notice(body: Message) -> str:
-    """Return a notification; without its title where the body begins with the same words."""
+    """Return a notification, without its title if the body begins with the same words."""
     title, text = (str(body.get(name) or "") for name in ("title", "body"))
     of = title.partition(":")[0]
     return plain(text if text.startswith(of) else f"{title}: {text}")
@@ -145,8 +145,8 @@ def _field(name: str) -> Writer:
     return lambda body: plain(body.get(name) or "")
 
 
-# What is not here is silent: a tool's call and result come as messages of their own, and what is
-# notified of an event says it for a person.
+# Events that are not listed are not shown: tool calls and results come as messages of their own, and
+# a notification says the rest.
 _EVENTS: Final[Mapping[str, tuple[str, int, Writer]]] = {
     "UserPromptSubmit": ("prompt", BOLD, _prompt),
     "Stop": ("answer", 0, _answer),

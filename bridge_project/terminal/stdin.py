@@ -65,8 +65,8 @@ async def pipe(watcher: Watcher) -> None:
 async def read_line() -> str:
     """Read a line of standard input; empty at its end.
 
-    It is read in a thread that does not keep the program from ending, and without a buffer, whose
-    lock would.
+    It is read in a thread that does not keep the program from ending, and unbuffered: a buffer's
+    lock would keep it.
     """
     loop = asyncio.get_running_loop()
     line: asyncio.Future[str] = loop.create_future()

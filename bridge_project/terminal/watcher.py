@@ -26,7 +26,7 @@ Asker = Callable[[str], Awaitable[bool]]
 
 
 class Watcher:
-    """Show messages through ``show``, and its own remarks through ``note``.
+    """Show messages by ``show``, and remarks of `watch` itself by ``note``.
 
     ``raw``: messages as JSON. ``ask`` is asked whether a warning is accepted; without it none is.
     ``ready`` is set while commands can be carried out: all sessions are joined.
@@ -141,7 +141,7 @@ class Watcher:
     async def _consume(self, client: Client) -> None:
         """Show what arrives and acknowledge what was shown.
 
-        It never waits for an answer, which could not arrive while nobody reads.
+        It never waits for an answer: none could arrive while this does not read.
         """
         done: list[str] = []
         try:

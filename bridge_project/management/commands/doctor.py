@@ -1,4 +1,4 @@
-"""Report what works, what does not, and the remedies (D43): `doctor`."""
+"""Check the bridge and its machine, and print remedies (D43): `doctor`."""
 
 from __future__ import annotations
 

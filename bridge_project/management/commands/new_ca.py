@@ -1,4 +1,4 @@
-"""Make a new certificate authority, after a question (D55)."""
+"""Make a new certificate authority, after a question (D55): `new_ca`."""
 
 from __future__ import annotations
 

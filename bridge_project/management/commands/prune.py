@@ -1,4 +1,4 @@
-"""Run at once the chores that a bridge runs each minute (D30, D31, D34): `prune`."""
+"""Delete expired rows now, as a bridge does each minute (D30, D31, D34): `prune`."""
 
 from __future__ import annotations
 

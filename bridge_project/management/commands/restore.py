@@ -1,4 +1,4 @@
-"""Put a backup in the place of the data directory: `restore`."""
+"""Replace the data directory by a backup: `restore`."""
 
 from __future__ import annotations
 

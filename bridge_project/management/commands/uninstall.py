@@ -1,4 +1,4 @@
-"""Take the bridge out: hooks, services, and the data where asked (`uninstall`)."""
+"""Remove hooks and services, and on request the data: `uninstall`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Command(BaseCommand):
         self.stdout.write(REST.format(clone=shlex.quote(str(PROJECT_DIR))))
 
     def _ask(self) -> str:
-        """Ask whether to go on, and what becomes of the data. Raises CommandError."""
+        """Ask whether to go on, and whether to keep the data. Raises CommandError."""
         self.stdout.write(WHAT)
         if not sys.stdin.isatty():
             flags = "give --data keep or --data remove"

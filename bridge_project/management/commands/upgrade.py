@@ -1,4 +1,4 @@
-"""Migrate after a copy, restart the service, go back when a migration fails: `upgrade`."""
+"""Copy and migrate the database; go back if that fails; restart: `upgrade`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Show what arrives at a device, in the terminal (D43): `watch`."""
+"""Show in the terminal the messages that a device gets (D43): `watch`."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ SET_CLOCK: Final = "sudo timedatectl set-ntp true"
 
 
 def running(seen: Snapshot) -> Finding:
-    """Check that the bridge runs, is ours, and is healthy (D48)."""
+    """Check that this very bridge runs and is healthy (D48)."""
     where = f" at {seen.local_url}" if seen.local_url else ""
     if seen.health is None and seen.served:
         stop = f"{seen.run}   # after whatever listens there was stopped"
@@ -142,7 +142,7 @@ def _pins(seen: Snapshot, leaf: x509.Certificate) -> Finding | None:
 
 
 def _left_out(seen: Snapshot, ca: x509.Certificate) -> Finding | None:
-    """Name what the bridge is called and its authority is not good for (D55)."""
+    """Report the bridge's names that its authority may not sign (D55)."""
     missing = [name for name in wanted_names(seen.conf) if not permits(ca, name)]
     if not missing:
         return None
@@ -203,7 +203,7 @@ def address(seen: Snapshot) -> Finding | None:
 def _reach(seen: Snapshot, url: str, pin: str) -> Finding | None:
     """Fetch a page by the public address, without a token.
 
-    Not to reach it is a warning: a network need not lead back to itself.
+    A failure is only a warning: some networks do not route back to the sender.
     """
     elsewhere = f"curl -vk {url}{PAGE}   # from another machine of that network"
     if seen.health is None:

@@ -1,4 +1,4 @@
-"""Say which address a phone's browser should use, and whether it would trust it (D55)."""
+"""Find the best address for a phone's browser, and whether it is trusted (D55)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HANDSHAKE_SECONDS = 3
 
 
 def address(seen: Snapshot) -> Finding | None:
-    """Name the address and what it takes to be trusted there."""
+    """Report the address, and how to make a browser trust it."""
     if seen.recorded is None or not seen.local_url:
         return None
     url, port = seen.recorded.base_url, urlsplit(seen.local_url).port

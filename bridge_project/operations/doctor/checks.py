@@ -42,7 +42,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
 
 
 def examine(conf: Conf, agent: str = "") -> list[Finding]:
-    """Return everything that was found, after at most ALL_SECONDS.
+    """Run all checks and return the findings, after at most ALL_SECONDS.
 
     With `agent`, start this one too, which takes a time of its own. It is started on the thread
     that calls, which must be the main one. A check that hangs keeps its thread.

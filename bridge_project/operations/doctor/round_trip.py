@@ -1,4 +1,4 @@
-"""Send an event the whole way, from the hook command to a device of our own."""
+"""Send a test event the whole way, from the hook command to a device of our own."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ class RoundTrip:
             raise Stopped(f"{text} and printed {len(done.stdout)} characters.", look)
 
     def where_it_stopped(self) -> Stopped:
-        """Find out from what it left behind how far the event came."""
+        """Find out how far the event came, by the files it left."""
         log_tail = self.seen.log_tail
         for why in (self.spool / "rejected").glob("*.why"):
             if self._is_ours(why.with_suffix("")):

@@ -1,4 +1,4 @@
-"""Collect what all checks read: address, lock holder, health and info."""
+"""Collect facts for all checks: address, lock holder, health and info."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class WrongKey(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Hold what all checks read."""
+    """Hold the facts that all checks read."""
 
     conf: Conf
     recorded: Address | None = None  # None: never started with this data directory
