@@ -15,11 +15,12 @@ from typing import Final
 
 import psutil
 import structlog
-from django.db import InterfaceError, OperationalError, connection
+from django.db import connection
 
 from bridge_project import __version__
 from bridge_project.kernel import data_files, limits, threads
 from bridge_project.kernel.config import conf
+from bridge_project.kernel.database import STORAGE_ERRORS
 from bridge_project.network.transport import ConnectionMode
 from bridge_project.protocol.http import DegradedChecks, Health, HealthDegraded, SystemInfo
 from bridge_project.protocol.types import HealthWord, now_text
@@ -87,7 +88,7 @@ def report(mode: ConnectionMode) -> tuple[int, Health | HealthDegraded]:
     if not failed:
         try:
             sessions, websockets = presence.active_sessions(), presence.active_websockets()
-        except (OperationalError, InterfaceError) as error:
+        except STORAGE_ERRORS as error:
             failed = {"hook_endpoint": f"{error.__class__.__name__}: {error}".strip()}
     _log_changes(failed)
     if failed:

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import structlog
 from django.conf import settings
-from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.template.loader import render_to_string
@@ -15,6 +14,7 @@ from rest_framework import exceptions as drf
 from bridge_project.http.error_body import JSON_TYPE, error_answer, log_error
 from bridge_project.http.request import base_url, client_address, request_id_of
 from bridge_project.kernel import limits
+from bridge_project.kernel.database import STORAGE_ERRORS
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol import jsontext
 
@@ -49,7 +49,7 @@ def as_bridge_error(exception: Exception) -> BridgeError | None:
         return BridgeError("AUTH_INVALID_TOKEN")
     if isinstance(exception, drf.APIException):
         return BridgeError(code_of(exception.status_code))
-    if isinstance(exception, (OperationalError, InterfaceError)):
+    if isinstance(exception, STORAGE_ERRORS):
         reason = f"{exception.__class__.__name__}: {exception}".strip()
         log.error("storage_unavailable", error=reason)
         wait = {"Retry-After": str(limits.STORAGE_RETRY_SECONDS)}

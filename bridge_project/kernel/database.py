@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from django.db import InterfaceError, InternalError, OperationalError
 from django.db.models import QuerySet
 
 from bridge_project.kernel import data_files
 from bridge_project.kernel.config import Conf, ConfError
 
 DELETE_ROWS = 500  # in one transaction
+# What says that the database is away: the last of them that a transaction was ended because this
+# process slept in it (UNREACHABLE).
+STORAGE_ERRORS: Final = (OperationalError, InterfaceError, InternalError)
 SQLITE_INIT = (
     "PRAGMA journal_mode=wal; PRAGMA synchronous=FULL; PRAGMA busy_timeout=20000;"
     " PRAGMA journal_size_limit=67108864;"

@@ -16,14 +16,13 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 
-from django.db import InterfaceError, OperationalError
-
 from bridge_project.http import ratelimit
 from bridge_project.http.asgi_types import Application, Message, Receive, Scope, Send
 from bridge_project.http.error_body import request_id
 from bridge_project.http.errors import as_bridge_error
 from bridge_project.http.json import check_media_type
 from bridge_project.kernel.config import conf
+from bridge_project.kernel.database import STORAGE_ERRORS
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import readers
 from bridge_project.network.own_names import host_allowed, own_names
@@ -87,7 +86,7 @@ class FastPath:
             return None
         except BridgeError as refusal:
             return refusal
-        except (OperationalError, InterfaceError) as error:
+        except STORAGE_ERRORS as error:
             # not tried again by the view: the commit may have happened although its answer was lost
             return as_bridge_error(error)
 

@@ -17,9 +17,8 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 
-from django.db import InterfaceError, OperationalError
-
 from bridge_project.kernel import limits, metrics
+from bridge_project.kernel.database import STORAGE_ERRORS
 from bridge_project.kernel.threads import ingestion
 from hooks_app.intake.store import Posted, Receipt, store
 
@@ -36,7 +35,7 @@ def store_group(group: Sequence[Posted]) -> list[Outcome]:
 def _store(group: Sequence[Posted]) -> list[Outcome]:
     try:
         return list(store(group))
-    except (OperationalError, InterfaceError) as error:
+    except STORAGE_ERRORS as error:
         # the database is away: it would be for each of them
         return [error] * len(group)
     except Exception as error:  # noqa: BLE001 - handed to those who wait; the others go on

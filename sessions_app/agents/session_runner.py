@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any, Literal, ParamSpec, TypeVar
 
 import structlog
-from django.db import InterfaceError, OperationalError
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.database import STORAGE_ERRORS
 from bridge_project.kernel.threads import agents as threads
 from sessions_app.agents import inbox
 from sessions_app.agents.driver import Driver, Said, Verdict
@@ -41,7 +41,7 @@ async def stored(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
     while True:
         try:
             return await threads.run(function, *args, **kwargs)
-        except (OperationalError, InterfaceError) as error:
+        except STORAGE_ERRORS as error:
             if not away:
                 log.warning("agent_waits_for_database", error=error.__class__.__name__)
             away = True

@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 import structlog
-from django.db import InterfaceError, OperationalError
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.database import STORAGE_ERRORS
 from bridge_project.kernel.threads import writers
 from bridge_project.protocol.types import is_uuid
 from sessions_app.log import cursors
@@ -108,7 +108,7 @@ class Acknowledgements:
                     )
                 if proven:
                     await writers.run(cursors.prove, self._device_id, proven)
-            except (OperationalError, InterfaceError) as error:
+            except STORAGE_ERRORS as error:
                 # the database is away: keep the acknowledgements and try again
                 log.warning(
                     "acknowledgements_wait_for_database",

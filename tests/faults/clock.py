@@ -84,6 +84,21 @@ class ClockBridge(Bridge):
         ).total_seconds()
 
 
+def faketime(ahead: float) -> dict[str, str]:
+    """The environment of a process whose clock is that far ahead of ours. Skips the test where
+    libfaketime is not installed.
+    """
+    library = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
+    if library is None:
+        pytest.skip("no libfaketime (Debian: apt install faketime)")
+    return {
+        "LD_PRELOAD": str(library),
+        "FAKETIME": f"{ahead:+.0f}",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "NO_FAKE_STAT": "1",
+    }
+
+
 # libfaketime's absolute sleeps, which Python's are, fail when the clock is shifted.
 SERVE = """
 import os, runpy, select, sys, time
@@ -108,17 +123,13 @@ class FakedBridge(ClockBridge):
     """
 
     def __init__(self, directory: Path, **settings: Any) -> None:
-        library = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
-        if library is None:
-            pytest.skip("no libfaketime (Debian: apt install faketime)")
+        more = faketime(0)
         super().__init__(directory, **settings)
         del self.settings["PYTHONPATH"], self.settings["SHIFTED_CLOCK"]
-        self.settings |= {
-            "LD_PRELOAD": str(library),
+        del more["FAKETIME"]
+        self.settings |= more | {
             "FAKETIME_TIMESTAMP_FILE": str(self._file),
             "FAKETIME_NO_CACHE": "1",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            "NO_FAKE_STAT": "1",
         }
 
     def _told(self) -> str:

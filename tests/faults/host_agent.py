@@ -53,6 +53,8 @@ def act(network: Any, do: str, **how: Any) -> socket.socket | None:
         network.link("set", index=index, state="up")
     elif do == "link":
         network.link("set", index=network.link_lookup(ifname=how["name"])[0], state=how["state"])
+    elif do == "lose":
+        lose(how["name"])
     elif do == "disk":
         subprocess.run(
             ["mount", "-t", "tmpfs", "-o", f"size={how['size']},mode=700", "tmpfs", how["path"]],
@@ -61,6 +63,26 @@ def act(network: Any, do: str, **how: Any) -> socket.socket | None:
             text=True,
         )
     return None
+
+
+def lose(name: str) -> None:
+    """Lose half of the packets that come over a cable: by netem, or by a filter."""
+    incoming = ["iptables", "-A", "INPUT", "-i", name, "-m", "statistic", "--mode", "random"]
+    ways = (
+        ["tc", "qdisc", "add", "dev", name, "root", "netem", "loss", "50%"],
+        [*incoming, "--probability", "0.5", "-j", "DROP"],
+    )
+    said = []
+    for command in ways:
+        try:
+            subprocess.run(command, check=True, capture_output=True, text=True)
+        except FileNotFoundError:
+            said.append(f"no {command[0]}")
+        except subprocess.CalledProcessError as error:
+            said.append(error.stderr.strip())
+        else:
+            return
+    raise OSError("; ".join(said))
 
 
 if __name__ == "__main__":

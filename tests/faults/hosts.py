@@ -150,6 +150,14 @@ class Cable:
         """
         end._do("link", name=self.name, state="down")
 
+    def lose_half(self) -> None:
+        """Of the packets, each way, for good. Skips the test where the kernel cannot."""
+        try:
+            for end in (self.first, self.second):
+                end._do("lose", name=self.name)
+        except OSError as error:
+            pytest.skip(f"no packets can be lost here (Debian: iproute2, iptables): {error}")
+
     def mend(self) -> None:
         for end in (self.first, self.second):
             end._do("link", name=self.name, state="up")

@@ -1,17 +1,25 @@
 """A bridge on one host, its clients on another: two cables between them, as a phone has Wi-Fi and a
-mobile network.
+mobile network, and an agent beside the clients.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.conformance.bridge import Bridge
+from hooks_app.producer.__main__ import make_one_file
+from hooks_app.producer.shell_command import hook_command, write_hook_script
+from hooks_app.producer.spool import spool_status
+from tests.conformance.bridge import REPOSITORY, Bridge
+from tests.conformance.samples import new_session
 from tests.faults.hosts import Cable, Host, hosts, live_on
 
 IMPATIENT = 2  # seconds that a client waits for an answer
@@ -31,6 +39,55 @@ class Land:
         return lambda timeout: self.clients.dial(
             cable.here, self.bridge.port, min(timeout, IMPATIENT), source=cable.there
         )
+
+
+class Agent:
+    """A coding agent on the clients' host: its hooks go into a spool there, and the producer's file
+    forwards them by itself (D47).
+    """
+
+    def __init__(self, land: Land, directory: Path) -> None:
+        self.land, self.session_id, self.fired = land, new_session(), 0
+        self.spool, self.said = directory / "spool", directory / "forwarder.log"
+        self.spool.mkdir(mode=0o700)
+        write_hook_script(self.spool)
+        self.token, self.producer = directory / "token", directory / "producer.py"
+        make_one_file(self.producer)
+        self.token.write_text(land.bridge.hook_token)
+
+    def forward(self, pin: str, **environment: str) -> None:
+        """Start the forwarder; `environment` is added to its own."""
+        url = f"https://{self.land.wifi.here}:{self.land.bridge.port}"
+        command = [sys.executable, str(self.producer), "--spool", str(self.spool), "--url", url]
+        with self.said.open("ab") as said:
+            self.forwarder = subprocess.Popen(
+                [*self.land.clients.enter, *command, "--token-file", str(self.token), "--pin", pin],
+                cwd=REPOSITORY,
+                env=os.environ | environment,
+                stdin=subprocess.DEVNULL,
+                stderr=said,
+            )
+
+    def fire(self, count: int = 1) -> None:
+        """The hook of a prompt, as the agent runs it."""
+        for _ in range(count):
+            raw = {
+                "hook_event_name": "UserPromptSubmit",
+                "session_id": self.session_id,
+                "prompt": f"prompt {self.fired}",
+                "number": self.fired,
+            }
+            done = subprocess.run(
+                ["/bin/sh", "-c", hook_command(str(self.spool))],
+                input=json.dumps(raw).encode(),
+                capture_output=True,
+                timeout=10,
+            )
+            assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+            self.fired += 1
+
+    def waiting(self) -> int:
+        return int(spool_status(self.spool)["waiting"])
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from websockets.exceptions import WebSocketException
 from tests.conformance.bridge import Bridge, Pairing, eventually
 from tests.conformance.https import Https, Response, parse_time
 from tests.conformance.phone import Closed, Message, Phone
-from tests.conformance.samples import new_id, now, prompt
+from tests.conformance.samples import PAYLOADS, hook, new_id, now, prompt
 
 # seconds between two events of a poster: load, but a session's 10,000 messages (D30) last
 PACE = 0.02
@@ -69,7 +69,7 @@ class Poster(threading.Thread):
         self._hang_up()
 
     def _post(self, name: str, event_id: str) -> bool:
-        body = prompt(self.session_id, name, event_id=event_id, timestamp=now(self.skew))
+        body = self._event(name) | {"event_id": event_id, "timestamp": now(self.skew)}
         asked = time.monotonic()
         try:
             self._connection = self._connection or self.https.open()
@@ -99,6 +99,15 @@ class Poster(threading.Thread):
         self.times[name] = time.monotonic()
         self.slowest = max(self.slowest, seconds)
         return True
+
+    def _event(self, name: str) -> dict[str, Any]:
+        """What an agent's hooks say: nine of ten are a call that begins or ends."""
+        number = len(self.acknowledged)
+        if number % 10 == 0:
+            return prompt(self.session_id, name)
+        kind, call = ("PreToolUse", number) if number % 2 else ("PostToolUse", number - 1)
+        more = {"number": name, "tool_use_id": f"{self.prefix}-{call}"}
+        return hook(kind, self.session_id, PAYLOADS[kind] | more)
 
     def _hang_up(self) -> None:
         if self._connection is not None:

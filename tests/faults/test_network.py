@@ -4,9 +4,6 @@ D47): nothing acknowledged is lost, nothing doubled.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -15,14 +12,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from hooks_app.producer.__main__ import make_one_file
-from hooks_app.producer.shell_command import hook_command, write_hook_script
-from hooks_app.producer.spool import spool_status
-from tests.conformance.bridge import REPOSITORY, Bridge
+from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_error
 from tests.conformance.samples import new_session, prompt
 from tests.faults.hosts import Cable, Host, Relay, hosts, live_on
-from tests.faults.land import IMPATIENT, Land, land
+from tests.faults.land import IMPATIENT, Agent, Land, land
 from tests.faults.load import under_load, within
 from tests.servers import Postgres, Redis, stop_process, wait_until
 
@@ -41,63 +35,10 @@ def made_land(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Land]:
         yield made
 
 
-class Agent:
-    """A coding agent on the clients' host: its hooks go into a spool there, and the producer's file
-    forwards them by itself (D47).
-    """
-
-    def __init__(self, land: Land, directory: Path) -> None:
-        self.spool, self.session_id, self.fired = directory / "spool", new_session(), 0
-        self.spool.mkdir(mode=0o700)
-        write_hook_script(self.spool)
-        token, producer = directory / "token", directory / "producer.py"
-        make_one_file(producer)
-        token.write_text(land.bridge.hook_token)
-        url, pin = f"https://{land.wifi.here}:{land.bridge.port}", land.bridge.pairing().pin
-        command = [
-            sys.executable,
-            str(producer),
-            "--spool",
-            str(self.spool),
-            "--url",
-            url,
-            "--token-file",
-            str(token),
-            "--pin",
-            pin,
-        ]
-        self.forwarder = subprocess.Popen(
-            [*land.clients.enter, *command],
-            cwd=REPOSITORY,
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-
-    def fire(self, count: int = 1) -> None:
-        """The hook of a prompt, as the agent runs it."""
-        for _ in range(count):
-            raw = {
-                "hook_event_name": "UserPromptSubmit",
-                "session_id": self.session_id,
-                "prompt": f"prompt {self.fired}",
-                "number": self.fired,
-            }
-            done = subprocess.run(
-                ["/bin/sh", "-c", hook_command(str(self.spool))],
-                input=json.dumps(raw).encode(),
-                capture_output=True,
-                timeout=60,
-            )
-            assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-            self.fired += 1
-
-    def waiting(self) -> int:
-        return int(spool_status(self.spool)["waiting"])
-
-
 @pytest.fixture
 def agent(land: Land, tmp_path: Path) -> Iterator[Agent]:
     agent = Agent(land, tmp_path)
+    agent.forward(land.bridge.pairing().pin)
     yield agent
     stop_process(agent.forwarder)
 

@@ -243,4 +243,5 @@ def test_a_process_falls_asleep_holding_the_head(stores: Stores) -> None:
             assert sleeper.process is not None
             sleeper.process.send_signal(signal.SIGCONT)
         load.more(10)
+        assert {refusal.answer.status for refusal in load.refusals()} <= {503}
         load.finish()
