@@ -1,4 +1,4 @@
-// Start: which screen stands for which address, and what all screens share.
+// Start the client: show the screen of each address, in the frame that all screens share.
 
 import { button, h, icon, fill, onFrame, setText, toast } from "./parts/dom.js";
 import { Model } from "./net/model.js";

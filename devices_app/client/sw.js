@@ -1,6 +1,6 @@
-// The service worker: keeps this version of the client, so that it starts at once and without a
-// network. The server writes `self.CLIENT`, the version and its files, before these lines.
-// It answers for the page and the files only; what the bridge says is never kept here.
+// Serve this version of the client from a cache, so that it starts at once and without a network.
+// The server writes `self.CLIENT`, the version and its files, before these lines. The service
+// worker answers for the page and the files only; it never keeps the bridge's messages.
 
 const worker = /** @type {any} */ (self);
 const { version, files } = worker.CLIENT;

@@ -1,4 +1,4 @@
-// What the screens may ask of the engine, by name: in the tab that has it, or from another one.
+// List the engine's commands by name, for screens in its own tab or in another one.
 
 import { make } from "../protocol/messages.js";
 import { markSeen } from "../store/home.js";

@@ -1,5 +1,5 @@
-// What this device keeps: who it is to the bridge, rows, outbox, drafts. IndexedDB; where that is
-// refused or full, memory, which `Database.lasting` and `trouble` say.
+// Store this device's data: identity, rows, outbox, drafts. In IndexedDB; where that is refused or
+// full, in memory, which `Database.lasting` and `trouble` say.
 
 const NAME = "bridge";
 const VERSION = 1;
@@ -27,7 +27,7 @@ const finished = (transaction) =>
     transaction.onabort = () => reject(transaction.error ?? new Error("the storage gave up"));
   });
 
-/** Open the storage; never fails: without IndexedDB what is kept lasts until the page is closed. */
+/** Open the storage; never fails: without IndexedDB it lasts until the page is closed. */
 export async function openDatabase() {
   try {
     const request = indexedDB.open(NAME, VERSION);
@@ -63,7 +63,7 @@ export class Database {
     return (await done(request)) ?? null;
   }
 
-  /** Keep a value, or with null nothing; also when the page goes away right after it. */
+  /** Store a value, or delete it with null; also when the page closes right after it. */
   async set(name, value, /** @type {any} */ { durability = "strict" } = {}) {
     const transaction = this.db.transaction("kept", "readwrite", { durability });
     const store = transaction.objectStore("kept");

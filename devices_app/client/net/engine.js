@@ -1,5 +1,5 @@
-// The one socket of this device. What comes is stored, folded, told to the tabs and acknowledged, in
-// this order; what goes waits in the outbox. One tab runs it.
+// Run this device's one socket, in one tab. Store each arriving message, fold it into the state,
+// tell the tabs, acknowledge it, in this order; queue outgoing messages in the outbox.
 
 import { isRow, make, rowsOf, sessionOf } from "../protocol/messages.js";
 import { approvalKey, closeApprovals, openApprovals, staleApprovals } from "../store/approvals.js";
@@ -63,7 +63,7 @@ export class Engine {
     this.socket.start();
   }
 
-  /** End at once and for good: from here on nothing is sent, stored or told. */
+  /** End at once and for good: after this nothing is sent, stored or told. */
   stop() {
     this.incoming = [];
     this.db.abort();
@@ -74,7 +74,7 @@ export class Engine {
     this.requests.lose("This tab handed the connection to another one.");
   }
 
-  /** What the tabs show of the connection; no token in it. */
+  /** Return what the tabs show of the connection, without tokens. */
   get connection() {
     const { phase, attempt, neverOpened, fault, acked, health } = this.socket.state;
     const shown = acked && { ...acked, device_token: undefined };
@@ -155,7 +155,7 @@ export class Engine {
       const { type, id, payload } = message;
       const isAnswer = this.requests.has(id) || Boolean(this.outgoing.find(id));
       if (type === "replay_buffer") {
-        // What the agent tells of the past is for who has kept nothing of the session.
+        // The agent's own history is shown only where nothing of the session is kept.
         if (payload.source === "agent" && (await this.hasSaid(payload.session_id))) continue;
         add(payload.session_id, rowsOf(message, this.strange), isAnswer);
         if (!isAnswer) acks.push(id);
@@ -177,7 +177,7 @@ export class Engine {
     return kept.some(({ row }) => /^(agent_event|stream_.*)$/.test(row.type));
   }
 
-  // Tells whether the rows are on this device; where they are not they are shown all the same.
+  // Tell whether the rows are stored on this device; otherwise they are shown all the same.
   async store(groups) {
     const fold = (found) =>
       found.reduce(
@@ -204,7 +204,7 @@ export class Engine {
 
   fold = (home, rows) => foldHome(home, rows, new Set(this.viewing.values()));
 
-  // What a row means for the outbox and for what to join, whether this device had it before or not.
+  // Apply a row to the outbox and to the sessions to join, whether this device had it before or not.
   notice({ type, id, payload }, live) {
     if (type === "agent_event" && payload.payload.message_id)
       this.outgoing.settle(payload.payload.message_id);
@@ -226,7 +226,7 @@ export class Engine {
     }
   }
 
-  // Everything that is no row: answers, and views that only tell.
+  // Take a message that is no row: an answer, or an update.
   answer(message) {
     const { type, id, payload } = message;
     const isAsked = this.requests.has(id);

@@ -1,5 +1,5 @@
-// What the views see: the state of this device and the commands it takes. One tab leads (it holds
-// the socket); the others follow it over a BroadcastChannel. Tokens never go over the channel.
+// Give the views this device's state and commands. One tab leads (it holds the socket); the others
+// follow it over a BroadcastChannel. Tokens never go over the channel.
 
 import { emptyHome } from "../store/home.js";
 import { openDatabase } from "./db.js";
@@ -28,7 +28,7 @@ export class Model {
     this.asked = new Map();
   }
 
-  /** Read what this device keeps. */
+  /** Read this device's stored data. */
   async open() {
     this.db = await openDatabase();
     const names = ["identity", "home", "outbox"];
@@ -48,7 +48,7 @@ export class Model {
     others.close();
   }
 
-  /** Forget the bridge and all that was kept of it. */
+  /** Forget the bridge, and delete all data from it. */
   async forget() {
     this.channel.postMessage({ gone: true });
     this.leave();
@@ -191,7 +191,7 @@ export class Model {
     }
   }
 
-  // What was asked long ago was asked of a tab that slept: another one has done it by now.
+  // An old command was sent to a tab that slept: another tab has carried it out by now.
   async serve({ call, args, ref, until = Infinity }) {
     if (!this.engine || Date.now() > until) return;
     const answer = { answered: ref, from: this.tab };
@@ -204,8 +204,8 @@ export class Model {
     }
   }
 
-  // Another tab leads from here on, perhaps this one: what was asked of the last one is asked again,
-  // unless that one has begun to do it.
+  // Another tab leads from here on, perhaps this one: commands to the last one are sent again, unless
+  // that one has begun to carry them out.
   loseLeader() {
     for (const { lost } of [...this.asked.values()]) lost();
   }

@@ -1,4 +1,4 @@
-// Sends what this device has to say, by the rules of store/outbox.js, and takes what becomes of it.
+// Send this device's messages by the rules of store/outbox.js, and apply their answers.
 
 import { make } from "../protocol/messages.js";
 import { approvalKey } from "../store/approvals.js";
@@ -29,7 +29,7 @@ export class Outgoing {
     return this.items.find(({ message }) => message.id === id);
   }
 
-  /** Store a message, then send it as soon as that may be. */
+  /** Store a message, then send it as soon as the rules allow. */
   async put(type, payload) {
     const { socket } = this.engine;
     const connection = socket.ready ? socket.number : 0;
@@ -40,7 +40,7 @@ export class Outgoing {
     this.flush();
   }
 
-  /** Send what may be sent now. */
+  /** Send the messages that may be sent now. */
   flush() {
     const { socket, requests } = this.engine;
     if (!socket.ready) return;
@@ -71,7 +71,7 @@ export class Outgoing {
     this.flush();
   }
 
-  /** The bridge has taken a message, or shows it as taken. */
+  /** Note that the bridge has taken a message, or shows it as taken. */
   settle(id) {
     this.tries.delete(id);
     if (this.find(id)) this.set(settle(this.items, id));
@@ -133,7 +133,7 @@ export class Outgoing {
     );
   }
 
-  // Somebody else has decided otherwise: what stands is shown, and said.
+  // Somebody else has decided otherwise: show and say the decision that stands.
   overtaken(item, { message, details }) {
     const { session_id: session } = item.message.payload;
     this.settle(item.message.id);

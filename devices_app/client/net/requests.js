@@ -1,4 +1,4 @@
-// What is asked of the bridge and answered at once: over the socket, and the little over HTTP.
+// Send requests that the bridge answers at once, over the socket or over HTTP.
 
 import { make } from "../protocol/messages.js";
 
@@ -7,7 +7,7 @@ const ORIGIN_MS = 5000;
 const ONLINE_MS = 10_000;
 const START_MS = 90_000; // an agent starts, or is woken
 
-/** What a request ends with when there is no connection, or no answer in time. */
+/** Report a request without a connection, or without an answer in time. */
 export class Unanswered extends Error {}
 
 export class Requests {
@@ -74,7 +74,7 @@ export class Requests {
     return this.waiting.has(id);
   }
 
-  /** Give a message to whoever waits for it. */
+  /** Give a message to the request that waits for it. */
   answer(message) {
     const { type, id, payload } = message;
     if (type === "session_ready") this.joined.add(payload.session_id);
@@ -86,7 +86,7 @@ export class Requests {
     else request.reject(Object.assign(new Error(payload.message), { code: payload.code }));
   }
 
-  /** The connection is gone, and every answer with it. */
+  /** End every waiting request: the connection is gone. */
   lose(reason = "The connection was lost before the answer came.") {
     this.joined.clear();
     this.joining.clear();

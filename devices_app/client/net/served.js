@@ -1,5 +1,5 @@
-// What the bridge serves: whether it is this version of the client, and the service worker that
-// keeps it on this device, where the browser trusts the origin. The client is whole without it.
+// Compare this client's version with the one that the bridge serves, and manage the service worker
+// that keeps the client on this device, where the browser trusts the origin. It is optional.
 
 import { askOrigin } from "./requests.js";
 
@@ -7,7 +7,7 @@ const WORKER = "/app/sw.js";
 const VERSION = new URL(import.meta.url).pathname.split("/")[2];
 
 /**
- * What is known by now.
+ * The findings so far.
  *
  * @property {"unknown" | "kept" | "refused" | "absent"} worker whether the client is kept here
  * @property {string} trouble why it is not

@@ -1,4 +1,4 @@
-// Drives one WebSocket by the machine of protocol/connection.js.
+// Drive one WebSocket by the state machine of protocol/connection.js.
 
 import { begin, step } from "../protocol/connection.js";
 import { read } from "../protocol/messages.js";

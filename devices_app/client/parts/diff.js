@@ -1,4 +1,4 @@
-// Differences, line by line.
+// Show differences line by line.
 
 import { button, h, icon } from "./dom.js";
 import { visible } from "./text.js";
@@ -18,7 +18,7 @@ function line({ type, content }) {
   );
 }
 
-/** Lines of a difference, with a button for what is too much to show at once. */
+/** Make the lines of a difference, with a button for those too many to show at once. */
 export function diffLines(lines) {
   const node = h("div.diff", { tabindex: "0", role: "group", "aria-label": "Difference" });
   const show = (from) => {
@@ -57,7 +57,7 @@ export function parseUnified(text) {
     });
 }
 
-/** What changes between two texts, with some lines around: for an edit that waits for a decision. */
+/** Compare two texts, with some lines around each change: for an edit that waits for a decision. */
 export function compareTexts(before, after) {
   const [a, b] = [before.split("\n"), after.split("\n")];
   let start = 0;

@@ -1,5 +1,5 @@
-// Markdown to nodes. No HTML is taken: what is not known is text. Only blocks that changed are made
-// again, so that a long answer may stream.
+// Turn Markdown into nodes. HTML and unknown syntax stay text. Only changed blocks are made again, so
+// that a long answer can stream.
 
 import { h } from "./dom.js";
 
@@ -152,7 +152,7 @@ function table(lines) {
 const INLINE =
   /(`+)([^`]|[^`][\s\S]*?[^`])\1(?!`)|\*\*([^\s*](?:[\s\S]*?[^\s*])?)\*\*|__([^\s_](?:[\s\S]*?[^\s_])?)__|\*([^\s*](?:[^*]*[^\s*])?)\*|(?<![\w])_([^\s_](?:[^_]*[^\s_])?)_(?![\w])|~~([^~]+)~~|\[([^\]\n]{1,500})\]\(([^()\s]{1,2000})\)|(https?:\/\/[^\s<>"')\]]{1,2000})/g;
 
-/** Nodes of a text with code, emphasis and links; an address is only followed by a tap on it. */
+/** Make the nodes of a text with code, emphasis and links; links open only by a tap. */
 function inline(text) {
   const nodes = [];
   let from = 0;

@@ -1,4 +1,4 @@
-// A sheet over the screen, and the buttons of a decision.
+// Show a sheet over the screen, and the buttons of a decision.
 
 import { button, guard, h } from "./dom.js";
 

@@ -1,4 +1,4 @@
-// Texts that a person reads: characters that hide made visible, times, paths, tool calls in a line.
+// Write texts for a person: hidden characters made visible, times, paths, tool calls in one line.
 
 import { h } from "./dom.js";
 
@@ -15,10 +15,10 @@ const codePoint = (character) =>
 
 const IN_NAMES = new RegExp(`[\\n\\t]|${ODD.source}`, "gu");
 
-/** Turn a file's name into such nodes; no name has a good reason for a line break. */
+/** Turn a file's name into nodes with hidden characters named, line breaks too. */
 export const visibleName = (name) => visible(name, IN_NAMES);
 
-/** Turn a text into nodes in which every character that cannot be seen is named. */
+/** Turn a text into nodes in which every invisible character is named. */
 export function visible(text, odd = ODD_ALL) {
   const nodes = [];
   let from = 0;
@@ -33,18 +33,18 @@ export function visible(text, odd = ODD_ALL) {
 
 export const hasOdd = (text) => ODD.test(text);
 
-/** A text in one line, for titles and rows: what cannot be seen is left out. */
+/** Write a text in one line, for titles and rows, without invisible characters. */
 export const oneLine = (text) =>
   String(text ?? "")
     .replace(ODD_ALL, "")
     .replace(/\s+/g, " ")
     .trim();
 
-/** The last two parts of a path, in one line. */
+/** Return the last two parts of a path, in one line. */
 export const shortPath = (path) =>
   oneLine(path).split("/").filter(Boolean).slice(-2).join("/") || oneLine(path);
 
-/** How long ago, in few characters. */
+/** Write how long ago a moment was, in few characters. */
 export function ago(at, now = Date.now()) {
   const seconds = Math.max(0, Math.round((now - Date.parse(at)) / 1000));
   if (!Number.isFinite(seconds)) return "";
@@ -54,7 +54,7 @@ export function ago(at, now = Date.now()) {
   return `${Math.floor(seconds / 86400)} d`;
 }
 
-/** A length of time, in few characters. */
+/** Write a length of time in few characters. */
 export const duration = (ms) =>
   ms === null || ms === undefined
     ? ""
@@ -64,7 +64,7 @@ export const duration = (ms) =>
         ? `${(ms / 1000).toFixed(1)} s`
         : `${Math.round(ms / 60_000)} min`;
 
-/** How far two clocks are apart, in words. */
+/** Write in words how far two clocks are apart. */
 export const showMinutes = (ms) => {
   const minutes = Math.round(Math.abs(ms) / 60_000);
   if (minutes < 120) return minutes === 1 ? "a minute" : `${minutes} minutes`;
@@ -91,13 +91,13 @@ export function bytes(size) {
 
 const MAIN = ["command", "file_path", "path", "pattern", "query", "url", "prompt", "description"];
 
-/** What a tool call is about: its command, file or query; "" when nothing says it. */
+/** Return a tool call's command, file or query; "" when it has none. */
 export function subject(params) {
   const name = MAIN.find((key) => typeof params?.[key] === "string" && params[key]);
   return name ? params[name] : "";
 }
 
-/** A tool call in one line: "Bash: npm test". */
+/** Write a tool call in one line: "Bash: npm test". */
 export function callLine(tool, params, description = "") {
   if (tool === "AskUserQuestion") return oneLine(params?.questions?.[0]?.question) || "A question";
   const about =

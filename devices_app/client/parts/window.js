@@ -1,5 +1,5 @@
-// A list of which at most WINDOW items stand in the DOM, with its own scroll anchoring: what a
-// person reads stays where it is while items come, change or go above and below.
+// Show a long list with at most WINDOW items in the DOM. The text that a person reads stays in its
+// place while items above and below come, change or go.
 
 import { h } from "./dom.js";
 
@@ -35,7 +35,7 @@ export class WindowedList {
     this.resize.observe(this.node);
   }
 
-  /** Take the items as they are now; `prepended` of them are new before the old first one. */
+  /** Show these items; `prepended` of them are new before the old first one. */
   show(items, prepended = 0) {
     const before = this.count; // the caller may have added to the very list that was shown
     this.items = items;

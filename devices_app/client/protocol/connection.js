@@ -1,5 +1,5 @@
-// The life of one connection to the bridge, as a pure machine: `step(state, event)` returns the new
-// state and what is to be done. It opens nothing and sets no timer itself (net/socket.js does).
+// Model one connection to the bridge as a pure state machine: `step(state, event)` returns the new
+// state and the effects, which net/socket.js carries out: it opens sockets and sets timers.
 
 import { CLIENT_VERSION, make } from "./messages.js";
 
@@ -9,7 +9,7 @@ export const PING_MS = 15000;
 export const PONG_MS = 10000;
 export const WAKE_MS = 1000;
 
-// After these a person has to do something; connecting again by itself would not help.
+// After these codes a person has to act; connecting again would not help.
 export const FINAL = new Set([
   "AUTH_FAILED",
   "VERSION_INCOMPATIBLE",
@@ -124,7 +124,7 @@ function closed(state) {
   return [next, [...quiet, { do: "timer", name: "retry", ms }]];
 }
 
-// The page came back, or the network did: what reads as open may be dead.
+// The page or the network came back: a socket that seems open may be dead.
 function wake(state) {
   if (state.phase === "waiting") return open({ ...state, attempt: 0 });
   return UP.has(state.phase) ? ping(state, WAKE_MS) : [state, []];
@@ -200,7 +200,7 @@ function acked(state, got) {
 
 function kept(state, safe) {
   if (state.phase !== "keeping") return [state, []];
-  // Used and then lost it would lock this device out: where it is not stored it is not used.
+  // If it were used and then lost, this device would be locked out: unless stored, it is not used.
   if (!safe) return check(state);
   const [next, effects] = open({ ...state, tokens: [state.tokens[0], state.fresh] });
   return [next, [{ do: "close" }, ...effects]];

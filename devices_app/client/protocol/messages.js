@@ -1,4 +1,4 @@
-// Messages of the bridge's WebSocket: make one for sending, read one that came. Pure.
+// Make messages for the bridge's WebSocket, and read received ones. Pure.
 
 /** @typedef {{type: string, id?: string, timestamp: string, payload: any}} Message */
 
@@ -69,7 +69,7 @@ export function make(type, payload, id = crypto.randomUUID(), now = new Date()) 
 }
 
 /**
- * Read what came over the socket.
+ * Read a text that came over the socket.
  *
  * @param {string} text
  * @returns {{message?: Message, problem?: string, type?: string, text?: string}} the message, or why
@@ -113,7 +113,7 @@ export function faultOf(message) {
 export const isRow = (message) =>
   ROWS.has(message.type) || (message.type === "error" && Boolean(message.payload.session_id));
 
-/** The session that a message is about, or null for one that is for all devices. */
+/** Return the session that a message is about, or null if it is for all devices. */
 export const sessionOf = (message) => message.payload?.session_id ?? null;
 
 /**

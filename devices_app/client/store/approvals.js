@@ -1,4 +1,4 @@
-// Approvals, folded from the bridge's messages. Pure: each function returns a new state.
+// Fold the bridge's messages into approvals. Pure: each function returns a new state.
 
 /**
  * @typedef {object} Approval
@@ -25,7 +25,7 @@ const KEPT_DECIDED = 40;
 
 export const approvalKey = (sessionId, callId) => `${sessionId}\n${callId}`;
 
-/** Take an `approval_required`, which says so itself when it was decided already. */
+/** Take an `approval_required`, which has a decision if it was decided already. */
 export function asked(home, { payload, id, timestamp }) {
   const key = approvalKey(payload.session_id, payload.tool_call_id);
   const before = home.approvals[key];
@@ -108,7 +108,7 @@ function withApproval(home, approval) {
   return { ...home, approvals };
 }
 
-/** Approvals that wait for somebody, oldest first. */
+/** Return the approvals that wait for somebody, oldest first. */
 export const openApprovals = (home) =>
   Object.values(home.approvals)
     .filter(({ open }) => open)

@@ -1,4 +1,4 @@
-// A session's conversation, folded from its rows. Pure.
+// Fold a session's rows into its conversation. Pure.
 //
 // Items, in the order in which they began: {kind: "prompt" | "answer" | "tool" | "note" | "gap", …}.
 

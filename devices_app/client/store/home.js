@@ -1,5 +1,5 @@
-// What all screens share: sessions and approvals, folded from the bridge's messages. Pure: each
-// function returns a new state and changes nothing; a fold over kept rows equals what came live.
+// Fold the bridge's messages into the state of all screens: sessions and approvals. Pure: each
+// function returns a new state; folding stored rows gives the same state as folding live ones.
 
 import { sessionOf } from "../protocol/messages.js";
 import { asked, closeApprovals, decided, openApprovals } from "./approvals.js";
@@ -99,7 +99,7 @@ export const foldHome = (home, messages, viewed) =>
     home,
   );
 
-/** Take the answer of `GET /sessions`, which has closed sessions too; what it lacks is forgotten. */
+/** Take the answer of `GET /sessions`, with closed sessions too; forget those that it lacks. */
 export function reduceSessionList(home, list) {
   const known = list.map((view) => ({
     ...view,
@@ -207,7 +207,7 @@ function streamEnded(home, payload, viewing) {
 export const markSeen = (home, id) =>
   home.sessions[id]?.unseen ? withSession(home, { session_id: id, unseen: false }, id) : home;
 
-/** What a session is at, as one word: approval, error, finished, working, paused, idle, ended. */
+/** Return a session's state in one word: approval, error, finished, working, paused, idle, ended. */
 export function attention(home, session) {
   if (
     openApprovals(home).some(({ session_id }) => session_id === session.session_id) ||
@@ -223,7 +223,7 @@ export function attention(home, session) {
 
 const ORDER = ["approval", "error", "finished", "working", "paused", "idle", "ended"];
 
-/** Sessions as the home screen shows them: by attention, then the latest first. */
+/** Sort sessions for the home screen: by attention, then the latest first. */
 export function sortedSessions(home) {
   return Object.values(home.sessions)
     .map((session) => ({ session, state: attention(home, session) }))

@@ -1,8 +1,8 @@
-// What this device wants to send and the bridge has not answered. Pure. It outlives a reload (the
-// caller stores it), keeps the order, and sends nothing twice that might be done twice.
+// Keep messages in order until the bridge has answered them. Pure. The caller stores them, so they
+// outlive a reload. Nothing is sent twice that the bridge might do twice.
 
 export const OUTBOX_MAX = 1000;
-// The bridge remembers a message's id for ten minutes; a repetition later would be done again.
+// The bridge remembers a message's id for ten minutes; a later repetition would be done again.
 export const REPEATABLE_MS = 9 * 60 * 1000;
 
 /**
@@ -23,7 +23,7 @@ export function put(items, message, now, connection) {
 }
 
 /**
- * Choose what may be sent now, in order.
+ * Choose the messages that may be sent now, in order.
  *
  * @param {Item[]} items
  * @param {{now: number, connection: number, joined: Set<string>, open: Set<string>}} on `joined`:
@@ -66,7 +66,7 @@ export const fail = (items, id, problem) =>
 export const again = (items, id) =>
   items.map((item) => (item.message.id === id ? { ...item, state: "waiting" } : item));
 
-/** Drop the decisions about one call, but for one that this connection will have an answer to. */
+/** Drop the decisions about one call, except one whose answer this connection will bring. */
 export const withoutDecisions = (items, key, connection) =>
   items.filter(
     ({ message: { type, payload }, state, connection: on }) =>

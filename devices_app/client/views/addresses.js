@@ -1,4 +1,4 @@
-// Which address stands for which screen.
+// Map addresses to screens.
 
 export const BASE = "/app/";
 
@@ -14,10 +14,10 @@ const SCREENS = {
   file: (id, path) => `s/${part(id)}/files/${part(path)}`,
 };
 
-/** The address of a screen. */
+/** Return a screen's address. */
 export const addressOf = (name, ...values) => BASE + SCREENS[name](...values);
 
-/** The screen that an address stands for; an unknown one is home. */
+/** Return the screen of an address; home for an unknown one. */
 export function screenOf(path) {
   const [first, second, third, fourth] = path.slice(BASE.length).split("/").map(decoded);
   if (first === "approvals")

@@ -1,4 +1,4 @@
-// The sheet on which somebody decides: the whole call, and buttons as its risk asks for.
+// Show the sheet of a decision: the whole call, and buttons that suit its risk.
 
 import { compareTexts, diffLines } from "../parts/diff.js";
 import { button, copy, field, fill, guard, h, icon, setText, toast } from "../parts/dom.js";

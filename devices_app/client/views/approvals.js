@@ -1,4 +1,4 @@
-// Approvals: the list of what waits and of what was decided, as cards.
+// List approvals as cards: those that wait, and those decided lately.
 
 import { connectionSign, guard, h, keyed, row, screen, setText } from "../parts/dom.js";
 import { ago, callLine, oneLine, shortPath } from "../parts/text.js";
@@ -12,7 +12,7 @@ export const RISK = {
 };
 const CHECKING_MS = 10_000;
 
-/** The list of all approvals that wait, oldest first, and of what was decided lately. */
+/** Make the list of waiting approvals, oldest first, and of those decided lately. */
 export function approvalsView({ model, go }) {
   const connection = connectionSign({ model, go });
   const waiting = h("div.cards");
@@ -81,7 +81,7 @@ function paintCard(node, approval, model) {
   );
 }
 
-/** What this device knows of its own decision, in a sentence. */
+/** Say in a sentence what became of this device's own decision. */
 export function standing(approval, model) {
   const item = itemOf(approval, model);
   if (!item) return "";
@@ -93,7 +93,7 @@ export function standing(approval, model) {
 
 const WORDS = { approved: "Approved", rejected: "Rejected", modified: "Approved with changes" };
 
-/** The outbox's item that decides this approval. */
+/** Return the outbox's item that decides this approval. */
 export const itemOf = (approval, model) =>
   model.outbox.find(
     ({ message }) =>
@@ -102,7 +102,7 @@ export const itemOf = (approval, model) =>
       message.payload.tool_call_id === approval.tool_call_id,
   );
 
-/** What became of a decided approval, in a sentence. */
+/** Say in a sentence what became of a decided approval. */
 export function outcome(approval) {
   if (!approval.decision) return "No longer open";
   const word = WORDS[approval.decision] ?? approval.decision;

@@ -1,4 +1,4 @@
-// Changes: what differs in the session's repository, and committing chosen files.
+// Show the changes in a session's repository, and commit chosen files.
 
 import { button, fill, form, h, keyed, setText } from "../parts/dom.js";
 import { diffLines, wrapButton } from "../parts/diff.js";
@@ -7,7 +7,7 @@ import { oneLine, visibleName } from "../parts/text.js";
 const STATUS = { modified: "M", added: "A", deleted: "D", untracked: "N", renamed: "R" };
 const NAMES = { untracked: "new" };
 
-/** The changes tab of a session. */
+/** Make the changes tab of a session. */
 export function changesView(id, { model }) {
   const head = h("div.branch", {});
   const refresh = button("button.quiet", () => load(), "Refresh");

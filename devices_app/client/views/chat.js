@@ -1,4 +1,4 @@
-// The conversation of one session.
+// Show the conversation of one session.
 
 import { button, h, setText } from "../parts/dom.js";
 import { WindowedList } from "../parts/window.js";
@@ -8,7 +8,7 @@ import { composer } from "./composer.js";
 
 const LOADED = 600; // rows of a session that are read when it is opened
 
-/** The chat tab of a session. */
+/** Make the chat tab of a session. */
 export function chatView(id, { model, go }) {
   let rows = [];
   let first = Infinity; // place of the first row that is loaded

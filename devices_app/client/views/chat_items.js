@@ -1,4 +1,4 @@
-// What a conversation is made of: prompts, answers, tool cards, notes.
+// Make a conversation's items: prompts, answers, tool cards, notes.
 
 import { diffLines, parseUnified } from "../parts/diff.js";
 import { button, copy, fill, h, icon, setText } from "../parts/dom.js";

@@ -1,4 +1,4 @@
-// What a person says to an agent: the field, what waits to be sent, stop and resume.
+// Take a person's messages to an agent: the field, the waiting messages, stop and resume.
 
 import { button, form, h, icon, keyed, setText, toast } from "../parts/dom.js";
 import { oneLine } from "../parts/text.js";
@@ -7,7 +7,7 @@ const NOT_KEPT = "The draft could not be kept: this device's storage is full or 
 
 const touch = () => matchMedia("(pointer: coarse)").matches;
 
-/** The foot of a conversation: what waits to be sent, the field for a message, stop and resume. */
+/** Make the foot of a conversation: waiting messages, the field, stop and resume. */
 export function composer(id, { model }) {
   const area = h("textarea", {
     rows: "1",

@@ -1,4 +1,4 @@
-// Files: the session's directory, and a viewer that reads a file by pages.
+// Show a session's directory, and files page by page.
 
 import { wrapButton } from "../parts/diff.js";
 import { button, copy, fill, h, icon, row } from "../parts/dom.js";
@@ -7,7 +7,7 @@ import { bytes, oneLine, visible, visibleName } from "../parts/text.js";
 const LINES = 400;
 const NO_DIRECTORY = ["FILE_NOT_FOUND", "FILE_INVALID_PATH"];
 
-/** The files tab of a session; `path` is what the address names, or "" for the session's directory. */
+/** Make the files tab of a session; `path`: from the address, or "" for the session's directory. */
 export function filesView(id, { model, go }, path = "") {
   const place = h("div.scroller");
   const node = h("section.tab", {}, place);

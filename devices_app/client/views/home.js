@@ -1,4 +1,4 @@
-// Home: what waits for a person over all sessions, then the sessions by what they need.
+// Show home: approvals of all sessions, then the sessions that need attention first.
 
 import { connectionSign, h, icon, keyed, row, screen, setText } from "../parts/dom.js";
 import { ago, oneLine, shortPath } from "../parts/text.js";
@@ -16,7 +16,7 @@ const STATES = {
 };
 const ENDED_SHOWN = 20;
 
-/** The list of sessions. */
+/** Make the list of sessions. */
 export function homeView({ model, go }) {
   const cards = h("div.cards");
   const waiting = h(

@@ -3,7 +3,7 @@
 import { backLink, button, field, fill, form, h, icon, screen, setText } from "../parts/dom.js";
 import { oneLine, shortPath, visible } from "../parts/text.js";
 
-/** The screen on which a session is started. */
+/** Make the screen that starts a session. */
 export function newSessionView({ model, go }) {
   const select = h("select", { id: "agent" });
   const recent = [

@@ -1,9 +1,9 @@
-// An agent's questions to the person: their choices, and a field for an answer in other words.
+// Show an agent's questions: their choices, and a field for an answer in other words.
 
 import { h } from "../parts/dom.js";
 import { visible } from "../parts/text.js";
 
-/** Return the questions that an approval asks; of any other call none. */
+/** Return an approval's questions; none for any other call. */
 export const questionsOf = ({ tool, params }) =>
   tool === "AskUserQuestion" && Array.isArray(params.questions)
     ? params.questions.filter((one) => typeof one?.question === "string")

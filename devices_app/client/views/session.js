@@ -1,4 +1,4 @@
-// A session: its title and its three tabs.
+// Show a session: its title and its three tabs.
 
 import { backLink, connectionSign, h, setText } from "../parts/dom.js";
 import { oneLine, shortPath } from "../parts/text.js";
@@ -13,7 +13,7 @@ const TABS = {
   files: ["Files", filesView],
 };
 
-/** One session, with the tab and, for files, the path that the address names. */
+/** Make a session's screen, with the tab and, for files, the path in the address. */
 export function sessionView(app, { id, tab, path }) {
   const { model, go } = app;
   const title = h("h1", { id: "session-title", tabindex: "-1" });

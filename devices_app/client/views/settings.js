@@ -1,4 +1,4 @@
-// Settings of this device.
+// Show this device's settings.
 
 import { dropClient } from "../net/served.js";
 import { button, field, fill, form, h, row, screen, setText } from "../parts/dom.js";
@@ -15,7 +15,7 @@ const MODES = {
 
 const BRIDGES = "bridges"; // origins of other bridges, as kept
 
-/** The settings screen. */
+/** Make the settings screen. */
 export function settingsView(app) {
   const { model, go } = app;
   const facts = h("dl.facts");

@@ -1,4 +1,4 @@
-// The first screen of a browser that is not paired: it takes a pairing link.
+// Pair a new browser: its first screen, which takes a pairing link.
 
 import { button, field, form, h, icon, setText } from "../parts/dom.js";
 import { readPairingLink } from "../protocol/pairing.js";

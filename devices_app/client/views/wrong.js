@@ -1,4 +1,4 @@
-// The page that says in words what is wrong, and what to do: what `doctor` says at the machine.
+// Say in words what is wrong and what to do, as `doctor` does at the machine.
 
 import { lookAtServer, served, useNewer } from "../net/served.js";
 import { backLink, button, fill, h, icon, screen, toast } from "../parts/dom.js";
@@ -6,7 +6,7 @@ import { showMinutes } from "../parts/text.js";
 
 const SKEW_MS = 60_000; // a clock that is further off shows wrong ages and refuses certificates
 
-/** The screen "What is wrong?". */
+/** Make the screen "What is wrong?". */
 export function wrongView({ model, go }) {
   const list = h("ul.findings", { role: "list" });
   const notes = h("ol.findings");
