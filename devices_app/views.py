@@ -37,7 +37,7 @@ _password_queue = threading.BoundedSemaphore(1 + limits.PASSWORDS_WAITING)
 @csrf_exempt
 @require_safe
 def pair(request: HttpRequest) -> HttpResponse:
-    """Show the pairing link's values, and how this system trusts the bridge (D43, D55).
+    """Show the pairing link's values and the steps to trust the bridge (D43, D55).
 
     The policy names the page's one script and one style by their hashes and forbids the rest.
     """

@@ -1,8 +1,8 @@
-"""Push to devices the rows that they have not got (D56).
+"""Push rows to devices that have not received them (D56).
 
 The log is the queue: a subscription has a position in the feed for all devices, and the rows after
-it are looked at in order. What is pushed is written down with it, so nothing is pushed twice, by
-whichever process, and what was not sent before a restart is sent after it.
+it are read in order. Each push is stored with the position, so no process pushes a row twice, and
+pushes that were not sent before a restart are sent after it.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _has(cursor: Cursor | None, seq: int) -> bool:
 
 
 def _is_news(payload: dict[str, Any], at: datetime, now: datetime) -> bool:
-    """Tell whether a notification is to be pushed, to a device that has not got it."""
+    """Tell whether a notification should be pushed to a device that lacks it."""
     kind = payload["notification_type"]
     if kind == "approval_required" and payload["priority"] == "high":
         return ToolCall.objects.filter(
@@ -134,7 +134,7 @@ def claim(due: Due) -> bool:
 
 
 def settle(subscription: PushSubscription, outcome: Outcome, seq: int | None) -> None:
-    """Write down what became of the push of a row; None: of a test, which is not tried again."""
+    """Store the outcome of a row's push; None: a test's, which is not tried again."""
     # the device may have subscribed elsewhere meanwhile
     same = PushSubscription.objects.filter(pk=subscription.pk)
     problem = outcome.problem[:200]
@@ -210,7 +210,7 @@ async def start() -> None:
 
 
 async def stop() -> None:
-    """Stop; what is on its way has some seconds to arrive."""
+    """Stop; pushes on their way have some seconds to finish."""
     await _looking.stop()
     if _sending:
         _, late = await asyncio.wait(_sending.values(), timeout=STOP_SECONDS)

@@ -1,8 +1,7 @@
-"""Tell the time that ages are counted with, so that nothing becomes old by a clock that is set.
+"""Count ages by a clock that ignores jumps of the machine's clock for a day.
 
-What is kept for a day is deleted by the chores of the serving process. A clock that is set forward
-by a year would make all of it old at once: what no device has been sent yet, approvals that are
-open, the ids of events that may be posted again.
+The chores of the serving process delete data by its age. When the clock is set forward by a year, all
+data would be old at once: unsent rows, open approvals, the ids of events that may be posted again.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ _STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # it cou
 
 
 class AgeClock:
-    """Follow the clock, but not where it is set forward: that is believed a day later.
+    """Follow the machine's clock, but accept a jump forward only a day later.
 
-    By then what was stored before is as old as it is kept for. A clock that is set back in that
-    time takes its jump with it.
+    By then all data stored before the jump has reached its age. A clock that is set back within the
+    day cancels its jump.
     """
 
     def __init__(self) -> None:
@@ -36,7 +35,7 @@ class AgeClock:
         return time.time() - time.clock_gettime(_STEADY)
 
     def now(self) -> datetime:
-        """Return the time up to which ages are counted."""
+        """Return the present time for ages."""
         with self._lock:
             offset, steady = self._measure(), time.clock_gettime(_STEADY)
             gained, self._offset = offset - self._offset, offset

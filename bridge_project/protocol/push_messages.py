@@ -1,4 +1,4 @@
-"""Define the messages about push, of both sides (D56)."""
+"""Define the messages about push, in both directions (D56)."""
 
 from __future__ import annotations
 
@@ -20,22 +20,24 @@ def _check_key(size: int, value: str) -> str:
 
 
 class PushKeys(Received):
-    """``p256dh``: the browser's public key, an uncompressed point; ``auth``: its secret."""
+    """Hold a browser's keys: ``p256dh``, its public key; ``auth``, its secret."""
 
     p256dh: Annotated[str, AfterValidator(partial(_check_key, 65))]
     auth: Annotated[str, AfterValidator(partial(_check_key, 16))]
 
 
 class PushSubscription(Received):
-    """What a browser's ``PushSubscription.toJSON()`` gives."""
+    """Hold the result of a browser's ``PushSubscription.toJSON()``."""
 
     endpoint: str = Field(max_length=limits.PUSH_ENDPOINT_MAX_CHARS)
     keys: PushKeys
 
 
 class PushSubscribe(ClientPayload):
-    """A device's last subscription counts, and goes with the device. ``detail`` ``full``: pushes
-    say the tool and its description; ``quiet``, the default, only that an agent needs somebody.
+    """Subscribe the device to pushes; its last subscription counts.
+
+    It ends with the device. ``detail`` ``full``: pushes name the tool and its description;
+    ``quiet``, the default: only that an agent needs somebody.
     """
 
     type = "push_subscribe"
@@ -54,7 +56,7 @@ class PushUnsubscribe(ClientPayload):
 
 
 class PushTest(ClientPayload):
-    """Answered when the push service has answered, or takes too long to."""
+    """Send a test push; answered when the push service has answered, or is too slow."""
 
     type = "push_test"
     summary = "Asks for a push now."
@@ -63,8 +65,9 @@ class PushTest(ClientPayload):
 
 
 class PushState(ServerPayload):
-    """``detail`` is null where nothing is subscribed. ``problem``: why the push service has not
-    taken the last push, in words; absent when it has.
+    """Describe the device's subscription; ``detail`` is null without one.
+
+    ``problem``: why the push service refused the last push, in words; absent if it did not.
     """
 
     type = "push_state"

@@ -58,7 +58,7 @@ class SessionInfo(SessionState):
 
 
 class PushOffer(Sent):
-    """``public_key``: the bridge's own for push (VAPID), uncompressed, in base64url (D56)."""
+    """Offer push; ``public_key``: for VAPID, uncompressed, in base64url (D56)."""
 
     public_key: str
 

@@ -1,1 +1,1 @@
-"""Web Push: what is subscribed, what may be connected to, and one push on its way (D56)."""
+"""Store push subscriptions, check their addresses, and send single pushes (D56)."""

@@ -1,4 +1,4 @@
-"""Say which addresses are push services, and connect to nothing else (D56)."""
+"""Check that an address is a push service's, before anything is sent to it (D56)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def host_of(endpoint: str) -> str:
 
 
 def check(endpoint: str) -> SplitResult:
-    """Return the parts of an address that may be sent to; no name is looked up.
+    """Return the parts of an allowed address; look up no name.
 
     Raises BridgeError PUSH_ENDPOINT_REFUSED.
     """
@@ -45,7 +45,7 @@ def check(endpoint: str) -> SplitResult:
 
 
 def resolve(parts: SplitResult) -> list[tuple[str, int]]:
-    """Look an endpoint's host up once; return the addresses that may be connected to.
+    """Look up an endpoint's host once; return its allowed addresses.
 
     A private one only where BRIDGE_PUSH_HOSTS names the host. Raises OSError when the name is not
     known, BridgeError PUSH_ENDPOINT_REFUSED when every address is private.
@@ -62,7 +62,7 @@ def resolve(parts: SplitResult) -> list[tuple[str, int]]:
 
 
 def is_public(text: str) -> bool:
-    """Tell whether an address is one of the internet, also one within an IPv6 address."""
+    """Tell whether an address is public, also one embedded in an IPv6 address."""
     address = parse_address(text)
     if isinstance(address, ipaddress.IPv6Address):
         within: IPAddress | None = address.sixtofour

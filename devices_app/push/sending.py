@@ -1,4 +1,4 @@
-"""Send one push to a push service, bounded in time and size (D56; RFC 8030, 8188, 8291)."""
+"""Send one push to a push service, bounded in time and size (D56; RFC 8030, 8291)."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ PASSES: Final = (408, 429)  # and 5xx
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """Hold what is sent: of ``contents`` the first that is not too large.
+    """Hold a push; the first of ``contents`` that is not too large is sent.
 
-    ``topic``: a push of the same topic that the phone has not got yet is replaced.
+    ``topic``: it replaces an undelivered push of the same topic.
     """
 
     contents: Sequence[Mapping[str, Any]]
@@ -45,7 +45,7 @@ class Push:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Report what became of a push; ``problem`` is empty when the service has taken it.
+    """Hold the outcome of a push; ``problem`` is empty if the service accepted it.
 
     ``gone``: the subscription is no more. ``again_in``: seconds to wait for, None: not again.
     """
@@ -56,7 +56,7 @@ class Outcome:
 
 
 def send(subscription: PushSubscription, push: Push) -> Outcome:
-    """Send a push now; takes PUSH_ANSWER_SECONDS at most, and what it takes to look the name up.
+    """Send a push now, within PUSH_ANSWER_SECONDS and the time of a name's look-up.
 
     Raises BridgeError PUSH_ENDPOINT_REFUSED when the address may not be connected to any more, or
     sends the bridge elsewhere.
@@ -118,7 +118,7 @@ def _encrypt(subscription: PushSubscription, text: bytes) -> bytes:
 
 
 def _post(parts: SplitResult, body: bytes, push: Push) -> tuple[int, str, str]:
-    """Return status, ``Retry-After`` and the beginning of what the service says.
+    """Return status, ``Retry-After`` and the beginning of the service's answer.
 
     Raises OSError or HTTPException when there is no answer.
     """
@@ -163,7 +163,7 @@ def _post(parts: SplitResult, body: bytes, push: Push) -> tuple[int, str, str]:
 
 
 def _reason(answer: http.client.HTTPResponse) -> str:
-    """Read the beginning of an answer's body, which says why; "" when it does not come."""
+    """Read the reason from the beginning of an answer's body; "" without one."""
     try:
         said = answer.read(limits.PUSH_ANSWER_BYTES)
     except (OSError, http.client.HTTPException):

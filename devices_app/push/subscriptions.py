@@ -1,4 +1,4 @@
-"""Subscribe and unsubscribe devices, and say which of them may be sent pushes (D56)."""
+"""Subscribe and unsubscribe devices, and list usable subscriptions (D56)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from devices_app.push import endpoints, vapid
 def subscribe(
     device: Device, endpoint: str, p256dh: str, auth: str, detail: str, position: int
 ) -> PushSubscription:
-    """Send the device's pushes there from now on; ``position``: the log's newest row.
+    """Store the address of a device's pushes; ``position``: the log's newest row.
 
     The same browser, paired once more, takes its subscription along. Raises BridgeError
     PUSH_ENDPOINT_REFUSED: an address that is not sent to, or another device's; ValueError: no
@@ -46,13 +46,13 @@ def subscribe(
 
 
 def unsubscribe(device: Device) -> None:
-    """Send the device no more pushes."""
+    """Delete a device's subscription."""
     if PushSubscription.objects.filter(device=device).delete()[0]:
         audit.record("push_unsubscribed", device=device)
 
 
 def usable() -> QuerySet[PushSubscription]:
-    """Return the subscriptions that this process can send to, of devices that could connect."""
+    """Return subscriptions of valid devices that this process can send to."""
     tokens = Token.objects.filter(device=OuterRef("device"), revoked_at=None, replaced_at=None)
     valid = tokens.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()))
     return PushSubscription.objects.select_related("device").filter(

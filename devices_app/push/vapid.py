@@ -1,4 +1,4 @@
-"""Keep the bridge's key for push, and sign with it (D56; RFC 8292)."""
+"""Keep the key that signs the bridge's pushes, and sign with it (D56; RFC 8292)."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def _key() -> Vapid02:
 
 @cache
 def public_key() -> str:
-    """Return what browsers subscribe with: the uncompressed point, in base64url."""
+    """Return the key with which browsers subscribe: uncompressed, in base64url."""
     point = _key().public_key.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
     return base64.urlsafe_b64encode(point).decode().rstrip("=")
 
 
 def authorization(origin: str) -> str:
-    """Return the header that proves to a push service who sends."""
+    """Return the header that identifies the bridge to a push service."""
     claims = {"aud": origin, "exp": int(time.time()) + SIGNED_SECONDS, "sub": _contact()}
     return str(_key().sign(claims)["Authorization"])
 

@@ -1,4 +1,4 @@
-"""Handle push_subscribe, push_unsubscribe and push_test (D56)."""
+"""Handle push_subscribe, push_unsubscribe, push_test (D56)."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def address(seen: Snapshot) -> Finding | None:
 
 
 def _tailscale(seen: Snapshot, url: str, port: int | None) -> Finding | None:
-    """Say how Tailscale, where it runs, gives the bridge a trusted address; change nothing."""
+    """Report how Tailscale, if it runs, can give the bridge a trusted address."""
     status = _ask_tailscale("status")
     me = status.get("Self")
     tailnet = str(me.get("DNSName", "")).rstrip(".") if isinstance(me, dict) else ""

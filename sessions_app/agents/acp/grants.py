@@ -1,7 +1,7 @@
-"""Hold what an approval covers: what the person saw who was asked, and nothing else (D38).
+"""Limit an approval to the files, text and command that the person saw (D38).
 
-What is resolved is resolved when somebody is asked: a link that is turned elsewhere afterwards leads
-to what nobody has approved. Pure, but for the paths.
+Paths are resolved when somebody is asked: a link that is changed afterwards leads to a file that
+nobody has approved. Pure, except for resolving paths.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ class _Edit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Hold what was shown of a call: its command, all paths, and what it makes of which file."""
+    """Hold the approved parts of a call: its command, paths, and changes to files."""
 
     command: str | None
     places: frozenset[str]
     files: Mapping[str, Sequence[_Edit]]
 
     def covers_command(self, shown: str, inner: str, cwd: str | None) -> bool:
-        """Tell whether the command is this one, in a directory that was shown (a real path)."""
+        """Tell whether it covers this command in this directory (a real path)."""
         return self.command in (shown, inner) and (cwd is None or cwd in self.places)
 
     def covers_text(self, path: str, before: str, after: str) -> bool:
-        """Tell whether this text of the file (a real path) was shown, as far as that can be told."""
+        """Tell whether this text for a file (a real path) was shown, as far as known."""
         edits = self.files.get(path)
         if not edits:
             return edits is not None  # of a patch in some form of its own nobody can tell
@@ -57,7 +57,7 @@ class Grant:
 
 
 def grant_of(call: Call, changes: Sequence[Change], resolve: Resolve, *, writes: bool) -> Grant:
-    """Return what the approval of a call covers; ``writes``: it may be about files that change."""
+    """Return what approving a call covers; ``writes``: also changes to files."""
     command = call.params.get("command") if call.tool == "Bash" else None
     named = {resolve(path) for path in paths_in(call.params)}
     files: dict[str, list[_Edit]] = {path: [] for path in named} if writes else {}
@@ -73,7 +73,7 @@ def grant_of(call: Call, changes: Sequence[Change], resolve: Resolve, *, writes:
 def unnamed(
     params: Mapping[str, Any], changes: Sequence[Change], paths: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the files of a call that its parameters do not name: they are shown besides."""
+    """Return a call's files that its parameters do not name, to be shown as well."""
     named = tuple(paths_in(params))
 
     def is_new(path: str) -> bool:
@@ -89,7 +89,7 @@ def unnamed(
 
 
 def paths_in(value: Any, depth: int = _DEPTH) -> Iterator[str]:
-    """Yield what may be a path in a call's parameters."""
+    """Yield texts in a call's parameters that may be paths."""
     if isinstance(value, str):
         if 0 < len(value) <= PATH_MAX_CHARS:
             yield value
@@ -109,5 +109,5 @@ def _edits(shown: Sequence[Any]) -> Iterator[tuple[str, _Edit]]:
 
 
 def _equal(one: str, other: str) -> bool:
-    """Compare two texts, but for how and whether their lines end."""
+    """Compare two texts, ignoring line ends."""
     return one.replace("\r\n", "\n").rstrip("\n") == other.replace("\r\n", "\n").rstrip("\n")
