@@ -80,7 +80,7 @@ class Running(Protocol):
 
 
 def stop_process(
-    process: Running, how: signal.Signals = signal.SIGTERM, seconds: float = 60
+    process: Running, how: signal.Signals = signal.SIGTERM, seconds: float = 30
 ) -> None:
     """Signal a process that we started, wait for it, kill it when it does not go."""
     if process.poll() is None:

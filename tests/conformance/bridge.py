@@ -148,11 +148,11 @@ class Bridge:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
             stdin=subprocess.DEVNULL,
         )
 
-    def wait_ready(self, seconds: float = 60) -> Bridge:
+    def wait_ready(self, seconds: float = 180) -> Bridge:
         wait_until(self._healthy, seconds, f"serve answers /health; its log: {self.tail()}")
         return self
 

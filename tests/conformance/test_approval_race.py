@@ -18,7 +18,7 @@ from tests.conformance.approvals import assert_recorded, assert_stands, greeted,
 from tests.conformance.bridge import Bridge, Pairing
 from tests.conformance.delivery import send
 from tests.conformance.phone import Message, Phone
-from tests.conformance.raw import RawSocket
+from tests.conformance.raw import PONG, RawSocket
 from tests.conformance.repositories import Repository, session_in
 from tests.conformance.samples import hook, new_id, new_session, now, prompt
 from tests.servers import Postgres, Redis
@@ -138,10 +138,12 @@ def session_of(sessions: list[str], call_id: str) -> str:
     return sessions[int(call_id.rpartition("-")[2]) % len(sessions)]
 
 
-def post_calls(bridge: Bridge, sessions: list[str], count: int) -> list[str]:
-    """That many pending approvals, posted in batches."""
+def post_calls(bridge: Bridge, sessions: list[str], count: int, racers: list[Racer]) -> list[str]:
+    """That many pending approvals, posted in batches; the racers' connections are kept alive."""
     calls = [f"call-{number}" for number in range(count)]
-    for start in range(0, count, 500):
+    for start in range(0, count, 100):
+        for racer in racers:
+            racer.socket.frame(b"", PONG)
         events = [
             pre(
                 session_of(sessions, call_id),
@@ -149,7 +151,7 @@ def post_calls(bridge: Bridge, sessions: list[str], count: int) -> list[str]:
                 approval=True,
                 tool_call_id=call_id,
             )
-            for call_id in calls[start : start + 500]
+            for call_id in calls[start : start + 100]
         ]
         answer = bridge.post_batch(events)
         assert answer.status == 200 and answer.json()["accepted"] == len(events), answer
@@ -165,8 +167,8 @@ def race(one: Bridge, two: Bridge, times: int, seed: int = 38) -> None:
         Racer(bridge, pairing, decision, sessions, calls, line)
         for bridge, pairing, decision in zip((one, two), pairings, DECISIONS, strict=True)
     ]
-    calls += post_calls(one, sessions, times)
-    random.Random(seed).shuffle(calls)
+    calls += post_calls(one, sessions, times, racers)
+    random.Random(38).shuffle(calls)
     for racer in racers:
         racer.start()
     for racer in racers:

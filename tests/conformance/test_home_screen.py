@@ -120,8 +120,9 @@ def test_seldom_and_never_again(bridge: Bridge, phone: Phone) -> None:
     phone.join(sid)
     begun, number = time.monotonic(), 0
     while time.monotonic() - begun < 3:
-        number += 1
-        bridge.accept(pre(sid, tool_call_id=f"call {number}"))
+        calls = [pre(sid, tool_call_id=f"call {number + more}") for more in range(50)]
+        assert bridge.post_batch(calls).json()["accepted"] == len(calls)
+        number += len(calls)
     bridge.accept(hook("Stop", sid))
     until(phone, sid, lambda one: one["turn"] == "idle")
     took = time.monotonic() - begun

@@ -35,7 +35,7 @@ class QuickProcess:
         self._told = told
         self._said = b""
         self._lock = threading.Lock()
-        self.pid = int(self._line(30))
+        self.pid = int(self._line(120))
 
     def _line(self, seconds: float) -> str:
         """The next line that the template writes. Raises TimeoutExpired, or EOFError when it has
@@ -248,7 +248,7 @@ class QuickBridge(Bridge):
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             process = nursery.spawn(words, self.environment, out, err, code)
             try:
-                returncode = process.wait(60)
+                returncode = process.wait(180)
             except subprocess.TimeoutExpired:
                 process.kill()
                 raise
