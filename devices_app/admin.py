@@ -1,4 +1,4 @@
-"""Show devices, tokens and the audit trail in the admin site; pair and revoke devices."""
+"""Show, pair and revoke devices in the admin site; show the audit trail."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ admin.site.unregister(User)
 
 
 def is_devices(request: HttpRequest) -> bool:
-    """Tell the menu that a page is one of the devices', and not the one that pairs."""
+    """Tell the menu whether a page is about devices, and not the pairing page."""
     return "/device/" in request.path and "/device/pair/" not in request.path
 
 
@@ -56,7 +56,7 @@ class ReadOnlyAdmin(ReadOnly, ModelAdmin):
 
 
 class LongAdmin(ReadOnlyAdmin):
-    """Show a table that may have a million rows: they are never counted."""
+    """Show a table without counting its rows, which may be a million."""
 
     paginator = InfinitePaginator
     show_full_result_count = False
@@ -178,7 +178,7 @@ class DeviceAdmin(ModelAdmin):
         return HttpResponseRedirect(reverse("admin:devices_app_device_changelist"))
 
     def pair_view(self, request: HttpRequest) -> HttpResponse:
-        """Mint a token when asked to, and show it as a QR code this once (D43)."""
+        """Mint a token on request, and show it once as a QR code (D43)."""
         if not self.has_change_permission(request):
             raise PermissionDenied
         context: dict[str, Any] = {"title": "Pair a device"}
@@ -199,7 +199,7 @@ class DeviceAdmin(ModelAdmin):
         return TemplateResponse(request, PAIRING, context)
 
     def paired_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Say whether the code of this device was used: what the page asks every two seconds."""
+        """Tell whether a device's code was used; the page asks every two seconds."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         device = get_object_or_404(Device.objects.prefetch_related("tokens"), pk=pk)

@@ -73,7 +73,7 @@ def find_repository(directory: str, jail: Jail) -> RepositoryPaths | None:
         except BridgeError as error:
             if error.code != "FILE_ACCESS_DENIED":
                 raise
-            outside = "The git directory lies outside what may be seen."
+            outside = "The git directory lies outside the allowed roots."
             raise BridgeError(error.code, outside) from None
     return None
 

@@ -25,7 +25,7 @@ from bridge_project.network.own_names import host_allowed, own_names
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
 
-# Nothing inline, no `unsafe-eval`: static/bridge/admin.js is what makes that possible.
+# Nothing inline, no `unsafe-eval`: static/bridge/admin.js replaces inline scripts.
 ADMIN_POLICY: Final = "; ".join(
     (
         "default-src 'none'",
@@ -39,7 +39,7 @@ ADMIN_POLICY: Final = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-# What an agent wrote is read before it is allowed, so it must stand there as it is.
+# Characters that change the order of text: a person reads an agent's text before allowing a call.
 _TURNS_TEXT: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 API_PREFIXES: Final = ("/api/", "/hooks/")
 
@@ -95,7 +95,7 @@ class RequestMiddleware:
 
 
 def _make_safe(response: HttpResponseBase) -> None:
-    """Give a page of the admin site its policy, and show what would turn its text round."""
+    """Add an admin page's policy, and show characters that reverse the text's order."""
     response["Content-Security-Policy"] = ADMIN_POLICY
     if isinstance(response, HttpResponse) and not response.streaming:
         text = response.content.decode(response.charset)

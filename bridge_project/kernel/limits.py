@@ -16,9 +16,9 @@ MAX_MESSAGE_SIZE_MB: Final = 10  # HTTP body, WebSocket message, file content
 HOOK_TIMEOUT_SECONDS: Final = 30  # what /info promises a hook producer
 TIMESTAMP_SKEW_SECONDS: Final = 300  # either side of the server's clock
 HEARTBEAT_INTERVAL_SECONDS: Final = 15
-# after which a client reconnects; what D27's proof by heartbeat rests on
+# after which a client reconnects; also used by D27's proof by heartbeat
 PONG_WAIT_SECONDS: Final = 10
-# what a client waits before it tries again; the last one from then on
+# waits of a client before each attempt to reconnect; the last one repeats
 RECONNECT_DELAYS_SECONDS: Final = (1, 2, 5, 10, 30)
 SESSION_GRACE_SECONDS: Final = 300
 REPLAY_BUFFER_BYTES: Final = 100_000  # a bridge-run session's stream (D30)
@@ -27,12 +27,12 @@ FILE_TREE_DEPTH: Final = 3
 FILE_READ_LINES: Final = 2000  # lines of one file_read that names no limit (D11)
 FILE_TREE_MAX_DEPTH: Final = 20  # deeper asks for more than a phone can show
 FILE_TREE_MAX_ENTRIES: Final = 20_000  # one answer stays of a size that a phone can take
-# names looked at for one answer, so that a directory of millions holds nobody up
+# names read for one answer, so that a directory of millions does not block others
 FILE_SCAN_MAX_ENTRIES: Final = 5 * FILE_TREE_MAX_ENTRIES
 FILE_BINARY_MAX_BYTES: Final = 5 * MB  # file_read of a binary file (D11)
 FILE_PATH_MAX_BYTES: Final = 4096  # what operating systems take
 FILE_LINKS_MAX: Final = 40  # links followed for one path, as Linux does it
-# names stepped through for one path, so that a path of `..` alone holds nobody up
+# names walked for one path, so that a path of many `..` does not block others
 FILE_STEPS_MAX: Final = 10_000
 FILE_READERS: Final = 4  # files and directories read at once, for HTTP and for sockets
 # over HTTP that are being made or sent at once: each may hold MAX_MESSAGE_SIZE_MB
@@ -40,7 +40,7 @@ FILE_ANSWERS: Final = 8
 FILE_ANSWER_SECONDS: Final = 60.0  # to send one while others wait; after that it is cut
 GIT_PROCESSES: Final = 4  # git requests worked on at once; the others wait
 GIT_READ_SECONDS: Final = 30.0  # for one call of git that reads; after that a person has given up
-# after that the work tree is searched for what git may wait for; most calls take less
+# after that the work tree is searched for files that block git; most calls take less
 GIT_CHECK_SECONDS: Final = 1.0
 GIT_COMMIT_SECONDS: Final = 120.0  # for a commit with its hooks, which may lint and test
 GIT_LOCK_SECONDS: Final = 5.0  # to wait for another git that writes the same index
@@ -107,7 +107,7 @@ OBSERVED_IDLE_SECONDS: Final = 24 * 3600
 # a client message repeated within this is answered again, not done again (D31)
 REQUEST_MEMORY_SECONDS: Final = 600
 REQUEST_POLL_SECONDS: Final = 0.1
-# as long as the log, for a call about which nobody was asked
+# of a call without an approval; as long as the log
 TOOL_CALL_KEEP_SECONDS: Final = 24 * 3600
 # a closed session is listed for a week, then forgotten with its rows
 CLOSED_SESSION_KEEP_SECONDS: Final = 7 * 24 * 3600
@@ -183,7 +183,7 @@ INTERRUPT_SECONDS: Final = 5.0  # an agent that does not yield by then is ended 
 STREAM_COALESCE_SECONDS: Final = 0.05  # between two writes of what one agent says
 # of one stream_chunk: of whatever script, it fits into a replay_buffer
 STREAM_CHUNK_CHARS: Final = 16_000
-# a command that was taken is kept for a day, for whoever looks into what happened
+# a taken command is kept for a day, to investigate failures
 COMMAND_KEEP_SECONDS: Final = 24 * 3600
 TOOL_OUTPUT_BYTES: Final = 256 * 1024  # of what a tool gave, in one tool_result
 TOOL_TIMEOUT_BASH_SECONDS: Final = TOOL_TIMEOUT_MS["bash"] / 1000
@@ -198,7 +198,7 @@ CA_DAYS: Final = 3650
 # -- the server's edge (D9, D19, D30) --------------------------------------------------------------
 # a request that has not arrived whole by then is cut, as is a connection that sends none
 REQUEST_SECONDS: Final = 60
-# Large bodies that arrive or are dealt with, once for hook events and once for what devices send.
+# Large bodies in memory, once for hook events and once for devices' requests.
 # Parsed, one of small parts takes thirty times its size.
 BODIES_IN_FLIGHT_BYTES: Final = 2 * MAX_MESSAGE_SIZE_MB * MB
 # A larger body is read after its token was looked at, and may wait; an ordinary hook event never
@@ -248,11 +248,11 @@ DISK_FREE_MIN_BYTES: Final = 100 * MB
 STORAGE_RETRY_SECONDS: Final = 5  # Retry-After of STORAGE_UNAVAILABLE
 # D46: whether the files in use are still in place; two looks decide
 DATA_FILES_LOOK_SECONDS: Final = 1.0
-# D51: devices are told of the same code once in so long; what fails all the time must not drown the
+# D51: devices are told of the same code once in this time; a lasting failure must not hide the
 # rest
 FAILURE_REPEAT_SECONDS: Final = 600
 
-# -- processes of agents, and what they ask the bridge to do (D41) ---------------------------------
+# -- agents' processes, and the calls that they ask the bridge to make (D41) -----------------------
 AGENT_END_SECONDS: Final = 2.0  # between asking an agent to end and ending it
 # of an agent's output read ahead; longer lines are put together from pieces
 AGENT_LINE_BYTES: Final = 256 * 1024

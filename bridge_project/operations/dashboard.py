@@ -1,4 +1,4 @@
-"""Fill the admin site's first page: what matters now, from what costs little to ask."""
+"""Fill the admin site's first page with the bridge's present state, cheaply."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _events(hour: datetime) -> int:
 
 
 def findings() -> list[Finding]:
-    """Return what QUICK finds of the bridge that this process is."""
+    """Run the checks of QUICK on the bridge of this process."""
     info = {"forwarders": [one.model_dump() for one in forwarders.behind()]}
     recorded = server_address.recorded(conf)
     answers = Reached(200, {}, b"")

@@ -80,7 +80,7 @@ def _check(git: Git, names: Names, chosen: Selection, meant: list[status.Entry])
     if any(names.secret(entry.name) for entry in meant):
         raise BridgeError("FILE_ACCESS_DENIED", "A file is a link to what is not to be seen.")
     if any(entry.submodule and leads_out(git, entry.name) for entry in meant):
-        raise BridgeError("FILE_ACCESS_DENIED", "A submodule lies outside what may be seen.")
+        raise BridgeError("FILE_ACCESS_DENIED", "A submodule lies outside the allowed roots.")
 
 
 def _list(names: Names, found: list[str]) -> str:

@@ -223,7 +223,7 @@ def _end(
         box.append_to_all(encode(notifications.ran_anyway(session, record)))
 
 
-# -- nobody waits any more -------------------------------------------------------------------------
+# -- ending calls without a result -----------------------------------------------------------------
 
 
 def withdraw(box: Outbox, session: Session, tool_call_id: str, *, reason: str) -> None:

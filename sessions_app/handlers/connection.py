@@ -215,7 +215,7 @@ def _become_ready(connection: ClientConnection, head: int) -> None:
             connection.start_delivery(head)
 
 
-# -- what has been received ------------------------------------------------------------------------
+# -- heartbeats and acknowledgements ---------------------------------------------------------------
 
 
 @handles(c.HeartbeatPing)

@@ -160,7 +160,7 @@ class Delivery:
             await self._send_page(page, self.feeds)
             self.live = log.position
 
-    # -- what was missed ---------------------------------------------------------------------------
+    # -- missed rows -------------------------------------------------------------------------------
 
     def _positions(self, feed_id: int | None = None) -> dict[int, int]:
         """Return feed id → row after which its backlog begins: of one feed, or of all."""

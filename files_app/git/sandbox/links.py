@@ -79,7 +79,7 @@ def _alternates(directory: str, jail: Jail) -> list[str]:
             if error.code != "FILE_NOT_FOUND":
                 raise BridgeError(
                     "FILE_ACCESS_DENIED",
-                    "The repository takes objects from a place outside what may be seen.",
+                    "The repository takes objects from outside the allowed roots.",
                 ) from None
     return found
 
@@ -92,5 +92,5 @@ def _target(link: str, jail: Jail) -> str:
         if error.code == "FILE_NOT_FOUND":
             return ""
         raise BridgeError(
-            "FILE_ACCESS_DENIED", "A link in the git directory leads outside what may be seen."
+            "FILE_ACCESS_DENIED", "A link in the git directory leads outside the allowed roots."
         ) from None

@@ -71,7 +71,7 @@ class Group(asyncio.Protocol):
         assert self.process.stderr is not None
         return self.process.stderr
 
-    # -- what the launcher says --------------------------------------------------------------------
+    # -- reports from the launcher -----------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -104,7 +104,7 @@ class Group(asyncio.Protocol):
         self.returncode = code
         self.exited.set()
 
-    # -- what it is told ---------------------------------------------------------------------------
+    # -- orders to the launcher --------------------------------------------------------------------
 
     def send(self, data: bytes) -> None:
         """Send the launcher a byte; ``t`` asks the command to end."""
@@ -229,7 +229,7 @@ async def end_group(group: Group, *, patience: float = limits.AGENT_END_SECONDS)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(group.exited.wait(), patience)
     finally:
-        # also when whoever waits for this gives up: there is no other who would do it
+        # also when the caller is cancelled: nothing else would end it
         group.end()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(limits.AGENT_END_SECONDS):
