@@ -1,4 +1,4 @@
-"""Hold what all apps share, and assemble them into one server."""
+"""Connect coding agents with the phones of their user: server, settings, commands."""
 
 __version__ = "0.1.0"
 PROTOCOL_VERSION = "1.0.0"

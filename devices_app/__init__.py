@@ -1,0 +1,1 @@
+"""Store paired devices and their tokens; serve pairing, push and the web client."""

@@ -1,4 +1,4 @@
-"""Make what a device needs to pair: the one source of every code and page (D43)."""
+"""Make the pairing data of a new device, for every QR code and page (D43)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LINK_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """Hold what a device needs to pair, in the order of D43's JSON.
+    """Hold the data with which a device pairs, in the order of D43's JSON.
 
     ``url``: the WebSocket's address; ``pin`` and ``fingerprint``: hex SHA-256 of the certificate's
     public key and of the certificate; ``expires_at``: ISO 8601, when the token is void unless it

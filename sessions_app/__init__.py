@@ -1,0 +1,1 @@
+"""Store sessions and their messages, run agents, and serve devices by WebSocket."""

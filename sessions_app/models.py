@@ -97,7 +97,7 @@ class Session(models.Model):
         ERROR = "error"
 
     class Turn(models.TextChoices):
-        """What the agent does: nothing, something, or wait for a person (D54)."""
+        """List what an agent does: nothing, work, or wait for a person (D54)."""
 
         IDLE = "idle"
         WORKING = "working"

@@ -68,7 +68,7 @@ class Reader:
     """Read several feeds as one stream, oldest first, in bounded pages."""
 
     def __init__(self, positions: Mapping[int, int], upto: int) -> None:
-        """``positions``: feed id → row to read after; ``upto``: the last row to read."""
+        """Begin after each feed's row in ``positions`` (feed id → row); end at ``upto``."""
         self._positions = positions
         self._upto = upto
         self.position = min(positions.values(), default=upto)  # all up to here was returned

@@ -68,7 +68,7 @@ def asks(tool: str) -> bool:
 
 @dataclass(slots=True)
 class _OpenCall:
-    """A call without a result yet."""
+    """Hold a call that has no result yet."""
 
     call: Call
     begun: float

@@ -126,7 +126,7 @@ class Group(asyncio.Protocol):
 
 
 class _Streams(SubprocessStreamProtocol):
-    """Says when the output is closed."""
+    """Report when the command's output is closed."""
 
     def __init__(self) -> None:
         super().__init__(limit=limits.AGENT_LINE_BYTES, loop=asyncio.get_running_loop())
