@@ -23,19 +23,20 @@ const go = {
   to: addressOf,
   /** What makes an element a link to a screen. */
   link: (name, ...values) => ({ href: addressOf(name, ...values), on: { click: go.follow } }),
-  open(name, ...values) {
-    history.pushState({ inside: true }, "", addressOf(name, ...values));
-    show();
-  },
+  open: (name, ...values) => goTo(addressOf(name, ...values)),
   /** Follow a link without loading the page again. */
   follow(event) {
     const isPlain = !(event.button || event.metaKey || event.ctrlKey || event.shiftKey);
     if (event.defaultPrevented || event.altKey || !isPlain) return;
     event.preventDefault();
-    history.pushState({ inside: true }, "", event.currentTarget.getAttribute("href"));
-    show();
+    goTo(event.currentTarget.getAttribute("href"));
   },
 };
+
+function goTo(path) {
+  history.pushState({ inside: true }, "", path);
+  show();
+}
 
 const app = { model, go, offer: null };
 
@@ -229,6 +230,7 @@ function loadLater() {
   for (const name of Object.keys(LOADERS)) loadView(name);
   import("./views/approval.js").catch(() => {}); // said when it is needed
   server?.keepClient();
+  import("./net/push.js").then(({ keepPush }) => keepPush(model)).catch(() => {});
 }
 
 // Chrome offers once to install the client; Settings holds the offer.
@@ -252,6 +254,8 @@ function begin() {
   addEventListener("popstate", show);
   addEventListener("beforeinstallprompt", keepOffer);
   addEventListener("appinstalled", () => (app.offer = null));
+  // A push was tapped while this tab was open: sw.js.
+  navigator.serviceWorker?.addEventListener("message", ({ data }) => goTo(data.open));
   WIDE.addEventListener("change", () => {
     shown.path = "";
     show();

@@ -42,3 +42,34 @@ worker.addEventListener("fetch", (event) => {
   if (request.mode === "navigate") event.respondWith(answer(PAGE, request));
   else if (pathname.startsWith(BASE)) event.respondWith(answer(pathname, request));
 });
+
+// -- push -------------------------------------------------------------------------------------------
+
+const part = encodeURIComponent;
+
+function screenOf({ notification_type: type, session_id: session, tool_call_id: call }) {
+  if (type === "approval_required") return `${PAGE}approvals/${part(session)}/${part(call)}`;
+  return session ? `${PAGE}s/${part(session)}` : PAGE;
+}
+
+// Browsers want something to be shown for every push.
+function show(said) {
+  const { title, body } = said;
+  const about = { body, tag: screenOf(said), data: screenOf(said), icon: `${BASE}icon-512.png` };
+  return worker.registration.showNotification(title, about);
+}
+
+async function open(path) {
+  const windows = await worker.clients.matchAll({ type: "window", includeUncontrolled: true });
+  const ours = windows.filter(({ url }) => new URL(url).pathname.startsWith(PAGE));
+  const tab = ours.find(({ focused }) => focused) ?? ours[0];
+  if (!tab) return worker.clients.openWindow(path);
+  tab.postMessage({ open: path });
+  return tab.focus();
+}
+
+worker.addEventListener("push", (event) => event.waitUntil(show(event.data.json())));
+worker.addEventListener("notificationclick", (event) => {
+  event.notification.close();
+  event.waitUntil(open(event.notification.data));
+});

@@ -43,6 +43,12 @@ export const commandsOf = (engine) => ({
   retry: (id) => engine.outgoing.retry(id),
   discard: (id) => engine.outgoing.settle(id),
 
+  /** Ask something about no session. */
+  request: async (type, payload) => {
+    await engine.requests.online();
+    return (await engine.requests.send(type, payload)).payload;
+  },
+
   /** Ask something about a session, which is joined first. */
   ask: async (type, payload) => {
     await engine.requests.online();

@@ -67,7 +67,7 @@ function address() {
 }
 
 // None where the browser refuses one, or does not have them at all.
-const ownRegistration = async () =>
+export const ownRegistration = async () =>
   (await navigator.serviceWorker?.getRegistration("/app/").catch(() => null)) ?? null;
 
 /** Ask the bridge which version it serves and what time it has; null when it does not answer. */

@@ -1,5 +1,6 @@
 // Show this device's settings.
 
+import { switchOff, switchOn, tryPush, wanted, whyNot } from "../net/push.js";
 import { dropClient } from "../net/served.js";
 import { button, field, fill, form, h, row, screen, setText } from "../parts/dom.js";
 import { bytes } from "../parts/text.js";
@@ -22,6 +23,7 @@ export function settingsView(app) {
   const storage = h("dd", {}, "…");
   const forget = button("button.danger", () => ask(), "Forget this bridge");
   const installing = h("li.row", {});
+  const push = pushSection(model);
   const bridges = h("ul.rows");
   const said = h("p.status", { role: "alert" });
   const like = { id: "address", type: "text", inputmode: "url", placeholder: "machine.local:8443" };
@@ -53,6 +55,8 @@ export function settingsView(app) {
           { title: "Admin site", meta: "Devices, approvals and the audit trail, with a password" },
         ),
       ),
+      h("h2.section", {}, "Push"),
+      push.node,
       h("h2.section", {}, "Other bridges"),
       h("p.meta", {}, "Each bridge has an installation of its own, paired on its own page."),
       bridges,
@@ -153,11 +157,56 @@ export function settingsView(app) {
     );
     fill(installing, installRow(app.offer));
     installing.hidden = !installing.childElementCount;
+    push.paint();
   };
   model.db.get(BRIDGES).then((list) => showBridges(list ?? []));
   measure(model).then((text) => (storage.textContent = text));
   paint();
   return { node, paint };
+}
+
+const PUSH =
+  "While this page is closed, the bridge can tell this device that an agent needs you, is done or failed: at once when it is not connected, after 20 seconds when it does not react. The message goes through the push service of this browser's maker (Google, Apple, Mozilla or Microsoft). They see that your bridge has sent something and when; only this browser can read it.";
+
+// The switch, how much is said, and a test.
+function pushSection(model) {
+  const why = h("p.meta", {});
+  const said = h("p.status", { role: "alert" });
+  let detail = null;
+  const act = async (work) => {
+    setText(said, "");
+    try {
+      setText(said, (await work()) ?? "");
+    } catch (error) {
+      setText(said, error.message);
+    }
+    detail = await wanted(model);
+    paint();
+  };
+  const full = h("input", { type: "checkbox" });
+  full.addEventListener("change", () => detail && act(() => switchOn(model, level())));
+  const level = () => (full.checked ? "full" : "quiet");
+  const toggle = button("button", () =>
+    act(() => (detail ? switchOff(model) : switchOn(model, level()))),
+  );
+  const test = button("button.quiet", () => act(() => tryPush(model)), "Send a test");
+  const controls = h(
+    "div.form",
+    {},
+    h("label.choice", {}, full, "Say the tool and what it is to do, also on the lock screen"),
+    h("div.beside", {}, toggle, test),
+  );
+  const paint = () => {
+    const reason = whyNot(model.connection);
+    setText(why, reason);
+    setText(toggle, detail ? "Switch push off" : "Switch push on");
+    controls.hidden = Boolean(reason);
+    test.hidden = !detail;
+  };
+  act(async () => {
+    full.checked = (await wanted(model)) === "full";
+  });
+  return { node: h("div", {}, h("p.meta", {}, PUSH), why, controls, said), paint };
 }
 
 async function measure(model) {

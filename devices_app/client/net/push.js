@@ -1,0 +1,80 @@
+// Push: this browser's subscription at the push service of its maker, and the bridge's word of it.
+
+import { ownRegistration, served } from "./served.js";
+
+const KEPT = "push"; // what this device wants: "quiet", "full"; nothing: no push
+
+/** Say why this browser cannot be sent pushes; "" when it can. */
+export function whyNot({ acked, phase }) {
+  if (phase !== "ready") return "There is no connection to the bridge.";
+  if (!acked.push) return "The bridge is set up to send none (BRIDGE_PUSH).";
+  if (/iPhone|iPad/.test(navigator.userAgent) && !("PushManager" in window))
+    return "On an iPhone or iPad only an app on the Home Screen is told: Share, Add to Home Screen, and pair it there.";
+  if (served.worker === "unknown") return "One moment…";
+  if (served.worker !== "kept" || !("PushManager" in window))
+    return "This browser takes none here. It needs a certificate that it trusts; “What is wrong?” has the steps.";
+  if (Notification.permission === "denied")
+    return "Notifications of this page are blocked: allow them in the browser's settings for this site.";
+  return "";
+}
+
+/** What this device wants: "quiet", "full", or null. */
+export const wanted = (model) => model.db.get(KEPT);
+
+/** Subscribe, and have the bridge send so much detail; asks the person where that was not done. */
+export async function switchOn(model, detail) {
+  const allowed = await Notification.requestPermission();
+  if (allowed !== "granted") throw new Error("This browser was not allowed to show notifications.");
+  await tell(model, detail);
+  await model.db.set(KEPT, detail);
+}
+
+export async function switchOff(model) {
+  await model.db.set(KEPT, null);
+  await model.call("request", "push_unsubscribe", {});
+  const { pushManager } = await ownRegistration();
+  await (await pushManager.getSubscription())?.unsubscribe();
+}
+
+/** Have a push sent now; says in words what became of it. */
+export async function tryPush(model) {
+  const { subscribed, problem } = await model.call("request", "push_test", {});
+  if (!subscribed) return "This browser is subscribed no more: switch push off and on again.";
+  return problem ? `It was not sent: ${problem}` : "Sent. It is shown here in a few seconds.";
+}
+
+/** From now on mend on each connection what browser, service or bridge may have lost. */
+export function keepPush(model) {
+  const mend = async () => {
+    const detail = await wanted(model);
+    if (!detail || whyNot(model.connection)) return;
+    await tell(model, detail).catch(() => {}); // a test in Settings says why
+  };
+  model.follow(({ connection }) => connection?.phase === "ready" && mend());
+  document.addEventListener("visibilitychange", clear);
+  return Promise.all([mend(), clear()]);
+}
+
+// Whoever looks at the page has been told.
+async function clear() {
+  if (document.visibilityState !== "visible") return;
+  for (const shown of (await (await ownRegistration())?.getNotifications()) ?? []) shown.close();
+}
+
+async function tell(model, detail) {
+  const { pushManager } = await ownRegistration();
+  const key = model.connection.acked.push.public_key;
+  let subscription = await pushManager.getSubscription();
+  if (subscription && textOf(subscription.options.applicationServerKey) !== key) {
+    await subscription.unsubscribe(); // made for another key: nobody can send to it
+    subscription = null;
+  }
+  subscription ??= await pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: key });
+  return model.call("request", "push_subscribe", { subscription: subscription.toJSON(), detail });
+}
+
+const textOf = (key) =>
+  btoa(String.fromCharCode(...new Uint8Array(key)))
+    .replace(/=+$/, "")
+    .replaceAll("+", "-")
+    .replaceAll("/", "_");

@@ -1,0 +1,169 @@
+"""Push in the browser: switched on in Settings, shown while the page is closed, tapped (D56).
+
+Chromium has no push service here: what `PushManager` would give is put in its place, the bridge sends
+to a service of the tests, and what that decrypts is given to the service worker by the debugging
+protocol.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from websockets.sync.client import ClientConnection, connect
+
+from tests.conformance.bridge import Bridge
+from tests.push.conftest import ask
+from tests.push.service import PATIENCE, Browser, PushService, running
+from tests.servers import wait_until
+from tests.web.browser import Page
+from tests.web.conftest import ROOM, MakePage
+from tests.web.test_screens import check
+
+pytestmark = pytest.mark.web
+
+SUBSCRIPTION = """
+let subscription = null;
+const given = %s;
+PushManager.prototype.getSubscription = async () => subscription;
+PushManager.prototype.subscribe = async ({ userVisibleOnly, applicationServerKey }) => {
+  window.asked = { userVisibleOnly, applicationServerKey };
+  const text = applicationServerKey.replaceAll("-", "+").replaceAll("_", "/");
+  const key = Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer;
+  return (subscription = {
+    options: { applicationServerKey: key },
+    toJSON: () => given,
+    unsubscribe: async () => Boolean((subscription = null) ?? true),
+  });
+};
+"""
+SHOWN = (
+    "navigator.serviceWorker.getRegistration('/app/')"
+    ".then((found) => found.getNotifications())"
+    ".then((all) => all.map(({title, body, tag, data}) => ({title, body, tag, data})))"
+)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PushService]:
+    with running(tmp_path_factory.mktemp("service")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def bridge(tmp_path_factory: pytest.TempPathFactory, service: PushService) -> Iterator[Bridge]:
+    made = Bridge(tmp_path_factory.mktemp("bridge"), **ROOM, **service.settings).start()
+    yield made
+    made.kill()
+
+
+class Phone:
+    """A page, the browser's subscription, and what is pushed to it."""
+
+    def __init__(self, page: Page, browser: Browser) -> None:
+        self.page, self.browser = page, browser
+        page.cdp("Browser.grantPermissions", origin=page.base, permissions=["notifications"])
+        page.before_load(SUBSCRIPTION % json.dumps(browser.subscription))
+        page.pair()
+
+    def switch_on(self) -> Phone:
+        self.page.open("settings").tap("button", "Switch push on")
+        self.page.find("button", "Switch push off")
+        return self
+
+    def deliver(self, said: dict[str, Any]) -> None:
+        """Give the service worker what came, as the browser's maker would."""
+        with self._debug("page") as debug:
+            send(debug, "ServiceWorker.enable")
+            registration = None
+            while registration is None:
+                told = json.loads(debug.recv(PATIENCE))
+                if told.get("method") == "ServiceWorker.workerRegistrationUpdated":
+                    ours = [one["registrationId"] for one in told["params"]["registrations"]]
+                    registration = ours[0] if ours else None
+            push = {"origin": self.page.base, "registrationId": registration}
+            send(debug, "ServiceWorker.deliverPushMessage", data=json.dumps(said), **push)
+
+    def tap(self) -> None:
+        """Tap what is shown, as far as that goes: the worker hears of it."""
+        tap = (
+            "self.registration.getNotifications().then(([notification]) => self.dispatchEvent("
+            "new NotificationEvent('notificationclick', {notification})))"
+        )
+        with self._debug("service_worker") as debug:
+            send(debug, "Runtime.evaluate", expression=tap, awaitPromise=True, userGesture=True)
+
+    def _debug(self, kind: str) -> ClientConnection:
+        """Speak the debugging protocol with the page or the worker; Selenium hears no events."""
+        address = self.page.driver.capabilities["goog:chromeOptions"]["debuggerAddress"]
+
+        def found() -> str | None:
+            with urllib.request.urlopen(f"http://{address}/json/list") as answer:
+                targets = [one for one in json.load(answer) if one["type"] == kind]
+            return targets[0]["webSocketDebuggerUrl"] if targets else None
+
+        wait_until(found, PATIENCE, f"a {kind}")
+        return connect(str(found()), max_size=None)
+
+
+def send(debug: ClientConnection, method: str, **params: Any) -> None:
+    """Send a command, and wait until it is done."""
+    debug.send(json.dumps({"id": 1, "method": method, "params": params}))
+    if method == "ServiceWorker.enable":
+        return  # what it tells comes before its answer
+    while (told := json.loads(debug.recv(PATIENCE))).get("id") != 1:
+        pass
+    assert "error" not in told, told
+
+
+@pytest.fixture
+def phone(make_page: MakePage, bridge: Bridge, service: PushService) -> Phone:
+    return Phone(make_page(bridge), service.browser())
+
+
+def test_settings(phone: Phone, axe: str) -> None:
+    """The switch, how much is said, and a test; all of it by axe."""
+    page = phone.page
+    page.open("settings").wait_text("only this browser can read it")
+    page.find("button", "Switch push on")
+    check(page, axe)
+    phone.switch_on()
+    check(page, axe)
+    page.tap("button", "Send a test")
+    page.wait_text("Sent. It is shown here")
+    assert [one["title"] for one in phone.browser.wait()] == ["Test"]
+    page.tap("label.choice", "Say the tool")
+    page.tap("button", "Send a test")
+    page.wait_text("Sent. It is shown here")
+    page.open("settings")
+    page.wait("document.querySelector('label.choice input')?.checked")
+    page.tap("button", "Switch push off")
+    page.find("button", "Switch push on")
+
+
+def test_a_push_shows_a_notification_and_a_tap_opens_the_approval(
+    phone: Phone, bridge: Bridge
+) -> None:
+    """While the page is closed, one for each approval; the tap opens it in the open tab."""
+    page = phone.switch_on().page
+    page.driver.get(f"{page.base}/docs")  # of the same origin, and not the client
+    session_id = ask(bridge, "npm publish")
+    (said,) = phone.browser.wait()
+    phone.deliver(said)
+    phone.deliver(said)
+    page.wait(f"{SHOWN}.then((all) => all.length)", what="a notification")
+    path = f"/app/approvals/{session_id}/call-1"
+    shown = {"title": "An agent needs you", "body": "", "tag": path, "data": path}
+    assert page.js(SHOWN) == [shown]
+    page.open("settings").wait_text("This machine only")
+    page.wait(f"{SHOWN}.then((all) => !all.length)", what="whoever opens the page has been told")
+    phone.deliver(said)
+    page.wait(f"{SHOWN}.then((all) => all.length)", what="another notification")
+    page.expected += ["Not allowed to focus a window", "waitUntil"]  # no finger has tapped
+    phone.tap()
+    page.wait("location.pathname === arguments[0]", path, what="the approval's own address")
+    page.find("dialog", "npm publish")
+    assert page.js(SHOWN) == []
