@@ -114,7 +114,11 @@ def _sessions() -> list[dict[str, Any]]:
     counts = Session.objects.order_by().values_list("status").annotate(Count("pk"))
     found = dict(counts)
     return [
-        {"status": status, "count": found.get(status, 0), "colour": STATUS_COLOURS.get(status)}
+        {
+            "status": status,
+            "count": found.get(status, 0),
+            "colour": STATUS_COLOURS.get(status) if status in found else None,
+        }
         for status in Session.Status.values
     ]
 

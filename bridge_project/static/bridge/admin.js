@@ -225,6 +225,9 @@
     for (const icon of document.querySelectorAll("a .material-symbols-outlined")) {
       icon.ariaHidden = "true";
     }
+    for (const badge of document.querySelectorAll("#nav-sidebar a > span")) {
+      badge.hidden = badge.textContent.trim() === ""; // of a count that is nothing
+    }
     for (const sign of document.querySelectorAll("span[x-on\\:click*=sidebar]")) {
       sign.role = "button";
       sign.tabIndex = 0;
