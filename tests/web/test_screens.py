@@ -40,6 +40,11 @@ BESIDE = (
     " && node.getBoundingClientRect().right > innerWidth + 1)"
     ".map((node) => node.outerHTML.slice(0, 120))"
 )
+# From 900 px the list stands beside the screen, and both are made anew when that changes.
+LAID_OUT = (
+    "((left) => !left || Boolean(left.childElementCount) === innerWidth >= 900)"
+    "(document.querySelector('aside.left'))"
+)
 
 
 @pytest.fixture(scope="module")
@@ -77,13 +82,15 @@ def check(page: Page, axe: str, *texts: str) -> None:
     """In every size and theme: axe finds nothing, all is within the screen and in reach."""
     for metrics, dark in LOOKS:
         page.show_as(metrics, dark=dark)
-        page.wait_text(*texts)  # a list beside the screen is another page: it is made anew
+        page.wait(LAID_OUT, what="the screen is laid out for this size")
+        page.wait_text(*texts)
         page.check_accessibility(axe)
         wide = page.js("document.documentElement.scrollWidth - innerWidth")
         assert wide <= 0, f"{page.js('location.pathname')}: {wide} pixels too wide at {metrics}"
         assert page.js(BESIDE) == []
         assert page.js(LOW) == []
     page.show_as(PHONE)
+    page.wait(LAID_OUT, what="the screen is laid out for a phone again")
 
 
 def test_before_it_is_paired(make_page: MakePage, bridge: Bridge, axe: str) -> None:
