@@ -10,7 +10,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import OperationalError, connection
 
+from bridge_project.kernel.config import conf
 from bridge_project.kernel.data_files import NotInPlace
+from bridge_project.kernel.database import sqlite_file
 from bridge_project.kernel.text import terminal_safe
 from devices_app.models import Device
 
@@ -33,6 +35,8 @@ class DatabaseCommand(BaseCommand):
             if isinstance(error.__cause__, NotInPlace):
                 raise CommandError(f"{error}. {start}") from None
             why = str(error).strip()
+            if (file := sqlite_file(conf)) is not None and file.exists():
+                start = f"It needs to be written to, and so does its directory, {file.parent}."
             raise CommandError(f"The database cannot be opened ({why}). {start}") from None
         if not there:
             raise CommandError(f"There is no database yet. {start}")

@@ -289,7 +289,11 @@ INTO_THE_DATABASE = {
     "revoke_device": ["known"],
     "make_admin": ["--username", "admin"],
 }
-INTO_A_FILE = {"backup": [], "install_hooks": ["--settings", "SETTINGS", "--yes"]}
+INTO_A_FILE = {
+    "backup": [],
+    "install_hooks": ["--settings", "SETTINGS", "--yes"],
+    "new_ca": ["--yes"],
+}
 READING: dict[str, list[str]] = {"prune": [], "list_devices": [], "doctor": []}
 
 
