@@ -16,6 +16,7 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.repositories import Repository, session_in, status
 from tests.conformance.samples import new_session
+from tests.faults.quick import QuickBridge, nursery
 from tests.servers import wait_until
 
 SOON = 15.0  # seconds; a git call that hangs is ended after 30
@@ -23,9 +24,10 @@ SOON = 15.0  # seconds; a git call that hangs is ended after 30
 
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    bridge = Bridge(tmp_path_factory.mktemp("odd-files")).start()
+    bridge = QuickBridge(tmp_path_factory.mktemp("odd-files")).start()
     yield bridge
     bridge.stop()
+    nursery.forget(bridge.environment)
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +133,7 @@ def event(session: str) -> str:
 @pytest.fixture
 def with_a_spool_that_is(tmp_path: Path) -> Iterator[Callable[[Callable[[Path], None]], Bridge]]:
     """Start a bridge whose spool was replaced by something."""
-    bridge = Bridge(tmp_path / "bridge")
+    bridge = QuickBridge(tmp_path / "bridge")
 
     def start(replace: Callable[[Path], None]) -> Bridge:
         bridge.data.mkdir(mode=0o700)
@@ -140,6 +142,7 @@ def with_a_spool_that_is(tmp_path: Path) -> Iterator[Callable[[Callable[[Path], 
 
     yield start
     bridge.stop()
+    nursery.forget(bridge.environment)
 
 
 def test_a_spool_that_is_a_link_is_not_followed(

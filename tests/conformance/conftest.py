@@ -93,13 +93,15 @@ def make_bridge(
     """Start a bridge with settings of its own; stopped at the end of the run, or before by the
     test.
 
-    ``quick``: its process is forked from one that has everything imported, which spares seconds;
-    the shared ones come to be as a user's does.
+    ``kind``: a QuickBridge's process is forked from one that has everything imported, which spares
+    seconds; a Bridge's comes to be as a user's does.
     """
     started: list[Bridge] = []
 
-    def make(name: str, *, start: bool = True, quick: bool = True, **settings: Any) -> Bridge:
-        bridge = (QuickBridge if quick else Bridge)(tmp_path_factory.mktemp(name), **settings)
+    def make(
+        name: str, *, start: bool = True, kind: type[Bridge] = QuickBridge, **settings: Any
+    ) -> Bridge:
+        bridge = kind(tmp_path_factory.mktemp(name), **settings)
         started.append(bridge)
         if start:
             bridge.start()
@@ -120,6 +122,13 @@ def make_bridge(
             nursery.forget(bridge.environment)
 
 
+class SharedBridge(QuickBridge):
+    """It comes to be as a user's does, tables included; other commands are forked."""
+
+    spawn = Bridge.spawn
+    popen = Bridge.popen
+
+
 def shared_settings(directory: Path) -> dict[str, str]:
     config = directory / "hooks.json"
     config.write_text(json.dumps(HOOKS_CONFIG))
@@ -135,7 +144,9 @@ def shared(make_bridge: Callable[..., Bridge], tmp_path_factory: pytest.TempPath
     """The bridge that most tests share: SQLite, no rate limits, room for 100 sockets. Tests use
     session ids and devices of their own.
     """
-    return make_bridge("shared", quick=False, **shared_settings(tmp_path_factory.mktemp("config")))
+    return make_bridge(
+        "shared", kind=SharedBridge, **shared_settings(tmp_path_factory.mktemp("config"))
+    )
 
 
 @pytest.fixture(scope="session")
@@ -157,7 +168,7 @@ def shared_postgresql(
 ) -> Bridge:
     return make_bridge(
         "postgresql",
-        quick=False,
+        kind=SharedBridge,
         database_url=postgres_server.create_database(),
         **shared_settings(tmp_path_factory.mktemp("config")),
     )

@@ -157,7 +157,7 @@ def test_no_passing_of_time_approves(make_bridge: Callable[..., Bridge], tmp_pat
     """D38: nothing is ever approved by a timeout, nor by an orderly stop (D35): after twenty hours
     it is still pending and can be decided; D34: the session closes by age: rejected.
     """
-    bridge = make_bridge("ageing", quick=False)
+    bridge = make_bridge("ageing", kind=Bridge)
     ageing, sid, pairing = Ageing(bridge, tmp_path), new_session(), bridge.pairing()
     phone = bridge.phone(pairing).ready()
     bridge.watch(phone, sid)

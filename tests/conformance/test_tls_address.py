@@ -94,7 +94,7 @@ def test_the_profile_for_apple_devices(shared: Bridge, tmp_path: Path) -> None:
 
 def test_new_ca_asks(make_bridge: Callable[..., Bridge]) -> None:
     """D55: it says what it costs, and keeps the pin."""
-    bridge = make_bridge("authority", quick=False)
+    bridge = make_bridge("authority")
     before = bridge.get("/ca.crt").body
     asked = bridge.manage("new_ca", check=False)
     assert asked.returncode and "give --yes" in asked.stderr

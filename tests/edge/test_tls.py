@@ -23,7 +23,6 @@ from cryptography.hazmat.primitives import serialization
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import Conf, ConfError
 from bridge_project.network import certificates, interfaces
-from bridge_project.network.certificate_files import Certificates
 
 
 @pytest.fixture
@@ -32,10 +31,6 @@ def conf(tmp_path: Path) -> Callable[..., Conf]:
         return Conf(bridge_data_dir=tmp_path / "data", **settings)
 
     return make
-
-
-def leaf_of(found: Certificates) -> x509.Certificate:
-    return x509.load_pem_x509_certificates(found.chain.read_bytes())[0]
 
 
 def test_it_is_made_once_and_kept(conf: Callable[..., Conf], tmp_path: Path) -> None:
