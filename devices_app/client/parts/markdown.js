@@ -11,7 +11,7 @@ import { h } from "./dom.js";
  * @param {(path: string) => object} linkTo what makes an element a link to a file
  */
 export function showMarkdown(node, text, linkTo) {
-  const blocks = split(text);
+  const blocks = split(text.replace(/[\u202a-\u202e\u2066-\u2069]/g, "\ufffd")); // they turn text round
   const before = node.markdownBlocks ?? [];
   let same = 0;
   while (same < before.length && same < blocks.length && before[same] === blocks[same]) same += 1;

@@ -1,0 +1,225 @@
+"""The web client against who means it harm: an agent, a page in another tab, a thief (D53)."""
+
+from __future__ import annotations
+
+import http.server
+import shlex
+import shutil
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance import agents
+from tests.conformance.bridge import Bridge
+from tests.web.actions import open_approval
+from tests.web.browser import NETWORK, PHONE, Page
+from tests.web.conftest import ROOM, MakePage
+
+pytestmark = pytest.mark.web
+
+TOLD = Path(__file__).parents[1] / "attack" / "told_agent.py"
+MARKUP = "<img src=x onerror=alert(1)><svg onload=alert(2)><script>alert(3)</script>"
+BIDI = "report\u202etxt.exe\u2066\u200b hidden\u2069"
+LINKS = "[x](javascript:alert(4)) [y](data:text/html,z) ![z](https://evil.example/z.png) <a href=x>w</a>"
+EVIL = f"{MARKUP} {BIDI} {LINKS}"
+MEGABYTES = 10
+# by every way that an agent has: words, thoughts, calls, results, diffs, questions, failures
+HOSTILE = f"""
+evil = {EVIL!r}
+def text(what): return {{'type': 'text', 'text': what}}
+def shown(what): return [{{'type': 'content', 'content': text(what)}}]
+say('# ' + evil + '\\n\\n- ' + evil + '\\n\\n|' + evil + '|b|\\n|---|---|\\n|1|2|\\n\\n```' + evil + '\\n' + evil + '\\n```\\n')
+update('agent_thought_chunk', content=text(evil))
+update('tool_call', toolCallId=evil, title=evil, kind='other', status='in_progress', rawInput={{evil: evil, 'command': evil}}, locations=[{{'path': evil}}])
+update('tool_call_update', toolCallId=evil, status='completed', content=shown(evil) + [{{'type': 'diff', 'path': evil, 'oldText': evil, 'newText': evil + '!'}}])
+update('tool_call', toolCallId='fails', title=evil, kind='execute', status='in_progress', rawInput={{'command': evil}})
+update('tool_call_update', toolCallId='fails', status='failed', content=shown(evil), rawOutput={{'stderr': evil, 'exit_code': 1}})
+allowed(ask('q', title=evil, kind='edit', rawInput={{'file_path': evil, 'content': evil, evil: [evil, {{evil: evil}}]}}))
+"""
+LONG = f"""
+say('x' * {MEGABYTES << 20})
+update('tool_call', toolCallId='t', title='long', kind='execute', status='in_progress', rawInput={{'command': 'y' * 1000000}})
+update('tool_call_update', toolCallId='t', status='completed', content=[{{'type': 'content', 'content': {{'type': 'text', 'text': 'z' * {MEGABYTES << 20}}}}}])
+say('the end')
+"""
+INJECTED = (
+    "document.querySelectorAll('#app img, #app svg[onload], #app script, #app iframe, #app form[action],"
+    ' a[href^="javascript:"], a[href^="data:"], [onerror], [onload]\').length'
+)
+NARROW = "document.documentElement.scrollWidth <= innerWidth"
+
+
+@pytest.fixture(scope="module")
+def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
+    """A bridge with an agent that says whatever it is told to."""
+    line = shlex.join([sys.executable, "-IS", str(TOLD)])
+    bridge = Bridge(
+        tmp_path_factory.mktemp("bridge"), **ROOM | {"BRIDGE_ACP_AGENTS": f"told={line}"}
+    ).start()
+    yield bridge
+    bridge.kill()
+
+
+def check(page: Page) -> None:
+    """Nothing of it became a part of the page, and nothing is wider than a phone."""
+    assert page.js(INJECTED) == 0
+    assert page.js(NARROW)
+    assert "\u202e" not in page.text and "\u2066" not in page.text
+
+
+def test_what_an_agent_says_is_text_in_every_view(page: Page, bridge: Bridge) -> None:
+    """Its words, calls, results, questions and failures, in the list, the chat and the sheet."""
+    page.js("void (window.alert = (text) => console.error('alert', text))")
+    phone = bridge.phone().ready()
+    session = agents.begin(bridge, phone, agent="told")
+    agents.say(phone, session, HOSTILE)
+    asked = phone.expect("approval_required", session_id=session)["payload"]
+    for screen in ("approvals", "settings", ""):
+        page.open(screen)
+        page.find("nav.bottom")
+        page.wait_text("evil" if screen != "settings" else "Bridge version")
+        check(page)
+    page.open("approvals")
+    open_approval(page, "img src=x")
+    check(page)
+    page.open("")
+    page.tap(".row-link", "evil")
+    page.wait_text("onerror=alert(1)")
+    page.js("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
+    check(page)
+    answer = {"session_id": session, "tool_call_id": asked["tool_call_id"], "decision": "rejected"}
+    phone.request("approval_response", answer | {"modifications": None})
+    phone.expect("stream_end", session_id=session, finish_reason="stop")
+    agents.say(phone, session, f"raise SystemExit({EVIL!r})")
+    phone.expect("error", session_id=session)
+    page.wait_text("has stopped")
+    check(page)
+    page.driver.refresh()
+    page.wait_text("has stopped")
+    check(page)
+
+
+def test_lines_of_megabytes(page: Page, bridge: Bridge) -> None:
+    """An answer and a result without a line break: the page goes on, and shows what came after."""
+    phone = bridge.phone().ready()
+    session = agents.begin(bridge, phone, agent="told")
+    agents.say(phone, session, LONG)
+    phone.expect("stream_end", session_id=session, finish_reason="stop", timeout=60)
+    page.tap(".row-link")
+    page.wait_text("the end")
+    assert page.js(NARROW)
+    page.tap(".back")
+    page.wait_text("Sessions")
+
+
+class _Evil(http.server.BaseHTTPRequestHandler):
+    """A page of a stranger."""
+
+    def do_GET(self) -> None:
+        body = b"<!doctype html><title>evil</title><p>evil</p>"
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nobody reads it."""
+
+
+@pytest.fixture
+def evil() -> Iterator[str]:
+    """Where a stranger's page is."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Evil)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield f"http://localhost:{server.server_address[1]}/"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+ATTACK = """
+const [app, done] = arguments;
+const found = {};
+const noted = (name, work) => { try { found[name] = work(); } catch (error) { found[name] = error.name; } };
+new BroadcastChannel("bridge").postMessage({ gone: true });
+localStorage.setItem("identity", "{}");
+const opened = window.open(app, "victim");
+const frame = document.createElement("iframe");
+frame.src = app;
+document.body.append(frame);
+const socket = new Promise((resolve) => {
+  const one = new WebSocket(app.replace("https", "wss").replace("app/", "api/v1/ws"));
+  one.onopen = () => resolve("open");
+  one.onerror = () => resolve("refused");
+});
+const read = fetch(app.replace("app/", "api/v1/sessions"), { credentials: "include" }).then(
+  (answer) => answer.status, (error) => error.name);
+setTimeout(async () => {
+  for (const message of [{ gone: true }, "take over", { call: "forget", args: [] }, { led: "x" }]) {
+    noted("post", () => opened.postMessage(message, "*"));
+    noted("frame", () => frame.contentWindow.postMessage(message, "*"));
+  }
+  noted("document", () => opened.document.title);
+  noted("token", () => opened.indexedDB.databases());
+  noted("inFrame", () => frame.contentDocument?.body?.innerText ?? "closed");
+  found.closed = opened === null || opened.closed;
+  found.socket = await socket;
+  found.read = await read;
+  done(found);
+}, 3000);
+"""
+
+
+def test_a_page_in_another_tab(page: Page, bridge: Bridge, evil: str) -> None:
+    """It can open the client, and neither read, frame nor steer it; nothing of it gets through."""
+    page.expected += [NETWORK, "evil", "WebSocket", "CORS", "frame", "Refused", "Blocked"]
+    first = page.driver.current_window_handle
+    page.driver.switch_to.new_window("tab")
+    page.driver.get(evil)
+    found = page.driver.execute_async_script(ATTACK, page.base + "/app/")
+    assert found["closed"], "the client severs the tie to who opened it"
+    assert found["socket"] == "refused" and found["read"] in ("TypeError", 401)
+    assert found["inFrame"] == "closed" or found["inFrame"] == "SecurityError"
+    assert found["document"] in ("SecurityError", "TypeError") or not found["document"]
+    page.driver.switch_to.window(first)
+    page.show_as(PHONE)
+    page.open("")
+    page.wait_ready()
+    phone = bridge.phone().ready()
+    agents.begin(bridge, phone, agent="told")
+    page.find(".row-link")
+    other = [tab for tab in page.driver.window_handles if tab != first]
+    assert len(other) >= 1
+
+
+def test_a_stolen_profile(make_page: MakePage, bridge: Bridge, tmp_path: Path) -> None:
+    """A copy of the browser's directory is the device, until it is revoked; then what was kept in
+    it can still be read there, and nothing more.
+    """
+    pairing = bridge.pairing()
+    owner = make_page(bridge).pair(pairing)
+    phone = bridge.phone().ready()
+    session = agents.begin(bridge, phone, agent="told")
+    agents.ask(phone, session, "say('the secret of yesterday')")
+    owner.tap(".row-link", "the secret of yesterday")
+    owner.wait_text("the secret of yesterday")
+    chat = owner.driver.current_url
+    owner.driver.get("about:blank")
+    profile = Path(str(owner.driver.capabilities["chrome"]["userDataDir"]))
+    shutil.copytree(profile, tmp_path / "copy", ignore=shutil.ignore_patterns("Singleton*"))
+    thief = make_page(bridge, profile=tmp_path / "copy")
+    thief.open("")
+    thief.wait_ready()
+    bridge.manage("revoke_device", pairing.name)
+    thief.wait("document.querySelector('.connection').innerText === 'Stopped'")
+    agents.ask(phone, session, "say('the secret of today')")
+    thief.driver.get(chat)
+    thief.wait_text("the secret of yesterday")
+    thief.wait("document.querySelector('.connection').innerText === 'Stopped'")
+    assert "the secret of today" not in thief.text
