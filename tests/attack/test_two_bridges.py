@@ -1,4 +1,4 @@
-"""Two bridges on one host name: cookies know no ports (docs/security.md, number 17)."""
+"""Two bridges on one host name: cookies know no ports (docs/security.md, number 16)."""
 
 from __future__ import annotations
 
