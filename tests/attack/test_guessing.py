@@ -54,7 +54,7 @@ def guess(guess_once: Callable[[int], Response]) -> int:
     raise AssertionError("never refused")
 
 
-LIES = {
+LIES: dict[str, Callable[[int], tuple[str, ...]]] = {
     "another address each time": lambda number: (f"203.0.113.{number}",),
     "more hops each time": lambda number: ("198.51.100.9",) * number,
     "a trusted one": lambda number: ("127.0.0.1",),

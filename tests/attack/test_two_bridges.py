@@ -1,4 +1,4 @@
-"""Two bridges on one host name: cookies know no ports (docs/security.md, number 16)."""
+"""Two bridges on one host name: cookies know no ports (docs/security.md, number 15)."""
 
 from __future__ import annotations
 
