@@ -34,8 +34,6 @@ from tests.faults.load import under_load, within
 from tests.faults.quick import QuickBridge
 from tests.servers import Postgres, stop_process, wait_until
 
-pytestmark = pytest.mark.timeout(120)
-
 HOUR = 3600.0
 # seconds after a jump, until the bridge's own leases are right again: sooner than it would have
 # renewed them

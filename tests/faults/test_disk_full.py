@@ -27,8 +27,6 @@ from tests.faults.load import under_load, within
 from tests.faults.quick import QuickBridge
 from tests.servers import wait_until
 
-pytestmark = pytest.mark.timeout(120)
-
 SIZE_MB = 128  # over the 100 MB that D48 wants free
 REFUSED_WITHIN, BACK_WITHIN = 20.0, 10.0  # seconds
 FILLER = "filler"
@@ -297,7 +295,6 @@ INTO_A_FILE = {
 READING: dict[str, list[str]] = {"prune": [], "list_devices": [], "doctor": []}
 
 
-@pytest.mark.timeout(300)
 def test_commands_on_a_full_disk(small_disk: SmallDisk) -> None:
     """What cannot be written is refused in one line with exit code 1, and nothing is half done;
     nothing ends in a traceback.

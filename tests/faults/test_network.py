@@ -20,8 +20,6 @@ from tests.faults.land import IMPATIENT, Agent, Land, land
 from tests.faults.load import under_load, within
 from tests.servers import Postgres, Redis, stop_process, wait_until
 
-pytestmark = pytest.mark.timeout(120)
-
 ANSWERS_WITHIN = 8.0  # seconds for /health: what it gives its checks is 2
 DOWN = 3.0  # seconds without a network: longer than clients of this test wait for an answer
 # seconds: /info promises producers 30; it takes 5 until TCP gives up, and a queue behind that

@@ -23,8 +23,6 @@ from tests.faults.load import Load, under_load, within
 from tests.faults.quick import QuickBridge
 from tests.servers import Postgres, Redis
 
-pytestmark = pytest.mark.timeout(120)
-
 PARTS = {"websocket_server", "hook_endpoint", "agent_sdk", "disk_space"}
 ANSWERS_WITHIN = 8.0  # seconds for /health: what it gives its checks is 2
 UNDERWAY = 1.0  # seconds that the answer to what was stored may take to whoever posted it
