@@ -55,10 +55,16 @@ OTHERS: list[Step] = [
     ),
     ("cycles", ["-m", "pytest", "tests/conformance/test_agent_cycles.py", "-n0", "-s"]),
     ("races", ["-m", "pytest", "tests/conformance/test_approval_race.py"]),
+    ("troubles", ["-m", "pytest", "tests/faults/test_troubles.py", "-n0", "-s"]),
     ("properties", ["-m", "pytest", "-m", "hypothesis", "--timeout", "0"]),
 ]
 # of all but the crashes; the environment may say something else
-LENGTHS = {"SOAK_EXAMPLES": "300", "SOAK_SECONDS": "300", "TEST_AGENT_CYCLES": "1000"}
+LENGTHS = {
+    "SOAK_EXAMPLES": "300",
+    "SOAK_SECONDS": "300",
+    "TEST_AGENT_CYCLES": "1000",
+    "SOAK_TROUBLE": "600",
+}
 
 AGENT_TESTS = [
     "-m",
