@@ -329,6 +329,7 @@ def test_the_grace_time_of_an_agent(quick: Bridge, script: Script) -> None:
         assert script.lines("load")[-1]["session"] == f"scripted-{pid}"
         assert listed(quick, sid) == ("active", False)
         stays.ready()
+        stays.expect("session_started", session_id=sid)
         types = [m["type"] for m in stays.messages if m.get("payload", {}).get("session_id") == sid]
         assert types[-2:] == ["session_end", "session_started"], (
             "who was away ends up with the truth"

@@ -70,7 +70,7 @@ class ClockBridge(Bridge):
         self.ahead = seconds
         self._write()
         if self.process is not None:
-            wait_until(lambda: abs(self.measured() - seconds) < 30, 10, "the clock is set")
+            wait_until(lambda: abs(self.measured() - seconds) < 30, 60, "the clock is set")
 
     def answers(self) -> bool:
         """Whether it serves already."""

@@ -29,7 +29,7 @@ UNDERWAY = 1.0  # seconds that the answer to what was stored may take to whoever
 BACK_WITHIN = 5.0  # seconds after a store answers again, however long it was away
 # seconds until a process that sleeps is left alone: PostgreSQL waits for 5, and a busy machine for
 # more
-GOES_ON_WITHIN = 20.0
+GOES_ON_WITHIN = 60.0
 # seconds after the acknowledgement, without Redis: a look at the log twice a second, and a busy
 # machine
 DELIVERED_WITHIN = 5.0

@@ -629,7 +629,7 @@ INSERT INTO auth_permission (content_type_id, codename, name) VALUES (999, 'view
 def test_what_django_axes_left_is_removed(data: Path) -> None:
     """A database of a version that had it is no newer one; it starts, and has none of it then."""
     database = data / "bridge.sqlite3"
-    migrate(data, "devices_app", "0001")
+    migrate(data, "devices_app", "0001_squashed")
     with closing(sqlite3.connect(database)) as opened:
         opened.executescript(AXES)
     migrate(data)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -68,7 +69,7 @@ class Machine(Bridge):
 
     def install_unit(self) -> None:
         text = (REPOSITORY / "docs/deploy/bridge.service").read_text()
-        python = f"ExecStart={sys.executable}"
+        python = f'ExecStart="{sys.executable}"'
         text = text.replace("ExecStart=%h/bridge/.venv/bin/python", python)
         text = text.replace("%h/bridge", str(REPOSITORY))
         text = text.replace(
@@ -77,7 +78,10 @@ class Machine(Bridge):
         self.unit.parent.mkdir(parents=True)
         self.unit.write_text(text)
         systemctl = self.bin / "systemctl"
-        systemctl.write_text(f"#!{sys.executable}\n{SYSTEMCTL}")
+        program = systemctl.with_suffix(".py")
+        program.write_text(SYSTEMCTL)
+        words = shlex.join([sys.executable, str(program)])  # which may have spaces
+        systemctl.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
         systemctl.chmod(0o755)
 
     def systemctl(self, *words: str) -> None:
