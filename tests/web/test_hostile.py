@@ -109,7 +109,7 @@ def test_lines_of_megabytes(page: Page, bridge: Bridge) -> None:
     session = agents.begin(bridge, phone, agent="told")
     agents.say(phone, session, LONG)
     phone.expect("stream_end", session_id=session, finish_reason="stop", timeout=60)
-    page.tap(".row-link")
+    page.tap(".row-link", "say('x'")
     page.wait_text("the end")
     assert page.js(NARROW)
     page.tap(".back")
