@@ -87,7 +87,9 @@ class ClaudeProcess(Transport):
         try:
             await self._lines.send(data.encode())
         except (ConnectionError, RuntimeError) as error:
-            raise CLIConnectionError("The agent takes no more input.") from error
+            why = await self._describe_end()  # which says more than that it reads no more
+            exited = self._lines.group.exited.is_set()
+            raise CLIConnectionError(why if exited else "The agent takes no more input.") from error
 
     async def end_input(self) -> None:
         """Close its input: it finishes what it does, and ends."""
@@ -100,8 +102,13 @@ class ClaudeProcess(Transport):
         while (message := await self._lines.receive()) is not None:
             yield message
         if not self._closing:
-            why = await self._lines.describe_end()
-            raise ProcessError(why[0].upper() + why[1:])
+            raise ProcessError(await self._describe_end())
+
+    async def _describe_end(self) -> str:
+        """Return a sentence on how the program ended, with its last words."""
+        assert self._lines is not None
+        why = await self._lines.describe_end()
+        return why[0].upper() + why[1:]
 
     async def close(self) -> None:
         """End it within a bounded time; may be called twice.
