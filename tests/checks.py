@@ -117,8 +117,8 @@ def test(arguments: list[str]) -> int:
     """The linters run beside the tests; a file is one worker's, the longest are begun first
     (tests/conftest.py).
     """
-    # more than cores, for many tests wait for something; each has ports of its own
-    workers = str(min(MOST_WORKERS, max(2, 2 * (os.cpu_count() or 1))))
+    # more than cores, for many tests wait for something; two for each core were no faster
+    workers = str(min(MOST_WORKERS, max(2, 3 * (os.cpu_count() or 1) // 2)))
     if (place := memory()) is not None:
         os.environ["TMPDIR"] = str(place)
     return run(
