@@ -244,7 +244,10 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
         inbox: asyncio.Queue[Any]
         if scope["type"] == "websocket":
             bridge = self.transport_of(protocol.transport, scope["headers"])
+            scope["bridge"] = bridge
+            scope["bridge.connection"] = connection_of(protocol.transport)
             scope["bridge.socket"] = protocol.socket
+            scope["asgi"] = {"version": "3.0", "spec_version": "2.4"}
             scope["extensions"] = {"websocket.http.response": {}}
             inbox = protocol.application_queue
         else:
@@ -254,9 +257,6 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
                 scope["bridge.body"] = "admitted"
         port = 0 if bridge.via_proxy else protocol.transport.getPeer().port
         protocol.client_addr = [bridge.client, port]
-        scope["bridge"] = bridge
-        scope["bridge.connection"] = connection_of(protocol.transport)
-        scope["asgi"] = {"version": "3.0", "spec_version": "2.4"}
         send = partial(self.handle_reply, protocol)
         task = self.loop.create_task(self.application(scope=scope, receive=inbox.get, send=send))
         self.tasks[protocol] = task
