@@ -40,18 +40,20 @@ export class Outgoing {
     this.flush();
   }
 
-  /** Send the messages that may be sent now. */
+  /** Send the messages that may be sent now; each is stored as sent before it goes. */
   flush() {
     const { socket, requests } = this.engine;
     if (!socket.ready) return;
+    const { number } = socket;
     const { items, send, join } = due(this.items, {
       now: Date.now(),
-      connection: socket.number,
+      connection: number,
       joined: requests.joined,
       open: this.shown,
     });
-    this.set(items);
-    for (const message of send) socket.send(message);
+    this.set(items).then(() => {
+      if (socket.number === number) for (const message of send) socket.send(message);
+    });
     for (const session of join)
       requests.join(session).catch((error) => this.failSession(session, error));
   }
@@ -97,7 +99,7 @@ export class Outgoing {
 
   /** Drop a decision about a call that is not open any more; tells whether there was one. */
   dropDecisions(key) {
-    const items = withoutDecisions(this.items, key, this.engine.socket.number);
+    const items = withoutDecisions(this.items, key);
     const dropped = items.length < this.items.length;
     if (dropped) this.set(items);
     return dropped;

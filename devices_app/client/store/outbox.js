@@ -28,7 +28,7 @@ export function put(items, message, now, connection) {
  * @param {Item[]} items
  * @param {{now: number, connection: number, joined: Set<string>, open: Set<string>}} on `joined`:
  *   sessions that this connection has joined; `open`: keys of approvals that the bridge has shown on
- *   it (a decision that was made earlier goes only if its call is still open)
+ *   it (a decision that was made earlier and never sent goes only if its call is still open)
  * @returns {{items: Item[], send: object[], join: string[]}} `items`: the same list when nothing
  *   changed; `join`: sessions to join first
  */
@@ -42,8 +42,9 @@ export function due(items, { now, connection, joined, open }) {
     if (item.first && Math.abs(now - item.first) > REPEATABLE_MS)
       return { ...item, state: "failed", problem: "Not confirmed: it may have arrived." };
     if (type === "approval_response") {
-      const isNew = item.connection === connection && !item.first;
-      if (!isNew && !open.has(`${payload.session_id}\n${payload.tool_call_id}`)) return item;
+      const isNew = item.connection === connection;
+      if (!isNew && !item.first && !open.has(`${payload.session_id}\n${payload.tool_call_id}`))
+        return item;
     } else if (!joined.has(payload.session_id)) {
       join.add(payload.session_id);
       return item;
@@ -66,11 +67,11 @@ export const fail = (items, id, problem) =>
 export const again = (items, id) =>
   items.map((item) => (item.message.id === id ? { ...item, state: "waiting" } : item));
 
-/** Drop the decisions about one call, except one whose answer this connection will bring. */
-export const withoutDecisions = (items, key, connection) =>
+/** Drop the decisions about one call, except one that was sent: the bridge will answer it. */
+export const withoutDecisions = (items, key) =>
   items.filter(
-    ({ message: { type, payload }, state, connection: on }) =>
+    ({ message: { type, payload }, state }) =>
       type !== "approval_response" ||
       `${payload.session_id}\n${payload.tool_call_id}` !== key ||
-      (state === "sent" && on === connection),
+      state === "sent",
   );
