@@ -34,7 +34,6 @@ def ask_to_run(bridge: Bridge, command: str) -> str:
 def open_approval(page: Page, text: str) -> None:
     """Open the sheet of the approval whose card has this text."""
     page.find(".card", text)
-    pause(page)
     page.tap(".card", text)
     page.find("dialog .sheet-foot")
 
@@ -46,21 +45,17 @@ def pause(page: Page) -> None:
 
 def approve(page: Page, place: str = "dialog") -> None:
     """Approve on the open sheet or another place, by as many steps as the risk asks for."""
-    pause(page)
     page.tap(f"{place} .primary", "Approve")
     if page.js("Boolean(document.querySelector(`${arguments[0]} .armed`))", place):
-        pause(page)
         page.tap(f"{place} .armed")
 
 
 def prepare(page: Page) -> None:
     """Take the first of the two steps that a high risk asks for."""
-    pause(page)
     page.tap("dialog .primary", "Approve…")
     page.find("dialog .armed")
 
 
 def close_sheet(page: Page) -> None:
-    pause(page)
     page.tap("dialog .primary", "Done")
     page.wait("!document.querySelector('dialog')")

@@ -49,6 +49,13 @@ FIND = (
     "[...document.querySelectorAll(arguments[0])].find((node) => node.checkVisibility()"
     " && !node.disabled && node.textContent.includes(arguments[1])) ?? null"
 )
+# the same that takes a tap: what has just appeared or changed takes none
+TAKES = FIND.replace("!node.disabled", "!node.disabled && !node.closest('.guarded')")
+# whether the element that a click met had changed since it was found, so that it took none
+WATCH = (
+    "void (window.untaken = false) ?? window.addEventListener('click', ({target}) => {"
+    " window.untaken = Boolean(target.closest?.('.guarded')) }, {capture: true, once: true})"
+)
 
 
 def _trusting_home(home: Path, authority: Path) -> Path:
@@ -195,17 +202,23 @@ class Page:
         return found
 
     def tap(self, selector: str, text: str = "") -> None:
-        """Click; once more where the element moved or was made anew between look and click."""
+        """Click what takes it; once more where it moved or changed between look and click."""
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
-                return self.find(selector, text).click()
+                what = f"{selector} {text!r} takes a tap"
+                element: WebElement = self.wait(TAKES, selector, text, what=what)
+                self.js(WATCH)
+                element.click()
+                if not self.js("window.untaken === true"):
+                    return
             except (
                 ElementClickInterceptedException,
                 ElementNotInteractableException,
                 StaleElementReferenceException,
             ):
-                assert time.monotonic() < deadline, f"{selector} {text!r} takes no click"
+                pass
+            assert time.monotonic() < deadline, f"{selector} {text!r} takes no click"
 
     def type(self, selector: str, text: str) -> None:
         self.find(selector).send_keys(text)

@@ -52,7 +52,6 @@ def test_a_question_is_answered(page: Page, bridge: Bridge) -> None:
             page.tap("dialog .choice", "Blue")
         else:
             page.type("dialog .question input[type=text]", answer)
-        pause(page)
         page.tap("dialog .primary", "Answer")
         result = phone.expect("tool_result", session_id=session_id)["payload"]["result"]
         assert result["content"] == f"Which colour? {answer}"
@@ -125,13 +124,11 @@ def test_what_is_decided_offline_can_be_withdrawn(make_page: MakePage, link: Lin
     open_approval(page, "echo never > never.txt")
     offline(page, link)
     approve(page)
-    pause(page)
     page.tap("dialog button", "Take it back")
     page.find("dialog .primary", "Approve")
     link.mend()
     page.wait_ready()
     assert len(approvals.pending(link.bridge, session_id)) == 1
-    pause(page)
     page.tap("dialog button", "Reject")
     page.wait_text("Rejected by you")
     assert not (link.bridge.root / "never.txt").exists()

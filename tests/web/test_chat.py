@@ -13,7 +13,7 @@ from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.samples import new_session
 from tests.hooks.scripted import fixture
 from tests.live.test_real_hooks import Agent
-from tests.web.actions import approve, pause, say, start_demo
+from tests.web.actions import approve, say, start_demo
 from tests.web.browser import NETWORK, Page
 from tests.web.conftest import MakeBridge, MakePage
 
@@ -34,10 +34,8 @@ def test_an_agent_is_started_decided_about_and_stopped(page: Page, bridge: Bridg
     ask_to_use(page, "Bash", {"command": "echo from the phone"})
     page.js("void (document.querySelector('.stream').dataset.mark = 'the same')")
     page.find(".deciding pre", "echo from the phone")
-    pause(page)
     page.tap(".deciding a", "Details")
     page.find("dialog .sheet-foot")
-    pause(page)
     page.tap("dialog button", "Close")
     page.wait("!document.querySelector('dialog')")
     assert page.js("location.pathname") == chat
@@ -50,10 +48,8 @@ def test_an_agent_is_started_decided_about_and_stopped(page: Page, bridge: Bridg
     ask_to_use(page, "Bash", {"command": "rm -rf /"})
     page.tap(".decide", "Decide")
     page.find("dialog .reject")
-    pause(page)
     page.tap("dialog .reject")
     page.wait_text("Rejected by you")
-    pause(page)
     page.tap("dialog .primary", "Done")
     page.wait("!document.querySelector('dialog')")
     page.tap("details.tool summary", "Bash")
@@ -101,7 +97,6 @@ def test_a_session_at_the_machine_is_watched(page: Page, bridge: Bridge, tmp_pat
     page.wait_text("waits for a decision")
     page.tap(".decide", "Decide")
     page.wait_text("Waiting at the machine. Your answer is only recorded")
-    pause(page)
     page.tap("dialog button", "Close")
     fire("PostToolUse-Bash")
     page.wait_gone("waits for a decision")

@@ -15,7 +15,6 @@ from tests.web.actions import (
     ask_to_run,
     close_sheet,
     open_approval,
-    pause,
     say,
     start_demo,
 )
@@ -174,7 +173,6 @@ def test_a_conversation(make_page: MakePage, busy: Bridge, axe: str) -> None:
     say(page, '/tool Bash {"command": "echo in its card > card.txt"}')
     page.find(".deciding .reject")
     check(page, axe, "in its card")
-    pause(page)
     page.tap(".deciding .reject")
     page.wait("!document.querySelector('.deciding')")
 
