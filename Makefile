@@ -3,7 +3,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run watch hooks doctor qr admin upgrade uninstall test test-agents test-web soak bench lint setup clean
+.PHONY: help run watch hooks doctor qr admin upgrade uninstall test repeat test-agents test-web soak bench lint setup clean
 
 # The newest Python that the pins were installed on and that can make an environment; any newer one is a last resort.
 bootstrap = @for python in python3.13 python3.12 python3.11 python3; do \
@@ -39,6 +39,9 @@ uninstall: ## take out the hooks and services; the data is kept unless you say o
 
 test: ## linters, import contracts and every test
 	$(call bootstrap,check test $(ARGS))
+
+repeat: ## the tests twenty times, every other time on a busy machine (ARGS=4: so often)
+	$(call bootstrap,check repeat $(or $(ARGS),20))
 
 test-agents: ## the bridge with seven real agents (no model and no account; what was not tried is said)
 	$(call bootstrap,check test-agents $(ARGS))

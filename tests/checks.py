@@ -1,5 +1,5 @@
 """What developers run, once `make` has set up what it needs: `make lint`, `test`, `test-agents`,
-`test-web`, `soak`, `bench`.
+`test-web`, `repeat`, `soak`, `bench`.
 """
 
 from __future__ import annotations
@@ -117,28 +117,37 @@ def test(arguments: list[str]) -> int:
     """The linters run beside the tests; a file is one worker's, the longest are begun first
     (tests/conftest.py).
     """
-    # more than cores, for many tests wait for something; two for each core were no faster
+    return run([("tests", suite(arguments))], beside=LINTERS)
+
+
+def suite(arguments: list[str]) -> list[str]:
+    # more workers than cores, for many tests wait for something; two for each core were no faster
     workers = str(min(MOST_WORKERS, max(2, 3 * (os.cpu_count() or 1) // 2)))
     if (place := memory()) is not None:
         os.environ["TMPDIR"] = str(place)
-    return run(
-        [
-            (
-                "tests",
-                [
-                    "-m",
-                    "pytest",
-                    "-n",
-                    workers,
-                    "--dist",
-                    "loadfile",
-                    "--no-loadscope-reorder",
-                    *arguments,
-                ],
-            )
-        ],
-        beside=LINTERS,
-    )
+    where = ["-n", workers, "--dist", "loadfile", "--no-loadscope-reorder"]
+    return ["-m", "pytest", *where, *arguments]
+
+
+def repeat(arguments: list[str]) -> int:
+    """Run the suite again and again, every other time with a busy process for each core.
+
+    The first argument is how often; the others are pytest's.
+    """
+    times, command = int(arguments[0]), suite(["-q", *arguments[1:]])
+    failed = 0
+    for number in range(1, times + 1):
+        count = (os.cpu_count() or 1) * (number % 2 == 0)
+        busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+        try:
+            failed += run([("tests", command)])
+        finally:
+            for process in busy:
+                process.kill()
+                process.wait()
+        how = f"beside {count} busy processes" if count else "alone"
+        sys.stdout.write(f"run {number} of {times}, {how}: {failed} failed so far\n\n")
+    return min(failed, 1)
 
 
 def memory() -> Path | None:
@@ -263,6 +272,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "soak": soak,
     "test-agents": test_agents,
     "test-web": test_web,
+    "repeat": repeat,
     "bench": bench,
 }
 
