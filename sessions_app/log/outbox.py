@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from bridge_project.kernel import limits, metrics
@@ -108,7 +108,7 @@ def outbox() -> Iterator[Outbox]:
     so two of them never wait for each other crosswise; read feeds and sessions inside it, not
     before, or their counters are stale.
     """
-    with transaction.atomic(), connection.cursor() as cursor:
+    with transaction.atomic(), ingest_sql.open_cursor() as cursor:
         box = Outbox(cursor)
         yield box
         box.flush()
