@@ -16,6 +16,7 @@ from selenium import webdriver
 from selenium.common.exceptions import (
     ElementClickInterceptedException,
     ElementNotInteractableException,
+    JavascriptException,
     StaleElementReferenceException,
 )
 from selenium.webdriver.remote.webelement import WebElement
@@ -51,10 +52,11 @@ FIND = (
 )
 # the same that takes a tap: what has just appeared or changed takes none
 TAKES = FIND.replace("!node.disabled", "!node.disabled && !node.closest('.guarded')")
-# whether the element that a click met had changed since it was found, so that it took none
+# whether a click missed the element: it had moved, was made anew, or had changed and so took none
 WATCH = (
-    "void (window.untaken = false) ?? window.addEventListener('click', ({target}) => {"
-    " window.untaken = Boolean(target.closest?.('.guarded')) }, {capture: true, once: true})"
+    "void (window.untaken = true) ?? window.addEventListener('click', ({target}) => {"
+    " window.untaken = !arguments[0].contains(target) || Boolean(target.closest('.guarded')) },"
+    " {capture: true, once: true})"
 )
 
 
@@ -91,6 +93,7 @@ class Page:
         self.bridge = bridge
         self.base = bridge.settings.get("BRIDGE_PUBLIC_URL", f"https://127.0.0.1:{bridge.port}")
         self.expected: list[str] = []  # complaints that a test is about
+        self.closed = False
         options = webdriver.ChromeOptions()
         options.binary_location = str(BROWSER)
         arguments = [
@@ -161,14 +164,28 @@ class Page:
     def wait(
         self, expression: str, *arguments: Any, what: str = "", seconds: float = PATIENCE
     ) -> Any:
-        """Wait until a JavaScript expression is true; return what it gives."""
+        """Wait until a JavaScript expression is true; return what it gives.
+
+        One that fails is not true yet: the page may be between two documents.
+        """
         deadline = time.monotonic() + seconds
-        while not (found := self.js(expression, *arguments)):
+        while True:
+            try:
+                found, fault = self.js(expression, *arguments), ""
+            except JavascriptException as error:
+                found, fault = None, str(error.msg)
+            if found:
+                return found
             assert time.monotonic() < deadline, (
-                f"not within {seconds} s: {what or expression}\n{self.text}\n{self.complaints()}"
+                f"not within {seconds} s: {what or expression} {fault}\n"
+                f"{self.text}\n{self.complaints()}"
             )
             time.sleep(0.05)
-        return found
+
+    def wait_equal(self, expression: str, value: Any) -> None:
+        """Wait until an expression gives this."""
+        same = f"JSON.stringify({expression}) === JSON.stringify(arguments[0])"
+        self.wait(same, value, what=f"{expression} gives {value}")
 
     def wait_text(self, *texts: str, seconds: float = PATIENCE) -> None:
         for text in texts:
@@ -202,15 +219,15 @@ class Page:
         return found
 
     def tap(self, selector: str, text: str = "") -> None:
-        """Click what takes it; once more where it moved or changed between look and click."""
+        """Click what takes it; again where it moved or changed between look and click."""
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
                 what = f"{selector} {text!r} takes a tap"
                 element: WebElement = self.wait(TAKES, selector, text, what=what)
-                self.js(WATCH)
+                self.js(WATCH, element)
                 element.click()
-                if not self.js("window.untaken === true"):
+                if not self.js("window.untaken"):
                     return
             except (
                 ElementClickInterceptedException,
@@ -265,5 +282,11 @@ class Page:
         )
         assert found == [], f"{self.js('location.pathname')}: {json.dumps(found, indent=1)}"
 
-    def close(self) -> None:
+    def close(self) -> list[str]:
+        """Close the browser, once; return the last complaints, with the screen that they came from."""
+        if self.closed:
+            return []
+        self.closed = True
+        complaints = [f"{self.screen}: {text}" for text in self.complaints()]
         self.driver.quit()
+        return complaints

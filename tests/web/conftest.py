@@ -16,9 +16,17 @@ from tests.web.link import Link
 MakePage = Callable[..., Page]
 MakeBridge = Callable[..., Bridge]
 
+HERE = Path(__file__).parent
+LONGEST = 1800  # seconds: a minute on a quiet machine may be a quarter of an hour on another
 
 # the tests' phones stay connected
 ROOM = {"BRIDGE_DEMO_SHELL": "1", "BRIDGE_MAX_WEBSOCKETS": "100"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.timeout(LONGEST))
 
 
 @pytest.fixture(scope="session")
@@ -88,10 +96,7 @@ def make_page(tmp_path_factory: pytest.TempPathFactory, chromium: None) -> Itera
         return made[-1]
 
     yield make
-    complaints = []
-    for page in made:
-        complaints += [f"{page.screen}: {text}" for text in page.complaints()]
-        page.close()
+    complaints = [text for page in made for text in page.close()]
     assert not complaints, "the console was told:\n" + "\n".join(complaints)
 
 

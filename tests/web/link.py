@@ -72,6 +72,8 @@ class Link:
             client.close()
             return
         self._pairs.append((client, bridge))
+        if not self._up:  # cut meanwhile
+            self._end()
         for source, sink in ((client, bridge), (bridge, client)):
             threading.Thread(target=self._carry, args=(source, sink), daemon=True).start()
 

@@ -38,7 +38,7 @@ def test_an_agent_is_started_decided_about_and_stopped(page: Page, bridge: Bridg
     page.find("dialog .sheet-foot")
     page.tap("dialog button", "Close")
     page.wait("!document.querySelector('dialog')")
-    assert page.js("location.pathname") == chat
+    page.wait_equal("location.pathname", chat)
     assert page.js("document.querySelector('.stream').dataset.mark") == "the same"
     approve(page, ".deciding")
     page.wait_text("Bash is over.")
@@ -72,6 +72,7 @@ def test_a_session_that_stopped_is_resumed(make_bridge: MakeBridge, make_page: M
     page.wait_text("repeats what you say: Before the stop")
     page.wait_whole()
     bridge.stop()
+    page.wait_text("Offline")
     bridge.start()
     page.wait_ready()
     page.tap(".foot button", "Resume")
@@ -113,8 +114,8 @@ def test_history_from_before_pairing_is_there(bridge: Bridge, make_page: MakePag
     page.tap(".row-link", "question 0")
     page.wait_text("question 2")
     agents.ask(phone, session_id, "question 3")
-    page.wait_text("repeats what you say: question 3")
-    text = page.text
-    places = [text.index(f"repeats what you say: question {number}") for number in range(4)]
-    assert places == sorted(places)
+    answers = (
+        "[...document.querySelectorAll('.item.answer .bubble')].map((n) => n.innerText.slice(-10))"
+    )
+    page.wait_equal(answers, [f"question {number}" for number in range(4)])
     eventually(lambda: page.text.count("question 1") == 2)

@@ -90,6 +90,9 @@ def test_what_an_agent_says_is_text_in_every_view(page: Page, bridge: Bridge) ->
     page.tap(".row-link", "evil")
     page.wait_text("onerror=alert(1)")
     page.js("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
+    page.wait(
+        "[...document.querySelectorAll('.tool-body')].every((body) => body.childElementCount)"
+    )
     check(page)
     answer = {"session_id": session, "tool_call_id": asked["tool_call_id"], "decision": "rejected"}
     phone.request("approval_response", answer | {"modifications": None})
@@ -108,7 +111,7 @@ def test_lines_of_megabytes(page: Page, bridge: Bridge) -> None:
     phone = bridge.phone().ready()
     session = agents.begin(bridge, phone, agent="told")
     agents.say(phone, session, LONG)
-    phone.expect("stream_end", session_id=session, finish_reason="stop", timeout=60)
+    phone.expect("stream_end", session_id=session, finish_reason="stop", timeout=300)
     page.tap(".row-link", "say('x'")
     page.wait_text("the end")
     assert page.js(NARROW)
@@ -160,7 +163,10 @@ const socket = new Promise((resolve) => {
 });
 const read = fetch(app.replace("app/", "api/v1/sessions"), { credentials: "include" }).then(
   (answer) => answer.status, (error) => error.name);
-setTimeout(async () => {
+const isShut = () => opened?.closed !== false && !frame.contentDocument;
+(async () => {
+  // until the client has severed both, as soon as it has begun to load
+  for (let turn = 0; turn < 600 && !isShut(); turn += 1) await new Promise((go) => setTimeout(go, 100));
   for (const message of [{ gone: true }, "take over", { call: "forget", args: [] }, { led: "x" }]) {
     noted("post", () => opened.postMessage(message, "*"));
     noted("frame", () => frame.contentWindow.postMessage(message, "*"));
@@ -172,7 +178,7 @@ setTimeout(async () => {
   found.socket = await socket;
   found.read = await read;
   done(found);
-}, 3000);
+})();
 """
 
 
@@ -210,8 +216,8 @@ def test_a_stolen_profile(make_page: MakePage, bridge: Bridge, tmp_path: Path) -
     owner.tap(".row-link", "the secret of yesterday")
     owner.wait_text("the secret of yesterday")
     chat = owner.driver.current_url
-    owner.driver.get("about:blank")
     profile = Path(str(owner.driver.capabilities["chrome"]["userDataDir"]))
+    assert owner.close() == []  # what is copied is not being written
     shutil.copytree(profile, tmp_path / "copy", ignore=shutil.ignore_patterns("Singleton*"))
     thief = make_page(bridge, profile=tmp_path / "copy")
     thief.open("")

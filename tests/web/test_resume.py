@@ -49,4 +49,4 @@ def test_a_conversation_from_yesterday(
     page.tap(".composer button[type=submit]")
     page.wait_text("4 characters")
     bubbles = "[...document.querySelectorAll('.bubble.mine > p:first-child')].map(b => b.innerText)"
-    assert page.js(bubbles) == [*(f"number {number}" for number in range(4)), "and today", "more"]
+    page.wait_equal(bubbles, [*(f"number {number}" for number in range(4)), "and today", "more"])

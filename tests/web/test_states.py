@@ -105,7 +105,7 @@ def test_a_session_with_any_name(name: str, page: Page, bridge: Bridge) -> None:
     assert page.js(narrow)
     page.tap(".row-link", start)
     page.wait_text("it can be watched here")
-    page.find("details.tool summary").click()
+    page.tap("details.tool summary")
     page.wait("document.querySelector('.tool-body pre')?.checkVisibility()")
     assert page.js(narrow)
     assert page.js("document.querySelectorAll('#app img, #app b').length") == 0

@@ -62,7 +62,7 @@ def prompts(page: Page) -> list[str]:
 
 def test_a_reload_finds_everything_again(page: Page, bridge: Bridge) -> None:
     start_demo(page, bridge, "Before the reload")
-    page.wait_text("repeats what you say: Before the reload", "ms")
+    page.wait_text("repeats what you say: Before the reload")
     page.type(".composer textarea", "A draft that is not")
     page.wait("document.querySelector('.grow').dataset.text === 'A draft that is not'")
     before = prompts(page)
@@ -157,4 +157,4 @@ def test_a_page_that_falls_asleep_while_it_reads_holds_up_no_other(
     page.open(f"s/{session_id}")
     page.wait_ready()
     bridge.accept(prompt(session_id, "During the sleep"))
-    page.wait_text("During the sleep", seconds=GIVEN_UP / 2)
+    page.wait_text("During the sleep", seconds=GIVEN_UP - 10)

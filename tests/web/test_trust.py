@@ -22,7 +22,7 @@ from tests.web.browser import PATIENCE
 from tests.web.conftest import MakePage
 
 KEPT = "navigator.serviceWorker.getRegistration().then((found) => Boolean(found?.active))"
-pytestmark = [pytest.mark.web, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.web
 
 
 class Answer(BaseHTTPRequestHandler):
