@@ -33,7 +33,10 @@ const go = {
   },
 };
 
-function goTo(path) {
+let arrived = Promise.resolve(); // where the browser goes back to, which takes it a moment
+
+async function goTo(path) {
+  await arrived;
   history.pushState({ inside: true }, "", path);
   show();
 }
@@ -151,8 +154,10 @@ async function showSheet(key) {
     if (sheet !== mine) return;
     sheet = null;
     // Closed by its own button: the address follows, by going back where that leads inside.
-    if (history.state?.inside) history.back();
-    else {
+    if (history.state?.inside) {
+      arrived = new Promise((go) => addEventListener("popstate", go, { once: true }));
+      history.back();
+    } else {
       history.replaceState(null, "", go.to("approvals"));
       show();
     }
