@@ -15,6 +15,13 @@ from tests.web.browser import NETWORK, Page
 pytestmark = pytest.mark.web
 
 ROWS = "[...document.querySelectorAll('.file summary')].map((node) => node.innerText.split(/\\s+/))"
+# a slow phone: the whole turn comes between two frames
+PAINTS_LATE = """
+window.held = [];
+window.requestAnimationFrame = (paint) => held.push(paint);
+window.heard = new BroadcastChannel("bridge");
+heard.onmessage = ({data}) => (window.isOver ||= data.rows?.some(({type}) => type === "stream_end"));
+"""
 KINDS = "[...document.querySelectorAll('.file .status > :first-child')].map((n) => n.textContent)"
 
 
@@ -151,9 +158,12 @@ def test_the_list_follows_the_agent_and_the_connection(
     session_id = session_in(bridge, repository)
     page.open(f"s/{session_id}/changes").wait_text("Nothing has changed.")
     (repository / "made.txt").write_text("by the agent\n")
+    page.driver.execute_script(PAINTS_LATE)
     with bridge.phones() as [phone]:
         agents.start(phone, repository, session_id)
         agents.ask(phone, session_id, "done?")
+    page.wait("window.isOver")
+    page.js("void held.forEach((paint) => paint())")
     page.find(".file", "made.txt")
     page.offline()
     page.wait_text("Offline")
@@ -202,8 +212,8 @@ def test_a_path_in_an_answer_opens_the_file(page: Page, bridge: Bridge, reposito
         agents.start(phone, repository, session_id)
         agents.ask(phone, session_id, said)
     page.open(f"s/{session_id}").find(".markdown a", "app.py")
-    links = page.js("[...document.querySelectorAll('.markdown a')].map((a) => a.innerText)")
-    assert links == [f"{awkward.LONG}:1", "app.py", "the file"]
+    links = "[...document.querySelectorAll('.markdown a')].map((a) => a.innerText)"
+    page.wait_equal(links, [f"{awkward.LONG}:1", "app.py", "the file"])
     page.tap(".markdown a", "the file")
     page.wait_text("return 'Hello ' + name")
     page.open(f"s/{session_id}").tap(".markdown a", awkward.LONG)

@@ -6,6 +6,7 @@ import { oneLine, visibleName } from "../parts/text.js";
 
 const STATUS = { modified: "M", added: "A", deleted: "D", untracked: "N", renamed: "R" };
 const NAMES = { untracked: "new" };
+const isEnd = ({ type, payload }) => type === "stream_end" || payload.event === "Stop";
 
 /** Make the changes tab of a session. */
 export function changesView(id, { model }) {
@@ -30,7 +31,6 @@ export function changesView(id, { model }) {
   let changes = [];
   let wanted = true; // it was not read yet, or the connection was lost meanwhile
   let busy = false;
-  let turn = "";
 
   const ask = (type, payload) => model.call("ask", type, { session_id: id, ...payload });
 
@@ -194,10 +194,9 @@ export function changesView(id, { model }) {
     all.setAttribute("aria-label", all.textContent === "All" ? "Choose all" : "Choose none");
   };
 
-  const paint = () => {
-    const now = model.home.sessions[id]?.turn ?? "";
-    if (turn !== now && now === "idle" && turn) wanted = true; // the agent may have changed files
-    turn = now;
+  const paint = (news = []) => {
+    const rows = news.flatMap((one) => (one.session === id && one.rows) || []);
+    if (rows.some(isEnd)) wanted = true; // the agent may have changed files
     if (wanted && model.connection.phase === "ready") load();
   };
   all.hidden = true;
