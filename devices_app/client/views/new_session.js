@@ -57,6 +57,7 @@ export function newSessionView({ model, go }) {
   const before = backLink(go, "home", "Back to the sessions");
   const node = screen("New session", { before }, h("div.scroller", {}, content));
 
+  let starting = false;
   const choose = (path) => (directory.value = path);
 
   const step = (path, name) =>
@@ -92,7 +93,7 @@ export function newSessionView({ model, go }) {
   };
 
   const begin = async () => {
-    start.disabled = true;
+    starting = start.disabled = true;
     setText(said, "Starting the agent…");
     try {
       const { session_id: id } = await model.call(
@@ -104,7 +105,7 @@ export function newSessionView({ model, go }) {
       go.open("session", id);
     } catch (error) {
       setText(said, error.message);
-      start.disabled = false;
+      starting = start.disabled = false;
     }
   };
 
@@ -116,7 +117,7 @@ export function newSessionView({ model, go }) {
         agents.map((name) => h("option", { value: name }, oneLine(name))),
       );
     const ready = model.connection.phase === "ready";
-    start.disabled = !ready;
+    start.disabled = starting || !ready;
     if (!ready) setText(said, "A session can be started when the connection is back.");
     else if (said.textContent.startsWith("A session can")) setText(said, "");
   };
