@@ -173,7 +173,9 @@ function pushSection(model) {
   const why = h("p.meta", {});
   const said = h("p.status", { role: "alert" });
   let detail = null;
-  const act = async (work) => {
+  let last = Promise.resolve();
+  const act = (work) => (last = last.then(() => carryOut(work))); // one after the other
+  const carryOut = async (work) => {
     setText(said, "");
     try {
       setText(said, (await work()) ?? "");
