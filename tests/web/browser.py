@@ -35,6 +35,7 @@ NETWORK = "net::ERR_"
 # what it tells of itself: an offer to install that is kept for Settings, a worker that it refuses,
 # a socket that the client gave up while it was opened (a reload, another tab, 8 s without an answer)
 REMARKS = (
+    "chrome://",  # its own pages, of which the first is left while it loads
     "beforeinstallpromptevent",
     "error occurred when fetching the script.",
     "closed before the connection is established",
