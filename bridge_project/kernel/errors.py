@@ -52,7 +52,7 @@ _TABLE = [
         remedy="Correct the fields that `validation_errors` names."),
     ErrorCode("HOOK_INVALID_EVENT_TYPE", status=400, severity="info",
         message="`event` is not one of the nine hook events.",
-        remedy="Send one of the events that /info and the specification list."),
+        remedy="Send one of the events that `validation_errors` names."),
     ErrorCode("HOOK_INVALID_TIMESTAMP", status=400, severity="info",
         message="`timestamp` is not an ISO 8601 date and time.",
         remedy="Send UTC, for example 2026-01-31T12:00:00Z."),
