@@ -10,6 +10,7 @@ import { homeView } from "./views/home.js";
 
 const TICK_MS = 10_000;
 const LATER_MS = 2000; // after the first screen the others are loaded
+const ROW_MS = 10_000; // by then what a push was about has come, or is over
 const PAIRING = "pairing"; // what /pair hands over, in this tab's storage
 
 const model = new Model();
@@ -163,8 +164,14 @@ async function showSheet(key) {
     }
   };
   const open = await loadSheet();
-  if (!open) closed();
-  else if (sheet === mine) mine.view = open(key, app, closed);
+  if (!open) return closed();
+  // A tap on a push may be ahead of the row that it is about.
+  mine.paint = (late = Boolean(model.home.approvals[key])) => {
+    if (sheet === mine && late) mine.view ??= open(key, app, closed);
+    mine.view?.paint();
+  };
+  setTimeout(mine.paint, ROW_MS, true);
+  mine.paint();
 }
 
 /** Show what is so now; `news` are what came since the last time, in order. */
@@ -187,7 +194,7 @@ function paint(news = []) {
   document.title = count ? `(${count}) Bridge` : "Bridge";
   shell.list?.paint();
   shown.view?.paint(news);
-  sheet?.view?.paint();
+  sheet?.paint?.();
   showWarning();
 }
 

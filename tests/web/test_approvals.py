@@ -59,6 +59,20 @@ def test_a_tap_while_the_browser_goes_back(page: Page, bridge: Bridge) -> None:
     page.find("dialog .sheet-foot")
 
 
+def test_one_is_opened_that_the_page_has_not_received(page: Page, bridge: Bridge) -> None:
+    """What a tap on a push leads to when the page was closed (D56)."""
+    page.driver.get("about:blank")
+    session_id = ask_to_run(bridge, "echo pushed > pushed.txt")
+    (call_id,) = approvals.pending(bridge, session_id)
+    page.open(f"approvals/{session_id}/{call_id}")
+    page.find("dialog .whole", "echo pushed > pushed.txt")
+    approve(page)
+    page.wait_text("Approved by you. The agent was told.")
+    close_sheet(page)
+    page.open(f"approvals/{session_id}/nothing")
+    page.wait_text("This approval is not known here any more.")
+
+
 def test_a_question_is_answered(page: Page, bridge: Bridge) -> None:
     """D38: by one of its choices, or in other words."""
     phone = bridge.phone().ready()
