@@ -24,7 +24,9 @@ RISK_OF_TOOL: dict[str, RiskLevel] = {
 # Shell commands are critical when they cannot be undone, change rights, or run code that nobody has
 # read.
 CRITICAL_COMMAND = re.compile(
-    r"""\brm\s+(?:-\S+\s+){0,9}(?:-[a-zA-Z]*[rRf]|--recursive|--force)          # rm -rf, -r -f, -f
+    r"""\brm\b["']?\s+(?:-\S+\s+){0,9}(?:-[a-zA-Z]*[rRf]|--recursive|--force)   # rm -rf, -r -f, -f
+    |\b(?:xargs|find)\b[^;|\n]{0,300}\s(?:\S{0,100}/)?(?:rm|shred)\b|\b(?:shred|truncate)\s+-*\w
+    |\bcrontab\s+-r|\brsync\b[^;&|\n]{0,300}\s--(?:del|remove-source)
     |\b(?:sudo|doas|pkexec|mkfs(?:\.\w+)?|shutdown|reboot|wipefs)\b
     |\b(?:curl|wget)\b[^|;\n]{0,300}\|\s*(?:sudo\s+)?(?:\S{0,100}/)?(?:env\s+)?(?:ba|z|da|k)?(?:sh|python[\d.]*|perl|node|ruby)\b
     |\b(?:eval|sh|bash|zsh|source)\b[^;\n]{0,40}[$<]\(\s*(?:curl|wget)\b

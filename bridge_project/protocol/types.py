@@ -133,7 +133,7 @@ def _checked_session_id(text: str) -> str:
 
 
 def _checked_prompt(text: str) -> str:
-    if not text.strip():
+    if re.search(_SEEN, text) is None:
         raise ValueError("must be non-empty")
     return text
 
@@ -158,12 +158,13 @@ _SESSION_ID_SCHEMA: Final = {
 
 SessionId = Annotated[str, AfterValidator(_checked_session_id), WithJsonSchema(_SESSION_ID_SCHEMA)]
 
+_SEEN = r"[^\s\u001c-\u001f\u0085\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]"
 Prompt = Annotated[
     str,
     AfterValidator(_checked_prompt),
-    WithJsonSchema({"type": "string", "minLength": 1, "pattern": r"[^\s\u001c-\u001f\u0085]"}),
+    WithJsonSchema({"type": "string", "minLength": 1, "pattern": _SEEN}),
 ]
-"""What a person says to an agent: never white space alone."""
+"""What a person says to an agent: never only what cannot be seen."""
 
 Count = Annotated[int, Field(ge=0)]
 Number = Annotated[float, Field(allow_inf_nan=False)]

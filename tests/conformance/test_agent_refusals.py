@@ -76,6 +76,7 @@ def test_messages_without_sense(bridge: Bridge, phone: Phone) -> None:
         {"content": None, "role": None},
         {"content": "", "role": "user"},
         {"content": " \n", "role": "user"},
+        {"content": "\u200b\u2060", "role": "user"},
     ):
         error = assert_refused(
             phone.request("message", {"session_id": sid} | fields), "PROTO_INVALID_MESSAGE", True

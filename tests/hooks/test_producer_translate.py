@@ -39,6 +39,13 @@ from tests.hooks.scripted import FIXTURES, fixture
 NOW = 1_800_000_000.0
 
 CRITICAL = [
+    '"rm" -rf x',
+    "find . -name x -exec rm {} \\;",
+    "ls | xargs rm",
+    "shred x",
+    "truncate -s 0 x",
+    "crontab -r",
+    "rsync -a --delete a/ b",
     "rm -rf build",
     "rm -r -f build",
     "rm --recursive x",

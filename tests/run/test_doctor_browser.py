@@ -13,6 +13,7 @@ import pytest
 import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from bridge_project.kernel.config import Conf
 from bridge_project.network import certificates, server_address
@@ -55,8 +56,10 @@ def look(directory: Path, **settings: Any) -> Finding:
     conf = Conf(bridge_data_dir=directory / "data", **settings)
     found = certificates.load_or_renew(conf)
     local = f"wss://127.0.0.1:{PORT}/api/v1/ws"
-    here = server_address.Address(URL, "wss://x", found.pin, found.fingerprint, local)
-    seen = browser.address(Snapshot(conf, here, f"https://127.0.0.1:{PORT}"))
+    url = settings.get("bridge_public_url") or URL
+    here = server_address.Address(url, "wss://x", found.pin, found.fingerprint, local)
+    leaf = x509.load_pem_x509_certificate(found.chain.read_bytes()).public_bytes(Encoding.DER)
+    seen = browser.address(Snapshot(conf, here, f"https://127.0.0.1:{PORT}", served=leaf))
     assert seen is not None
     return seen
 
@@ -68,6 +71,12 @@ def test_without_tailscale_the_authority_is_named_with_its_fingerprint(tmp_path:
     text = only(parts.certificate(Snapshot(conf)), Level.OK).text
     ca = x509.load_pem_x509_certificate((tmp_path / "data/tls/ca.crt").read_bytes())
     assert ca.fingerprint(hashes.SHA256()).hex(":").upper() in text
+
+
+def test_an_address_is_not_trusted_whose_name_the_authority_may_not_sign(tmp_path: Path) -> None:
+    assert "is trusted once" in look(tmp_path, bridge_public_url="https://one.invalid").text
+    found = look(tmp_path, bridge_public_url="https://other.invalid")
+    assert "not for other.invalid" in found.text and mended_by(found, "new_ca")
 
 
 def test_tailscale_is_offered_and_never_configured(

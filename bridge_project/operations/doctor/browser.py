@@ -12,8 +12,11 @@ import subprocess
 from typing import Any
 from urllib.parse import urlsplit
 
+from cryptography import x509
+
 from bridge_project.kernel.config import ConfError
 from bridge_project.network import certificates
+from bridge_project.network.certificate_files import names_in
 from bridge_project.network.own_names import local_name
 from bridge_project.network.transport import ConnectionMode, mode_of_url
 from bridge_project.operations.doctor.findings import Finding, ok, warning
@@ -37,6 +40,10 @@ def address(seen: Snapshot) -> Finding | None:
     if seen.conf.bridge_tls_cert:
         text = f"{url}/app/ is not trusted here: the chain of BRIDGE_TLS_CERT leads to no authority"
         return warning(f"{text} that this machine knows.", f"curl -v {url}/app/")
+    host = urlsplit(url).hostname or ""
+    if seen.served and host not in names_in(x509.load_der_x509_certificate(seen.served)):
+        text = f"{url}/app/ is trusted by nobody: the bridge's certificate is not for {host}."
+        return warning(text, f"{seen.manage('new_ca')}   # phones must then trust the new one")
     install = "once the phone has installed /ca.mobileconfig (Apple) or /ca.crt of the bridge"
     if name := local_name():
         return ok(f"https://{name}:{port}/app/ is trusted {install}.")
