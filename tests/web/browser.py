@@ -273,7 +273,9 @@ class Page:
         return [str(one["params"]["request"]["url"]) for one in sent]
 
     def check_accessibility(self, axe: str) -> None:
-        """Fail with what axe finds on the screen as it stands."""
+        """Fail with what axe finds on the screen, once nothing on it moves."""
+        moving = "document.getAnimations().some((one) => one instanceof CSSTransition)"
+        self.wait(f"!{moving}", what="nothing moves")
         self.driver.execute_script(axe)
         found = self.driver.execute_async_script(
             "const done = arguments[0];"

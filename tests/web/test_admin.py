@@ -74,6 +74,7 @@ def page(make_page: MakePage, desk: Bridge) -> Page:
     made.type("#id_password", PASSWORD)
     made.tap("button", "Log in")
     made.find("#now")
+    made.wait(SHOWN)
     return made
 
 
@@ -120,6 +121,7 @@ def test_signing_in(make_page: MakePage, desk: Bridge, axe: str) -> None:
     page.type("#id_password", PASSWORD)
     page.tap("button", "Log in")
     page.find("#now")
+    page.wait(SHOWN)
     page.tap("span", "dock_to_right")  # on a phone the menu is behind its sign
     page.tap("#nav-sidebar a", "Agents")
     page.wait_text("Why not")

@@ -27,6 +27,7 @@ BIDI = "report\u202etxt.exe\u2066\u200b hidden\u2069"
 LINKS = "[x](javascript:alert(4)) [y](data:text/html,z) ![z](https://evil.example/z.png) <a href=x>w</a>"
 EVIL = f"{MARKUP} {BIDI} {LINKS}"
 MEGABYTES = 10
+LONGEST = 600  # seconds for so much on a busy machine
 # by every way that an agent has: words, thoughts, calls, results, diffs, questions, failures
 HOSTILE = f"""
 evil = {EVIL!r}
@@ -111,9 +112,9 @@ def test_lines_of_megabytes(page: Page, bridge: Bridge) -> None:
     phone = bridge.phone().ready()
     session = agents.begin(bridge, phone, agent="told")
     agents.say(phone, session, LONG)
-    phone.expect("stream_end", session_id=session, finish_reason="stop", timeout=300)
+    phone.expect("stream_end", session_id=session, finish_reason="stop", timeout=LONGEST)
     page.tap(".row-link", "say('x'")
-    page.wait_text("the end")
+    page.wait_text("the end", seconds=LONGEST)
     assert page.js(NARROW)
     page.tap(".back")
     page.wait_text("Sessions")

@@ -47,7 +47,7 @@ def run(modules: Path, program: str, **environment: str) -> None:
         env=os.environ | environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -103,6 +103,6 @@ def test_types() -> None:
         [tsc, *options, "--strict", "false", *map(str, DIRECTORY.rglob("*.js"))],
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=600,
     )
     assert done.returncode == 0, done.stdout

@@ -52,12 +52,8 @@ def sockets(bridge: Bridge) -> int:
     return int(bridge.get("/api/v1/health", bridge.admin_token).json()["active_websockets"])
 
 
-def prompts(page: Page) -> list[str]:
-    """The prompts on the screen, without the line under each."""
-    texts: list[str] = page.js(
-        "[...document.querySelectorAll('.item.prompt p:first-child')].map((p) => p.innerText)"
-    )
-    return texts
+# the prompts on the screen, without the line under each
+PROMPTS = "[...document.querySelectorAll('.item.prompt p:first-child')].map((p) => p.innerText)"
 
 
 def test_a_reload_finds_everything_again(page: Page, bridge: Bridge) -> None:
@@ -65,11 +61,10 @@ def test_a_reload_finds_everything_again(page: Page, bridge: Bridge) -> None:
     page.wait_text("repeats what you say: Before the reload")
     page.type(".composer textarea", "A draft that is not")
     page.wait("document.querySelector('.grow').dataset.text === 'A draft that is not'")
-    before = prompts(page)
     page.driver.refresh()
     page.wait_text("repeats what you say: Before the reload")
     page.wait_ready()
-    assert prompts(page) == before == ["Before the reload"]
+    page.wait_equal(PROMPTS, ["Before the reload"])
     page.wait("document.querySelector('.composer textarea').value === 'A draft that is not'")
     page.type(".composer textarea", " lost")
     page.tap(".composer button[type=submit]")
@@ -95,7 +90,7 @@ def test_two_tabs_share_one_connection(page: Page, bridge: Bridge) -> None:
     eventually(lambda: sockets(bridge) == 1)
     say(page, "Alone")
     page.wait_text("repeats what you say: Alone")
-    assert prompts(page) == ["From the first tab", "From the second tab", "Alone"]
+    page.wait_equal(PROMPTS, ["From the first tab", "From the second tab", "Alone"])
 
 
 def test_a_frozen_page_lets_another_tab_go_on_and_comes_back(page: Page, bridge: Bridge) -> None:
@@ -119,7 +114,7 @@ def test_a_frozen_page_lets_another_tab_go_on_and_comes_back(page: Page, bridge:
     page.wait_text("repeats what you say: Awake again")
     go_to(page, second)
     page.wait_text("repeats what you say: Awake again")
-    assert prompts(page) == ["While awake", "While the other tab sleeps", "Awake again"]
+    page.wait_equal(PROMPTS, ["While awake", "While the other tab sleeps", "Awake again"])
     eventually(lambda: sockets(bridge) == 1)
 
 
@@ -138,7 +133,7 @@ def test_a_page_that_slept_alone_is_live_again(page: Page, bridge: Bridge) -> No
     thaw(page)
     page.wait_text("repeats what you say: Meanwhile")
     page.wait_ready()
-    assert prompts(page) == ["Before the sleep", "Meanwhile"]
+    page.wait_equal(PROMPTS, ["Before the sleep", "Meanwhile"])
 
 
 def test_a_page_that_falls_asleep_while_it_reads_holds_up_no_other(
