@@ -112,11 +112,13 @@ class Page:
         for argument in arguments:
             options.add_argument(argument)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        options.add_experimental_option("browserStartupTimeout", PATIENCE * 1000)
         environment = dict(os.environ)
         if authority is not None:
             environment["HOME"] = str(_trusting_home(directory / "home", authority))
         service = webdriver.ChromeService(executable_path=str(DRIVER), env=environment)
         self.driver = webdriver.Chrome(options=options, service=service)
+        self.driver.command_executor.client_config.timeout = 2 * PATIENCE
         self.driver.set_script_timeout(PATIENCE)
         self.show_as(PHONE)
 
