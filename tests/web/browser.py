@@ -118,7 +118,7 @@ class Page:
             environment["HOME"] = str(_trusting_home(directory / "home", authority))
         service = webdriver.ChromeService(executable_path=str(DRIVER), env=environment)
         self.driver = webdriver.Chrome(options=options, service=service)
-        self.driver.command_executor.client_config.timeout = 2 * PATIENCE
+        self.driver.command_executor.client_config.timeout = 2 * PATIENCE  # type: ignore[union-attr]
         self.driver.set_script_timeout(PATIENCE)
         self.show_as(PHONE)
 

@@ -65,15 +65,14 @@ class Link:
     def _lead(self, client: socket.socket) -> None:
         self._flowing.wait()
         try:
-            if not self._up:
-                raise ConnectionRefusedError
             bridge = socket.create_connection(("127.0.0.1", self.bridge.port))
         except OSError:
             client.close()
             return
         self._pairs.append((client, bridge))
-        if not self._up:  # cut meanwhile
+        if not self._up:
             self._end()
+            return
         for source, sink in ((client, bridge), (bridge, client)):
             threading.Thread(target=self._carry, args=(source, sink), daemon=True).start()
 
