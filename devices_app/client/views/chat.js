@@ -107,9 +107,5 @@ export function chatView(id, { model, go }) {
     paint();
   });
   paint();
-  return {
-    node,
-    paint,
-    close: () => list.close(),
-  };
+  return { node, paint, close: () => list.close() };
 }

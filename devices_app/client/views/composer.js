@@ -109,10 +109,7 @@ export function composer(id, { model }) {
     why.hidden = !why.textContent;
   };
   grow();
-  return {
-    node,
-    paint,
-  };
+  return { node, paint };
 }
 
 // What this device has said and the bridge has not taken yet.
