@@ -27,7 +27,7 @@ PARTS: dict[str, tuple[int, float]] = {
     "idle": (1, 30.0),
     "growth": (1, 60.0),
     "processes": (5, 2.0),
-    "client": (5, 10.0),
+    "client": (5, 5.0),
 }
 
 

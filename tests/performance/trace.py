@@ -1,0 +1,73 @@
+"""What a page's main thread does, by Chromium's own trace: how much of the processor each of its tasks
+takes, which no other process on the machine makes longer.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from selenium import webdriver
+from websockets.sync.client import connect
+
+TASK, MAIN = "ThreadControllerImpl::RunTask", "CrRendererMain"
+CHUNK = 1 << 22
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task of the main thread, in ms: of the processor, and until it was done."""
+
+    processor: float
+    wall: float
+
+
+class Trace:
+    """Runs from its making to `end`, by a connection of its own to the browser."""
+
+    def __init__(self, driver: webdriver.Chrome) -> None:
+        address = driver.capabilities["goog:chromeOptions"]["debuggerAddress"]
+        with urllib.request.urlopen(f"http://{address}/json/version") as answer:
+            url = json.load(answer)["webSocketDebuggerUrl"]
+        self._socket = connect(url, max_size=None)
+        self._numbers = count(1)
+        config = {"recordMode": "recordAsMuchAsPossible", "includedCategories": ["toplevel"]}
+        self._ask("Tracing.start", transferMode="ReturnAsStream", traceConfig=config)
+
+    def end(self) -> list[Task]:
+        """The tasks of the page that did most; other pages are the browser's own."""
+        self._ask("Tracing.end")
+        stream = self._until("method", "Tracing.tracingComplete")["params"]["stream"]
+        text, more = "", True
+        while more:
+            part = self._ask("IO.read", handle=stream, size=CHUNK)
+            text, more = text + part["data"], not part["eof"]
+        self._socket.close()
+        return _tasks(json.loads(text)["traceEvents"])
+
+    def _ask(self, method: str, **params: Any) -> Any:
+        number = next(self._numbers)
+        self._socket.send(json.dumps({"id": number, "method": method, "params": params}))
+        return self._until("id", number)["result"]
+
+    def _until(self, field: str, value: object) -> Any:
+        while (message := json.loads(self._socket.recv())).get(field) != value:
+            pass
+        return message
+
+
+def _tasks(events: list[dict[str, Any]]) -> list[Task]:
+    main = {
+        (event["pid"], event["tid"])
+        for event in events
+        if event["name"] == "thread_name" and event["args"]["name"] == MAIN
+    }
+    pages: dict[int, list[Task]] = defaultdict(list)
+    for event in events:
+        if event["name"] == TASK and (event["pid"], event["tid"]) in main and "tdur" in event:
+            pages[event["pid"]].append(Task(event["tdur"] / 1000, event["dur"] / 1000))
+    return max(pages.values(), key=lambda tasks: sum(task.processor for task in tasks))
