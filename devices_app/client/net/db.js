@@ -5,7 +5,7 @@ const NAME = "bridge";
 const VERSION = 1;
 const ROWS_KEPT = 10_000; // of a session: as many as the bridge keeps
 const TRIM_EVERY = 500; // rows written to a session between two looks at how many it has
-const AT_ONCE = 30; // rows that are looked up or written in one task: the screen goes on between
+const AT_ONCE = 10; // rows that are looked up or written in one task: the screen goes on between
 const AWAKE_MS = 100;
 
 const inSlices = (rows) =>

@@ -4,7 +4,7 @@
 import { h } from "./dom.js";
 
 const WINDOW = 200; // items that stand in the DOM at once
-const TAIL = 40; // of them while the list follows its end: more than a screen holds
+const TAIL = 24; // of them while the list follows its end: more than a screen holds
 const STEP = 60;
 const NEAR = 600; // pixels from an end at which more is shown
 const AT_END = 40;
@@ -84,7 +84,7 @@ export class WindowedList {
     this.node.scrollTop = scrollHeight;
     this.moved = this.node.scrollTop;
     if (this.start === 0 || scrollHeight > 2 * clientHeight) return;
-    this.start = Math.max(0, this.start - STEP); // a tall screen, or items that are not seen
+    this.start = Math.max(0, this.start - TAIL); // a tall screen, or items that are not seen
     this.paint();
   }
 
