@@ -14,7 +14,7 @@
 
   // Read by hand: URLSearchParams would turn a "+" into a space.
   const parse = (text) => {
-    if (!text) throw new Error("This page was opened without a pairing code. Scan the QR code that “python manage.py mint_pairing_qr” shows; a code that was read is not kept.");
+    if (!text) throw new Error("This page was opened without a pairing code. Scan the QR code that “make qr” shows at the machine, also when you had scanned it before: this page keeps no code.");
     const found = Object.fromEntries(text.split("&").map((pair) => { const at = pair.indexOf("="); return [pair.slice(0, at), pair.slice(at + 1)]; }));
     const wrong = Object.keys(FORMS).filter((key) => !FORMS[key].test(found[key] ?? ""));
     if (wrong.length) throw new Error(`The pairing code is damaged (${wrong.map((key) => NAMES[key]).join(", ")}). Scan the whole QR code again.`);
