@@ -118,7 +118,7 @@ def test_chosen_files_are_committed(page: Page, bridge: Bridge, repository: Path
         "new directory/second.txt",
     }
     page.wait_gone("app.py")
-    page.tap("button", "All")
+    page.tap("button", "Choose all")
     commit(page, "The rest")
     page.wait_text("Nothing has changed.")
     assert awkward.git(repository, "status", "--porcelain") == ""

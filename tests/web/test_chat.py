@@ -96,7 +96,7 @@ def test_a_session_at_the_machine_is_watched(page: Page, bridge: Bridge, tmp_pat
     fire("PreToolUse-Bash")
     fire("PermissionRequest-Bash", tool_input=fixture("PreToolUse-Bash")["tool_input"])
     page.wait_text("waits for a decision")
-    page.tap(".decide", "Decide")
+    page.tap(".decide", "Look at it")
     page.wait_text("Waiting at the machine. Your answer is only recorded")
     page.tap("dialog button", "Close")
     fire("PostToolUse-Bash")

@@ -78,7 +78,7 @@ let clocks = null; // to make one takes as long as a hundred uses of it
 /** The time of day, in hours and minutes. */
 export function clock(at) {
   const time = Date.parse(at);
-  clocks ??= new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit" });
+  clocks ??= new Intl.DateTimeFormat([], { hour: "numeric", minute: "2-digit" });
   return Number.isNaN(time) ? "" : clocks.format(time);
 }
 
@@ -100,8 +100,10 @@ export function subject(params) {
 /** Write a tool call in one line: "Bash: npm test". */
 export function callLine(tool, params, description = "") {
   if (tool === "AskUserQuestion") return oneLine(params?.questions?.[0]?.question) || "A question";
+  const main = subject(params);
+  const isPath = main && (main === params.file_path || main === params.path);
   const about =
-    oneLine(subject(params)) ||
+    (isPath ? shortPath(main) : oneLine(main)) ||
     oneLine(description).replace(new RegExp(`^${escape(tool)}:?\\s*`), "");
   return about ? `${oneLine(tool)}: ${about}` : oneLine(tool);
 }

@@ -99,7 +99,7 @@ export function changesView(id, { model }) {
         pathOf(path),
         h(
           "span.counts",
-          {},
+          { hidden: additions + deletions === 0 }, // a binary file
           h("span.plus", {}, `+${additions}`),
           " ",
           h("span.minus", {}, `−${deletions}`),
@@ -190,8 +190,8 @@ export function changesView(id, { model }) {
         ? `Commit ${chosen.size} ${chosen.size === 1 ? "file" : "files"}`
         : "Choose files",
     );
-    setText(all, chosen.size && chosen.size === changes.length ? "None" : "All");
-    all.setAttribute("aria-label", all.textContent === "All" ? "Choose all" : "Choose none");
+    const every = chosen.size && chosen.size === changes.length;
+    setText(all, every ? "Choose none" : "Choose all");
   };
 
   const paint = (news = []) => {
@@ -199,7 +199,7 @@ export function changesView(id, { model }) {
     if (rows.some(isEnd)) wanted = true; // the agent may have changed files
     if (wanted && model.connection.phase === "ready") load();
   };
-  all.hidden = true;
+  all.hidden = bottom.hidden = true;
   paint();
   if (wanted) setText(state, "Waits for the connection.");
   return { node, paint };

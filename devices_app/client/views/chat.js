@@ -43,13 +43,8 @@ export function chatView(id, { model, go }) {
       rows.map(({ row }) => row),
     );
     // how many items are new above what a person may be reading
-    list.show(
-      chat.items,
-      Math.max(
-        0,
-        chat.items.findIndex(({ key }) => key === top),
-      ),
-    );
+    const above = chat.items.findIndex(({ key }) => key === top);
+    list.show(chat.items, Math.max(0, above));
   };
 
   const sayStanding = () => {

@@ -133,7 +133,8 @@ function showDecision(node, item, state) {
   const open = state === "pending" && approval?.open !== false;
   if (open === Boolean(node.deciding)) return;
   node.deciding?.remove();
-  const link = () => h("a.button.primary.decide", go.link("approval", key), "Decide");
+  const label = approval?.source === "hooks" ? "Look at it" : "Decide"; // there, not here
+  const link = () => h("a.button.primary.decide", go.link("approval", key), label);
   node.deciding = open ? (decisionCard(approval, node.app) ?? link()) : null;
   if (open) node.append(node.deciding);
 }
