@@ -132,7 +132,7 @@ async function show() {
     const view = VIEWS[at.name] ?? (await loadView(at.name));
     if (location.pathname !== path) return; // another screen was asked for meanwhile
     shown.view?.close?.();
-    shown = { view: wideHome ? blank("Choose a session.") : view(app, at), path: key };
+    shown = { view: wideHome ? blank("Choose or start a session.") : view(app, at), path: key };
     fill(shell.main, shown.view.node);
     root.dataset.screen = at.name;
     focusTitle();
@@ -269,7 +269,7 @@ function begin() {
   // A push was tapped while this tab was open: sw.js.
   navigator.serviceWorker?.addEventListener("message", ({ data }) => goTo(data.open));
   WIDE.addEventListener("change", () => {
-    shown.path = "";
+    if (root.dataset.screen === "home") shown.path = ""; // it stands elsewhere now
     show();
   });
   setInterval(() => document.visibilityState === "visible" && paint(), TICK_MS);

@@ -5,6 +5,7 @@ import { make } from "../protocol/messages.js";
 const ANSWER_MS = 20_000;
 const ORIGIN_MS = 5000;
 const ONLINE_MS = 10_000;
+const UNKNOWN = "The bridge does not know this session, or has forgotten it.";
 const START_MS = 90_000; // an agent starts, or is woken
 
 /** Report a request without a connection, or without an answer in time. */
@@ -59,6 +60,10 @@ export class Requests {
     if (this.joining.has(session) && !resume) return this.joining.get(session);
     const payload = { agent: "", session_id: session, working_directory: "", resume };
     const joining = this.send("session_start", payload, resume ? START_MS : ANSWER_MS);
+    // Only one that the bridge does not know would be begun, and for that a directory is missing.
+    joining.catch((error) => {
+      if (!resume && error.code === "FILE_INVALID_PATH") error.message = UNKNOWN;
+    });
     this.joining.set(session, joining);
     const over = () => this.joining.delete(session);
     joining.then(over, over);

@@ -26,7 +26,7 @@ export function filesView(id, { model, go }, path = "") {
     } catch (error) {
       wanted = error.code === undefined; // no answer: it is asked again with the connection
       if (wanted) return say("Waits for the connection.");
-      fill(place, crumbs(at), h("p.empty", { role: "status" }, error.message));
+      fill(place, at !== "." && crumbs(at), h("p.empty", { role: "status" }, error.message));
     }
     return null;
   };

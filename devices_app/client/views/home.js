@@ -31,11 +31,13 @@ export function homeView({ model, go }) {
   const empty = h(
     "div.empty",
     {},
-    h("p", {}, "No session yet."),
-    h("p.soft", {}, "Start one here, or let your agent at the machine report with “make hooks”."),
+    h("p", {}, "No session yet. To see those of your agent, run “make hooks” at the machine."),
+    h("a.button.primary", go.link("new"), "Start a session here"),
   );
   const connection = connectionSign({ model, go });
-  const stopped = h("p.finding.bad", { role: "status" });
+  const why = h("p", { role: "status" });
+  const help = h("a.button", go.link("wrong"), "What to do");
+  const stopped = h("div.finding.bad", {}, why, help);
   const start = { ...go.link("new"), "aria-label": "New session" };
   const node = screen(
     "Sessions",
@@ -48,18 +50,16 @@ export function homeView({ model, go }) {
     const all = sortedSessions(model.home);
     const open = all.filter(({ state }) => state !== "ended");
     const closed = all.filter(({ state }) => state === "ended").slice(0, ENDED_SHOWN);
-    for (const [place, items] of [
-      [list, open],
-      [ended, closed],
-    ])
-      keyed(place, items, {
-        key: ({ session }) => session.session_id,
-        make: (item) => sessionRow(item, go),
-        update: paintRow,
-      });
+    const rows = {
+      key: ({ session }) => session.session_id,
+      make: (item) => sessionRow(item, go, model),
+      update: (node, item) => paintRow(node, item, model),
+    };
+    keyed(list, open, rows);
+    keyed(ended, closed, rows);
     const { phase, fault } = model.connection;
     stopped.hidden = phase !== "stopped";
-    setText(stopped, phase === "stopped" ? fault.message : "");
+    setText(why, phase === "stopped" ? fault.message : "");
     empty.hidden = all.length > 0 || phase !== "ready";
     endedTitle.hidden = closed.length === 0;
     connection.paint();
@@ -68,19 +68,20 @@ export function homeView({ model, go }) {
   return { node, paint };
 }
 
-function sessionRow(item, go) {
+function sessionRow(item, go, model) {
   const node = row(go.link("session", item.session.session_id), {
     before: h("span.dot", { "aria-hidden": "true" }),
     title: "",
     meta: "",
     after: h("span.row-side", {}, h("span.state"), h("time")),
   });
-  paintRow(node, item);
+  paintRow(node, item, model);
   return node;
 }
 
-function paintRow(node, { session, state }) {
+function paintRow(node, { session, state }, { viewed }) {
   node.dataset.state = state;
+  node.firstChild.ariaCurrent = viewed === session.session_id ? "page" : null;
   setText(
     node.querySelector(".title"),
     oneLine(session.title) || shortPath(session.working_directory) || session.session_id,

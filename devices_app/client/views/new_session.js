@@ -30,7 +30,7 @@ export function newSessionView({ model, go }) {
     () => begin(),
     h("label", { for: "agent" }, "Agent"),
     select,
-    h("label", { for: "directory" }, "Directory"),
+    h("label", { for: "directory" }, "Directory at the machine"),
     directory,
     h(
       "datalist",
@@ -70,10 +70,8 @@ export function newSessionView({ model, go }) {
   const browse = async (path) => {
     fill(tree, h("p.meta", {}, "Reading…"));
     try {
-      const found = await model.call(
-        "http",
-        `/files/tree?depth=1${path ? `&path=${encodeURIComponent(path)}` : "&path=."}`,
-      );
+      const at = encodeURIComponent(path || ".");
+      const found = await model.call("http", `/files/tree?depth=1&path=${at}`);
       const base = found.path.replace(/\/$/, "");
       choose(found.path);
       fill(
@@ -96,11 +94,8 @@ export function newSessionView({ model, go }) {
     starting = start.disabled = true;
     setText(said, "Starting the agent…");
     try {
-      const { session_id: id } = await model.call(
-        "startSession",
-        select.value,
-        directory.value.trim(),
-      );
+      const where = directory.value.trim();
+      const { session_id: id } = await model.call("startSession", select.value, where);
       if (prompt.value.trim()) await model.call("say", id, prompt.value.trim());
       go.open("session", id);
     } catch (error) {

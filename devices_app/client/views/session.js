@@ -1,6 +1,6 @@
 // Show a session: its title and its three tabs.
 
-import { backLink, connectionSign, h, setText } from "../parts/dom.js";
+import { backLink, connectionSign, h, icon, setText } from "../parts/dom.js";
 import { oneLine, shortPath } from "../parts/text.js";
 import { openApprovals } from "../store/approvals.js";
 import { changesView } from "./changes.js";
@@ -19,7 +19,8 @@ export function sessionView(app, { id, tab, path }) {
   const title = h("h1", { id: "session-title", tabindex: "-1" });
   const place = h("p.meta");
   const connection = connectionSign(app);
-  const others = h("a.badge", { ...go.link("approvals"), hidden: true });
+  const count = h("span");
+  const others = h("a.badge", { ...go.link("approvals"), hidden: true }, icon("approvals"), count);
   const tabs = h(
     "nav.tabs",
     { "aria-label": "Parts of the session" },
@@ -58,8 +59,8 @@ export function sessionView(app, { id, tab, path }) {
     );
     const waiting = openApprovals(model.home).length;
     others.hidden = waiting === 0;
-    setText(others, String(waiting));
-    others.setAttribute("aria-label", `${waiting} approvals wait`);
+    setText(count, String(waiting));
+    others.setAttribute("aria-label", `Approvals that wait: ${waiting}`);
     connection.paint();
     content.paint(news);
   };

@@ -3,7 +3,7 @@
 import { switchOff, switchOn, tryPush, wanted, whyNot } from "../net/push.js";
 import { dropClient } from "../net/served.js";
 import { button, field, fill, form, h, row, screen, setText } from "../parts/dom.js";
-import { bytes } from "../parts/text.js";
+import { bytes, oneLine } from "../parts/text.js";
 import { CLIENT_VERSION } from "../protocol/messages.js";
 
 const MODES = {
@@ -150,6 +150,8 @@ export function settingsView(app) {
       h("dd", {}, acked?.server_version ?? "not known"),
       h("dt", {}, "Client version"),
       h("dd", {}, CLIENT_VERSION),
+      h("dt", {}, "This device"),
+      h("dd", {}, oneLine(model.home.device) || "not known"),
       h("dt", {}, "Paired"),
       h("dd", {}, model.identity ? new Date(model.identity.paired).toLocaleString() : "no"),
       h("dt", {}, "Kept on this device"),
