@@ -184,12 +184,8 @@ export function changesView(id, { model }) {
   const check = () => {
     bottom.hidden = chosen.size === 0 && !message.value.trim();
     commit.disabled = chosen.size === 0 || !message.value.trim();
-    setText(
-      commit,
-      chosen.size
-        ? `Commit ${chosen.size} ${chosen.size === 1 ? "file" : "files"}`
-        : "Choose files",
-    );
+    const count = chosen.size === 1 ? "1 file" : `${chosen.size} files`;
+    setText(commit, chosen.size ? `Commit ${count}` : "Choose files");
     const every = chosen.size && chosen.size === changes.length;
     setText(all, every ? "Choose none" : "Choose all");
   };

@@ -4,7 +4,6 @@ import { lookAtServer, served, useNewer } from "../net/served.js";
 import { backLink, button, fill, h, icon, screen, toast } from "../parts/dom.js";
 import { showMinutes } from "../parts/text.js";
 
-const FINE = "Nothing is wrong.";
 const SKEW_MS = 60_000; // a clock that is further off shows wrong ages and refuses certificates
 
 /** Make the screen "What is wrong?". */
@@ -82,7 +81,7 @@ function findings(model) {
   ].filter(Boolean);
   const order = ["bad", "warn", "good"];
   if (served.reached && all.every(({ tone }) => tone === "good"))
-    return [{ tone: "good", text: FINE }, ...all];
+    return [{ tone: "good", text: "Nothing is wrong." }, ...all];
   return all.sort((a, b) => order.indexOf(a.tone) - order.indexOf(b.tone));
 }
 
