@@ -38,11 +38,12 @@ class Connection(tcp.Server):
     """Track how much a TCP connection has buffered, and when bytes last left (D30)."""
 
     authenticated = False  # a request or socket on it had a valid token
+    _lingering: Any = None  # the call that resets it, while it is being closed
+    _progress: asyncio.Event | None = None  # made once somebody waits: an event has 900 bytes
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.last_progress = time.monotonic()  # when bytes last left, or began to wait
-        self.progress = asyncio.Event()
         self.setTcpKeepAlive(True)
         self.setTcpNoDelay(True)
         # or the kernel takes megabytes, and a heartbeat's answer waits behind them
@@ -101,7 +102,7 @@ class Connection(tcp.Server):
         written: int | BaseException = super().writeSomeData(data)
         if isinstance(written, int) and written > 0:
             self.last_progress = time.monotonic()
-            self.progress.set()
+            self._wake_waiting()
         return written
 
     def loseConnection(self, *args: Any, **kwargs: Any) -> None:
@@ -109,17 +110,37 @@ class Connection(tcp.Server):
             self.linger()
         super().loseConnection(*args, **kwargs)
 
-    def linger(self, before: float | None = None) -> None:
+    def linger(self) -> None:
         """Reset the connection once nothing leaves it for LINGER_SECONDS."""
+        if self.connected and self._lingering is None:
+            self._lingering = self.reactor.callLater(
+                limits.LINGER_SECONDS, self._end_lingering, self.last_progress
+            )
+
+    def _end_lingering(self, before: float) -> None:
+        self._lingering = None
         if before == self.last_progress:
             self.abortConnection()
-        elif self.connected:
-            self.reactor.callLater(limits.LINGER_SECONDS, self.linger, self.last_progress)
+        else:
+            self.linger()
 
     def connectionLost(self, reason: Failure) -> None:
         self.server.limiter.forget(self)
         super().connectionLost(reason)
-        self.progress.set()
+        if self._lingering is not None:
+            self._lingering.cancel()  # or it would keep all of this in memory until then
+        self._wake_waiting()
+
+    async def progress(self) -> None:
+        """Wait until bytes have left, or the connection is lost."""
+        if self._progress is None:
+            self._progress = asyncio.Event()
+        self._progress.clear()
+        await self._progress.wait()
+
+    def _wake_waiting(self) -> None:
+        if self._progress is not None:
+            self._progress.set()
 
 
 class TLSConnection(TLSMemoryBIOProtocol):
@@ -160,8 +181,7 @@ async def drain(transport: Transport) -> bool:
     """Wait for room under SOCKET_BUFFER_BYTES; return False once it is lost."""
     connection = connection_of(transport)
     while connection.connected and transport.waiting() >= limits.SOCKET_BUFFER_BYTES:
-        connection.progress.clear()
-        await connection.progress.wait()
+        await connection.progress()
     return bool(connection.connected)
 
 

@@ -236,12 +236,12 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
             headers=headers,
         )
 
-    def create_application(self, protocol: Any, scope: dict[str, Any]) -> asyncio.Queue[Any]:
+    def create_application(self, protocol: Any, scope: dict[str, Any]) -> Any:
         """Start the application; its scope holds what the edge knows of the connection.
 
         Keys: ``bridge``, ``bridge.socket``, ``bridge.connection``, ``bridge.body``.
         """
-        inbox: asyncio.Queue[Any]
+        inbox: Any
         if scope["type"] == "websocket":
             bridge = self.transport_of(protocol.transport, scope["headers"])
             scope["bridge"] = bridge

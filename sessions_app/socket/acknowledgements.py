@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 
 import structlog
@@ -39,7 +38,7 @@ class Acknowledgements:
         self._through: dict[int, int] = {}
         self._proven: dict[int, int] = {}
         # when each pong was sent, and the rows sent since the pong before
-        self._pongs: deque[tuple[float, dict[int, int]]] = deque()
+        self._pongs: list[tuple[float, dict[int, int]]] = []
         self._noted: dict[int, int] = {}
         self._writer: asyncio.Task[None] | None = None
 
@@ -82,7 +81,7 @@ class Acknowledgements:
         """
         now, proven = self._clock(), False
         while self._pongs and self._pongs[0][0] <= now - limits.PONG_WAIT_SECONDS:
-            self._proven.update(self._pongs.popleft()[1])
+            self._proven.update(self._pongs.pop(0)[1])
             proven = True
         if not self._pongs or self._pongs[-1][0] <= now - SNAPSHOT_EVERY_SECONDS:
             new = {feed: seq for feed, seq in sent.items() if self._noted.get(feed) != seq}

@@ -7,6 +7,9 @@ import time
 from functools import partial
 from typing import Any
 
+from channels.consumer import get_handler_name
+from channels.exceptions import StopConsumer
+
 from bridge_project.http import ratelimit
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import ERRORS
@@ -20,14 +23,24 @@ WATCH_SECONDS = 1.0
 
 
 class BridgeConsumer(ClientConnection):
-    """Run a client connection under Channels."""
+    """Run a client connection under Channels.
 
-    # The process joins groups for its sockets (log/notify.py): a socket must not need Redis to open.
-    channel_layer_alias = "none"
+    The process joins groups for its sockets (log/notify.py): a socket must not need Redis to open.
+    """
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Handle one event after the other.
+
+        Channels' own also waits for a channel layer, in a task for each event, and looks after
+        database connections in a thread before each; our threads do that themselves.
+        """
+        self.scope, self.base_send = scope, send
         try:
-            await super().__call__(scope, receive, send)
+            while True:
+                event = await receive()
+                await getattr(self, get_handler_name(event))(event)
+        except StopConsumer:
+            pass
         finally:
             # Also when the server ends us in the middle of something: nothing may outlive us.
             self.over = True
@@ -40,7 +53,8 @@ class BridgeConsumer(ClientConnection):
         self.budget = ratelimit.MessageBudget()
         self.queues = RequestQueues(self.spawn, partial(inbound.handle, self))
         await self.accept()
-        self.spawn(self._watch_clocks())
+        self._opened = time.monotonic()
+        self._watch_clocks()
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         await inbound.take(self, text_data if text_data is not None else bytes_data or b"")
@@ -50,20 +64,28 @@ class BridgeConsumer(ClientConnection):
         registry.discard(self)
         await self.settle()
 
-    async def _watch_clocks(self) -> None:
-        """End a connection without `auth` in 10 s, frames in 45 s, or progress in sending."""
-        opened = time.monotonic()
-        while not self.over:
-            await asyncio.sleep(WATCH_SECONDS)
-            now = time.monotonic()
-            if self.device is None:
-                if now - opened > limits.AUTH_WAIT_SECONDS:
-                    await self.refuse(Refused("CONN_TIMEOUT", "No auth came within 10 seconds."))
-            elif (
-                self.socket.buffered()
-                and now - self.socket.last_progress > limits.SLOW_SOCKET_SECONDS
-            ):
-                await self.close_once(ERRORS["CONN_SLOW"].close)
-                self.socket.abort()  # the close frame waits behind data that the peer does not read
-            elif now - self.socket.last_frame > limits.LIVENESS_SECONDS:
-                await self.refuse(Refused("CONN_TIMEOUT"))
+    def _watch_clocks(self) -> None:
+        """End a connection without `auth` in 10 s, frames in 45 s, or progress in sending.
+
+        It calls itself every second: a task that sleeps would take a kilobyte more.
+        """
+        if self.over:
+            return
+        now = time.monotonic()
+        if self.device is None:
+            if now - self._opened > limits.AUTH_WAIT_SECONDS:
+                self.spawn(self.refuse(Refused("CONN_TIMEOUT", "No auth came within 10 seconds.")))
+                return
+        elif (
+            self.socket.buffered() and now - self.socket.last_progress > limits.SLOW_SOCKET_SECONDS
+        ):
+            self.spawn(self._end_slow())
+            return
+        elif now - self.socket.last_frame > limits.LIVENESS_SECONDS:
+            self.spawn(self.refuse(Refused("CONN_TIMEOUT")))
+            return
+        asyncio.get_running_loop().call_later(WATCH_SECONDS, self._watch_clocks)
+
+    async def _end_slow(self) -> None:
+        await self.close_once(ERRORS["CONN_SLOW"].close)
+        self.socket.abort()  # the close frame waits behind data that the peer does not read

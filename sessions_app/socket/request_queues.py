@@ -29,21 +29,20 @@ class RequestQueues:
         self._handle = handle
         self._queues: dict[Queue, deque[tuple[ClientMessage, int]]] = {}
         self._waiting = 0
-        self._room = asyncio.Condition()
+        self._room: asyncio.Future[None] | None = None  # what ``put`` waits for
 
     async def put(self, message: ClientMessage, size: int) -> bool:
         """Queue a message of ``size`` bytes; False if it can be handled at once.
 
-        Returns when there was room for it.
+        Returns when there was room for it; call it again only then.
         """
         kind = CATALOGUE[message.type].lane
         if kind is None:
             return False
-        async with self._room:
-            await self._room.wait_for(
-                lambda: self._waiting == 0 or self._waiting + size <= limits.LANES_BYTES
-            )
-            self._waiting += size
+        while self._waiting and self._waiting + size > limits.LANES_BYTES:
+            self._room = asyncio.get_running_loop().create_future()
+            await self._room
+        self._waiting += size
         key = (kind, getattr(message.payload, "session_id", None))
         if key in self._queues:
             self._queues[key].append((message, size))
@@ -57,7 +56,7 @@ class RequestQueues:
         while queue:
             message, size = queue.popleft()
             await self._handle(message)
-            async with self._room:
-                self._waiting -= size
-                self._room.notify_all()
+            self._waiting -= size
+            if self._room is not None and not self._room.done():
+                self._room.set_result(None)
         del self._queues[key]

@@ -43,12 +43,13 @@ async def _measure(rounds: int, seconds: float) -> Report:
         first = await connect(ours, tokens.pop(), SESSION)
         await Flight(where, [first], pause=PAUSE).run(1, seconds)  # costs of the first of all
         first.close()
-        before = machine.resident_mb(process_of(ours))
         sockets: list[Socket] = []
         for count in SOCKETS:
+            # of the new ones: between two counts the rows that are kept at hand become more
+            new, before = count - len(sockets), machine.resident_mb(process_of(ours))
             while len(sockets) < count:
                 sockets.append(await connect(ours, tokens[len(sockets)], SESSION))
-            memory = (machine.resident_mb(process_of(ours)) - before) * 1024 / count
+            memory = (machine.resident_mb(process_of(ours)) - before) * 1024 / new
             for _ in range(rounds):
                 flown = await Flight(where, sockets, pause=PAUSE).run(1, seconds)
                 wrong = flown.lost + flown.doubled + flown.reordered + flown.errors
