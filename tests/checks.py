@@ -56,6 +56,7 @@ OTHERS: list[Step] = [
     ("cycles", ["-m", "pytest", "tests/conformance/test_agent_cycles.py", "-n0", "-s"]),
     ("races", ["-m", "pytest", "tests/conformance/test_approval_race.py"]),
     ("troubles", ["-m", "pytest", "tests/faults/test_troubles.py", "-n0", "-s"]),
+    ("week", ["-m", "pytest", "tests/faults/test_week.py", "-n0", "-s"]),
     ("properties", ["-m", "pytest", "-m", "hypothesis", "--timeout", "0"]),
 ]
 # of all but the crashes; the environment may say something else
@@ -64,6 +65,7 @@ LENGTHS = {
     "SOAK_SECONDS": "300",
     "TEST_AGENT_CYCLES": "1000",
     "SOAK_TROUBLE": "600",
+    "SOAK_EVENTS": "100000",
 }
 
 AGENT_TESTS = [

@@ -1,0 +1,278 @@
+"""A week of use in minutes, and what is left of it in the bridge's memory, line by line.
+
+SOAK_EVENTS says how many events: a week has 100,000, and with them 1,000 sessions of hooks, 10,000
+connections and 1,000 sessions that the bridge runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import pairwise
+from time import time
+from typing import Any
+
+import pytest
+
+from hooks_app.producer.translate import translate
+from tests.conformance.agent_tools import Script, figure
+from tests.conformance.bridge import eventually
+from tests.conformance.samples import new_id, new_session, now
+from tests.faults.links import Http
+from tests.faults.memory import Look, WatchedBridge, more, what_is_left
+from tests.performance.hookway import ASKS, FIXTURES, WORK
+from tests.performance.servers import authenticate
+from tests.performance.sockets import Socket
+
+EVENTS = int(os.environ.get("SOAK_EVENTS", "0"))
+FRAMES = int(os.environ.get("SOAK_FRAMES", "6"))
+pytestmark = [
+    pytest.mark.skipif(not EVENTS, reason="a week's use: make soak"),
+    pytest.mark.timeout(600 + EVENTS // 20),
+]
+
+EACH = 100  # events of a session; with each come ten connections and one session of an agent
+CONNECTIONS = 10
+POSTERS, PHONES, RUNNERS = 2, 4, 4
+PARTS = 10  # of the week
+FIRST = 40  # sessions of hooks before it, so that the rows kept at hand are as many as they get
+# Bytes of Python's objects, and objects of a type, that each part may leave: in a whole week
+# 64 bytes for a connection, and an object for two sessions. What is kept at hand is now more and
+# now less, so the part counts that left the least.
+LEFT_BYTES, LEFT_OBJECTS = 64 * 1024, max(POSTERS, EVENTS // EACH // PARTS) // 2
+LEFT_RESIDENT = 2**20
+PROCESSES = 10  # of so many sessions of an agent one is that of a process
+AT_ONCE = 500  # acknowledged in one message
+WAITS = 60.0
+RAW = {
+    name: json.loads((FIXTURES / f"{name}.json").read_text())
+    for name in {*WORK, ASKS, "SessionStart-startup", "Stop", "SessionEnd-other"}
+}
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
+    return Script(tmp_path_factory.mktemp("script"), "plain")
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator[WatchedBridge]:
+    bridge = WatchedBridge(
+        tmp_path_factory.mktemp("week"),
+        FRAMES,
+        BRIDGE_MAX_WEBSOCKETS="40",
+        BRIDGE_ACP_AGENTS=script.setting,
+    )
+    bridge.start()
+    bridge.pin = bridge.pairing().pin
+    bridge.look()  # traced from here on
+    yield bridge
+    bridge.stop()
+    script.assert_gone()
+
+
+# -- what comes ------------------------------------------------------------------------------------
+
+
+def story(session: str) -> list[dict[str, Any]]:
+    """A session's events as its captured hooks report them."""
+    names = ["SessionStart-startup"]
+    names += [WORK[number % len(WORK)] for number in range(EACH - 4)]
+    events, call = [], ""
+    for name in (*names, ASKS, "Stop", "SessionEnd-other"):
+        raw = RAW[name] | {"session_id": session}
+        if name.startswith(("PreToolUse", "PermissionRequest")):
+            call = f"toolu_{new_id()}"
+        if "tool_use_id" in raw:
+            raw["tool_use_id"] = call
+        event = translate(raw, now=time(), mtime=time(), event_id=new_id())
+        assert event is not None, name
+        events.append(event)
+    return events
+
+
+async def post(bridge: WatchedBridge, count: int, recent: list[str], rng: random.Random) -> None:
+    """Sessions one after the other, in batches and event by event."""
+    http = await Http.open(bridge.port)
+    for _ in range(count):
+        session = new_session()
+        left = story(session)
+        while left:
+            several = rng.choice((1, 1, 5, 30))
+            batch, left = left[:several], left[several:]
+            path, body = ("event", batch[0]) if several == 1 else ("batch", {"events": batch})
+            head = (
+                f"POST /api/v1/hooks/{path} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+                f"Content-Type: application/json\r\nAuthorization: Bearer {bridge.hook_token}\r\n"
+            )
+            status, answer = await http.post(head.encode(), json.dumps(body).encode())
+            assert status == 200, answer
+        recent.append(session)
+    http.abort()
+
+
+async def take(opened: Socket, *types: str, session: str | None = None) -> dict[str, Any]:
+    """The next message of these types and of the session; a stream's end that waits for a tool is
+    none.
+    """
+    async with asyncio.timeout(WAITS):
+        while True:
+            for message in opened.messages:
+                type_, payload = message["type"], message.get("payload", {})
+                if (
+                    type_ in types
+                    and session in (None, payload.get("session_id"))
+                    and payload.get("finish_reason") != "tool_call"
+                ):
+                    opened.messages.remove(message)
+                    return message
+                assert type_ not in ("error", "connection_error"), message
+            opened.came.clear()
+            await opened.came.wait()
+
+
+def acknowledge(opened: Socket) -> int:
+    """Acknowledge what came, and forget it; how much it was."""
+    ids = [message["id"] for message in opened.messages if "id" in message]
+    for start in range(0, len(ids), AT_ONCE):
+        opened.tell("notification_ack", notification_ids=ids[start : start + AT_ONCE])
+    opened.messages.clear()
+    return len(ids)
+
+
+async def connect(
+    bridge: WatchedBridge, token: str, count: int, recent: list[str], rng: random.Random
+) -> None:
+    """A phone that comes, and leaves or vanishes: one time of five before it has said who it is."""
+    for _ in range(count):
+        way = rng.random()
+        if way < 0.05:  # speaks no TLS, or goes in the middle of it
+            _, writer = await asyncio.open_connection("127.0.0.1", bridge.port)
+            writer.write(rng.choice((b"", b"\x16\x03\x01\x02", b"GET / HTTP/1.1\r\n\r\n")))
+            with suppress(OSError):
+                await writer.drain()
+            writer.transport.abort()
+            continue
+        opened = await Socket.open(bridge.port, "/api/v1/ws", deflate=rng.random() < 0.3)
+        if way < 0.12:
+            opened.tell("auth", token="x" * 43, client_version="1.0.0", platform="ios")
+        elif way > 0.2:
+            opened.tell("auth", token=token, client_version="1.0.0", platform="ios")
+            told = await take(opened, "connection_ack", "connection_error")
+            if told["type"] == "connection_error":
+                assert told["payload"]["code"] == "CONN_TIMEOUT", told  # the machine was busy
+                continue
+            opened.tell(
+                "health_check",
+                timestamp=now(),
+                client_nonce=new_id(),
+                client_capabilities=["health_v1"],
+            )
+            await take(opened, "health_status")
+            if recent and rng.random() < 0.3:
+                where = {"session_id": recent[-1], "working_directory": "/", "resume": True}
+                opened.tell("session_start", agent="", **where)
+                await take(opened, "session_ready")
+            for _ in range(rng.choice((1, 50))):
+                opened.tell("heartbeat_ping")
+                await take(opened, "heartbeat_pong")
+                if not acknowledge(opened):
+                    break  # all that waited has come
+            if rng.random() < 0.4:
+                opened.close()
+        if rng.random() < 0.7:
+            opened.transport.abort()
+        else:
+            opened.close()
+        async with asyncio.timeout(WAITS):
+            await opened.ended
+
+
+async def run_agents(bridge: WatchedBridge, token: str, count: int) -> None:
+    """Sessions of an agent: a prompt, a tool that is allowed, the end."""
+    opened = await Socket.open(bridge.port, "/api/v1/ws")
+    await authenticate(opened, token)
+    for number in range(count):
+        agent, tool = ("plain", "/run") if number % PROCESSES == 0 else ("demo", "/tool Bash")
+        opened.tell(
+            "session_start",
+            agent=agent,
+            session_id=None,
+            working_directory=str(bridge.root),
+            resume=False,
+        )
+        session = (await take(opened, "session_ready"))["payload"]["session_id"]
+        opened.tell("message", session_id=session, content="hello", role="user")
+        await take(opened, "stream_end", session=session)
+        command = "true" if agent == "plain" else '{"command": "true"}'
+        opened.tell("message", session_id=session, content=f"{tool} {command}", role="user")
+        asked = (await take(opened, "approval_required", session=session))["payload"]
+        opened.tell(
+            "approval_response",
+            session_id=session,
+            tool_call_id=asked["tool_call_id"],
+            decision="approved",
+            modifications=None,
+        )
+        await take(opened, "stream_end", session=session)
+        opened.tell("session_end", session_id=session, reason="user_request")
+        await take(opened, "session_end", session=session)
+        acknowledge(opened)
+    opened.close()
+    await opened.ended
+
+
+async def part(bridge: WatchedBridge, tokens: list[str], rng: random.Random) -> None:
+    sessions, recent = max(POSTERS, EVENTS // EACH // PARTS), list[str]()
+    async with asyncio.TaskGroup() as group:
+        for _ in range(POSTERS):
+            group.create_task(post(bridge, sessions // POSTERS, recent, rng))
+        for token in tokens[RUNNERS:]:
+            count = sessions * CONNECTIONS // PHONES
+            group.create_task(connect(bridge, token, count, recent, rng))
+        for token in tokens[:RUNNERS]:
+            group.create_task(run_agents(bridge, token, sessions // RUNNERS))
+
+
+# -- what is left ----------------------------------------------------------------------------------
+
+
+def settle(bridge: WatchedBridge) -> Look:
+    """What it holds once nobody is connected and no session runs."""
+
+    def quiet() -> bool:
+        health = bridge.get("/api/v1/health", bridge.admin_token).json()
+        return bool(health["active_websockets"] == health["active_sessions"] == 0)
+
+    eventually(quiet, 120)
+    return bridge.look()
+
+
+def test_a_week(watched: WatchedBridge) -> None:
+    """Nothing grows with the events, sessions and connections that have been."""
+    rng = random.Random(17)
+    tokens = [watched.device_token() for _ in range(RUNNERS + PHONES)]
+    asyncio.run(post(watched, FIRST, [], rng))
+    looks = []
+    for number in range(PARTS):
+        asyncio.run(part(watched, tokens, rng))
+        looks.append(settle(watched))
+        figure(f"part {number + 1}: {looks[-1]}")
+    figure(what_is_left(looks[0], looks[-1]))
+    figure(what_is_left(looks[PARTS // 2], looks[-1]))
+    steps = list(pairwise(looks))
+    assert min(after.traced - before.traced for before, after in steps) < LEFT_BYTES
+    assert min(after.trimmed - before.trimmed for before, after in steps) < LEFT_RESIDENT
+    grown = {
+        name: min(after.types.get(name, 0) - before.types.get(name, 0) for before, after in steps)
+        for name in looks[-1].types
+    }
+    assert {name: count for name, count in grown.items() if count > LEFT_OBJECTS} == {}
+    assert more(looks[0].tasks, looks[-1].tasks) == {}
+    for what in ("files", "threads"):  # pools of threads have their bounds, and open what they use
+        counts = [len(getattr(look, what)) for look in looks]
+        assert min(after - before for before, after in pairwise(counts)) <= 0, (what, counts)
