@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import psutil
@@ -16,6 +17,7 @@ from tests.conformance.delivery import back, nothing_more
 from tests.conformance.phone import Phone
 from tests.conformance.samples import new_id, new_session, now, prompt
 from tests.faults.quick import QuickBridge, nursery
+from tests.servers import Postgres
 
 FALSE: list[Any] = [
     # numbers of rows, which no client knows
@@ -26,14 +28,39 @@ FALSE: list[Any] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    bridge = QuickBridge(tmp_path_factory.mktemp("acks"))
-    bridge.start()
-    bridge.pin = bridge.pairing().pin
-    yield bridge
-    bridge.stop()
-    nursery.forget(bridge.environment)
+@pytest.fixture(scope="module", params=["one process", "two on postgresql"])
+def processes(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[Bridge]]:
+    """The liar is at the last one."""
+    place = tmp_path_factory.mktemp("acks")
+    settings: dict[str, str] = {}
+    if request.param != "one process":
+        postgres: Postgres = request.getfixturevalue("postgres_server")
+        settings["database_url"] = postgres.create_database()
+        settings["redis_url"] = request.getfixturevalue("redis_server").url
+    made = [QuickBridge(place / "first", **settings).start()]
+    if settings:
+        tokens = {
+            name: made[0].settings[name] for name in ("BRIDGE_HOOK_TOKEN", "BRIDGE_ADMIN_TOKEN")
+        }
+        made.append(QuickBridge(place / "second", **settings, **tokens).start())
+    yield made
+    for bridge in made:
+        bridge.stop()
+        nursery.forget(bridge.environment)
+
+
+@pytest.fixture
+def bridge(processes: list[Bridge]) -> Bridge:
+    return processes[0]
+
+
+@pytest.fixture
+def liar(processes: list[Bridge]) -> Iterator[Phone]:
+    pairing = processes[0].pairing()
+    with closing(Phone(processes[-1].port, pairing.token)) as phone:
+        yield phone.ready()
 
 
 def missed(bridge: Bridge, session_id: str, *phones: Phone) -> None:
@@ -44,7 +71,7 @@ def missed(bridge: Bridge, session_id: str, *phones: Phone) -> None:
         phone.close()
 
 
-def test_what_it_was_never_sent(bridge: Bridge) -> None:
+def test_what_it_was_never_sent(bridge: Bridge, liar: Phone) -> None:
     """Numbers, ids of nothing, of another session, of before its pairing and of what is to come
     move nothing; what is no id is refused, and the connection goes on.
     """
@@ -54,35 +81,54 @@ def test_what_it_was_never_sent(bridge: Bridge) -> None:
     honest.join(before)
     bridge.accept(prompt(before, 9))
     old = honest.wait_numbers(before, [0, 9])[1]["id"]
-    with bridge.phones(1) as (liar,):
-        liar.ack(*FALSE, to_come, old)
-        for ids in ([1], [-1], [2**63], [None], [{"id": old}], "all", {"from": 0}, None):
-            refused = liar.request("notification_ack", {"notification_ids": ids})
-            assert refused["payload"]["code"] == "PROTO_INVALID_MESSAGE", ids
-        for phone in (liar, honest):
-            phone.close()
+    liar.ack(*FALSE, to_come, old)
+    for ids in ([1], [-1], [2**63], [None], [{"id": old}], "all", {"from": 0}, None):
+        refused = liar.request("notification_ack", {"notification_ids": ids})
+        assert refused["payload"]["code"] == "PROTO_INVALID_MESSAGE", ids
+    for phone in (liar, honest):
+        phone.close()
+    bridge.accept(*[prompt(session, number) for number in (1, 2, 3)])
+    missed(bridge, session, liar, honest)
+    liar.ready()
+    liar.ack(*FALSE, to_come)
+    liar.close()
+    missed(bridge, session, liar, honest)
+
+
+def test_what_another_was_sent(bridge: Bridge, liar: Phone) -> None:
+    """The id of a row, learnt from another device, moves nothing while an earlier row was not
+    acknowledged, and nothing of anybody else's.
+    """
+    session = new_session()
+    with bridge.phones(1) as (honest,):
+        bridge.accept(prompt(session, 0))
+        honest.join(session)
         bridge.accept(*[prompt(session, number) for number in (1, 2, 3)])
-        missed(bridge, session, liar, honest)
-        liar.ready()
-        liar.ack(*FALSE, to_come)
-        liar.close()
-        missed(bridge, session, liar, honest)
+        rows = honest.wait_numbers(session, [0, 1, 2, 3])
+        liar.ack(rows[2])
+        honest.close()
+        back(honest, session, [0, 1, 2, 3])
+    liar.close()
+    back(liar, session, [0, 1, 2, 3])
+    nothing_more(bridge, liar, session, [0, 1, 2, 3])
 
 
-def test_a_flood_of_them(bridge: Bridge) -> None:
+def test_a_flood_of_them(processes: list[Bridge], bridge: Bridge, liar: Phone) -> None:
     """Millions of ids of nothing are read no faster than they are looked up, and not kept."""
-    assert bridge.process is not None
-    server, most = psutil.Process(bridge.process.pid), 0
-    with bridge.phones(2) as (liar, honest):
-        before = server.memory_info().rss
-        for _ in range(40):
-            ids = [str(uuid.uuid4()) for _ in range(limits.ACK_MAX_IDS)]
-            frame = {"type": "notification_ack", "id": new_id(), "timestamp": now()}
-            liar.send_raw(json.dumps(frame | {"payload": {"notification_ids": ids}}))
-            honest.ping()
-            most = max(most, server.memory_info().rss - before)
-        bridge.accept(prompt(new_session(), 1))
-        liar.ping()
+    running = processes[-1].process
+    assert running is not None
+    server, most = psutil.Process(running.pid), 0
+    honest = Phone(processes[-1].port, bridge.pairing().token).ready()
+    before = server.memory_info().rss
+    for _ in range(40):
+        ids = [str(uuid.uuid4()) for _ in range(limits.ACK_MAX_IDS)]
+        frame = {"type": "notification_ack", "id": new_id(), "timestamp": now()}
+        liar.send_raw(json.dumps(frame | {"payload": {"notification_ids": ids}}))
+        honest.ping()
         most = max(most, server.memory_info().rss - before)
+    bridge.accept(prompt(new_session(), 1))
+    liar.ping()
+    honest.close()
+    most = max(most, server.memory_info().rss - before)
 
-        assert most < 64 * 2**20, most
+    assert most < 64 * 2**20, most

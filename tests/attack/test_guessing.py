@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pytest
 
 from tests.conformance.bridge import Bridge
-from tests.conformance.https import Https, Response
+from tests.conformance.https import Response
 from tests.conformance.phone import Closed, Phone
+from tests.conformance.raw import RawSocket
 from tests.faults.clock import ClockBridge
 from tests.servers import free_port
 
@@ -23,7 +25,7 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClockBridge]:
         tmp_path_factory.mktemp("guesses"),
         BRIDGE_RATE_LIMITS="on",
         BRIDGE_PLAIN_PORT=str(free_port()),
-        BRIDGE_TRUSTED_PROXIES="127.0.0.1",
+        BRIDGE_TRUSTED_PROXIES="127.0.0.1,10.9.0.0/16",
     )
     made.start()
     made.pin = made.pairing().pin
@@ -31,17 +33,27 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClockBridge]:
     made.stop()
 
 
-@pytest.fixture
-def proxy(bridge: Bridge) -> Https:
-    return Https(int(bridge.settings["BRIDGE_PLAIN_PORT"]), plain=True)
+def ask(port: int, token: str, lines: Sequence[str], path: str = HEALTH, **how: Any) -> Response:
+    """A GET with these lines in its head, over a connection of its own."""
+    raw = RawSocket(port, **how)
+    head = [
+        f"GET {path} HTTP/1.1",
+        f"Host: 127.0.0.1:{port}",
+        f"Authorization: Bearer {token}",
+        "Connection: close",
+        *lines,
+    ]
+    try:
+        raw.socket.sendall("\r\n".join([*head, "", ""]).encode("latin-1"))
+        return raw.response()
+    finally:
+        raw.close()
 
 
-def told(*clients: str) -> dict[str, str]:
-    """What a proxy says of who is behind it: the last is the proxy's own word."""
-    return {
-        "X-Forwarded-Proto": "https",
-        "X-Forwarded-For": ", ".join(clients),
-    }
+def through(bridge: Bridge, token: str, *lines: str, path: str = HEALTH) -> Response:
+    """The same through the trusted proxy, which says these of who is behind it."""
+    port = int(bridge.settings["BRIDGE_PLAIN_PORT"])
+    return ask(port, token, ["X-Forwarded-Proto: https", *lines], path, plain=True)
 
 
 def guess(guess_once: Callable[[int], Response]) -> int:
@@ -54,46 +66,71 @@ def guess(guess_once: Callable[[int], Response]) -> int:
     raise AssertionError("never refused")
 
 
-LIES: dict[str, Callable[[int], tuple[str, ...]]] = {
-    "another address each time": lambda number: (f"203.0.113.{number}",),
-    "more hops each time": lambda number: ("198.51.100.9",) * number,
-    "a trusted one": lambda number: ("127.0.0.1",),
-    "no address": lambda number: ("unknown", "", "::ffff:127.0.0.1:99", "'", "x" * 4000),
+FOR = "X-Forwarded-For: "
+# What a guesser writes the nth time, with the word of the proxy, which saw him, at the end of it.
+LIES: dict[str, Callable[[int, str], list[str]]] = {
+    "another address each time": lambda n, me: [f"{FOR}203.0.113.{n}, {me}"],
+    "more hops each time": lambda n, me: [FOR + "198.51.100.9, " * n + me],
+    "a trusted one": lambda n, me: [f"{FOR}127.0.0.1, {me}"],
+    "no address": lambda n, me: [f"{FOR}unknown, , ::ffff:127.0.0.1:99, ', {'x' * 4000}, {me}"],
+    "garbage": lambda n, me: [f'{FOR},;=\xff\t\xe9{n}" for=1.2.3.{n} %00,,, ,{me}'],
+    "a zone each time": lambda n, me: [f"{FOR}fe80::{n}%eth{n}, [fe80::1%{n}]:5{n}, {me}"],
+    "a header of his own": lambda n, me: [f"{FOR}203.0.113.{n}", f"{FOR}{me}"],
+    "many headers": lambda n, me: [*[f"x-FORWARDED-for: 203.0.113.{n}"] * 20, f"{FOR}{me}"],
+    "another proxy's headers": lambda n, me: [
+        f"Forwarded: for=203.0.113.{n};proto=https, for=127.0.0.1",
+        *[f"{name}: 203.0.113.{n}" for name in OTHERS],
+        f"{FOR}{me}",
+    ],
+    "many proxies": lambda n, me: [f"{FOR}203.0.113.{n}, {me}, 10.9.0.1, 10.9.200.{n}, 10.9.0.1"],
+    "another port each time": lambda n, me: [f"{FOR}{me}:{50_000 + n}"],
+    "an IPv4 address in IPv6": lambda n, me: [f"{FOR}203.0.113.{n}, [::ffff:{me}]:{n}"],
 }
+OTHERS = (
+    *("X-Real-IP", "CF-Connecting-IP", "True-Client-IP", "X-Client-IP", "Client-IP", "Via"),
+    *("X_Forwarded_For", "X-Forwarded-Host", "X-Original-Forwarded-For", "Fastly-Client-IP"),
+)
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_behind_a_trusted_proxy(bridge: ClockBridge, proxy: Https, lie: str) -> None:
+def test_behind_a_trusted_proxy(bridge: ClockBridge, lie: str) -> None:
     """A guesser is counted by what the proxy saw, whatever he wrote before it; others behind the
     proxy, and his own right token, are not held up.
     """
-    me = f"198.51.100.{10 + list(LIES).index(lie)}"
-    assert (
-        guess(
-            lambda number: proxy.get(
-                HEALTH, token=f"wrong-{number}", headers=told(*LIES[lie](number), me)
-            )
-        )
-        >= RATE
-    )
-    assert proxy.get(HEALTH, token="wrong", headers=told("198.51.100.200")).status == 401
+    number = list(LIES).index(lie)
+    me, other = f"198.51.100.{10 + number}", f"198.51.100.{110 + number}"
+    assert guess(lambda n: through(bridge, f"wrong-{n}", *LIES[lie](n, me))) >= RATE
+    assert through(bridge, "wrong", f"{FOR}{other}").status == 401
     token = bridge.device_token()
-    assert proxy.get("/api/v1/sessions", token=token, headers=told(me)).status == 200
+    assert through(bridge, token, f"{FOR}{me}", path="/api/v1/sessions").status == 200
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        lambda n: f"2001:db8:7:1::{n}",
+        lambda n: f"fe80::1%eth{n}",
+        lambda n: f"[2001:db8:7:2::{n}]:{n}",
+    ],
+    ids=["one network", "zones", "ports"],
+)
+def test_over_ipv6(bridge: ClockBridge, seen: Callable[[int], str]) -> None:
+    """A guesser with a network of his own (a /64) is one client."""
+    assert guess(lambda n: through(bridge, f"wrong-{n}", f"{FOR}{seen(n)}")) >= RATE
+    assert through(bridge, "wrong", f"{FOR}2001:db8:8:1::1").status == 401
 
 
 def test_behind_a_proxy_that_is_not_trusted(bridge: ClockBridge) -> None:
     """Its word counts for nothing: all behind it are one address, which a right token passes."""
-    other = bridge.https(source="127.0.0.61")
-    assert (
-        guess(
-            lambda number: other.get(
-                HEALTH, token=f"wrong-{number}", headers=told(f"203.0.113.{number}")
-            )
-        )
-        >= RATE
-    )
+    source, lies = "127.0.0.61", list(LIES.values())
+
+    def lied(n: int) -> list[str]:
+        return lies[n % len(lies)](n, f"203.0.113.{n}")
+
+    assert guess(lambda n: ask(bridge.port, f"wrong-{n}", lied(n), source=source)) >= RATE
     assert bridge.https(source="127.0.0.62").get(HEALTH, token="wrong").status == 401
-    assert other.get("/api/v1/sessions", token=bridge.device_token()).status == 200
+    token = bridge.device_token()
+    assert ask(bridge.port, token, lied(1), "/api/v1/sessions", source=source).status == 200
 
 
 def test_by_every_way_at_once(bridge: ClockBridge) -> None:

@@ -63,6 +63,7 @@ class Scripted:
 
     def hear(self, message: dict[str, Any]) -> None:
         if "method" not in message:
+            journal("answered", number=message["id"])
             with self.answered:
                 self.waiting[message["id"]] = message
                 self.answered.notify_all()
@@ -165,6 +166,7 @@ class Scripted:
             "/think": self.think,
             "/stamp": self.stamp,
             "/ask": self.ask,
+            "/ask-many": self.ask_many,
             "/ask-and-die": self.ask_and_die,
             "/exit": self.exit,
             "/spawn": self.spawn,
@@ -231,7 +233,7 @@ class Scripted:
         outcome = self.request(
             "session/request_permission", toolCall=call, options=OPTIONS, dies=dies
         ).get("outcome", {})
-        journal("decided", outcome=outcome)
+        journal("decided", call=call["toolCallId"], outcome=outcome)
         if outcome.get("optionId") == "allow_once":
             if runs:
                 subprocess.run(
@@ -248,6 +250,18 @@ class Scripted:
                 content=[text],
             )
         self.say(str(outcome.get("optionId", outcome.get("outcome"))))
+
+    def ask_many(self, rest: str) -> None:
+        """COUNT LABEL: so many questions at once."""
+        count, label = rest.split(" ")
+        asking = [
+            threading.Thread(target=self.ask, args=(f"ls {label}-{number}",))
+            for number in range(int(count))
+        ]
+        for one in asking:
+            one.start()
+        for one in asking:
+            one.join()
 
     def ask_and_die(self, command: str) -> None:
         self.ask(command, dies=True)

@@ -1,5 +1,5 @@
-"""Two phones race for one approval, hundreds of times, in `make soak` a thousand (D38, D46): one
-winner each time, the other is told who won.
+"""Two phones race for one approval, hundreds of times, in `make soak` ten thousand (D38, D46): one
+winner each time, the other is told who won, and an agent is told once.
 
 Beside it, on the same two processes: messages that come twice (D31).
 """
@@ -9,35 +9,50 @@ from __future__ import annotations
 import json
 import os
 import random
-import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.conformance.agent_tools import Script, figure
+from tests.conformance.agents import begin, end, say
 from tests.conformance.approvals import assert_recorded, assert_stands, greeted, notifications, pre
-from tests.conformance.bridge import Bridge, Pairing
+from tests.conformance.bridge import Bridge
 from tests.conformance.delivery import send
-from tests.conformance.phone import Message, Phone
-from tests.conformance.raw import PONG, RawSocket
+from tests.conformance.phone import Phone
+from tests.conformance.racers import DECISIONS, PATIENT, Call, race, racing, wait_asked
+from tests.conformance.raw import RawSocket
 from tests.conformance.repositories import Repository, session_in
-from tests.conformance.samples import hook, new_id, new_session, now, prompt
+from tests.conformance.samples import hook, new_id, new_session, prompt
 from tests.servers import Postgres, Redis
 
-DECISIONS = ("approved", "rejected")
-GROUP = 20  # decisions on their way at once
-GROUPS = 25  # at least: whoever is first in a group often wins all of it
+GROUP = 10  # decisions on their way at once, at most: who is first often wins a whole group
 # among which the calls are shared out: what a decision costs grows with what its session has open
 SESSIONS = 4
-TIMES = 1000 if os.environ.get("SOAK_EXAMPLES") else 250
-PATIENT = 240  # seconds for all of them
+PIECE = 250  # races in the same sessions
+TIMES = int(os.environ.get("SOAK_RACES") or 250)
+SEED = os.environ.get("RACE_SEED") or "38"
+pytestmark = pytest.mark.timeout(420 + TIMES)
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
+    return Script(tmp_path_factory.mktemp("agents"), "plain")
 
 
 @pytest.fixture(scope="module")
 def pair(
-    make_bridge: Callable[..., Bridge], postgres_server: Postgres, redis_server: Redis
+    make_bridge: Callable[..., Bridge],
+    postgres_server: Postgres,
+    redis_server: Redis,
+    script: Script,
 ) -> Iterator[tuple[Bridge, Bridge]]:
     """Two processes that are one bridge, with one allowed root."""
-    more = {"database_url": postgres_server.create_database(), "redis_url": redis_server.url}
+    more = {
+        "database_url": postgres_server.create_database(),
+        "redis_url": redis_server.url,
+        "BRIDGE_ACP_AGENTS": script.setting,
+    }
     first = make_bridge("race-first", **more)
     more |= {
         "BRIDGE_HOOK_TOKEN": first.hook_token,
@@ -50,165 +65,53 @@ def pair(
         bridge.stop()
 
 
-class Racer(threading.Thread):
-    """A device that sends one decision for each call, group by group, when the other one does;
-    `answers` by call.
-    """
-
-    def __init__(
-        self,
-        bridge: Bridge,
-        pairing: Pairing,
-        decision: str,
-        sessions: list[str],
-        calls: list[str],
-        line: threading.Barrier,
-    ) -> None:
-        super().__init__(daemon=True)
-        self.pairing, self.decision, self.sessions, self.calls, self.line = (
-            pairing,
-            decision,
-            sessions,
-            calls,
-            line,
-        )
-        self.socket = RawSocket(bridge.port).ready(pairing.token)
-        self.answers: dict[str, Message] = {}
-        self.told: dict[str, list[str]] = {}
-        self.faults: list[BaseException] = []
-
-    def run(self) -> None:
-        try:
-            group = max(1, min(GROUP, len(self.calls) // GROUPS))
-            for start in range(0, len(self.calls), group):
-                self.line.wait(PATIENT)
-                self.one_group(self.calls[start : start + group])
-        except BaseException as fault:  # noqa: BLE001 - the test raises it again
-            self.faults.append(fault)
-            self.line.abort()
-
-    def one_group(self, calls: list[str]) -> None:
-        """All decisions of a group in one write, in an order of this phone's own; then their
-        answers, in whatever order, among whatever else comes.
-        """
-        order = random.Random(f"{calls[0]} {self.decision}").sample(calls, len(calls))
-        asked = {new_id(): call_id for call_id in order}
-        frames = [
-            # as a client writes it
-            {
-                "type": "approval_response",
-                "id": sent,
-                "timestamp": now(),
-                "payload": self.body(call_id),
-            }
-            for sent, call_id in asked.items()
-        ]
-        self.socket.frames(json.dumps(frame).encode() for frame in frames)
-        while asked:
-            message = self.receive()
-            if message.get("id") in asked:
-                self.answers[asked.pop(message["id"])] = message
-
-    def body(self, call_id: str) -> dict[str, object]:
-        return {
-            "session_id": session_of(self.sessions, call_id),
-            "tool_call_id": call_id,
-            "decision": self.decision,
-            "modifications": None,
-        }
-
-    def receive(self) -> Message:
-        message = self.socket.read()
-        payload = message.get("payload", {})
-        if (
-            message["type"] == "notification"
-            and payload["notification_type"] == "approval_decided"
-            and payload["session_id"] in self.sessions
-        ):
-            assert payload["session_id"] == session_of(
-                self.sessions, payload["data"]["tool_call_id"]
-            )
-            self.told.setdefault(payload["data"]["tool_call_id"], []).append(
-                payload["data"]["decision"]
-            )
-        return message
-
-
-def session_of(sessions: list[str], call_id: str) -> str:
-    return sessions[int(call_id.rpartition("-")[2]) % len(sessions)]
-
-
-def post_calls(bridge: Bridge, sessions: list[str], count: int, racers: list[Racer]) -> list[str]:
-    """That many pending approvals, posted in batches; the racers' connections are kept alive."""
-    calls = [f"call-{number}" for number in range(count)]
-    for start in range(0, count, 100):
-        for racer in racers:
-            racer.socket.frame(b"", PONG)
+def post_calls(bridge: Bridge, sessions: list[str], count: int) -> None:
+    """That many pending approvals, shared out among the sessions, posted in batches."""
+    for start in range(0, count, 50):
         events = [
             pre(
-                session_of(sessions, call_id),
-                {"command": f"ls {call_id}"},
+                sessions[number % len(sessions)],
+                {"command": f"ls {number}"},
                 approval=True,
-                tool_call_id=call_id,
+                tool_call_id=f"call-{number}",
             )
-            for call_id in calls[start : start + 100]
+            for number in range(start, min(start + 50, count))
         ]
         answer = bridge.post_batch(events)
         assert answer.status == 200 and answer.json()["accepted"] == len(events), answer
-    return calls
 
 
-def race(one: Bridge, two: Bridge, times: int, seed: int = 38) -> None:
-    sessions, line = [new_session() for _ in range(SESSIONS)], threading.Barrier(2)
-    one.accept(*[prompt(session_id, 0) for session_id in sessions])
-    pairings = (one.pairing(), one.pairing())
-    calls: list[str] = []
-    racers = [
-        Racer(bridge, pairing, decision, sessions, calls, line)
-        for bridge, pairing, decision in zip((one, two), pairings, DECISIONS, strict=True)
-    ]
-    calls += post_calls(one, sessions, times, racers)
-    random.Random(38).shuffle(calls)
-    for racer in racers:
-        racer.start()
-    for racer in racers:
-        racer.join(PATIENT)
-        assert not racer.faults and not racer.is_alive(), racer.faults
-    won = [0, 0]
-    for call_id in calls:
-        winner = 0 if racers[0].answers[call_id]["type"] == "approval_recorded" else 1
-        won[winner] += 1
-        assert_recorded(
-            racers[winner].answers[call_id],
-            session_of(sessions, call_id),
-            call_id,
-            DECISIONS[winner],
-        )
-        assert_stands(racers[1 - winner].answers[call_id], DECISIONS[winner], pairings[winner].name)
-    assert min(won) >= times // 100, f"no race: {won}"
-    check_told(
-        one,
-        sessions,
-        racers,
-        {
-            call_id: DECISIONS[racers[0].answers[call_id]["type"] != "approval_recorded"]
-            for call_id in calls
-        },
-    )
-    one.accept(*[hook("SessionEnd", session_id) for session_id in sessions])
+def groups_of(calls: list[Call], number: int) -> list[list[Call]]:
+    """The calls in a random order, some at a time."""
+    rng, groups = random.Random(f"{SEED} {number}"), []
+    left = rng.sample(calls, len(calls))
+    while left:
+        size = rng.randint(1, GROUP)
+        groups.append(left[:size])
+        left = left[size:]
+    return groups
 
 
-def check_told(
-    bridge: Bridge, sessions: list[str], racers: list[Racer], stands: dict[str, str]
-) -> None:
-    """D38: each ready device has one approval_decided for each call, with the decision that stands;
-    and a device that comes now is asked nothing.
-    """
-    for racer in racers:
-        while len(racer.told) < len(stands):
-            racer.receive()
-        assert racer.told == {call_id: [decision] for call_id, decision in stands.items()}
-        racer.socket.close()
+def race_observed(one: Bridge, two: Bridge, times: int) -> None:
+    """Of sessions that are known by their hooks only."""
+    won: Counter[str] = Counter()
+    with racing(one, two) as racers:
+        for piece in range(0, times, PIECE):
+            sessions, count = [new_session() for _ in range(SESSIONS)], min(PIECE, times - piece)
+            one.accept(*[prompt(session_id, 0) for session_id in sessions])
+            post_calls(one, sessions, count)
+            calls = wait_asked(racers, sessions, count)
+            assert len(calls) == count
+            for group in groups_of(calls, piece):
+                won.update(race(racers, group).values())
+            nothing_is_asked(one, sessions)
+            one.accept(*[hook("SessionEnd", session_id) for session_id in sessions])
+            figure(f"{sum(won.values())} races, won by {dict(won)}")
+    assert min(won[decision] for decision in DECISIONS) >= times // 100, f"no race: {won}"
+
+
+def nothing_is_asked(bridge: Bridge, sessions: list[str]) -> None:
+    """A device that comes now is asked nothing."""
     with bridge.phones(1) as (fresh,):
         greeted(bridge, fresh)
         assert not [
@@ -219,18 +122,53 @@ def check_told(
         ]
 
 
-@pytest.mark.timeout(2 * PATIENT + 60)
+def race_asked_by_agent(one: Bridge, two: Bridge, script: Script, times: int) -> None:
+    """An agent of the first bridge asks: it is told once what each phone is told."""
+    won: Counter[str] = Counter()
+    with racing(one, two) as racers, one.phones(1) as (person,):
+        session = begin(one, person, agent="plain")
+        for turn in range(0, times, GROUP):
+            count = min(GROUP, times - turn)
+            before = len(script.lines("decided"))
+            say(person, session, f"/ask-many {count} {turn}")
+            calls = wait_asked(racers, [session], turn + count)
+            stands = {}
+            for group in groups_of([call for call in calls if call not in racers[0].answers], turn):
+                stands |= race(racers, group)
+            person.expect("stream_end", PATIENT, session_id=session, finish_reason="stop")
+            heard = [
+                (line["call"], line["outcome"]["optionId"])
+                for line in script.lines("decided")[before:]
+            ]
+            words = {"approved": "allow_once", "rejected": "reject_once"}
+            assert sorted(heard) == sorted(
+                (call, words[decision]) for (_, call), decision in stands.items()
+            )
+            won.update(stands.values())
+        told = Counter((line["pid"], line["number"]) for line in script.lines("answered"))
+        assert len(told) == times and set(told.values()) == {1}, "each answer once"
+        figure(f"{sum(won.values())} races of an agent's questions, won by {dict(won)}")
+        nothing_is_asked(one, [session])
+        end(person, session)
+    assert min(won[decision] for decision in DECISIONS) >= times // 100, f"no race: {won}"
+
+
 @pytest.mark.spec("decision.logged", "wscode.TOOL_ALREADY_DECIDED", "processes")
 def test_on_two_processes(pair: tuple[Bridge, Bridge]) -> None:
     """D38, D46: atomically, across processes: the races on PostgreSQL and Redis, one phone
     on each process.
     """
-    race(*pair, TIMES)
+    race_observed(*pair, TIMES)
+
+
+def test_an_agent_is_told_once(pair: tuple[Bridge, Bridge], script: Script) -> None:
+    """D38, D46: the same of questions of an agent that the bridge runs."""
+    race_asked_by_agent(*pair, script, TIMES // 5)
 
 
 def test_on_one_process(shared: Bridge) -> None:
     """D38: the same on SQLite and one process."""
-    race(shared, shared, 100)
+    race_observed(shared, shared, 100)
 
 
 def test_a_decision_on_the_other_process_is_told_at_once(pair: tuple[Bridge, Bridge]) -> None:
