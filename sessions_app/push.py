@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 import structlog
 from django.db import Error as DatabaseError
-from django.db.models import Q
 from django.utils import timezone
 
 from bridge_project.kernel import failure_alerts, limits, threads
@@ -25,7 +26,7 @@ from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import readers, writers
 from devices_app.models import PushSubscription
-from devices_app.push import sending, subscriptions
+from devices_app.push import endpoints, sending, subscriptions
 from devices_app.push.sending import Outcome, Push
 from sessions_app.log.tail import tail
 from sessions_app.models import Cursor, Feed, LogRow, ToolCall
@@ -34,6 +35,7 @@ from sessions_app.socket import presence
 log = structlog.get_logger("bridge.push")
 
 STOP_SECONDS: Final = 5.0
+KINDS: Final = ("approval_required", "task_complete", "error")
 QUIET: Final = "An agent needs you"
 TEST: Final = Push(
     [{"notification_type": "test", "title": "Test", "body": "Pushes of the bridge arrive here."}],
@@ -58,8 +60,9 @@ def look(settled: dict[int, int]) -> tuple[list[Due], bool]:
     """Return the next push of each device, and whether anything waits for its time.
 
     ``settled``: subscription → row up to which nothing is to be pushed; it is brought up to date.
+    The log is read once for all of them.
     """
-    now, found, waits = timezone.now(), [], False
+    now, found = timezone.now(), []
     wanting = list(subscriptions.usable())
     devices = [one.device_id for one in wanting]
     live = presence.live().filter(device__in=devices)
@@ -67,25 +70,48 @@ def look(settled: dict[int, int]) -> tuple[list[Due], bool]:
     cursors = {
         one.device_id: one for one in Cursor.objects.filter(feed=Feed.ALL, device__in=devices)
     }
-    for subscription in wanting:
-        if subscription.next_at and subscription.next_at > now:
-            waits = True
+    after = {one.pk: max(one.position, settled.get(one.pk, 0)) for one in wanting}
+    looking = [one for one in wanting if not _must_wait(one, now)]
+    waits = len(looking) < len(wanting)
+    rows = LogRow.objects.filter(feed=Feed.ALL, type="notification")
+    rows = rows.filter(seq__gt=min((after[one.pk] for one in looking), default=0))
+    columns = ("seq", "frame", "created_at")
+    last = 0
+    for seq, frame, at in rows.order_by("seq").values_list(*columns).iterator() if looking else ():
+        payload, last = json.loads(frame)["payload"], seq
+        if payload["notification_type"] not in KINDS:
             continue
-        cursor = cursors.get(subscription.device_id)
-        after = max(subscription.position, settled.get(subscription.pk, 0))
-        rows = LogRow.objects.filter(feed=Feed.ALL, type="notification", seq__gt=after)
-        columns = ("seq", "frame", "created_at")
-        for seq, frame, at in rows.order_by("seq").values_list(*columns).iterator():
-            payload = json.loads(frame)["payload"]
-            if not _has(cursor, seq) and _is_news(payload, at, now):
-                is_late = now - at >= timedelta(seconds=limits.PUSH_PROOF_SECONDS)
-                if subscription.device_id in connected and not is_late:
-                    waits = True  # it may still show that it has it
-                else:
-                    found.append(Due(subscription, seq, _push(subscription, payload)))
-                break
-            settled[subscription.pk] = seq
+        lack = {
+            one.pk: one
+            for one in looking
+            if seq > after[one.pk] and not _has(cursors.get(one.device_id), seq)
+        }
+        if not lack or not _is_news(payload, at, now):
+            continue
+        is_late = abs(now - at) >= timedelta(seconds=limits.PUSH_PROOF_SECONDS)
+        for one in lack.values():
+            if one.device_id in connected and not is_late:
+                waits = True  # it may still show that it has it
+            else:
+                found.append(Due(one, seq, _push(one, payload)))
+            after[one.pk] = seq - 1
+        looking = [one for one in looking if one.pk not in lack]
+        if not looking:
+            break
+    after |= {one.pk: max(after[one.pk], last) for one in looking}
+    settled.clear()
+    settled.update(after)
     return found, waits
+
+
+def _must_wait(subscription: PushSubscription, now: datetime) -> bool:
+    """Tell whether a push must not be tried yet; never for longer than PUSH_RETRY_MAX_SECONDS.
+
+    A moment that is further ahead was stored by a clock that has been set back since.
+    """
+    until = subscription.next_at
+    most = timedelta(seconds=limits.PUSH_RETRY_MAX_SECONDS)
+    return until is not None and now < until <= now + most
 
 
 def _has(cursor: Cursor | None, seq: int) -> bool:
@@ -94,7 +120,7 @@ def _has(cursor: Cursor | None, seq: int) -> bool:
 
 
 def _is_news(payload: dict[str, Any], at: datetime, now: datetime) -> bool:
-    """Tell whether a notification should be pushed to a device that lacks it."""
+    """Tell whether a notification of KINDS should be pushed to a device that lacks it."""
     kind = payload["notification_type"]
     if kind == "approval_required" and payload["priority"] == "high":
         return ToolCall.objects.filter(
@@ -103,7 +129,7 @@ def _is_news(payload: dict[str, Any], at: datetime, now: datetime) -> bool:
             decision=ToolCall.Decision.PENDING,
         ).exists()
     recent = now - at < timedelta(seconds=limits.PUSH_NEWS_SECONDS)
-    return kind in ("task_complete", "error") and recent
+    return kind != "approval_required" and recent
 
 
 def _push(subscription: PushSubscription, payload: dict[str, Any]) -> Push:
@@ -126,11 +152,10 @@ def _push(subscription: PushSubscription, payload: dict[str, Any]) -> Push:
 
 def claim(due: Due) -> bool:
     """Take a push for this process; False when another has taken or sent it."""
-    now = timezone.now()
-    free = Q(next_at=None) | Q(next_at__lte=now)
-    same = PushSubscription.objects.filter(free, pk=due.subscription.pk)
-    until = now + timedelta(seconds=limits.PUSH_CLAIM_SECONDS)
-    return same.filter(position=due.subscription.position).update(next_at=until) == 1
+    seen = due.subscription
+    same = PushSubscription.objects.filter(pk=seen.pk, position=seen.position, next_at=seen.next_at)
+    until = timezone.now() + timedelta(seconds=limits.PUSH_CLAIM_SECONDS)
+    return same.update(next_at=until) == 1
 
 
 def settle(subscription: PushSubscription, outcome: Outcome, seq: int | None) -> None:
@@ -165,7 +190,8 @@ async def _deliver(due: Due) -> None:
 
 # -- in a serving process --------------------------------------------------------------------------
 
-_sending: dict[int, asyncio.Task[None]] = {}  # subscription → its push on the way
+_waiting: list[Due] = []  # of the last look, not begun
+_sending: dict[int, tuple[str, asyncio.Task[None]]] = {}  # subscription → host, push on its way
 
 
 async def _run() -> None:
@@ -186,19 +212,31 @@ async def _run() -> None:
             failure_alerts.report("INTERNAL_ERROR", "push_failed")
             continue
         head, waits = upto, waits or bool(found)
-        for due in found:
-            if due.subscription.pk not in _sending:
-                _begin(due)
+        # those that failed last time come last
+        _waiting[:] = sorted(found, key=lambda due: due.subscription.tries)
+        _begin()
 
 
-def _begin(due: Due) -> None:
-    def ended(task: asyncio.Task[None]) -> None:
-        del _sending[due.subscription.pk]
-        if not task.cancelled() and (error := task.exception()):
-            log.error("push_failed", device=due.subscription.device_id, exc_info=error)
+def _begin() -> None:
+    """Begin what waits, with few senders for each service: one may never answer."""
+    busy = Counter(host for host, _ in _sending.values())
+    for due in list(_waiting):
+        host = endpoints.host_of(due.subscription.endpoint)
+        if busy.total() >= limits.PUSH_SENDERS:
+            return
+        if busy[host] < limits.PUSH_SENDERS_A_HOST and due.subscription.pk not in _sending:
+            busy[host] += 1
+            _waiting.remove(due)
+            task = asyncio.create_task(_deliver(due))
+            _sending[due.subscription.pk] = host, task
+            task.add_done_callback(partial(_end, due.subscription))
 
-    task = _sending[due.subscription.pk] = asyncio.create_task(_deliver(due))
-    task.add_done_callback(ended)
+
+def _end(subscription: PushSubscription, task: asyncio.Task[None]) -> None:
+    del _sending[subscription.pk]
+    if not task.cancelled() and (error := task.exception()):
+        log.error("push_failed", device=subscription.device_id, exc_info=error)
+    _begin()
 
 
 _looking = BackgroundTask(_run)
@@ -212,7 +250,8 @@ async def start() -> None:
 async def stop() -> None:
     """Stop; pushes on their way have some seconds to finish."""
     await _looking.stop()
+    _waiting.clear()
     if _sending:
-        _, late = await asyncio.wait(_sending.values(), timeout=STOP_SECONDS)
+        _, late = await asyncio.wait([task for _, task in _sending.values()], timeout=STOP_SECONDS)
         for task in late:
             task.cancel()

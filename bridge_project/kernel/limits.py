@@ -153,9 +153,11 @@ PUSH_RETRY_MAX_SECONDS: Final = 3600
 PUSH_NEWS_SECONDS: Final = 3600  # older rows are no news, but for an approval that still waits
 PUSH_TTL_SECONDS: Final = 24 * 3600  # a push service keeps it so long for a phone that is off
 PUSH_BYTES: Final = 3000  # of a push before it is encrypted; services take 4,096 encrypted
-PUSH_ANSWER_BYTES: Final = 2000  # read of a push service's answer
+PUSH_ANSWER_BYTES: Final = 16 * 1024  # read of a push service's answer, its head included
 PUSH_ENDPOINT_MAX_CHARS: Final = 2048  # real ones have under 500
-PUSH_SENDERS: Final = 4  # pushes that are being sent at once
+PUSH_SENDERS: Final = 8  # pushes that are being sent at once
+PUSH_SENDERS_A_HOST: Final = 2  # of one push service: others do not wait for one that is silent
+PUSH_ASKED_SENDERS: Final = 4  # test pushes and look-ups of names, for which a device waits
 
 # -- the admin site (D16) ------------------------------------------------------------------------
 PASSWORDS_WAITING: Final = 2  # to be checked, beside the one that is: each holds one of 8 threads

@@ -83,3 +83,4 @@ health: Final = Threads("health", 8)  # a check may hang
 files: Final = Threads("files", limits.FILE_READERS)
 git: Final = Threads("git", limits.GIT_PROCESSES)
 push: Final = Threads("push", limits.PUSH_SENDERS)  # a push service may not answer
+push_asked: Final = Threads("push-asked", limits.PUSH_ASKED_SENDERS)  # for a device that waits

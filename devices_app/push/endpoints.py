@@ -24,7 +24,7 @@ def host_of(endpoint: str) -> str:
 
 
 def check(endpoint: str) -> SplitResult:
-    """Return the parts of an allowed address; look up no name.
+    """Return the parts of an allowed address, in one spelling; look up no name.
 
     Raises BridgeError PUSH_ENDPOINT_REFUSED.
     """
@@ -41,7 +41,8 @@ def check(endpoint: str) -> SplitResult:
         raise BridgeError(
             "PUSH_ENDPOINT_REFUSED", "The endpoint is not at a push service that the bridge knows."
         )
-    return parts
+    named = host if port == 443 else f"{host}:{port}"
+    return parts._replace(netloc=named, path=parts.path or "/", fragment="")
 
 
 def resolve(parts: SplitResult) -> list[tuple[str, int]]:

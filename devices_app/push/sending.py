@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email.utils
 import http.client
+import io
 import json
 import socket
 import ssl
@@ -28,6 +29,7 @@ from devices_app.push import endpoints, vapid
 GONE: Final = (404, 410)
 TOO_LARGE: Final = 413
 PASSES: Final = (408, 429)  # and 5xx
+REASON_BYTES: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ def _send(subscription: PushSubscription, push: Push) -> Outcome:
         try:
             status, waits, said = _post(parts, _encrypt(subscription, text), push)
         except (OSError, http.client.HTTPException) as error:
-            reason = str(error) or type(error).__name__
+            reason = printable(str(error)) or type(error).__name__
             return Outcome(f"{parts.hostname} cannot be reached: {reason}", again_in=0)
         if status < 300:
             return Outcome()
@@ -122,10 +124,9 @@ def _post(parts: SplitResult, body: bytes, push: Push) -> tuple[int, str, str]:
 
     Raises OSError or HTTPException when there is no answer.
     """
-    host = f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
     headers = {
-        "Host": host,
-        "Authorization": vapid.authorization(f"https://{host}"),
+        "Host": parts.netloc,
+        "Authorization": vapid.authorization(f"https://{parts.netloc}"),
         "Content-Encoding": "aes128gcm",
         "Content-Type": "application/octet-stream",
         "TTL": str(push.ttl),
@@ -133,7 +134,7 @@ def _post(parts: SplitResult, body: bytes, push: Push) -> tuple[int, str, str]:
         "Urgency": push.urgency,
         "Connection": "close",
     }
-    path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+    path = f"{parts.path}?{parts.query}" if parts.query else parts.path
     with _connect(parts) as stream:
         ended = threading.Event()
 
@@ -149,9 +150,14 @@ def _post(parts: SplitResult, body: bytes, push: Push) -> tuple[int, str, str]:
             connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 443)
             connection.sock = stream
             connection.request("POST", path, body, headers)
-            answer = connection.getresponse()
+            answer = http.client.HTTPResponse(stream, method="POST")
+            answer.fp.close()
+            answer.fp = io.BufferedReader(_Beginning(stream))
+            answer.begin()
             if ended.is_set():  # what was cut off may read like an answer
                 raise TimeoutError
+            if answer.status < 200:
+                raise http.client.HTTPException(f"it answered {answer.status} and no more")
             said = _reason(answer) if answer.status >= 300 else ""
         except (OSError, http.client.HTTPException):
             if ended.is_set():
@@ -162,11 +168,30 @@ def _post(parts: SplitResult, body: bytes, push: Push) -> tuple[int, str, str]:
     return answer.status, answer.headers.get("Retry-After", "").strip(), said
 
 
+class _Beginning(io.RawIOBase):
+    """Read the first PUSH_ANSWER_BYTES of a stream, then its end.
+
+    http.client alone reads on for as long as a service sends chunks of a negative length, or 100s.
+    """
+
+    def __init__(self, stream: socket.socket) -> None:
+        self._stream, self._left = stream, limits.PUSH_ANSWER_BYTES
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        wanted = memoryview(buffer)[: self._left]
+        count = self._stream.recv_into(wanted) if self._left else 0
+        self._left -= count
+        return count
+
+
 def _reason(answer: http.client.HTTPResponse) -> str:
     """Read the reason from the beginning of an answer's body; "" without one."""
     try:
-        said = answer.read(limits.PUSH_ANSWER_BYTES)
-    except (OSError, http.client.HTTPException):
+        said = answer.read(REASON_BYTES)
+    except (OSError, ValueError, http.client.HTTPException):
         return ""
     return printable(" ".join(said.decode("utf-8", "replace").split()))[:100]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cryptography.hazmat.primitives.asymmetric import ec
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
@@ -23,16 +23,25 @@ def subscribe(
     public key.
     """
     ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), vapid.decode(p256dh))
-    endpoints.check(endpoint)
-    where = {"endpoint": endpoint, "p256dh": p256dh, "auth": auth}
+    where = {"endpoint": endpoints.check(endpoint).geturl(), "p256dh": p256dh, "auth": auth}
     where["public_key"] = vapid.public_key()
+    try:
+        return _subscribe(device, where, detail, position)
+    except IntegrityError:  # another device subscribed there on another process just now
+        return _subscribe(device, where, detail, position)
+
+
+def _subscribe(
+    device: Device, where: dict[str, str], detail: str, position: int
+) -> PushSubscription:
     with transaction.atomic():
         # one after the other, and none for a device that is being revoked
         current = Device.objects.select_for_update(no_key=True).get(pk=device.pk)
         if current.revoked_at is not None:
             raise BridgeError("PUSH_ENDPOINT_REFUSED", "The device was revoked.")
-        for other in PushSubscription.objects.filter(endpoint=endpoint).exclude(device=device):
-            if (other.p256dh, other.auth) != (p256dh, auth):
+        there = PushSubscription.objects.filter(endpoint=where["endpoint"])
+        for other in there.exclude(device=device):
+            if (other.p256dh, other.auth) != (where["p256dh"], where["auth"]):
                 raise BridgeError("PUSH_ENDPOINT_REFUSED", "Another device is subscribed there.")
             other.delete()
         known = PushSubscription.objects.filter(device=device)
@@ -41,7 +50,8 @@ def subscribe(
             PushSubscription.objects.create(
                 device=device, detail=detail, position=position, **where
             )
-            audit.record("push_subscribed", device=device, subject=endpoints.host_of(endpoint))
+            host = endpoints.host_of(where["endpoint"])
+            audit.record("push_subscribed", device=device, subject=host)
         return known.get()
 
 

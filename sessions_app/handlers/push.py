@@ -26,8 +26,10 @@ async def push_subscribe(connection: ClientConnection, message: ClientMessage) -
     payload: p.PushSubscribe = message.payload
     _check_allowed()
     endpoint, keys = payload.subscription.endpoint, payload.subscription.keys
+    parts = endpoints.check(endpoint)
     with suppress(OSError):  # a bridge without a network looks again when it sends
-        await threads.push.run(endpoints.resolve, endpoints.check(endpoint))
+        async with asyncio.timeout(limits.PUSH_TEST_SECONDS):
+            await threads.push_asked.run(endpoints.resolve, parts)
     position = await readers.run(reader.head_seq)
     try:
         subscription = await writers.run(
@@ -58,7 +60,7 @@ async def push_test(connection: ClientConnection, message: ClientMessage) -> p.P
         return _state(None)
     try:
         async with asyncio.timeout(limits.PUSH_TEST_SECONDS):
-            outcome = await threads.push.run(sending.send, found, push.TEST)
+            outcome = await threads.push_asked.run(sending.send, found, push.TEST)
     except TimeoutError:
         outcome = Outcome(f"No answer in {limits.PUSH_TEST_SECONDS:g} s.")
     await writers.run(push.settle, found, outcome, None)

@@ -13,7 +13,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -37,6 +37,7 @@ from cryptography.x509.oid import NameOID
 from tests.servers import wait_until
 
 HOST = "localhost"
+OTHER_HOST = "push.example"  # of its certificate too
 PATIENCE = 60  # seconds; a push comes in a fraction of it on a quiet machine
 
 Answer = Callable[[BaseHTTPRequestHandler, "Received"], None]
@@ -85,6 +86,30 @@ def drip(handler: BaseHTTPRequestHandler, received: Received) -> None:
         handler.wfile.write(b"C")
         handler.wfile.flush()
         time.sleep(1)
+
+
+def silent(handler: BaseHTTPRequestHandler, received: Received) -> None:
+    """Take the push and never answer, until the bridge gives up."""
+    with suppress(OSError):
+        handler.rfile.read(1)
+
+
+class Raw:
+    """Answer with these bytes, then with `again` for as long as the bridge reads; `written`: how
+    many bytes it took before it went, at most a gigabyte.
+    """
+
+    def __init__(self, first: bytes, again: bytes = b"") -> None:
+        self.first, self.again, self.written = first, again, 0
+        self.over = threading.Event()
+
+    def __call__(self, handler: BaseHTTPRequestHandler, received: Received) -> None:
+        try:
+            handler.wfile.write(self.first)
+            while self.again and self.written < 2**30:
+                self.written += handler.wfile.write(self.again)
+        finally:
+            self.over.set()
 
 
 class PushService:
@@ -162,7 +187,10 @@ def _certificate(directory: Path) -> tuple[Path, Path, Path]:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(HOST)]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.DNSName(HOST), x509.DNSName(OTHER_HOST)]),
+            critical=False,
+        )
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )

@@ -11,8 +11,19 @@ import pytest
 
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.phone import Message, Phone
+from tests.conformance.samples import new_session, prompt
 from tests.push.conftest import ask, finish, subscribe
-from tests.push.service import HOST, Browser, PushService, drip, encode, status
+from tests.push.service import (
+    HOST,
+    OTHER_HOST,
+    Browser,
+    PushService,
+    Raw,
+    drip,
+    encode,
+    silent,
+    status,
+)
 
 REFUSED = "PUSH_ENDPOINT_REFUSED"
 RESOLVER = Path(__file__).parent / "resolver"
@@ -57,6 +68,9 @@ def with_endpoint(browser: Browser, endpoint: str) -> dict[str, Any]:
         "https://fcm.googleapis.com:port/x",
         "https://[fcm.googleapis.com/x",
         "//fcm.googleapis.com/x",
+        "https://fcm.googleapis.com/" + "x" * 1900 + "/../\u202e",
+        "https://xn--fcm-.googleapis.com/x",
+        "https://2130706433/x",
         "",
     ],
 )
@@ -71,6 +85,8 @@ def test_an_address_that_is_not_allowed(endpoint: str, phone: Phone, service: Pu
     ("field", "value"),
     [
         ("p256dh", encode(b"\4" + bytes(64))),  # no point of the curve
+        ("p256dh", encode(b"\4" + b"\xff" * 64)),
+        ("p256dh", encode(bytes(65))),
         ("p256dh", "A" * 1_000_000),
         ("p256dh", encode(bytes(33))),
         ("p256dh", 1),
@@ -92,7 +108,7 @@ def test_keys_that_are_none(field: str, value: object, phone: Phone, service: Pu
 
 def test_other_fields_that_are_wrong(phone: Phone, service: PushService) -> None:
     good = service.browser().subscription
-    long = good | {"endpoint": f"{service.origin}/{'x' * 3000}"}
+    long = good | {"endpoint": f"{service.origin}/{'x' * 8192}"}
     wrong: list[dict[str, Any]] = [{}, {"subscription": "x"}, {"subscription": {}}]
     for payload in (*wrong, {"subscription": long}):
         answer = phone.request("push_subscribe", payload)
@@ -102,19 +118,41 @@ def test_other_fields_that_are_wrong(phone: Phone, service: PushService) -> None
 
 
 def test_another_devices_subscription(bridge: Bridge, service: PushService, phone: Phone) -> None:
-    """Who knows the address alone cannot take it; the same browser, paired once more, can."""
-    browser = service.browser()
+    """Who knows the address alone cannot take it, in whatever spelling; the same browser, paired
+    once more, can. Revoking the first then changes nothing, and revoking the second ends it.
+    """
+    browser, witness = service.browser(), service.browser()
     subscribe(phone, browser)
-    other = bridge.phone().ready()
-    stolen = browser.subscription | {"keys": service.browser().subscription["keys"]}
-    answer = other.request("push_subscribe", {"subscription": stolen})
-    assert answer["payload"]["code"] == REFUSED
+    pairing = bridge.mint("--name", "same browser")
+    other = bridge.phone(pairing).ready()
+    port, keys = service.port, service.browser().subscription["keys"]
+    for origin in (
+        f"https://{HOST}:{port}",
+        f"HTTPS://LocalHost:{port}",
+        f"https://{HOST}:0{port}",
+    ):
+        for end in ("", "#again"):
+            endpoint = origin + browser.path + end
+            stolen = {"subscription": {"endpoint": endpoint, "keys": keys}}
+            answer = other.request("push_subscribe", stolen)
+            assert answer["payload"]["code"] == REFUSED, endpoint
     assert ask_for_test(phone)["payload"]["subscribed"] is True
     subscribe(other, browser)
     assert ask_for_test(phone)["payload"]["subscribed"] is False
-    other.close()
+    subscribe(phone, witness)
+    for one in (phone, other):
+        one.close()
+    first = finish(bridge)
+    assert [push.get("session_id") for push in browser.wait(2)] == [None, first]
+    witness.wait()
+    bridge.manage("revoke_device", "same browser")
     finish(bridge)
-    assert len(browser.wait(2)) == 2
+    witness.wait(2)
+    assert len(browser.requests) == 2
+    subscribe(phone.ready(), browser)
+    phone.close()
+    last = finish(bridge)
+    assert browser.wait(3)[2]["session_id"] == last
 
 
 def test_a_redirect_is_not_followed(service: PushService, phone: Phone) -> None:
@@ -146,6 +184,96 @@ def test_a_service_that_answers_slowly_holds_nothing_up(
     quick.wait()
     state = phone.expect("push_state", timeout=60, subscribed=True)
     assert "no answer in 10 s" in state["payload"]["problem"]
+
+
+CHUNKED = b"HTTP/1.1 500 Failed\r\nTransfer-Encoding: chunked\r\n\r\n"
+LONG = b"x" * 100_000
+# how it answers, and what the phone is told of it
+ODD_ANSWERS: dict[str, tuple[Raw, str]] = {
+    "a long reason": (Raw(b"HTTP/1.1 500 Failed\r\nContent-Length: 99999999\r\n\r\n", LONG), "500"),
+    "a reason without an end": (Raw(b"HTTP/1.1 500 Failed\r\n\r\n", LONG), "500"),
+    "a chunk of no length": (Raw(CHUNKED + b"-1\r\n", LONG), "500"),
+    "a chunk of less": (Raw(CHUNKED + b"-5\r\nno\r\n"), "500"),
+    "chunks that are none": (Raw(CHUNKED + b"\xff\r\nno\r\n"), "500"),
+    "control characters": (Raw(b"HTTP/\x00\x1b[2J\x9b 500\r\n\r\n"), "cannot be reached"),
+    "a long line": (Raw(b"HTTP/1.1 500 ", LONG), "500"),
+    "lines without an end": (Raw(b"HTTP/1.1 500 Failed\r\n", b"X-Long: " + LONG + b"\r\n"), "500"),
+    "go on, without an end": (Raw(b"", b"HTTP/1.1 100 Go on\r\n\r\n" * 1000), "cannot be reached"),
+    "a hint and no more": (Raw(b"HTTP/1.1 103 Hint\r\n\r\n"), "answered 103"),
+    "another protocol": (Raw(b"HTTP/1.1 101 Other\r\n\r\n"), "answered 101"),
+    "nothing": (Raw(b""), "cannot be reached"),
+    "an old protocol": (Raw(b"HTTP/1.0 201 Created\r\n\r\n"), ""),
+    "taken, and more": (Raw(b"HTTP/1.1 201 Created\r\n\r\n", LONG), ""),
+}
+
+
+@pytest.mark.parametrize("kind", ODD_ANSWERS)
+def test_an_odd_answer(kind: str, service: PushService, phone: Phone) -> None:
+    """It is read to a bound, and named in words that harm no terminal and no database."""
+    answer, told = ODD_ANSWERS[kind]
+    browser = service.browser()
+    subscribe(phone, browser)
+    browser.answer(answer)
+    said = problem(phone)
+    assert (told in said) if told else not said, said
+    assert said.isprintable() and len(said) <= 200
+    assert answer.over.wait(60)
+    assert answer.written < 16_000_000, "what two sockets hold, and no more"
+
+
+COPY = """
+import os, secrets, sys
+os.environ["DJANGO_SETTINGS_MODULE"] = "bridge_project.settings"
+import django
+django.setup()
+from devices_app.models import PushSubscription, Token
+subscription = PushSubscription.objects.get()
+device, token = subscription.device, Token.objects.get(device=subscription.device, replaced_at=None)
+endpoint = subscription.endpoint
+for number in range(int(sys.argv[1])):
+    device.pk, device.name, device.device_id = None, f"copy {number}", secrets.token_hex(16)
+    device.save()
+    token.pk, token.device, token.digest = None, device, secrets.token_hex(32)
+    token.save()
+    subscription.pk, subscription.device = None, device
+    subscription.endpoint = f"{endpoint}-{number}"
+    subscription.save()
+"""
+
+
+@pytest.mark.slow
+def test_a_service_that_is_silent_holds_no_other_up(service: PushService, tmp_path: Path) -> None:
+    """With a thousand devices at it, another's push, events and decisions come as always."""
+    names = tmp_path / "names.json"
+    names.write_text(json.dumps({OTHER_HOST: "127.0.0.1"}))
+    more = {"BRIDGE_PUSH_HOSTS": f"{HOST},{OTHER_HOST}", "TEST_NAMES": str(names)}
+    bridge = Bridge(tmp_path, PYTHONPATH=str(RESOLVER), **service.settings | more).start()
+    try:
+        stuck, quick = service.browser(), service.browser()
+        service.answers |= {f"{stuck.path}-{number}": [silent] for number in range(1000)}
+        stuck.answer(silent)
+        phone = bridge.phone().ready()
+        subscribe(phone, stuck)
+        phone.close()
+        done = bridge.run(["-c", COPY, "1000"])
+        assert done.returncode == 0, done.stderr
+        other, session_id = bridge.phone().ready(), new_session()
+        wanted = with_endpoint(quick, quick.subscription["endpoint"].replace(HOST, OTHER_HOST))
+        assert other.request("push_subscribe", wanted)["type"] == "push_state"
+        other.close()
+        asked = ask(bridge)
+        quick.wait()
+        other.ready()
+        bridge.watch(other, session_id)
+        for number in range(20):
+            bridge.accept(prompt(session_id, number))
+            other.wait_numbers(session_id, range(number + 1))
+        answer = {"session_id": asked, "tool_call_id": "call-1", "decision": "rejected"}
+        other.request("approval_response", answer)
+        assert other.request("push_subscribe", wanted)["payload"]["subscribed"] is True
+    finally:
+        bridge.hang_up()
+        bridge.kill()
 
 
 @pytest.mark.parametrize("code", [404, 410])
@@ -198,6 +326,20 @@ def test_a_service_that_asks_to_wait(bridge: Bridge, service: PushService, phone
     browser.answer(status(403, '{"reason": "BadJwtToken"}'))
     phone.ready()
     assert problem(phone) == f'{HOST} answered 403 {{"reason": "BadJwtToken"}}'
+
+
+@pytest.mark.parametrize("again", ["-1", "soon", "Thu, 01 Jan 1970 00:00:00 GMT", "0"])
+def test_a_service_that_asks_for_nonsense(
+    again: str, bridge: Bridge, service: PushService, phone: Phone
+) -> None:
+    browser = service.browser()
+    subscribe(phone, browser)
+    phone.close()
+    browser.answer(status(429, retry_after=again), status(201))
+    finish(bridge)
+    browser.wait(2)
+    first, second = browser.requests
+    assert second.at - first.at >= 4.5
 
 
 def test_an_approval_that_is_decided_while_the_service_asks_to_wait(
