@@ -28,6 +28,7 @@ import pytest
 
 DATABASES = ("sqlite", "postgresql")
 TEST_PORTS = (12_000, 32_000)
+PATIENCE = 300.0  # seconds that a test waits at the least before it fails: machines are busy
 MOST_WORKERS = 8
 _given: set[int] = set()
 
@@ -56,7 +57,10 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 def wait_until(condition: Callable[[], object], seconds: float, what: str) -> None:
-    """Poll until `condition` is true; AssertionError naming `what` after `seconds`."""
+    """Poll until `condition` is true; AssertionError naming `what` after `seconds`, and not before
+    PATIENCE.
+    """
+    seconds = max(seconds, PATIENCE)
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:

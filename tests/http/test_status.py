@@ -30,19 +30,6 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[health.Check]]:
     return own
 
 
-def test_every_kind_of_token_may_ask(hook: Api, admin: Api, device: Api) -> None:
-    for client in (hook, admin, device):
-        for address in ("/api/v1/health", "/api/v1/info"):
-            assert client.get(address).status_code == 200
-
-
-@pytest.mark.parametrize("address", ["/api/v1/health", "/api/v1/info"])
-def test_nobody_asks_without_a_token(stranger: Api, address: str) -> None:
-    response = stranger.get(address)
-    check_error(response, "AUTH_INVALID_TOKEN", 401)
-    assert response.headers["WWW-Authenticate"] == "Bearer"
-
-
 def test_health(hook: Api) -> None:
     body = hook.get("/api/v1/health").json()
     Health.model_validate(body)
@@ -60,13 +47,6 @@ def test_health(hook: Api) -> None:
     assert body["connection_mode"] == "local_only"
     assert body["system"].keys() == {"platform", "runtime_version", "memory_mb"}
     assert 10 < body["system"]["memory_mb"] < 4096
-
-
-def test_health_counts_sessions_and_sockets(hook: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presence, "active_sessions", lambda: 3)
-    monkeypatch.setattr(presence, "active_websockets", lambda: 2)
-    body = hook.get("/api/v1/health").json()
-    assert (body["active_sessions"], body["active_websockets"]) == (3, 2)
 
 
 @pytest.mark.parametrize("part", health.CHECKS)
@@ -106,7 +86,7 @@ def test_a_check_that_hangs_has_failed_and_runs_once(
 
     def hangs() -> None:
         runs.append(1)
-        free.wait(60)
+        free.wait(180)
 
     checks["websocket_server"].append(hangs)
     try:
@@ -197,12 +177,6 @@ def test_info_lists_the_agents_that_can_start_now(
         Info.model_validate(body)
         assert (body["supported_agents"], body["agents"]) == (["demo"], [demo | version, absent])
         registry.ask_versions()
-
-
-def test_ws_without_an_upgrade(stranger: Api, hook: Api) -> None:
-    for client in (stranger, hook):
-        body = check_error(client.get("/api/v1/ws"), "WS_UPGRADE_REQUIRED", 400)
-        assert body["websocket_url"] == "wss://localhost:8443/api/v1/ws"
 
 
 def test_addresses_come_from_the_public_url_when_there_is_one(

@@ -33,6 +33,7 @@ async def agency(
         (registry, "KINDS", {}),
         (breaker, "_breakers", {}),
         (limits, "POLL_SECONDS", 0.02),
+        (limits, "LEASE_SECONDS", 3600),  # nobody renews it here, and a busy machine takes its time
         (groups, "reap", lambda instance: 0),
     ):
         monkeypatch.setattr(module, name, value)

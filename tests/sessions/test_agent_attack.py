@@ -348,7 +348,7 @@ async def test_text_that_the_log_has_not_taken_is_bounded(
 
     def slow(self: transcript.Transcript, events: Any) -> None:
         begun.set()
-        assert go.wait(60)
+        assert go.wait(180)
         write(self, events)
 
     monkeypatch.setattr(transcript.Transcript, "write", slow)

@@ -78,7 +78,7 @@ def test_versions_are_asked_in_the_background(add: Add) -> None:
     def slow() -> str:
         by.append(threading.current_thread())
         asked.set()
-        free.wait(30)
+        free.wait(180)
         return "2.0" * 100
 
     add("demo", real=False)
@@ -101,7 +101,7 @@ def test_versions_are_asked_in_the_background(add: Add) -> None:
             free.set()
             await registry.stop()
 
-    asyncio.run(asyncio.wait_for(serve(), 30))
+    asyncio.run(asyncio.wait_for(serve(), 60))
     version = registry.listed()[2].version
     assert version and len(version) == registry.VERSION_MAX_CHARS
     assert by and by[0] is not threading.main_thread() and by[0].daemon

@@ -122,7 +122,7 @@ class Client(Phone):
 
     async def until_live(self, seq: int) -> None:
         """Until rows up to there have been passed."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while self.delivery.live < seq:
                 await asyncio.sleep(0)
 
@@ -137,7 +137,7 @@ async def client(tail: Tail) -> Client:
 
 
 async def _ready(client: Client) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not client.delivery.feeds:
             await asyncio.sleep(0)
 
@@ -192,7 +192,7 @@ async def test_no_buffer_where_there_is_nothing(client: Client) -> None:
 
 
 async def _joined(client: Client, feed_id: int) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while feed_id not in client.delivery.feeds:
             await asyncio.sleep(0)
 

@@ -52,7 +52,7 @@ async def test_what_could_not_be_written_is_told_when_it_happens_again(
     await polling.start()
     try:
         failure_alerts.report("INTERNAL_ERROR", "first")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while references != ["first", "again"]:
                 await asyncio.sleep(0.05)
                 failure_alerts.report("INTERNAL_ERROR", "again")

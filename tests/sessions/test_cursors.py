@@ -35,44 +35,6 @@ def ack(phone: Device, *rows: Row) -> None:
     cursors.acknowledge(phone.pk, [row.id for row in rows])
 
 
-def test_in_order_acknowledgements_move_the_cursor(phone: Device, five: list[Row]) -> None:
-    ack(phone, *five[:3])
-    assert position(phone, five[0]) == five[2].seq
-
-
-def test_a_later_row_alone_does_not(phone: Device, five: list[Row]) -> None:
-    ack(phone, five[2])
-    assert position(phone, five[0]) < five[0].seq
-
-
-def test_a_late_first_acknowledgement_moves_over_all_that_follow(
-    phone: Device, five: list[Row]
-) -> None:
-    ack(phone, five[2])
-    ack(phone, five[1])
-    ack(phone, five[0])
-    assert position(phone, five[0]) == five[2].seq
-
-
-def test_unknown_and_repeated_ids_change_nothing(phone: Device, five: list[Row]) -> None:
-    ack(phone, five[0])
-    cursors.acknowledge(phone.pk, ["nobody", five[0].id, ""])
-    assert position(phone, five[0]) == five[0].seq
-
-
-def test_one_device_does_not_move_another(phone: Device, five: list[Row]) -> None:
-    other = helpers.device("other")
-    ack(other, *five)
-    assert position(phone, five[0]) < five[0].seq
-
-
-def test_a_new_device_starts_where_the_log_stood(five: list[Row]) -> None:
-    late = helpers.device("late", start_seq=five[-1].seq)
-    following = helpers.rows(helpers.post().feed_id, after=five[-1].seq)
-    ack(late, *following)
-    assert position(late, following[0]) == following[0].seq
-
-
 @given(order=st.permutations(range(5)), split=st.integers(0, 5))
 def test_whatever_the_order_the_cursor_is_the_longest_acknowledged_beginning(
     order: list[int], split: int

@@ -67,7 +67,7 @@ class Phone:
         ]
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not condition():
                 self.changed.clear()
                 await self.changed.wait()
@@ -110,17 +110,6 @@ async def connected(tail: Tail, device: Device, kind: type[P]) -> P:
     return kind(tail, device, await sync_to_async(reader.head_seq)())
 
 
-async def test_a_backlog_is_sent_before_anything_is_joined(tail: Tail) -> None:
-    await say("one", "two")
-    client = await phone(tail)
-    await client.until(lambda: len(client.messages) == 3)
-    assert [message["type"] for message in client.messages] == [
-        "session_started",
-        "agent_event",
-        "agent_event",
-    ]
-
-
 async def test_a_backlog_ends_where_the_client_was_told_that_it_is_connected(tail: Tail) -> None:
     """D28: what comes after that is live, however late the backlog is read, and so are the
     approvals.
@@ -159,19 +148,6 @@ async def test_a_backlog_ends_where_the_client_was_told_that_it_is_connected(tai
     assert client.messages[0]["payload"]["payload"] == {"prompt": "after"}
 
 
-async def test_live_rows_come_only_from_joined_sessions(tail: Tail) -> None:
-    feed = await say("old")
-    client = await phone(tail, start_seq=await sync_to_async(reader.head_seq)())
-    await client.until(
-        lambda: Feed.ALL in client.delivery.feeds
-    ) if client.messages else await asyncio.wait_for(_ready(client), 10)
-    await say("unheard", session_id="other")
-    client.delivery.join(feed)
-    await say("heard")
-    await client.until(lambda: client.prompts == ["heard"])
-    assert [message["type"] for message in client.messages] == ["session_started", "agent_event"]
-
-
 async def _ready(client: Phone) -> None:
     while Feed.ALL not in client.delivery.feeds:
         await asyncio.sleep(0)
@@ -185,7 +161,7 @@ async def test_who_keeps_up_has_live_rows_in_the_turn_of_the_loop_that_hears_of_
     feed = await say("first")
     client.delivery.join(feed)
     await client.until(lambda: client.prompts == ["first"])
-    await asyncio.wait_for(_joined(client, feed), 10)
+    await asyncio.wait_for(_joined(client, feed), 60)
     heard: list[Sequence[Row]] = []
     with monkeypatch.context() as patched:
         patched.setattr(tail, "committed", heard.append)
@@ -194,39 +170,6 @@ async def test_who_keeps_up_has_live_rows_in_the_turn_of_the_loop_that_hears_of_
     tail.committed(heard[0])
     await asyncio.sleep(0)
     assert client.prompts == ["first", "second"]
-
-
-async def test_a_join_continues_where_the_connection_stands(tail: Tail) -> None:
-    """What the backlog has brought is not sent again, and what came between backlog and join is not
-    missed.
-    """
-    feed = await say("backlog")
-    client = await phone(tail)
-    await client.until(lambda: client.prompts == ["backlog"])
-    await say("between")
-    client.delivery.join(feed)
-    await client.until(lambda: len(client.prompts) == 2)
-    await say("live")
-    await client.until(lambda: len(client.prompts) == 3)
-    assert client.prompts == ["backlog", "between", "live"]
-
-
-async def test_leaving_stops_and_joining_again_brings_what_was_missed(tail: Tail) -> None:
-    feed = await say("one")
-    client = await phone(tail)
-    client.delivery.join(feed)
-    await client.until(lambda: client.prompts == ["one"])
-    await asyncio.wait_for(_joined(client, feed), 10)
-    client.delivery.leave(feed)
-    await say("two")
-    # its session_started proves that the rows before it have been passed
-    await say("x", session_id="announces-itself")
-    await client.until(
-        lambda: len([m for m in client.messages if m["type"] == "session_started"]) == 2
-    )
-    assert client.prompts == ["one"]
-    client.delivery.join(feed)
-    await client.until(lambda: client.prompts == ["one", "two"])
 
 
 async def _joined(client: Phone, feed: int) -> None:
@@ -291,7 +234,7 @@ async def joined(tail: Tail) -> list[Phone]:
     for client in phones:
         client.delivery.join(feed)
         await client.hears("first")
-        await asyncio.wait_for(_joined(client, feed), 10)
+        await asyncio.wait_for(_joined(client, feed), 60)
     return phones
 
 
@@ -471,7 +414,7 @@ async def test_a_gap_is_said_and_its_acknowledgement_ends_it(tail: Tail) -> None
     device = await sync_to_async(Device.objects.get)(pk=client.device_id)
     assert (await sync_to_async(cursors.positions)(device))[feed] == newest
     again = await connected(tail, device, Phone)
-    await asyncio.wait_for(_ready(again), 10)
+    await asyncio.wait_for(_ready(again), 60)
     assert again.messages == []
 
 

@@ -14,12 +14,18 @@ import pytest
 from tests.servers import Postgres
 
 HERE = Path(__file__).resolve().parent
-# about settings and a page: no statement of the log's
-SAME_ON_ALL = ("test_agent_drivers.py", "test_admin_agents.py")
+# about settings, pages and what an agent says: no statement that the others have not
+SAME_ON_ALL = (
+    "test_admin_agents.py",
+    "test_agent_conversation.py",
+    "test_agent_drivers.py",
+    "test_agent_load.py",
+    "test_alarm.py",
+)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(1200)
 def test_the_same_tests_pass_on_postgresql(postgres_server: Postgres, tmp_path: Path) -> None:
     environment = os.environ | {
         "DATABASE_URL": postgres_server.create_database(),
@@ -47,7 +53,7 @@ def test_the_same_tests_pass_on_postgresql(postgres_server: Postgres, tmp_path: 
     ]
     command += [f"--ignore={HERE / name}" for name in SAME_ON_ALL]
     done = subprocess.run(
-        command, env=environment, cwd=HERE.parents[1], capture_output=True, text=True, timeout=400
+        command, env=environment, cwd=HERE.parents[1], capture_output=True, text=True, timeout=1100
     )
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
     assert " passed" in done.stdout
