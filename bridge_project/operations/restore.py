@@ -43,6 +43,8 @@ from bridge_project.operations.database_copies import (
 )
 
 ASIDE: Final = "before-restore-"  # and the time: what a restore replaced
+# `serve.lock` is held; the backups are no part of what a restore replaces
+STAYS: Final = frozenset({"serve.lock", "backups"})
 # what a command leaves in a data directory that no bridge has used
 FRESH: Final = frozenset({"secrets", "secrets/django_secret"})
 CHUNK: Final = 2**20
@@ -52,7 +54,7 @@ DAMAGED: Final = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, Valu
 def restore(conf: Conf, archive: Path) -> tuple[Manifest, Path | None]:
     """Replace the data directory's files by an archive's; keep the old ones.
 
-    Returns where they are now, None when they were not worth keeping. Raises CommandError: the
+    Its `backups` stay in it. Returns where the old files are now, None when they were not worth keeping. Raises CommandError: the
     archive is damaged, not ours, of a newer version, or not for this database.
     """
     directory, stamp = Path(os.path.realpath(conf.bridge_data_dir)), now_name()
@@ -162,9 +164,9 @@ def _database_place(conf: Conf, staged: Path, manifest: Manifest) -> Path | None
 def _exchange(directory: Path, staged: Path, aside: Path) -> None:
     """Move the directory's files to `aside` and the staged in; undo a failure.
 
-    `serve.lock` stays, and is held. The database comes last: without it no bridge starts.
+    STAYS are not touched. The database comes last: without it no bridge starts.
     """
-    stays = (aside.name, staged.name, "serve.lock")
+    stays = {aside.name, staged.name, *STAYS}
     old = [path for path in directory.iterdir() if path.name not in stays]
     new = sorted(staged.iterdir(), key=lambda path: path.name == DATABASE)
     plan = [(path, aside / path.name) for path in old if not path.name.startswith(ASIDE)]

@@ -9,6 +9,7 @@ import io
 import json
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -54,6 +55,18 @@ else:
         migrations.migrate(conf)
     except CommandError as error:
         sys.exit(str(error))
+"""
+KILLED = """
+import os, signal, sys
+rename, names = os.rename, []
+def count(*given):
+    names.append(given)
+    rename(*given) if len(names) < 3 else os.kill(os.getpid(), signal.SIGKILL)
+import django
+django.setup()
+from django.core.management import call_command
+os.rename = count
+call_command("restore", sys.argv[1])
 """
 BACK = ("admin", "0002")  # any migration of another application that can be undone
 
@@ -372,6 +385,22 @@ def test_restored_as_it_was_and_the_other_kept(saved: Path, target: Conf, templa
     )
     assert not [path for path in directory.rglob("*") if path.stat().st_mode & 0o077]
     assert not list(directory.parent.glob(".*"))
+
+
+def test_what_was_put_aside_can_be_removed(data: Path) -> None:
+    """The backups stay where they are, also when a restore is killed while it moves files."""
+    assert manage(data, "backup").returncode == 0
+    (backup,) = (data / "backups").iterdir()
+    killed = Command(["-c", str(backup)], environment(data), KILLED).ended()
+    assert killed.returncode == -signal.SIGKILL, killed
+    assert [path.name for path in data.parent.glob("data.before-restore-*/*")], "half of it"
+    for _ in range(2):
+        said = manage(data, "restore", str(backup))
+        assert f"in {data}.before-restore-" in said.stdout, said
+        for aside in data.parent.glob("data.before-restore-*"):
+            shutil.rmtree(aside)
+        assert [path.name for path in (data / "backups").iterdir()] == [backup.name]
+        assert query(data / "bridge.sqlite3", "SELECT 1 FROM django_migrations LIMIT 1")
 
 
 def test_a_directory_that_cannot_be_renamed(

@@ -15,9 +15,9 @@ from bridge_project.operations.backup import DATABASE
 
 class Command(BaseCommand):
     help = (
-        "Put a backup in the place of the data directory (BRIDGE_DATA_DIR), which is kept beside"
-        " it. The bridge must be stopped. Nothing is touched unless the whole backup is sound and"
-        " this version can use it."
+        "Put a backup in the place of the data directory (BRIDGE_DATA_DIR), whose files are kept"
+        " beside it; its backups stay in it. The bridge must be stopped. Nothing is touched unless"
+        " the whole backup is sound and this version can use it."
     )
     requires_system_checks: list[str] = []
 
