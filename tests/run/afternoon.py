@@ -101,7 +101,7 @@ class Afternoon:
         accept(hook("SessionStart", session, {"working_directory": str(self.home)}))
         accept(hook("UserPromptSubmit", session, {"prompt": "Tidy up."}))
         self._keep(phone, "started ", "Tidy up.")
-        accept(pre(session, call, approval=True, risk="high"))
+        accept(pre(session, call, approval=True, risk="critical"))
         self._keep(phone, "asks at the machine]")
         self._type(phone, "approve", "-- Bash")
         accept(post(session, call, result="The floor is clean."))
