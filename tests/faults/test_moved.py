@@ -36,6 +36,8 @@ WRITING = {
     "make_admin": ["--username", "admin"],
     "new_ca": ["--yes"],
     "install_hooks": ["--settings", "SETTINGS", "--yes"],
+    "upgrade": [],
+    "uninstall": ["--data", "remove"],
 }
 READING: dict[str, list[str]] = {"list_devices": [], "doctor": [], "prune": []}
 
@@ -81,7 +83,8 @@ def test_another_machine_and_another_user(as_user: list[str]) -> None:
 def read_only(tmp_path: Path) -> Iterator[tuple[Host, Bridge]]:
     """A bridge that has run, whose data directory is mounted read-only now."""
     with hosts(1) as [host]:
-        bridge = Bridge(tmp_path / "bridge", DJANGO_SUPERUSER_PASSWORD="a long password")
+        more = {"DJANGO_SUPERUSER_PASSWORD": "a long password", "HOME": str(tmp_path)}
+        bridge = Bridge(tmp_path / "bridge", **more)
         bridge.data.mkdir()
         host.mount(bridge.data, "64m")
         live_on(bridge, host)
