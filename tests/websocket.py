@@ -23,7 +23,8 @@ from websockets.http11 import Response
 from websockets.protocol import State
 from websockets.uri import parse_uri
 
-PATIENCE = 60.0  # seconds: a shared machine may be slow, a right answer is never later than this
+from tests.servers import PATIENCE
+
 _CHUNK = 256 * 1024
 _NOT_NOW = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError)
 

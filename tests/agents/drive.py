@@ -24,7 +24,7 @@ from sessions_app.agents.events import (
 )
 
 E = TypeVar("E")
-SECONDS = 60.0  # for whatever a test waits for; reached only when it fails
+SECONDS = 90.0  # for whatever a test waits for; reached only when it fails
 APPROVED, REJECTED = Verdict("approved"), Verdict("rejected")
 
 
@@ -44,7 +44,7 @@ class Drive:
     async def start(self, directory: Path, resume_id: str | None = None) -> Drive:
         self.directory = directory
         self.reader = asyncio.create_task(self._read())
-        await within(SECONDS, self.driver.start(Start("session", directory, resume_id)))
+        await within(self.driver.start(Start("session", directory, resume_id)))
         return self
 
     async def turn(self, content: str, *answers: Verdict) -> list[Event]:
@@ -59,7 +59,7 @@ class Drive:
 
     async def until(self, true: Callable[[], bool]) -> None:
         async with self.news:
-            await within(SECONDS, self.news.wait_for(true))
+            await within(self.news.wait_for(true))
 
     async def said_one(self, kind: type[E]) -> E:
         """Wait for the first event of a kind."""
@@ -68,9 +68,9 @@ class Drive:
 
     async def close(self) -> None:
         self.closed = True
-        await within(SECONDS, self.driver.close())
+        await within(self.driver.close())
         if self.reader is not None:
-            await within(SECONDS, asyncio.shield(self.reader))
+            await within(asyncio.shield(self.reader))
 
     def of(self, kind: type[E]) -> list[E]:
         return [event for event in self.said if isinstance(event, kind)]
@@ -138,5 +138,6 @@ async def eventually(true: Callable[[], bool]) -> None:
         await asyncio.sleep(0.02)
 
 
-async def within(seconds: float, work: Awaitable[E]) -> E:
-    return await asyncio.wait_for(work, seconds)
+async def within(work: Awaitable[E]) -> E:
+    """Fail after SECONDS: what ends never must not hold the tests up."""
+    return await asyncio.wait_for(work, SECONDS)

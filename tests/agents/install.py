@@ -68,7 +68,7 @@ def _output(command: Sequence[str]) -> str:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        timeout=60,
+        timeout=180,
         check=True,
         text=True,
     )

@@ -83,7 +83,7 @@ async def test_an_interrupt_ends_a_running_command(drive: Drive, with_shell: Non
     )
     await eventually(lambda: bool(carrying(mark)))
     await drive.driver.interrupt()
-    said = await within(5, turn)
+    said = await within(turn)
     assert kinds(said) == ["ApprovalAsked", "ToolStopped", "TurnEnded"]
     assert only(ToolStopped, said).reason == "The call was interrupted."
     assert carrying(mark) == []

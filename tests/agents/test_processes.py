@@ -56,7 +56,7 @@ async def test_a_group_ends_with_all_it_started(tmp_path: Path, number: str) -> 
     """
     group = await groups.start(["sh", "-c", family(number)], tmp_path)
     await eventually(lambda: len(sleeping(number)) == 4)
-    await within(10, groups.end_group(group))
+    await within(groups.end_group(group))
     assert sleeping(number) == []
     assert group.exited.is_set()
 
@@ -65,18 +65,18 @@ async def test_a_group_whose_leader_has_gone_ends_too(tmp_path: Path, number: st
     group = await groups.start(
         ["sh", "-c", f"setsid sleep 5{number} & sleep 6{number} & exit 3"], tmp_path
     )
-    await within(10, group.exited.wait())
+    await within(group.exited.wait())
     assert group.returncode == 3
     await eventually(lambda: len(sleeping(number)) == 2)
-    await within(10, groups.end_group(group))
+    await within(groups.end_group(group))
     assert sleeping(number) == []
 
 
 async def test_what_does_not_want_to_end_is_made_to(tmp_path: Path, number: str) -> None:
     script = f"trap '' TERM; echo ready; sleep 7{number}; sleep 8{number}"
     group = await groups.start(["sh", "-c", script], tmp_path)
-    await within(10, group.stdout.readline())
-    await within(10, groups.end_group(group, patience=0.3))
+    await within(group.stdout.readline())
+    await within(groups.end_group(group, patience=0.3))
     assert group.returncode == -signal.SIGKILL
     assert sleeping(number) == []
 
@@ -86,16 +86,16 @@ async def test_it_is_asked_first(tmp_path: Path) -> None:
         ["sh", "-c", "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done"],
         tmp_path,
     )
-    assert await within(10, group.stdout.readline()) == b"ready\n"
-    await within(10, groups.end_group(group))
+    assert await within(group.stdout.readline()) == b"ready\n"
+    await within(groups.end_group(group))
     assert group.returncode == 0
-    assert await within(10, group.stdout.read()) == b"bye\n"
+    assert await within(group.stdout.read()) == b"bye\n"
 
 
 async def test_ending_twice_and_at_once_is_no_fault(tmp_path: Path) -> None:
     group = await groups.start(["sleep", "1000"], tmp_path)
-    await within(10, asyncio.gather(groups.end_group(group), groups.end_group(group)))
-    await within(10, groups.end_group(group))
+    await within(asyncio.gather(groups.end_group(group), groups.end_group(group)))
+    await within(groups.end_group(group))
     assert group.exited.is_set()
 
 
@@ -110,7 +110,7 @@ async def test_ending_leaves_everybody_else_alone(tmp_path: Path, number: str) -
     group = await groups.start(["sh", "-c", family(number)], tmp_path)
     await eventually(lambda: len(sleeping(number)) == 6)
     try:
-        await within(10, groups.end_group(group))
+        await within(groups.end_group(group))
         assert sorted(sleeping(number)) == sorted([other.pid, stranger.pid])
     finally:
         stranger.kill()
@@ -123,7 +123,7 @@ async def test_a_process_is_the_leader_of_a_session_with_the_usual_signals_and_u
 ) -> None:
     script = "import os, signal; print(os.getsid(0) == os.getpgrp() == os.getpid(), signal.getsignal(signal.SIGTERM), oct(os.umask(0)), os.getcwd())"
     group = await groups.start([sys.executable, "-c", script], tmp_path)
-    said = (await within(10, group.stdout.read())).decode()
+    said = (await within(group.stdout.read())).decode()
     await groups.end_group(group)
     assert said == f"True {signal.Handlers.SIG_DFL} 0o22 {tmp_path}\n"
 
@@ -134,7 +134,7 @@ async def test_a_broken_pipe_ends_a_program_as_usual(tmp_path: Path) -> None:
         ["sh", "-c", "(sleep 0.2; yes; echo $? >&2) | true; yes | head -c1 >/dev/null; echo over"],
         tmp_path,
     )
-    out, err = await within(10, asyncio.gather(group.stdout.read(), group.stderr.read()))
+    out, err = await within(asyncio.gather(group.stdout.read(), group.stderr.read()))
     await groups.end_group(group)
     assert out == b"over\n"
     assert b"141" in err
@@ -226,9 +226,9 @@ async def test_a_launcher_that_is_killed_leaves_nothing(
             and not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in both)
         )
     )
-    await within(10, group.exited.wait())
+    await within(group.exited.wait())
     assert group.returncode == -signal.SIGKILL
-    await within(10, groups.end_group(group))
+    await within(groups.end_group(group))
 
 
 async def test_what_survived_the_bridge_is_reaped_at_the_next_start(
@@ -277,11 +277,11 @@ async def test_what_a_command_leaves_is_ended_and_its_own_children_are_not(
     """
     group = await groups.start(["sh", "-c", family(number)], tmp_path)
     await eventually(lambda: len(sleeping(number)) == 4)
-    await within(10, groups.end_background(group))
+    await within(groups.end_background(group))
     assert len(sleeping(number)) == 3 and not group.exited.is_set()
-    await within(10, groups.end_background(group))
-    await within(10, groups.end_group(group))
-    await within(10, groups.end_background(group))
+    await within(groups.end_background(group))
+    await within(groups.end_group(group))
+    await within(groups.end_background(group))
     assert sleeping(number) == []
 
 
@@ -322,6 +322,6 @@ async def test_no_descriptor_is_left_even_of_what_nobody_read(tmp_path: Path) ->
     before = psutil.Process().num_fds()
     for _ in range(3):
         group = await groups.start(["yes"], tmp_path, stdin=True)
-        await within(10, group.stdout.readline())
-        await within(10, groups.end_group(group))
+        await within(group.stdout.readline())
+        await within(groups.end_group(group))
     await eventually(lambda: psutil.Process().num_fds() <= before)

@@ -17,8 +17,6 @@ from tests.faults.quick import QuickBridge, nursery
 from tests.run.terminal import Program
 from tests.servers import Postgres, Redis
 
-pytestmark = pytest.mark.timeout(240)
-
 Processes = tuple[Bridge, Bridge]
 OWN_ID = "the phone"
 REFUSED = (401, "AUTH_INVALID_TOKEN")

@@ -21,8 +21,6 @@ from tests.conformance.samples import new_session, prompt
 from tests.faults.quick import QuickBridge, nursery
 from tests.servers import stop_process, wait_until
 
-pytestmark = pytest.mark.timeout(180)
-
 STOPS_WITHIN = 60.0  # seconds; two on a machine that has nothing else to do
 
 

@@ -16,8 +16,6 @@ from tests.conformance.samples import new_session, prompt
 from tests.faults.quick import QuickBridge, nursery
 from tests.servers import stop_process, wait_until
 
-pytestmark = pytest.mark.timeout(180)
-
 STARTS = 7  # more than the five copies that are kept of upgrades that went well
 NEXT = "tests.attack.next_version"
 

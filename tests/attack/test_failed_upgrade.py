@@ -17,11 +17,8 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.samples import new_session, prompt
 from tests.faults.hosts import Host, hosts, live_on
 from tests.faults.quick import QuickBridge, nursery
-from tests.servers import Postgres, stop_process, wait_until
+from tests.servers import PATIENCE, Postgres, stop_process, wait_until
 
-pytestmark = pytest.mark.timeout(300)
-
-PATIENCE = 60.0
 SIZE_MB = 200
 COUNT = """
 import sqlite3, sys

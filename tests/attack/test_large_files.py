@@ -121,7 +121,6 @@ def test_clients_that_do_not_read(bridge: Bridge) -> None:
     assert read(bridge, "text")[0] == 200
 
 
-@pytest.mark.timeout(300)
 def test_health_is_not_behind_large_trees(bridge: Bridge) -> None:
     """16 clients ask for a tree of 20,000 files, the most that one shows; /health is answered
     before half of them are.

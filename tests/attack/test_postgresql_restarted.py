@@ -20,8 +20,6 @@ from tests.faults.quick import QuickBridge, nursery
 from tests.hooks.conftest import run_hook, waiting
 from tests.servers import Postgres, wait_until
 
-pytestmark = pytest.mark.timeout(300)
-
 RESTARTS = 8
 AT_ONCE = 8  # requests, so that each of the threads that answer them has a connection to lose
 

@@ -207,7 +207,7 @@ class Bridge:
         """SIGKILL: what a power cut leaves."""
         assert self.process is not None
         self.process.kill()
-        self.process.wait(60)
+        self.process.wait(180)
 
     def memory(self) -> int:
         """Resident bytes of the server process now."""

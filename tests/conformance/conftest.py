@@ -34,10 +34,7 @@ from tests.servers import (
 
 __all__ = ["postgres_server", "pytest_addoption", "redis_server"]
 
-HERE = Path(__file__).parent
 EVERY_BRIDGE_ON = os.environ.get("TEST_EVERY_BRIDGE_ON", "sqlite")
-# seconds for one test, the start of its servers and a shared machine's moods included
-LONGEST = 420
 ALLOWED_ORIGIN = "https://app.example"
 HOOKS_CONFIG = {
     "PreToolUse": [
@@ -57,12 +54,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Tests that ask for `database` run on each chosen database."""
     if "database" in metafunc.fixturenames:
         metafunc.parametrize("database", chosen_databases(metafunc.config), scope="session")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.parent == HERE and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(LONGEST))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -158,7 +158,7 @@ def spring(repository: Repository, words: tuple[str, ...]) -> None:
             stdin=subprocess.DEVNULL,
             stdout=terminal,
             stderr=terminal,
-            timeout=60,
+            timeout=180,
         )
     finally:
         os.close(terminal)

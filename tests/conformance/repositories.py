@@ -60,7 +60,7 @@ class Repository:
             cwd=cwd or self.path,
             env=owner(),
             capture_output=True,
-            timeout=60,
+            timeout=180,
             stdin=subprocess.DEVNULL,
         )
         assert not check or done.returncode == 0, (

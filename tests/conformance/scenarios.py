@@ -37,7 +37,7 @@ def only_pongs(bridge: Bridge) -> Outcome:
     """A ready client that sends nothing but protocol pongs for longer than the liveness limit, then
     a message.
     """
-    socket = RawSocket(bridge.port, timeout=30).ready(bridge.pairing().token)
+    socket = RawSocket(bridge.port, timeout=180).ready(bridge.pairing().token)
     started = time.monotonic()
     while time.monotonic() - started < LIVENESS + 8:
         socket.frame(b"", PONG)
@@ -54,7 +54,7 @@ def only_pongs(bridge: Bridge) -> Outcome:
 
 def no_auth(bridge: Bridge) -> Outcome:
     """A socket that never says who it is."""
-    socket = RawSocket(bridge.port, timeout=60)
+    socket = RawSocket(bridge.port, timeout=180)
     assert socket.upgrade().status == 101
     started = time.monotonic()
     messages, code = socket.until_closed()
@@ -118,7 +118,7 @@ def no_reader(bridge: Bridge) -> Outcome:
     session_id, megabyte = new_session(), "x" * 1_000_000
     bridge.accept(prompt(session_id, "first"))
     pairing = bridge.pairing()
-    stuck = RawSocket(bridge.port, timeout=30, receive_buffer=65536).ready(pairing.token)
+    stuck = RawSocket(bridge.port, timeout=180, receive_buffer=65536).ready(pairing.token)
     stuck.read_until(
         stuck.send(
             "session_start",

@@ -262,7 +262,7 @@ def test_an_agent_that_does_not_start(
     with bridge.phones(1) as (other,):
         began = time.monotonic()
         error = assert_refused(
-            start(phone, bridge.root, sid, agent=mode, timeout=30), "AGENT_ERROR", True, sid
+            start(phone, bridge.root, sid, agent=mode, timeout=180), "AGENT_ERROR", True, sid
         )
         readable(error, *said)
         assert time.monotonic() - began < START_SECONDS, "it is not waited for"

@@ -111,7 +111,7 @@ def crash_under_load(bridge: Bridge, session_id: str) -> list[Poster]:
     )
     stop.set()
     for poster in posters:
-        poster.join(30)
+        poster.join(180)
     assert not [
         wrong for poster in posters for wrong in poster.wrong if not wrong.startswith("503")
     ]
@@ -145,7 +145,7 @@ def test_kill_9_under_sixteen_posters(mortal: Bridge, _round: int) -> None:
     assert len(ids) == len(set(ids)), "an event_id was stored twice"
 
     finished.set()
-    watcher.join(30)
+    watcher.join(180)
     assert not watcher.is_alive()
     watching.ready()
     watching.join(sid)
@@ -236,7 +236,7 @@ def test_a_stop_during_handshakes(mortal: Bridge) -> None:
     assert mortal.ended() == 0, mortal.tail()
     ended.set()
     for thread in threads:
-        thread.join(30)
+        thread.join(180)
     with mortal.log.open("rb") as log:
         log.seek(mark)
         assert b"Traceback" not in log.read()

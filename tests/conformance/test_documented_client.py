@@ -70,7 +70,7 @@ class Client:
 
     def end(self) -> None:
         self.process.kill()
-        self.process.wait(60)
+        self.process.wait(180)
 
 
 def page() -> tuple[str, str]:

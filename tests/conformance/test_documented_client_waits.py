@@ -31,9 +31,8 @@ from websockets.asyncio.server import ServerConnection
 from tests.conformance.bridge import Bridge
 from tests.conformance.samples import hook, new_id, new_session, now
 from tests.conformance.test_documented_client import page
-from tests.servers import free_port
+from tests.servers import PATIENCE, free_port
 
-PATIENCE = 60.0
 # what the client sleeps for besides: before a heartbeat, and between two looks at what was typed
 BEAT, LOOK = 15, 0.1
 NO_PONG = 2.0  # seconds, in place of ten

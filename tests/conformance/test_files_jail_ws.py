@@ -146,7 +146,7 @@ def flicker(reader: Reader, tmp_path: Path) -> Iterator[Flicker]:
     flicker.start()
     yield flicker
     flicker.ended.set()
-    flicker.join(10)
+    flicker.join(180)
 
 
 def test_links_swapped_meanwhile(reader: Reader, flicker: Flicker) -> None:

@@ -51,7 +51,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, s
             )
         for name, process in processes.items():
             try:
-                output, _ = process.communicate(timeout=60)
+                output, _ = process.communicate(timeout=180)
             except subprocess.TimeoutExpired:
                 process.kill()
                 output, _ = process.communicate()
@@ -83,7 +83,7 @@ def test_a_port_that_is_taken(shared: Bridge, tmp_path: Path) -> None:
         env=bridge.environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
     )
     assert (
         done.returncode != 0

@@ -96,7 +96,7 @@ def site() -> Iterator[Site]:
     yield Site(f"localhost:{server.server_port}", asked)
     server.shutdown()
     server.server_close()
-    thread.join(5)
+    thread.join(180)
 
 
 @pytest.fixture(scope="module")

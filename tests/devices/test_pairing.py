@@ -83,7 +83,7 @@ def test_of_simultaneous_first_auths_exactly_one_binds(
     start = threading.Barrier(len(ids))
 
     def try_it(device_id: str | None) -> str | None:
-        start.wait(60)
+        start.wait(180)
         try:
             auth(plain, device_id)
         except BridgeError as error:

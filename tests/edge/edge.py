@@ -164,13 +164,13 @@ class Edge:
         return ssl.create_default_context(cafile=str(self.data / "tls" / "ca.crt"))
 
     def stream(self, host: str = "127.0.0.1", *, plain: bool = False) -> socket.socket:
-        raw = socket.create_connection((host, self.plain_port if plain else self.port), timeout=60)
+        raw = socket.create_connection((host, self.plain_port if plain else self.port), timeout=180)
         return raw if plain else self.context().wrap_socket(raw, server_hostname=host)
 
     def http(self, *, plain: bool = False, host: str = "127.0.0.1") -> http.client.HTTPConnection:
         if plain:
-            return http.client.HTTPConnection(host, self.plain_port, timeout=60)
-        return http.client.HTTPSConnection(host, self.port, timeout=60, context=self.context())
+            return http.client.HTTPConnection(host, self.plain_port, timeout=180)
+        return http.client.HTTPSConnection(host, self.port, timeout=180, context=self.context())
 
     def get(
         self,

@@ -145,7 +145,7 @@ def test_an_untrusted_proxy_is_no_proxy(start: Callable[..., Edge]) -> None:
 
 
 def test_http_on_the_tls_port_is_told_so(edge: Edge) -> None:
-    with socket.create_connection(("127.0.0.1", edge.port), timeout=60) as stream:
+    with socket.create_connection(("127.0.0.1", edge.port), timeout=180) as stream:
         stream.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         status, _, body = read_response(stream)
         assert (status, body) == (400, b"This port speaks https and wss only.\n")
@@ -154,7 +154,7 @@ def test_http_on_the_tls_port_is_told_so(edge: Edge) -> None:
 
 
 def test_garbage_on_the_tls_port_is_dropped(edge: Edge) -> None:
-    with socket.create_connection(("127.0.0.1", edge.port), timeout=60) as stream:
+    with socket.create_connection(("127.0.0.1", edge.port), timeout=180) as stream:
         stream.sendall(b"\x16\x03\x01\x00\x05hello" * 10)
         with suppress(ConnectionError):
             while stream.recv(4096):

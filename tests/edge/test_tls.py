@@ -195,7 +195,7 @@ def test_processes_that_start_together_agree(tmp_path: Path) -> None:
         )
         for _ in range(4)
     ]
-    printed = {process.communicate(timeout=30)[0] for process in started}
+    printed = {process.communicate(timeout=180)[0] for process in started}
     assert len(printed) == 1 and "fingerprint" in printed.pop()
 
 

@@ -124,7 +124,7 @@ class Host:
     def close(self) -> None:
         """The host is gone, once nothing runs there any more."""
         self._control.close()
-        self._agent.wait(60)
+        self._agent.wait(180)
         if self._agent.stderr is not None:
             self._agent.stderr.close()
 
@@ -206,7 +206,7 @@ class Relay:
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(180)
 
 
 def live_on(bridge: Bridge, host: Host) -> None:

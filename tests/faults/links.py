@@ -15,8 +15,8 @@ from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatu
 from tests.conformance.https import LOOPBACK, pinned_context
 from tests.conformance.samples import new_id, now
 from tests.faults.ledger import Wrong
+from tests.servers import PATIENCE
 
-PATIENCE = 60.0  # seconds: an answer is there by then, or the connection's end
 Message = dict[str, Any]
 GONE = (
     OSError,

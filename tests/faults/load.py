@@ -292,7 +292,7 @@ class Load:
             watcher.ending.set()
         truth = self.whole_log(seconds)
         for watcher in self.watchers:
-            watcher.join(20)
+            watcher.join(180)
             assert not watcher.is_alive() and watcher.fault is None, watcher.fault
             check_views(watcher.views, truth)
         assert self.bridges[0].session(self.session_id)["hook_count"] == len(truth) + 1, (

@@ -159,7 +159,7 @@ class Nursery:
         self._templates.clear()
         if self._control is not None and self._root is not None:
             self._control.close()
-            self._root.wait(60)
+            self._root.wait(180)
             self._control = self._root = None
 
 

@@ -18,6 +18,7 @@ from tests.conformance.samples import new_session, now
 from tests.faults.clients import Phone, Poster
 from tests.faults.ledger import Ledger, Wrong
 from tests.faults.quick import QuickBridge
+from tests.servers import PATIENCE
 
 log = logging.getLogger("tests.faults")
 
@@ -35,7 +36,6 @@ ALL_AT_ONCE = 0.15  # the share of instants that take every process
 COLD = 0.03
 TRIES = 10  # until nothing that was acknowledged comes again
 # seconds until everything that is due has come, on a machine that does other things too
-PATIENCE = 60.0
 
 
 def pair(bridge: QuickBridge) -> list[Pairing]:

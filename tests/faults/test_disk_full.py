@@ -87,7 +87,7 @@ class SmallDisk:
         }
         command = [*self.host.enter, "/bin/sh", "-c", hook_command(str(self.bridge.data / "spool"))]
         done = subprocess.run(
-            command, input=json.dumps(raw).encode(), capture_output=True, timeout=60
+            command, input=json.dumps(raw).encode(), capture_output=True, timeout=180
         )
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b""), done
 

@@ -16,8 +16,6 @@ from tests.faults.clock import faketime
 from tests.faults.land import Agent, Land, land
 from tests.servers import stop_process, wait_until
 
-pytestmark = pytest.mark.timeout(400)
-
 HOUR, YEAR = 3600, 365 * 86400
 SECONDS = 120.0  # until all has arrived
 

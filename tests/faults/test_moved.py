@@ -22,8 +22,6 @@ from tests.conformance.samples import new_session, prompt
 from tests.faults.hosts import Host, hosts, live_on
 
 __all__ = ["as_user"]
-pytestmark = pytest.mark.timeout(400)
-
 NAME = "elsewhere-7"
 RENAMED = ["unshare", "--uts", "sh", "-c", f'hostname {NAME}; exec "$@"', "sh"]
 # What writes, and what only reads or does nothing when there is nothing to do.

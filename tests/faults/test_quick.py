@@ -80,7 +80,7 @@ def test_nothing_outlives_the_tests(tmp_path: Path) -> None:
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
     )
     assert done.returncode == 0, done.stderr
     pid = int(done.stdout)

@@ -73,7 +73,7 @@ def stores(make_quick: Callable[..., QuickBridge]) -> Iterator[Stores]:
 def stop(server: Postgres | Redis, how: signal.Signals) -> None:
     assert server.process is not None
     server.process.send_signal(how)
-    server.process.wait(60)
+    server.process.wait(180)
 
 
 def health(bridge: Bridge) -> Response:

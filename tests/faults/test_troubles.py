@@ -87,7 +87,7 @@ def killed(server: Postgres | Redis) -> Begin:
         assert server.process is not None
         found = family(server.process)
         send(found, signal.SIGKILL)
-        server.process.wait(20)
+        server.process.wait(180)
         psutil.wait_procs(found, 20)
         return server.start
 

@@ -177,7 +177,7 @@ def test_a_bridge_that_stops_does_not_wait_for_hooks(repository: Repository, see
     thread.start()
     wait_until((repository.path.parent / "begun").exists, 20, "the hook has begun")
     child_process.end_all()
-    thread.join(10)
+    thread.join(180)
     assert (errors, repository.head(), repository.staged()) == (["GIT_ERROR"], first, [])
 
 
@@ -276,7 +276,7 @@ def test_two_commits_at_once(repository: Repository, seen: Seen) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(180)
     assert len({summary.hash for summary in summaries}) == 4 and all(
         summary.files_changed == 1 for summary in summaries
     )

@@ -36,7 +36,7 @@ def run_hook(
         assert process.stdin
         process.stdin.write(data)
         process.stdin.flush()
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=180)
     return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
 

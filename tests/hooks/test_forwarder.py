@@ -63,7 +63,7 @@ def running(forwarder: Forwarder) -> Iterator[None]:
         yield
     finally:
         stop.set()
-        thread.join(15)
+        thread.join(180)
         assert not thread.is_alive()
 
 
@@ -198,7 +198,7 @@ def test_killed_between_sending_and_deleting_it_sends_the_same_ids(
     def hold(held: ScriptedBridge, path: str, events: list[dict[str, Any]]) -> None:
         held.take(events)
         holding.set()
-        release.wait(60)
+        release.wait(180)
 
     for number in range(5):
         put(spool, str(number), time.time() - 50 + number)
@@ -211,7 +211,7 @@ def test_killed_between_sending_and_deleting_it_sends_the_same_ids(
         holding.clear()
         bridge.script.append(hold)
         process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        assert holding.wait(60)
+        assert holding.wait(180)
         process.kill()
         process.wait()
     assert len(waiting(spool)) == 5

@@ -51,7 +51,7 @@ def change_script(spool: Path, old: str, new: str) -> None:
 def test_it_keeps_every_byte_in_every_shell(spool: Path, shell: str, data: bytes) -> None:
     arguments = [shell, "sh"] if shell == "busybox" else [shell]
     done = subprocess.run(
-        [*arguments, "-c", hook_command(str(spool))], input=data, capture_output=True, timeout=30
+        [*arguments, "-c", hook_command(str(spool))], input=data, capture_output=True, timeout=180
     )
     assert quiet(done)
     [name] = waiting(spool)
@@ -75,7 +75,7 @@ def test_below_an_agent_that_a_bridge_runs_it_reports_nothing(spool: Path, shell
         input=b"{" + b" " * 200_000 + b"}",
         capture_output=True,
         env=os.environ | {"AGENT_BRIDGE_SESSION": "1"},
-        timeout=30,
+        timeout=180,
     )
     assert quiet(done) and waiting(spool) == []
 
@@ -129,7 +129,7 @@ def test_a_script_that_is_cut_or_gone_blocks_no_agent(spool: Path, shell: str) -
                 [*arguments, "-c", hook_command(str(spool))],
                 input=b"{}",
                 capture_output=True,
-                timeout=30,
+                timeout=180,
             )
         )
 
@@ -175,7 +175,7 @@ def test_standard_input_is_closed_or_empty(spool: Path) -> None:
         subprocess.run(
             ["/bin/sh", "-c", f"exec <&-;{hook_command(str(spool))}"],
             capture_output=True,
-            timeout=30,
+            timeout=180,
         )
     )
 
@@ -186,7 +186,7 @@ def test_no_cat_to_be_found(spool: Path) -> None:
         input=b"{}",
         capture_output=True,
         env={"PATH": "/nonexistent"},
-        timeout=30,
+        timeout=180,
     )
     assert quiet(done)
 

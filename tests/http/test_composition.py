@@ -71,7 +71,7 @@ async def ask(
     async def send(message: Any) -> None:
         sent.append(message)
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await HANDLER(scope, receive, send)
     start, answer = sent
     return (
@@ -132,7 +132,7 @@ async def test_cookies_are_sent() -> None:
 @pytest.mark.django_db(transaction=True)
 async def test_requests_run_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that waits holds no other up."""
-    both = threading.Barrier(2, timeout=60)
+    both = threading.Barrier(2, timeout=180)
 
     def meet() -> list[AgentInfo]:
         both.wait()

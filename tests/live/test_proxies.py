@@ -34,7 +34,6 @@ from tests.live.proxy import (
     running,
 )
 
-pytestmark = pytest.mark.timeout(120)
 Make = Callable[..., Bridge]
 BODY_MAX = limits.MAX_MESSAGE_SIZE_MB * limits.MB
 

@@ -42,7 +42,7 @@ class Agent:
             ["/bin/sh", "-c", entry["command"]],
             input=json.dumps(raw).encode(),
             capture_output=True,
-            timeout=60,
+            timeout=180,
         )
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 

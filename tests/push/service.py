@@ -34,11 +34,10 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
-from tests.servers import wait_until
+from tests.servers import PATIENCE, wait_until
 
 HOST = "localhost"
 OTHER_HOST = "push.example"  # of its certificate too
-PATIENCE = 60  # seconds; a push comes in a fraction of it on a quiet machine
 
 Answer = Callable[[BaseHTTPRequestHandler, "Received"], None]
 

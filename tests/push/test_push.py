@@ -147,7 +147,6 @@ def test_a_test_says_what_became_of_it(service: PushService, phone: Phone) -> No
     assert (said["notification_type"], said["title"]) == ("test", "Test")
 
 
-@pytest.mark.timeout(420)
 def test_a_subscription_outlives_restarts_and_goes_with_its_device(
     service: PushService, tmp_path: Path
 ) -> None:
@@ -186,7 +185,6 @@ def test_push_that_is_switched_off(service: PushService, tmp_path: Path) -> None
         bridge.stop()
 
 
-@pytest.mark.timeout(420)
 def test_two_processes_send_a_push_once(
     service: PushService, postgres_server: Postgres, redis_server: Redis, tmp_path: Path
 ) -> None:

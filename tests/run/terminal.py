@@ -18,13 +18,12 @@ from types import TracebackType
 
 from tests.conformance.bridge import REPOSITORY
 from tests.faults.quick import nursery
-from tests.servers import Running, stop_process, wait_until
+from tests.servers import PATIENCE, Running, stop_process, wait_until
 
 CONTROLS = re.compile(
     rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[=>78()][A-Z0-9]?|[\x07\x08]"
 )
 WHERE = b"\x1b[6n"  # asks a terminal where its cursor is
-PATIENCE = 60.0
 ROWS, COLUMNS = 40, 160
 # What is forked comes with nothing at its input: the file that is to be there is handed over as its
 # standard error.

@@ -170,7 +170,7 @@ def test_two_set_ups_wait_for_each_other(clone: Path, steps: list[str]) -> None:
         second.join(0.3)
         assert second.is_alive()
         assert steps == []
-    second.join(30)
+    second.join(180)
     assert steps == ["venv", "pip requirements.txt"]
 
 

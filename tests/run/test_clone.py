@@ -20,7 +20,7 @@ import pytest
 from tests.run.test_tree import REPOSITORY, tracked
 from tests.servers import free_port, stop_process, wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 
 SECONDS_FOR_AGAIN = 30  # a busy machine included; alone it is well under two
 
@@ -101,7 +101,7 @@ def test_make_run_from_a_bare_clone(clone: Path) -> None:
             took = time.monotonic() - begun
             assert process.poll() is None, log.read_text()
             os.killpg(process.pid, signal.SIGINT)
-            assert process.wait(30) in (0, -signal.SIGINT)
+            assert process.wait(180) in (0, -signal.SIGINT)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -122,7 +122,7 @@ def test_make_run_from_a_bare_clone(clone: Path) -> None:
         ["make", "qr", "ARGS=--format url"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         **_as_user(clone),
     )
     assert done.returncode == 0, done.stderr
@@ -142,7 +142,7 @@ def test_what_is_missing_is_one_line(clone: Path, tmp_path: Path) -> None:
     options.pop("user", None), options.pop("group", None), options.pop("extra_groups", None)
 
     def said() -> list[str]:
-        done = subprocess.run([make, "run"], capture_output=True, text=True, timeout=60, **options)
+        done = subprocess.run([make, "run"], capture_output=True, text=True, timeout=180, **options)
         assert done.returncode != 0
         assert done.stdout == ""
         return [line for line in done.stderr.splitlines() if not line.startswith("make: ***")]

@@ -30,7 +30,6 @@ DEPLOY = REPOSITORY / "docs/deploy"
 # each with where it expects the bridge
 UNITS = {"bridge.service": "%h/bridge", "bridge@.service": "/srv/bridge"}
 EXPOSURE_MAX = 25  # of 100; 17 was seen, and 20 where the user is root
-pytestmark = pytest.mark.timeout(120)
 
 
 def program(name: str, package: str) -> str:
@@ -47,7 +46,7 @@ def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
         env=dict(os.environ) | environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         stdin=subprocess.DEVNULL,
     )
 
@@ -251,7 +250,7 @@ class InImage(Bridge):
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=180,
         )
 
 

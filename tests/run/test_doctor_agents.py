@@ -139,7 +139,7 @@ def test_a_version_that_does_not_come(
     free = threading.Event()
 
     def never() -> str:
-        free.wait(30)
+        free.wait(180)
         return "late"
 
     monkeypatch.setattr(agents, "ASK_SECONDS", 0.2)
@@ -305,7 +305,7 @@ def test_it_can_be_interrupted(bridge: QuickBridge, tmp_path: Path) -> None:
     try:
         wait_until(lambda: _started(MARK, doctor.pid), 30, "the agent is started")
         os.kill(doctor.pid, signal.SIGINT)
-        assert doctor.wait(60) == 130, (tmp_path / "doctor.log").read_text()
+        assert doctor.wait(180) == 130, (tmp_path / "doctor.log").read_text()
         assert [pid for pid in carrying(MARK) if pid != doctor.pid] == []
     finally:
         if doctor.poll() is None:

@@ -95,7 +95,7 @@ class Command:
 
     def ended(self) -> subprocess.CompletedProcess[str]:
         with self.files:
-            returncode = self.process.wait(60)
+            returncode = self.process.wait(180)
             for file in self.said:
                 file.seek(0)
             return subprocess.CompletedProcess(
@@ -296,7 +296,7 @@ def backed_up_while_posting(
     during = sum(len(poster.acknowledged) for poster in posters) - sum(before)
     stop.set()
     for poster in posters:
-        poster.join(10)
+        poster.join(180)
     assert during > 20, "nobody waited for the backup"
     assert str(saved) in said
     assert saved.stat().st_mode & 0o777 == 0o600
@@ -316,7 +316,7 @@ def saved(template: Path) -> Path:
         env=environment(template),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         stdin=subprocess.DEVNULL,
     )
     assert done.returncode == 0, done.stderr

@@ -138,7 +138,7 @@ class Script:
         return []
 
     async def hears(self, enough: Callable[[list[Message]], Any]) -> None:
-        async with asyncio.timeout(10), self.changed:
+        async with asyncio.timeout(60), self.changed:
             await self.changed.wait_for(lambda: enough(self.heard))
 
     def acknowledged(self) -> list[str]:
@@ -227,7 +227,7 @@ async def ends(bridge: Bridge, **options: Any) -> Refused:
     """The reason for which a watcher gives up."""
     watcher = Watcher(Fixed(lambda: bridge.target), show=print, note=print, **options)
     with pytest.raises(Refused) as caught:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await watcher.run()
     return caught.value
 

@@ -15,7 +15,6 @@ from tests.faults.quick import QuickBridge, nursery
 from tests.run.terminal import Program
 from tests.servers import wait_until
 
-pytestmark = pytest.mark.timeout(120)
 TAKEN_NOWHERE = "No agent took it"
 CHOICES = [{"label": "Red"}, {"label": "Blue", "description": "cold"}]
 QUESTION = json.dumps({"questions": [{"question": "Which colour?", "options": CHOICES}]})

@@ -25,7 +25,6 @@ from tests.hooks.scripted import fixture
 from tests.run.terminal import Program
 from tests.servers import wait_until
 
-pytestmark = pytest.mark.timeout(120)
 KINDS = {"prompt", "calls", "asks", "result", "notice", "report", "answer", "error", "ended"}
 
 
@@ -273,7 +272,7 @@ def test_it_can_be_stopped_while_it_waits_for_a_line(piped: Program) -> None:
     """Whoever holds the other end of the pipe need not close it first."""
     piped.ask("status", "kept.txt")
     piped.process.send_signal(signal.SIGTERM)
-    assert piped.process.wait(60) == 0, piped.shown
+    assert piped.process.wait(180) == 0, piped.shown
 
 
 def test_lines_of_a_file(bridge: Bridge, sid: str, tmp_path: Path) -> None:
@@ -288,7 +287,7 @@ def test_lines_of_a_file(bridge: Bridge, sid: str, tmp_path: Path) -> None:
             stdin=lines,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
         )
     assert done.returncode == 0 and "src/" in done.stdout and "modified" in done.stdout, done
     none = bridge.manage("watch", "--commands")  # /dev/null is its input

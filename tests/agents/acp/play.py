@@ -87,7 +87,7 @@ class Play:
     async def run(self, command: str, *arguments: str, **more: Any) -> str:
         """Run a command to its end; the terminal's id."""
         terminal = await self.start(command, *arguments, **more)
-        await within(20, self.client.wait_for_terminal_exit("it", terminal))
+        await within(self.client.wait_for_terminal_exit("it", terminal))
         return terminal
 
     async def ran(self, command: str, *arguments: str, cwd: str | None = None) -> bool:

@@ -349,8 +349,8 @@ async def test_a_killed_program_is_said_and_its_turn_continued(
     os.kill(pid, signal.SIGKILL)
     assert "signal 9" in (await session.said_one(AgentDied)).reason
     await eventually(lambda: not psutil.pid_exists(pid))
-    await within(SECONDS, session.driver.prompt("play:hello"))
-    await within(SECONDS, session.driver.interrupt())
+    await within(session.driver.prompt("play:hello"))
+    await within(session.driver.interrupt())
     assert isinstance(session.said[-1], AgentDied)
     calls = len(model.requests)
     session = await opened(make=claude_driver, resume_id=resume_id)
