@@ -137,13 +137,12 @@ def explore(
     directory: Path,
     *arguments: str,
     tokens: dict[str, str] | None = None,
-    document: bytes = b"",
 ) -> Run:
     """Its command, as a user runs it; AssertionError with what it printed unless it found
     nothing.
     """
     # from a file: a document at an address of its own is left out of the test
-    (directory / "openapi.json").write_bytes(document or document_of(bridge))
+    (directory / "openapi.json").write_bytes(document_of(bridge))
     (directory / "schemathesis.toml").write_text(configuration(tokens or {}), encoding="utf-8")
     arguments += (
         ("--max-time", str(SOAK_SECONDS), "-n", "100000")

@@ -120,7 +120,7 @@ def test_hooks_of_a_machine_with_another_time_arrive(off: ClockBridge, spool: Pa
             ["/bin/sh", "-c", hook_command(str(spool))],
             input=json.dumps(raw).encode(),
             capture_output=True,
-            timeout=60,
+            timeout=180,
         )
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
         if number == 0:
@@ -189,7 +189,7 @@ class Listener(threading.Thread):
 
     def __init__(self, bridge: Bridge) -> None:
         super().__init__(daemon=True)
-        self.socket = RawSocket(bridge.port, timeout=60).ready(bridge.pairing().token)
+        self.socket = RawSocket(bridge.port, timeout=180).ready(bridge.pairing().token)
         self.pings: list[float] = []
 
     def run(self) -> None:
@@ -288,6 +288,7 @@ def test_two_hosts_whose_clocks_differ(
         counted = set()
         while not ahead.answers():
             counted.add(right.accept(prompt(sid, 0))[0]["broadcast_count"])
+            time.sleep(0.2)
         assert counted == {1}, "the newcomer has taken the other's leases for over"
         there = ahead.phone().ready()
         there.join(sid)

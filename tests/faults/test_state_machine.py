@@ -24,7 +24,7 @@ from tests.faults.quick import QuickBridge
 from tests.faults.stage import BAD, Happening, Stage, World
 from tests.servers import Postgres, Redis
 
-EXAMPLES = 6  # runs of an ordinary test on each bridge
+EXAMPLES = 4  # runs of an ordinary test on each bridge
 STEPS = 40
 SOAK = int(os.environ.get("SOAK_EXAMPLES", "0"))
 FEW = 6  # messages kept of each session, on the bridge that has to discard some
@@ -406,19 +406,19 @@ def play(world: World, number: int, examples: int = EXAMPLES) -> None:
         raise world.failures[0] from flaky
 
 
-@pytest.mark.timeout(300 + 30 * SOAK)
+@pytest.mark.timeout(600 + 30 * SOAK)
 def test_each_row_comes_once_and_in_order_and_none_is_lost(make_quick: MakeQuick) -> None:
     """Issue, done when; D22, D23, D26 to D29, D31 to D34."""
     play(World([make_quick("roomy", **MORE)], kept=10_000), 1)
 
 
-@pytest.mark.timeout(300 + 30 * SOAK)
+@pytest.mark.timeout(600 + 30 * SOAK)
 def test_what_is_discarded_is_said(make_quick: MakeQuick) -> None:
     """The same where few messages are kept (D29, D30): the others come, or are said to be gone."""
     play(World([make_quick("small", BRIDGE_QUEUE_MAX=str(FEW), **MORE)], kept=FEW), 2)
 
 
-@pytest.mark.timeout(300 + 60 * SOAK)
+@pytest.mark.timeout(600 + 60 * SOAK)
 def test_two_processes_are_one_bridge(
     make_quick: MakeQuick, postgres_server: Postgres, redis_server: Redis
 ) -> None:
