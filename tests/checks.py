@@ -54,7 +54,7 @@ OTHERS: list[Step] = [
         ],
     ),
     ("cycles", ["-m", "pytest", "tests/conformance/test_agent_cycles.py", "-n0", "-s"]),
-    ("races", ["-m", "pytest", "tests/conformance/test_approval_race.py"]),
+    ("races", ["-m", "pytest", "tests/conformance/test_approval_race.py", "-n0", "-s"]),
     ("troubles", ["-m", "pytest", "tests/faults/test_troubles.py", "-n0", "-s"]),
     ("week", ["-m", "pytest", "tests/faults/test_week.py", "-n0", "-s"]),
     ("properties", ["-m", "pytest", "-m", "hypothesis", "--timeout", "0"]),
@@ -64,7 +64,8 @@ LENGTHS = {
     "SOAK_EXAMPLES": "300",
     "SOAK_SECONDS": "300",
     "TEST_AGENT_CYCLES": "1000",
-    "SOAK_TROUBLE": "600",
+    "SOAK_TROUBLE": "3600",
+    "SOAK_RACES": "10000",
     "SOAK_FRAMES": "0",  # tracemalloc makes the week many times as long
     "SOAK_EVENTS": "100000",
 }

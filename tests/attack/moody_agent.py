@@ -8,7 +8,7 @@ JSON object: `name` (its own), `modes`, `current`, `option` (they are a configur
 cancel stops it).
 
 Prompts: `/act FILE` writes it, asking first if it asks at all; `/stray MODE FILE` goes to a mode
-and acts when it was set back, or 8 seconds later; `/offer KINDS FILE` asks with options of these
+and acts when it was set back, or a minute later; `/offer KINDS FILE` asks with options of these
 kinds; `/argv` and `/env NAME` tell what it was started with.
 """
 
@@ -70,6 +70,8 @@ class Moody:
     def hear(self, message: dict[str, Any]) -> None:
         if "method" not in message:
             with self.news:
+                if message["id"] in self.answers:
+                    self.write("answered-twice")
                 self.answers[message["id"]] = message
                 self.news.notify_all()
         elif message["method"] == "session/cancel":
@@ -159,7 +161,7 @@ class Moody:
             mode, _, name = rest.partition(" ")
             self.report(mode)
             with self.news:
-                self.news.wait_for(lambda: self.mode in ASKING or self.cancelled, 8)
+                self.news.wait_for(lambda: self.mode in ASKING or self.cancelled, 60)
             self.act(name)
         elif word == "/offer":
             kinds, _, name = rest.partition(" ")
@@ -178,8 +180,12 @@ class Moody:
         if self.asks() and self.ask(name, kinds) != "allow_once":
             self.say("refused")
             return
-        with open(name, "w"):
-            self.say("written")
+        self.write(name)
+        self.say("written")
+
+    def write(self, name: str) -> None:
+        with open(name, "a") as file:
+            file.write("written\n")
 
     def ask(self, name: str, kinds: Sequence[str]) -> str:
         self.number += 1

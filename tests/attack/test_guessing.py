@@ -67,6 +67,10 @@ def guess(guess_once: Callable[[int], Response]) -> int:
 
 
 FOR = "X-Forwarded-For: "
+OTHERS = (
+    *("X-Real-IP", "CF-Connecting-IP", "True-Client-IP", "X-Client-IP", "Client-IP", "Via"),
+    *("X_Forwarded_For", "X-Forwarded-Host", "X-Original-Forwarded-For", "Fastly-Client-IP"),
+)
 # What a guesser writes the nth time, with the word of the proxy, which saw him, at the end of it.
 LIES: dict[str, Callable[[int, str], list[str]]] = {
     "another address each time": lambda n, me: [f"{FOR}203.0.113.{n}, {me}"],
@@ -86,10 +90,6 @@ LIES: dict[str, Callable[[int, str], list[str]]] = {
     "another port each time": lambda n, me: [f"{FOR}{me}:{50_000 + n}"],
     "an IPv4 address in IPv6": lambda n, me: [f"{FOR}203.0.113.{n}, [::ffff:{me}]:{n}"],
 }
-OTHERS = (
-    *("X-Real-IP", "CF-Connecting-IP", "True-Client-IP", "X-Client-IP", "Client-IP", "Via"),
-    *("X_Forwarded_For", "X-Forwarded-Host", "X-Original-Forwarded-For", "Fastly-Client-IP"),
-)
 
 
 @pytest.mark.parametrize("lie", LIES)

@@ -5,15 +5,12 @@
 from __future__ import annotations
 
 import json
-import os
-import shlex
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.attack.moody_lines import ALLOWS_ALL, install
 from tests.conformance.agent_tools import wait_status
 from tests.conformance.agents import ask, begin, end, say, start, words
 from tests.conformance.approvals import decide
@@ -21,72 +18,16 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Message, Phone
 from tests.faults.quick import QuickBridge, nursery
 
-PROGRAM = Path(__file__).with_name("moody_agent.py")
-NPX = '#!/bin/sh\n[ "$1" = -y ] && shift\nshift\nexec "$(dirname "$0")/opencode" "$@"\n'
 OURS = ["-c", "approval_policy=untrusted", "-c", "sandbox_mode=read-only"]
-
-
-def moody(**spec: Any) -> str:
-    """A command line of an agent that nobody knows."""
-    return shlex.join([sys.executable, "-IS", str(PROGRAM), json.dumps(spec)])
-
-
-def lines(programs: Path) -> dict[str, str]:
-    """The agents of the bridge: name → command line."""
-    there = shlex.quote(str(programs))
-    return {
-        # unknown agents: what they are called by the user is no reason to trust them
-        "qwen": moody(modes=["build", "plan"]),
-        "careful": moody(modes=["yolo", "manual"]),
-        "by-option": moody(modes=["yolo", "ask"], option=True),
-        "named": moody(modes=["auto", "default"], name="claude-agent-acp"),
-        "false-name": moody(name="gemini-cli"),
-        "silent": moody(),
-        "wild": moody(modes=["build"]),
-        "locked": moody(modes=["yolo", "default"], locked=0),
-        "strays": moody(modes=["yolo", "default"]),
-        "strays-by-option": moody(modes=["yolo", "default"], option=True),
-        "stuck": moody(modes=["yolo", "default"], locked=1),
-        "deaf": moody(modes=["yolo", "default"], locked=1, deaf=True),
-        "restless": moody(modes=["yolo", "default"], restless=True),
-        # agents that are known by their line
-        "oc": f"{there}/opencode acp",
-        "oc-path": "opencode acp",
-        "oc-allow": f"env OPENCODE_PERMISSION={{}} OPENCODE_DISABLE_PROJECT_CONFIG=0 {there}/opencode acp",
-        "oc-empty": f"env -i {there}/opencode acp",
-        "oc-npx": "env FOO=1 OPENCODE_PERMISSION={} npx -y opencode-ai@1.18.33 acp",
-        "oc-shell": f"sh -c '{there}/opencode acp'",
-        "oc-split": f"env -S '{there}/opencode acp'",
-        "cx": f"{there}/codex-acp",
-        "cx-never": f"{there}/codex-acp -c approval_policy=never -c sandbox_mode=danger-full-access",
-        "cx-shell": f"sh -c '{there}/codex-acp -c approval_policy=never'",
-    }
 
 
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     place = tmp_path_factory.mktemp("unasked")
-    programs = place / "bin"
-    programs.mkdir()
-    for name in ("opencode", "codex-acp"):
-        # Read by sh and by Python: a first line cannot name a Python whose path has a space.
-        start = f"#!/bin/sh\n''':'\nexec {shlex.quote(sys.executable)} -IS \"$0\" \"$@\"\n'''\n"
-        program = PROGRAM.read_text().replace("from __future__ import annotations\n", "")
-        (programs / name).write_text(start + program)
-    (programs / "npx").write_text(NPX)
-    for path in programs.iterdir():
-        path.chmod(0o755)
-    agents = ";".join(f"{name}={line}" for name, line in lines(programs).items())
-    bridge = QuickBridge(
-        place / "bridge",
-        BRIDGE_ACP_AGENTS=agents,
-        BRIDGE_ACP_UNASKED="wild, careful",
-        BRIDGE_MAX_SESSIONS="100",
-        PATH=f"{programs}{os.pathsep}{os.environ['PATH']}",
-    )
+    bridge = QuickBridge(place / "bridge", BRIDGE_MAX_SESSIONS="100", **install(place / "bin"))
     bridge.start()
     bridge.pin = bridge.pairing().pin
-    (bridge.root / "opencode.json").write_text('{"permission": {"bash": "allow"}}')
+    (bridge.root / "opencode.json").write_text(ALLOWS_ALL)
     yield bridge
     bridge.stop()
     nursery.forget(bridge.environment)

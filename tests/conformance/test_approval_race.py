@@ -132,7 +132,7 @@ def race_asked_by_agent(one: Bridge, two: Bridge, script: Script, times: int) ->
             before = len(script.lines("decided"))
             say(person, session, f"/ask-many {count} {turn}")
             calls = wait_asked(racers, [session], turn + count)
-            stands = {}
+            stands: dict[Call, str] = {}
             for group in groups_of([call for call in calls if call not in racers[0].answers], turn):
                 stands |= race(racers, group)
             person.expect("stream_end", PATIENT, session_id=session, finish_reason="stop")

@@ -55,7 +55,7 @@ class Host:
                 stdin=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
             )
-        self._control.settimeout(20)
+        self._control.settimeout(120)
         data = self._control.recv(65536)
         if not data:
             assert self._agent.stderr is not None

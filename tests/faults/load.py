@@ -252,7 +252,7 @@ class Load:
     def start(self) -> Load:
         for watcher in self.watchers:
             watcher.start()
-        eventually(lambda: all(watcher.views for watcher in self.watchers), 20)
+        eventually(lambda: all(watcher.views for watcher in self.watchers), 120)
         for poster in self.posters:
             poster.start()
         self.more(5)
@@ -261,7 +261,9 @@ class Load:
     def count(self) -> int:
         return sum(len(poster.acknowledged) for poster in self.posters)
 
-    def more(self, each: int, seconds: float = 30, posters: Sequence[Poster] | None = None) -> None:
+    def more(
+        self, each: int, seconds: float = 120, posters: Sequence[Poster] | None = None
+    ) -> None:
         """Wait until each poster has had that many more events acknowledged."""
         wanted = [(poster, len(poster.acknowledged) + each) for poster in posters or self.posters]
         eventually(
@@ -276,7 +278,7 @@ class Load:
         for poster in self.posters:
             poster.ending.set()
         for poster in self.posters:
-            poster.join(40)
+            poster.join(90)
             assert not poster.is_alive(), (
                 f"{poster.name} waits for {len(poster.acknowledged)}, last: {poster.refusals[-1:]}"
             )

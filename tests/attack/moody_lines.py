@@ -1,0 +1,75 @@
+"""The agents that would act unasked, as a bridge is told of them: command lines, and programs that
+are called as real agents are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+PROGRAM = Path(__file__).with_name("moody_agent.py")
+NPX = '#!/bin/sh\n[ "$1" = -y ] && shift\nshift\nexec "$(dirname "$0")/opencode" "$@"\n'
+# the user lets these run, whether they ask or not
+UNASKED = "wild, careful"
+# what the repository says, which counts for nothing
+ALLOWS_ALL = '{"permission": {"bash": "allow"}}'
+
+
+def moody(**spec: Any) -> str:
+    """A command line of an agent that nobody knows."""
+    return shlex.join([sys.executable, "-IS", str(PROGRAM), json.dumps(spec)])
+
+
+def lines(programs: Path) -> dict[str, str]:
+    """The agents of the bridge: name → command line."""
+    there = shlex.quote(str(programs))
+    return {
+        # unknown agents: what they are called by the user is no reason to trust them
+        "qwen": moody(modes=["build", "plan"]),
+        "careful": moody(modes=["yolo", "manual"]),
+        "by-option": moody(modes=["yolo", "ask"], option=True),
+        "named": moody(modes=["auto", "default"], name="claude-agent-acp"),
+        "false-name": moody(name="gemini-cli"),
+        "silent": moody(),
+        "wild": moody(modes=["build"]),
+        "locked": moody(modes=["yolo", "default"], locked=0),
+        "strays": moody(modes=["yolo", "default"]),
+        "strays-by-option": moody(modes=["yolo", "default"], option=True),
+        "stuck": moody(modes=["yolo", "default"], locked=1),
+        "deaf": moody(modes=["yolo", "default"], locked=1, deaf=True),
+        "restless": moody(modes=["yolo", "default"], restless=True),
+        # agents that are known by their line
+        "oc": f"{there}/opencode acp",
+        "oc-path": "opencode acp",
+        "oc-allow": f"env OPENCODE_PERMISSION={{}} OPENCODE_DISABLE_PROJECT_CONFIG=0 {there}/opencode acp",
+        "oc-empty": f"env -i {there}/opencode acp",
+        "oc-npx": "env FOO=1 OPENCODE_PERMISSION={} npx -y opencode-ai@1.18.33 acp",
+        "oc-shell": f"sh -c '{there}/opencode acp'",
+        "oc-split": f"env -S '{there}/opencode acp'",
+        "cx": f"{there}/codex-acp",
+        "cx-never": f"{there}/codex-acp -c approval_policy=never -c sandbox_mode=danger-full-access",
+        "cx-shell": f"sh -c '{there}/codex-acp -c approval_policy=never'",
+    }
+
+
+def install(programs: Path) -> dict[str, str]:
+    """Make the programs that the lines name; the settings of a bridge that has these agents."""
+    programs.mkdir()
+    for name in ("opencode", "codex-acp"):
+        # Read by sh and by Python: a first line cannot name a Python whose path has a space.
+        start = f"#!/bin/sh\n''':'\nexec {shlex.quote(sys.executable)} -IS \"$0\" \"$@\"\n'''\n"
+        program = PROGRAM.read_text().replace("from __future__ import annotations\n", "")
+        (programs / name).write_text(start + program)
+    (programs / "npx").write_text(NPX)
+    for path in programs.iterdir():
+        path.chmod(0o755)
+    agents = ";".join(f"{name}={line}" for name, line in lines(programs).items())
+    return {
+        "BRIDGE_ACP_AGENTS": agents,
+        "BRIDGE_ACP_UNASKED": UNASKED,
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+    }
