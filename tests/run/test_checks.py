@@ -75,10 +75,11 @@ def test_soak_is_every_long_run(asked: list[checks.Step], monkeypatch: pytest.Mo
         "cycles",
         "races",
         "troubles",
+        "week",
         "properties",
     ]
     files = [word for _, arguments in asked for word in arguments if word.endswith(".py")]
-    assert len(files) == 8 and all(Path(setup.PROJECT, file).is_file() for file in files)
+    assert len(files) == 9 and all(Path(setup.PROJECT, file).is_file() for file in files)
     assert [os.environ[name] for name in ("SOAK_EXAMPLES", "SOAK_SECONDS")] == ["300", "5"]
     asked.clear()
     assert checks.main(["soak", "--instants", "5"]) == 0
