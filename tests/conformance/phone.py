@@ -20,7 +20,8 @@ from tests.conformance.https import (
     strict_json,
 )
 from tests.conformance.samples import new_id, now
-from tests.websocket import PATIENCE, WebSocket
+from tests.servers import PATIENCE
+from tests.websocket import WebSocket
 
 __all__ = ["PATIENCE", "Closed", "Message", "Phone", "brief", "check_envelope"]
 

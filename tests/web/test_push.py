@@ -18,8 +18,8 @@ from websockets.sync.client import ClientConnection, connect
 
 from tests.conformance.bridge import Bridge
 from tests.push.conftest import ask
-from tests.push.service import PATIENCE, Browser, PushService, running
-from tests.servers import wait_until
+from tests.push.service import Browser, PushService, running
+from tests.servers import PATIENCE, wait_until
 from tests.web.browser import Page
 from tests.web.conftest import ROOM, MakePage
 from tests.web.test_screens import check
