@@ -71,7 +71,7 @@ export function holdButton(label, act) {
   for (const name of ["pointerup", "pointercancel", "lostpointercapture", "blur"])
     node.addEventListener(name, end);
   node.addEventListener("contextmenu", (event) => event.preventDefault());
-  const other = twoSteps("Without holding", `Yes, ${label}`, act, "quiet");
+  const other = twoSteps("Tap twice instead", `Yes, ${label}`, act, "quiet");
   node.addEventListener("click", (event) => {
     // A key or a screen reader clicks without holding: show the other way instead.
     if (event.detail === 0 && !node.disabled) other.start();

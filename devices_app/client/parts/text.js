@@ -55,22 +55,18 @@ export function ago(at, now = Date.now()) {
 }
 
 /** Write a length of time in few characters. */
-export const duration = (ms) =>
-  ms === null || ms === undefined
-    ? ""
-    : ms < 1000
-      ? `${Math.round(ms)} ms`
-      : ms < 60_000
-        ? `${(ms / 1000).toFixed(1)} s`
-        : `${Math.round(ms / 60_000)} min`;
+export function duration(ms) {
+  if (ms === null || ms === undefined) return "";
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  return ms < 60_000 ? `${(ms / 1000).toFixed(1)} s` : `${Math.round(ms / 60_000)} min`;
+}
 
 /** Write in words how far two clocks are apart. */
 export const showMinutes = (ms) => {
   const minutes = Math.round(Math.abs(ms) / 60_000);
   if (minutes < 120) return minutes === 1 ? "a minute" : `${minutes} minutes`;
-  return minutes < 2880
-    ? `${Math.round(minutes / 60)} hours`
-    : `${Math.round(minutes / 1440)} days`;
+  if (minutes < 2880) return `${Math.round(minutes / 60)} hours`;
+  return `${Math.round(minutes / 1440)} days`;
 };
 
 let clocks = null; // to make one takes as long as a hundred uses of it

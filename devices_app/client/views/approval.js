@@ -91,7 +91,8 @@ function decider(approval, model, { open, done }) {
     if (!(await model.call("withdraw", key))) toast("It has been sent already.", "warn");
   };
   const retry = () => model.call("retry", itemOf(approval, model).message.id);
-  const refuse = questionsOf(approval).length ? "Decline" : "Reject";
+  const reject = approval.source === "hooks" ? "Note as rejected" : "Reject";
+  const refuse = questionsOf(approval).length ? "Decline" : reject;
   const buttons = {
     decided: done,
     sent: () => [],

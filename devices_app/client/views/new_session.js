@@ -58,6 +58,7 @@ export function newSessionView({ model, go }) {
   const node = screen("New session", { before }, h("div.scroller", {}, content));
 
   let starting = false;
+  let top = null; // the first directory that is shown: above it nothing may be opened
   const choose = (path) => (directory.value = path);
 
   const step = (path, name) =>
@@ -73,13 +74,14 @@ export function newSessionView({ model, go }) {
       const at = encodeURIComponent(path || ".");
       const found = await model.call("http", `/files/tree?depth=1&path=${at}`);
       const base = found.path.replace(/\/$/, "");
+      top ??= found.path;
       choose(found.path);
       fill(
         tree,
         h(
           "ul.rows.files",
           {},
-          step(base.split("/").slice(0, -1).join("/") || "/", ".."),
+          found.path !== top && step(base.split("/").slice(0, -1).join("/") || "/", ".."),
           found.entries
             .filter(({ type }) => type === "directory")
             .map(({ name }) => step(`${base}/${name}`, visible(name))),
