@@ -34,7 +34,7 @@ const go = {
   },
 };
 
-let arrived = Promise.resolve(); // where the browser goes back to, which takes it a moment
+let arrived = Promise.resolve(null); // where the browser goes back to, which takes it a moment
 
 async function goTo(path) {
   await arrived;
@@ -156,7 +156,7 @@ async function showSheet(key) {
     sheet = null;
     // Closed by its own button: the address follows, by going back where that leads inside.
     if (history.state?.inside) {
-      arrived = new Promise((go) => addEventListener("popstate", go, { once: true }));
+      arrived = new Promise((done) => addEventListener("popstate", done, { once: true }));
       history.back();
     } else {
       history.replaceState(null, "", go.to("approvals"));

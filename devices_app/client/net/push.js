@@ -64,12 +64,13 @@ async function clear() {
 async function tell(model, detail) {
   const { pushManager } = await ownRegistration();
   const key = model.connection.acked.push.public_key;
+  const options = { userVisibleOnly: true, applicationServerKey: key };
   let subscription = await pushManager.getSubscription();
   if (subscription && textOf(subscription.options.applicationServerKey) !== key) {
     await subscription.unsubscribe(); // made for another key: nobody can send to it
     subscription = null;
   }
-  subscription ??= await pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: key });
+  subscription ??= await pushManager.subscribe(options);
   return model.call("request", "push_subscribe", { subscription: subscription.toJSON(), detail });
 }
 
