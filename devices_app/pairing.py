@@ -53,6 +53,20 @@ def mint(
     return device, token, plain
 
 
+def mint_claimed(name: str, client_device_id: str, *, lifetime: timedelta) -> tuple[Device, str]:
+    """Make a device of this process itself, whose token is claimed here (`doctor`).
+
+    Nobody is told, since no code of it exists: a claim that comes over the network is always
+    announced. Returns the device and the token's plain text.
+    """
+    with transaction.atomic():
+        device, token, plain = mint(name, ttl=lifetime, lifetime=lifetime)
+        token.client_device_id, token.authenticated_at = client_device_id, timezone.now()
+        token.save(update_fields=["client_device_id", "authenticated_at"])
+        _announce(token, first=_use_first(token), quiet=True)
+    return device, plain
+
+
 def forget_void() -> int:
     """Delete devices whose codes nobody used, a day after these became void."""
     since = ages.now() - timedelta(seconds=limits.VOID_DEVICE_KEEP_SECONDS)
@@ -258,8 +272,9 @@ def _fresh(token: Token) -> str | None:
     return plain
 
 
-def _announce(token: Token, *, first: bool) -> None:
-    signals.device_paired.send(sender=Device, device=token.device, token=token, first=first)
+def _announce(token: Token, *, first: bool, quiet: bool = False) -> None:
+    told = {"device": token.device, "token": token, "first": first, "quiet": quiet}
+    signals.device_paired.send(sender=Device, **told)
 
 
 def _storable(text: str) -> str:

@@ -19,14 +19,18 @@ log = structlog.get_logger("bridge.pairing")
 
 
 @receiver(device_paired)
-def on_device_paired(sender: type[Device], device: Device, first: bool, **_: Any) -> None:
+def on_device_paired(
+    sender: type[Device], device: Device, first: bool, quiet: bool = False, **_: Any
+) -> None:
     """Tell the other devices; let a new device begin after the log's newest row."""
     with outbox() as box:
-        box.append_to_all(encode(notifications.paired(device, device.last_address)))
+        if not quiet:
+            box.append_to_all(encode(notifications.paired(device, device.last_address)))
         if first:
             device.start_seq = box.seq
             device.save(update_fields=["start_seq"])
-    transaction.on_commit(lambda: log.info("device_paired", device=device.pk, name=device.name))
+    if not quiet:
+        transaction.on_commit(lambda: log.info("device_paired", device=device.pk, name=device.name))
 
 
 @receiver(device_revoked)

@@ -6,7 +6,7 @@ import os
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.ages import ages
@@ -130,6 +130,11 @@ def forget_closed() -> int:
     ended = Q(session__expired=False, session__last_activity_at__lt=week)
     expired = Q(session__owner=None, session__last_activity_at__lt=month)
     old = Feed.objects.filter(ended | expired, session__status=Session.Status.CLOSED)
+    return forget(old)
+
+
+def forget(old: QuerySet[Feed]) -> int:
+    """Delete sessions' feeds with all that is in them; return how many."""
     for feed_id in list(old.values_list("pk", flat=True)):
         retention.empty(feed_id)
     delete_in_steps(ToolCall.objects.filter(session__feed__in=old))

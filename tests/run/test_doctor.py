@@ -157,10 +157,16 @@ def test_it_leaves_nothing_behind(
     assert "whole way" in healthy.stdout
     assert "doctor" not in bridge.manage("list_devices").stdout
     sessions = bridge.get("/api/v1/sessions", bridge.admin_token).json()["sessions"]
-    assert sessions and all(
-        one["title"] == "doctor" and one["status"] == "closed" and one["id"].startswith("doctor-")
-        for one in sessions
-    )
+    (last,) = sessions
+    assert last["title"] == "doctor" and last["status"] == "closed"
+    with closing(sqlite3.connect(bridge.data / "bridge.sqlite3")) as database:
+        rows = [row[0] for row in database.execute("SELECT frame FROM sessions_app_logrow")]
+        done = database.execute("SELECT action FROM devices_app_auditentry ORDER BY id").fetchall()
+    assert rows and not [row for row in rows if "New device" in row], "nobody is alarmed"
+    assert done[:2] == [("pairing",), ("revoke",)], "and what was done is on record"
+    assert "whole way" in run_doctor(bridge, expected=0)["event"]["text"]
+    (next_,) = bridge.get("/api/v1/sessions", bridge.admin_token).json()["sessions"]
+    assert next_["id"] != last["id"], "the list does not grow"
     assert [
         path.name for path in (bridge.data / "spool").iterdir() if path.name not in RESERVED
     ] == []
