@@ -34,6 +34,7 @@ from bridge_project.kernel.setting_types import (
     SemVerText,
     TokenText,
     make_absolute,
+    one_line,
     read_agents,
 )
 
@@ -228,7 +229,7 @@ def load() -> Conf:
             values[name] = _read_secret(name, files[name])
         loaded = Conf.model_validate(values)
     except ValidationError as error:
-        raise ConfError(_one_line(error)) from None
+        raise ConfError(one_line(error, Conf.model_json_schema())) from None
     except OSError as error:
         raise _unusable(data_dir, error) from None
     known = {*fields, *(f"{name.upper()}_FILE" for name in _secret_fields())}
@@ -265,12 +266,6 @@ def _read_secret(name: str, path: Path) -> str:
     if not found:
         raise ConfError(f"{variable}: the file is empty")
     return found
-
-
-def _one_line(error: ValidationError) -> str:
-    first = error.errors(include_input=False, include_url=False)[0]
-    message = str(first["msg"]).removeprefix("Value error, ")
-    return f"{str(first['loc'][0]).upper()}: {message}" if first["loc"] else message
 
 
 def _unusable(data_dir: object, error: OSError) -> ConfError:

@@ -158,13 +158,18 @@ def test_misconfigured_is_said_plainly(tmp_path: Path) -> None:
     ("setting", "value"),
     [
         ("BRIDGE_DATA_DIR", "/proc/nowhere"),
+        ("BRIDGE_PORT: must be a number from 1 to 65535", "0"),
+        ("BRIDGE_PLAIN_PORT: must be a number from 1 to 65535", "abc"),
+        ("BRIDGE_QUEUE_MAX: must be a whole number of 1 or more", "1.5"),
         ("DATABASE_URL", "postgres://user:sesame-sesame@127.0.0.1:1/none"),
     ],
 )
 def test_what_cannot_be_used_is_one_line_that_names_the_setting(
     tmp_path: Path, setting: str, value: str
 ) -> None:
-    done = Bridge(tmp_path, **OWN_TOKENS | {setting: value}).manage("serve", check=False)
+    done = Bridge(tmp_path, **OWN_TOKENS | {setting.partition(":")[0]: value}).manage(
+        "serve", check=False
+    )
     assert done.returncode == 1
     said = (done.stdout + done.stderr).strip()
     assert setting in said
