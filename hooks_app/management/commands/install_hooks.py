@@ -6,6 +6,7 @@ import difflib
 import hashlib
 import os
 import secrets
+import shlex
 import stat
 import sys
 from pathlib import Path
@@ -101,7 +102,9 @@ class Command(BaseCommand):
         if options["yes"]:
             return True
         if not sys.stdin.isatty():
-            again = "run this again with --yes (make hooks ARGS=--yes)"
+            data = shlex.quote(str(conf.bridge_data_dir))
+            make = f"BRIDGE_DATA_DIR={data} make hooks ARGS=--yes"
+            again = f"run this again with --yes ({make})"
             raise CommandError(f"There is no terminal to ask at: {again}. Nothing was changed.")
         self.stdout.write("\nWrite this? [y/N] ", ending="")
         self.stdout.flush()
