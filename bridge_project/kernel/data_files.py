@@ -50,6 +50,11 @@ class DataFiles:
             self._database = {path: _identity(os.stat(path))} | self._database
         self.check()
 
+    def forget_database(self) -> None:
+        """Take whatever file is there next: for a client that keeps nothing of it (`watch`)."""
+        with self._lock:
+            self._database = {}
+
     def hold(self, database: str) -> None:
         """Keep a connection open, so that SQLite keeps its -wal and -shm in place.
 

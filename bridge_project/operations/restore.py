@@ -194,6 +194,23 @@ def _put_database(source: Path, target: Path) -> Path | None:
     return aside if aside.exists() else None
 
 
+def devices(conf: Conf, *, revoked: bool) -> dict[tuple[int, str], str] | None:
+    """Return (number, time of creation) → name of devices; None: they cannot be read."""
+    file = sqlite_file(conf)
+    try:
+        if file is None:
+            return None
+        with opened(file) as database:
+            found = database.execute(
+                "SELECT id, created_at, name FROM devices_app_device"
+                " WHERE (revoked_at IS NOT NULL) = ?",
+                [revoked],
+            )
+            return {(number, made): name for number, made, name in found}
+    except sqlite3.Error:
+        return None
+
+
 def is_database(file: Path) -> bool:
     """Tell whether a file is an SQLite database and not an archive."""
     try:

@@ -19,7 +19,7 @@ from bridge_project.operations.restore import ASIDE
 # what the bridge makes in its data directory (docs/operations.md); nothing else is removed
 OURS: Final = (
     *("bridge.sqlite3*", "secrets", "tls", ".env", "instance", "server.json", "spool"),
-    *("watch.json", "watch-*.json", "logs", "backups", "git", "*.lock", f"{ASIDE}*"),
+    *("watch.json", "watch-*.json", "logs", "backups", "git", "*.lock"),
 )
 
 
@@ -47,6 +47,15 @@ def check_removable(conf: Conf) -> None:
             raise CommandError(f"{text}: remove that by hand. Nothing was done.")
 
 
+def put_aside(conf: Conf) -> list[Path]:
+    """Return what restores have put aside, which holds tokens."""
+    directory, database = Path(os.path.realpath(conf.bridge_data_dir)), sqlite_file(conf)
+    found = {*directory.glob(f"{ASIDE}*"), *directory.parent.glob(f"{directory.name}.{ASIDE}*")}
+    if database is not None:
+        found |= set(database.parent.glob(f"{database.name}.{ASIDE}*"))
+    return sorted(found)
+
+
 def remove_data(conf: Conf) -> list[Path]:
     """Remove the data directory and those put aside by restores; return what is left.
 
@@ -56,7 +65,7 @@ def remove_data(conf: Conf) -> list[Path]:
     database = sqlite_file(conf)
     with startup.only_server(conf):
         found = [path for name in OURS for path in directory.glob(name)]
-        found += directory.parent.glob(f"{directory.name}.{ASIDE}*")
+        found += put_aside(conf)
         if database is not None:
             found += [Path(f"{database}{suffix}") for suffix in ("", "-wal", "-shm")]
         for path in found:

@@ -13,6 +13,7 @@ from django.db import Error as DatabaseError
 from django.db import connection
 
 from bridge_project.kernel.config import Conf
+from bridge_project.kernel.data_files import files
 from bridge_project.kernel.private_files import write_private_file
 from bridge_project.network import server_address
 from bridge_project.protocol.types import now_text
@@ -39,7 +40,8 @@ class Identity:
         """
         here = server_address.recorded(self.conf)
         if here is None:
-            raise Lost("the bridge has not been started with this data directory yet (make run)")
+            where = f"the data directory {self.conf.bridge_data_dir}"
+            raise Lost(f"no bridge has been started with {where} yet (make run)")
         try:
             self.known = self._valid() or self._paired()
         except DatabaseError as error:
@@ -47,6 +49,7 @@ class Identity:
             raise Lost(f"the database cannot be used yet ({why})") from None
         finally:
             connection.close()
+            files.forget_database()  # a restore may put another in its place meanwhile
         url, token = here.local_ws_url or here.ws_url, self.known["token"]
         return Target(url, token, here.pin, self.known["device_id"])
 

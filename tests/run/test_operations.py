@@ -8,6 +8,8 @@ import fcntl
 import io
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import sqlite3
@@ -37,6 +39,7 @@ from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.samples import new_id, new_session, prompt
 from tests.faults.quick import QuickBridge, nursery
+from tests.run.terminal import Program
 from tests.servers import stop_process, wait_until
 
 POSTERS = 4
@@ -257,6 +260,26 @@ def test_a_backup_of_a_busy_bridge_brings_everything_back(bridge: Bridge, tmp_pa
         received = [number for number in got if number in set(poster.acknowledged)]
         assert received == poster.acknowledged[: len(received)], "in order, without a hole"
         assert len(received) >= count, "every event that was acknowledged before the backup began"
+
+
+def test_what_a_restore_says_and_a_watch_that_runs(bridge: Bridge, tmp_path: Path) -> None:
+    """It says what to do next, and `watch` comes back by itself."""
+    saved = tmp_path / "saved.tar.gz"
+    with Program(bridge.environment, "watch", "--commands", terminal=False) as watch:
+        watch.until(f"no bridge has been started with the data directory {bridge.data} yet")
+        started(bridge)
+        watch.until("connected to")
+        lost = bridge.mint("--name", "lost phone")
+        bridge.phone(lost, device_id="lost").ready()
+        bridge.manage("backup", str(saved))
+        bridge.manage("revoke_device", "lost phone")
+        bridge.stop()
+        said = bridge.manage("restore", str(saved)).stdout
+        (number,) = re.findall(r"lost phone \(#(\d+)\) was revoked, and is valid again", said)
+        assert f"manage.py revoke_device {number}\n" in said
+        assert said.endswith(f"Next: BRIDGE_DATA_DIR={shlex.quote(str(bridge.data))} make run\n")
+        started(bridge)
+        watch.until("connected to")
 
 
 def be_seen(bridge: Bridge, phone: Phone, session_id: str) -> None:

@@ -144,7 +144,10 @@ def test_a_service_that_may_not_be_stopped_runs_on(served: Machine) -> None:
 
 def test_uninstall_takes_out_hooks_and_service_and_keeps_the_data(served: Machine) -> None:
     process = served.service_process
+    aside = served.data.with_name(f"{served.data.name}.before-restore-20260101T000000Z")
+    aside.mkdir()
     said = served.manage("uninstall", "--data", "keep").stdout
+    assert f"rm -rf {shlex.quote(str(aside))}   # put aside by a restore, with tokens" in said
     assert served.agent_settings.read_text() == '{"model": "opus"}\n', "as it was before"
     assert not served.unit.exists()
     asked = (served.bin / "asked").read_text()

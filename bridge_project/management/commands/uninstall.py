@@ -60,6 +60,10 @@ class Command(BaseCommand):
         for command in left:
             self.stdout.write(f"A service could not be removed. Run: {command}")
         self.stdout.write(REST.format(clone=shlex.quote(str(PROJECT_DIR))))
+        for path in uninstall.put_aside(conf):
+            self.stdout.write(
+                f"  rm -rf {shlex.quote(str(path))}   # put aside by a restore, with tokens"
+            )
 
     def _ask(self) -> str:
         """Ask whether to go on, and whether to keep the data. Raises CommandError."""
