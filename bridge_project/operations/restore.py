@@ -64,6 +64,8 @@ def restore(conf: Conf, archive: Path) -> tuple[Manifest, Path | None]:
     aside = directory.with_name(f"{directory.name}.{ASIDE}{stamp}")
     if inside:
         staged, aside = directory / staged.name, directory / f"{ASIDE}{stamp}"
+    if aside.exists():  # of a restore in this very second, which was killed
+        aside = aside.with_name(f"{aside.name}-{secrets.token_hex(4)}")
     try:
         staged.mkdir(mode=0o700)
         manifest = _unpack(archive, staged)
