@@ -56,7 +56,8 @@ def test_a_tap_while_the_browser_goes_back(page: Page, bridge: Bridge) -> None:
     page.tap(".card", "echo never")
     page.wait("window.isBack")
     page.wait("location.pathname.startsWith('/app/approvals/')")
-    page.find("dialog .sheet-foot")
+    page.tap("dialog .reject")
+    page.wait_text("Rejected by you")
 
 
 def test_one_is_opened_that_the_page_has_not_received(page: Page, bridge: Bridge) -> None:
