@@ -26,6 +26,27 @@ for (const name of ["getAll", "openCursor"]) {
 """
 
 
+# A lead that is granted late, and a storage that does not answer.
+SLOW_LEAD = """
+const { request } = LockManager.prototype, { get } = IDBObjectStore.prototype;
+window.isLate = new Set();
+LockManager.prototype.request = function (name, options, work) {
+  return request.call(this, name, options, async (lock) => {
+    window.isGranted = true;
+    if (isLate.has("gate")) await new Promise((go) => (window.go = go));
+    return work(lock);
+  });
+};
+IDBObjectStore.prototype.get = function (...given) {
+  window.isReading = isLate.has("stuck");
+  return isReading ? {} : get.apply(this, given);
+};
+"""
+SLEEP = "document.dispatchEvent(new Event('freeze'));"
+WAKE = "document.dispatchEvent(new Event('resume'));"
+HELD = "navigator.locks.query().then(({held}) => held.length)"
+
+
 def new_tab(page: Page) -> tuple[str, str]:
     """Open a second tab and go to it; return the first and the second."""
     first = page.driver.current_window_handle
@@ -116,6 +137,20 @@ def test_a_frozen_page_lets_another_tab_go_on_and_comes_back(page: Page, bridge:
     page.wait_text("repeats what you say: Awake again")
     page.wait_equal(PROMPTS, ["While awake", "While the other tab sleeps", "Awake again"])
     eventually(lambda: sockets(bridge) == 1)
+
+
+def test_a_page_that_falls_asleep_as_it_takes_the_lead_lets_go(page: Page, bridge: Bridge) -> None:
+    """Before the lead is its own, and before it has read what is kept: others could never lead."""
+    page.driver.execute_script(SLOW_LEAD)
+    for late, there in (("gate", "window.isGranted"), ("stuck", "window.isReading")):
+        page.js("void isLate.add(arguments[0])", late)
+        page.driver.execute_script(f"{SLEEP} {WAKE}")
+        page.wait(there)
+        page.driver.execute_script(f"{SLEEP} isLate.clear(); go();")
+        page.wait(f"{HELD}.then((held) => !held)", what="the lead is free")
+        page.driver.execute_script(WAKE)
+        page.wait(f"{HELD}", what="it leads again")
+    page.wait_ready()
 
 
 def test_a_page_that_slept_alone_is_live_again(page: Page, bridge: Bridge) -> None:

@@ -76,11 +76,13 @@ export class Model {
   }
 
   wake() {
+    this.asleep = false;
     if (!this.engine) this.lead();
     this.check();
   }
 
   rest() {
+    this.asleep = true;
     this.channel.postMessage({ call: "view", args: [this.tab, null] });
     this.waiting?.abort();
     if (this.engine) this.apply({ news: "connection", connection: { phase: "off" } });
@@ -115,6 +117,7 @@ export class Model {
   }
 
   async led() {
+    if (this.asleep) return null; // it fell asleep before this was granted
     this.stop(); // of two requests that were granted in one moment the first
     const lasting = /** @type {Promise<void>} */ (
       new Promise((resolve) => (this.release = resolve))
@@ -122,7 +125,7 @@ export class Model {
     const engine = new Engine(this.db, this.identity, (news) => this.tell(news));
     this.engine = engine;
     this.loseLeader();
-    await engine.started;
+    await Promise.race([engine.started, lasting]); // of a page that sleeps the storage does not answer
     if (engine.stopped) return null;
     engine.commands.view(this.tab, this.viewed ?? null);
     this.tell({ news: "snapshot", ...engine.commands.snapshot() });

@@ -38,10 +38,8 @@ export function chatView(id, { model, go }) {
     const top = chat.items[0]?.key;
     rows = found;
     first = rows[0]?.place ?? Infinity;
-    chat = foldChat(
-      emptyChat(),
-      rows.map(({ row }) => row),
-    );
+    const said = rows.map(({ row }) => row);
+    chat = foldChat(emptyChat(), said);
     // how many items are new above what a person may be reading
     const above = chat.items.findIndex(({ key }) => key === top);
     list.show(chat.items, Math.max(0, above));
