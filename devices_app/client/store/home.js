@@ -159,11 +159,8 @@ function ended(home, payload, viewing) {
     viewing,
   );
   const open = openApprovals(state).filter(({ session_id: id }) => id === payload.session_id);
-  return closeApprovals(
-    state,
-    open.map(({ key }) => key),
-    "the end of the session",
-  );
+  const keys = open.map(({ key }) => key);
+  return closeApprovals(state, keys, "the end of the session");
 }
 
 function notified(home, message, viewing) {
