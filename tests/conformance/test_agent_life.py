@@ -331,9 +331,8 @@ def test_the_grace_time_of_an_agent(quick: Bridge, script: Script) -> None:
         stays.ready()
         stays.expect("session_started", session_id=sid)
         types = [m["type"] for m in stays.messages if m.get("payload", {}).get("session_id") == sid]
-        assert types[-2:] == ["session_end", "session_started"], (
-            "who was away ends up with the truth"
-        )
+        # the end comes again unless it was acknowledged meanwhile
+        assert types[-1] == "session_started", "who was away ends up with the truth"
         assert "5 characters" in words(ask(leaves, sid, "again"))
         end(leaves, sid)
         assert listed(quick, sid) == ("closed", False)
