@@ -119,7 +119,7 @@ def test_other_fields_that_are_wrong(phone: Phone, service: PushService) -> None
 
 def test_another_devices_subscription(bridge: Bridge, service: PushService, phone: Phone) -> None:
     """Who knows the address alone cannot take it, in whatever spelling; the same browser, paired
-    once more, can. Revoking the first then changes nothing, and revoking the second ends it.
+    once more, can, until it is revoked.
     """
     browser, witness = service.browser(), service.browser()
     subscribe(phone, browser)
