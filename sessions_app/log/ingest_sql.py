@@ -79,6 +79,10 @@ def write(cursor: Any, statement: str, values: Sequence[Sequence[Any]]) -> None:
     """Run a statement once for each row of values."""
     if len(values) == 1:
         cursor.execute(statement, values[0])
+    elif values and connection.vendor == "postgresql":
+        # psycopg's executemany is a pipeline: PostgreSQL would not end a transaction that sleeps
+        # after it (UNREACHABLE), and all others would wait for the head
+        cursor.execute(";".join(cursor.mogrify(statement, row) for row in values))
     elif values:
         cursor.executemany(statement, values)
 
