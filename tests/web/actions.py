@@ -12,6 +12,7 @@ def start_demo(page: Page, bridge: Bridge, prompt: str) -> None:
     page.tap("a.button", "")
     page.wait("document.querySelectorAll('#agent option').length")
     page.js("document.querySelector('#agent').value = 'demo'")
+    page.wait("document.querySelector('#directory').value", what="a directory is proposed")
     page.js("document.querySelector('#directory').value = arguments[0]", str(bridge.root))
     page.type("#prompt", prompt)
     page.tap("button", "Start")

@@ -75,7 +75,7 @@ export function newSessionView({ model, go }) {
       const found = await model.call("http", `/files/tree?depth=1&path=${at}`);
       const base = found.path.replace(/\/$/, "");
       top ??= found.path;
-      choose(found.path);
+      if (path || !directory.value) choose(found.path);
       fill(
         tree,
         h(
@@ -115,6 +115,7 @@ export function newSessionView({ model, go }) {
       );
     const ready = model.connection.phase === "ready";
     start.disabled = starting || !ready;
+    if (ready && !directory.value && !tree.firstChild) browse(""); // proposes the first
     if (!ready) setText(said, "A session can be started when the connection is back.");
     else if (said.textContent.startsWith("A session can")) setText(said, "");
   };
