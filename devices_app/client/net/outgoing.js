@@ -36,7 +36,8 @@ export class Outgoing {
     const { items, dropped } = put(this.items, make(type, payload), Date.now(), connection);
     for (const { message } of dropped)
       this.engine.note("Too much waited to be sent; the oldest was dropped", message.type);
-    await this.set(items);
+    const kept = await this.set(items);
+    if (!kept && this.engine.stopped) throw new Unanswered("Another tab took the connection over.");
     this.flush();
   }
 
