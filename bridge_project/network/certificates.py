@@ -73,7 +73,7 @@ def replace_authority(conf: Conf) -> Certificates:
 def _with_lock(conf: Conf, call: Callable[[Path, tuple[str, ...]], Certificates]) -> Certificates:
     try:
         directory = make_private_dir(conf.bridge_data_dir, "tls")
-        lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.open(directory / "lock", os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with open(lock, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # one process at a time
             return call(directory, wanted_names(conf))

@@ -95,6 +95,7 @@ class Acknowledgements:
             self._writer = asyncio.create_task(self._write_all())
 
     async def _write_all(self) -> None:
+        waits = False  # for the database
         while self._acked or self._answered or self._proven or self._through:
             acked, through, proven = self._acked, self._through, self._proven
             answered, self._answered = self._answered, set()
@@ -109,11 +110,13 @@ class Acknowledgements:
                     await writers.run(cursors.prove, self._device_id, proven)
             except STORAGE_ERRORS as error:
                 # the database is away: keep the acknowledgements and try again
-                log.warning(
-                    "acknowledgements_wait_for_database",
-                    device=self._device_id,
-                    error=error.__class__.__name__,
-                )
+                if not waits:
+                    log.warning(
+                        "acknowledgements_wait_for_database",
+                        device=self._device_id,
+                        error=error.__class__.__name__,
+                    )
+                waits = True
                 self._acked |= acked
                 self._answered |= answered
                 self._through = through | self._through
