@@ -188,11 +188,9 @@ READING: dict[str, tuple[Plant, tuple[str, ...]]] = {
     "textconv": (driver("diff=evil", "textconv"), DIFF),
     "clean filter": (driver("filter=evil", "clean"), DIFF),
     "filter process": (driver("filter=evil", "process"), DIFF),
-    "filter with a dot": (driver("filter=Evil.Two", "clean"), DIFF),
     "filter with an equals sign": (driver("filter=a=b", "clean"), DIFF),
     "smudge filter": (driver("filter=evil", "smudge"), ("checkout", "--", "a.txt")),
     "pager": (config(core__pager="{script}", pager__status="true", pager__diff="true"), PAGED),
-    "pager of a command": (config(pager__status="{script}", pager__diff="{script}"), PAGED),
     "alias": (
         config(alias__status="!{script}", alias__diff="!{script}", alias__mine="!{script}"),
         ("mine",),
@@ -204,10 +202,6 @@ READING: dict[str, tuple[Plant, tuple[str, ...]]] = {
     "work tree settings": (worktree_config, STATUS),
     "submodule": (submodule, STATUS),
     "lazy fetch by ext": (promisor(remote__evil__url="ext::{path}"), DIFF),
-    "lazy fetch by ssh": (
-        promisor(remote__evil__url="ssh://evil.invalid/x", core__sshCommand="{script}"),
-        DIFF,
-    ),
     "lazy fetch by upload-pack": (
         promisor(remote__evil__url="/", remote__evil__uploadpack="{script}"),
         DIFF,
@@ -225,15 +219,7 @@ COMMITTING: dict[str, tuple[Plant, tuple[str, ...]]] = {
         ),
         COMMIT,
     ),
-    "x509 signature": (
-        config(commit__gpgSign="true", gpg__format="x509", gpg__x509__program="{path}"),
-        COMMIT,
-    ),
     "hooks elsewhere": (hooks_elsewhere, COMMIT),
     "fsmonitor": READING["fsmonitor"],
     "clean filter": READING["clean filter"],
-    "filter with an equals sign": READING["filter with an equals sign"],
-    "external diff": READING["external diff"],
-    "textconv": READING["textconv"],
-    "include": READING["include"],
 }

@@ -12,13 +12,9 @@ import pytest
 from tests.conformance.bridge import Bridge
 from tests.conformance.hostile import (
     COMMITTING,
-    DIFF,
-    PAGED,
     READING,
-    STATUS,
     Trap,
     springs_it,
-    submodule,
 )
 from tests.conformance.phone import Phone
 from tests.conformance.repositories import (
@@ -199,28 +195,3 @@ def test_settings_that_change_what_git_prints(
     summary = committed(commit(phone, sid, "A commit\n\nA body", ["blank lines ü.txt"]), sid)
     assert summary["files_changed"] == 1 and summary["summary"] == "A commit"
     assert "A body" in opinionated.git("cat-file", "commit", "HEAD")
-
-
-def test_everything_at_once(shared: Bridge, victim: Repository, phone: Phone, trap: Trap) -> None:
-    """Issue, Shown by: a hostile repository, each of the ways planted, runs nothing. Plain git runs
-    it with each of the commands that spring most of them.
-    """
-    submodule(victim, trap)  # first: it commits
-    for name, (plant, _) in READING.items():
-        # planted already; what is missing an object has nothing to show, and is tried above
-        if not name.startswith(("submodule", "lazy")):
-            plant(victim, trap)
-    victim.git("config", "core.askPass", str(trap.script))
-    victim.git("config", "core.editor", str(trap.script))
-    victim.git("config", "credential.helper", f"!'{trap.script}'")
-    answers = look(phone, session_in(shared, phone, victim.path))
-    assert [answer["type"] for answer in answers] == [
-        "git_status_response",
-        *["git_diff_response"] * 4,
-    ], answers
-    assert not trap.ran
-    assert [springs_it(victim, trap, words) for words in (STATUS, DIFF, PAGED)] == [
-        True,
-        True,
-        True,
-    ]

@@ -116,7 +116,7 @@ def change(repository: Repository) -> None:
     repository.write("a", "2\n")
 
 
-def median(name: str, what: Callable[[], object], times: int = 5) -> float:
+def median(name: str, what: Callable[[], object], times: int = 3) -> float:
     """Seconds that a call takes, the one in the middle; what the machine does beside moves the
     slowest. All are printed.
     """

@@ -8,45 +8,12 @@ import os
 
 import pytest
 
-from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from tests.conformance.repositories import Repository
-from tests.files.conftest import House, no_leak, refused
-from tests.files.repositories import Seen, committed, digest, hook, leftovers
+from tests.files.conftest import House, refused
+from tests.files.repositories import Seen, committed, digest, hook
 
 # -- named files -----------------------------------------------------------------------------------
-
-
-def test_named_files_as_they_are_in_the_work_tree(repository: Repository, seen: Seen) -> None:
-    """What is staged of them does not count; what is staged of others stays, to the byte of its
-    content.
-    """
-    repository.commit_files(
-        {"a": "1\n", "staged": "1\n", "gone": "1\n", "removed": "1\n", "d/x": "1\n", "d/y": "1\n"}
-    )
-    repository.write("a", "staged\n")
-    repository.write("staged", "staged\n")
-    repository.write("added", "added\n")
-    repository.git("add", "a", "staged", "added")
-    repository.git("rm", "-q", "removed")
-    repository.write("a", "work tree\n")
-    repository.write("staged", "work tree\n")
-    (repository.path / "gone").unlink()
-    repository.write("d/x", "2\n")
-    repository.write("d/new/z", "something new\n")
-    (repository.path / "d/y").chmod(0o755)
-    summary = seen.commit("Some", "a", "gone", "removed", "d")
-    assert (
-        committed(repository) == ["a", "d/new/z", "d/x", "d/y", "gone", "removed"]
-        and summary.files_changed == 6
-    )
-    assert repository.git("show", "HEAD:a") == "work tree\n"
-    assert (
-        sorted(repository.staged()) == ["added", "staged"]
-        and repository.git("show", ":staged") == "staged\n"
-    )
-    assert repository.git("diff", "--name-only").split() == ["staged"]
-    assert leftovers(conf.bridge_data_dir) == []
 
 
 def test_a_renamed_file_is_committed_as_one(repository: Repository, seen: Seen) -> None:
@@ -262,33 +229,6 @@ def test_a_commit_is_stored_as_at_the_machine(repository: Repository, seen: Seen
 
 
 # -- refusals --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("message", "files"),
-    [
-        ("", []),
-        (" \n", []),
-        ("a\0b", []),
-        ("m", []),
-        ("m", ["same"]),
-        ("m", ["missing"]),
-        ("m", ["--all"]),
-        ("m", [":/"]),
-        ("m", ["a", "../../x"]),
-        ("m", [""]),
-    ],
-)
-def test_what_is_refused_changes_nothing(
-    repository: Repository, seen: Seen, message: str, files: list[str]
-) -> None:
-    """Not a byte of the git directory, not even an empty directory for logs."""
-    repository.commit_files({"a": "1\n", "same": "1\n"})
-    repository.write("a", "2\n")
-    before = digest(repository.path)
-    with no_leak(), pytest.raises(BridgeError) as caught:
-        seen.commit(message, *files)
-    assert caught.value.row.recoverable and digest(repository.path) == before
 
 
 def test_a_refused_first_commit_leaves_no_logs(repository: Repository, seen: Seen) -> None:

@@ -16,54 +16,6 @@ from tests.files.conftest import House, refused
 from tests.files.repositories import Seen, lines
 
 
-def test_modes_say_what_became_of_a_file(repository: Repository, seen: Seen) -> None:
-    """SPEC Diff file: old_mode and new_mode are there where they differ; of an added file the new
-    one, of a deleted one the old one.
-    """
-    repository.commit_files({"mode": "1\n", "gone": "1\n", "type": "1\n", "same": "1\n"})
-    (repository.path / "mode").chmod(0o755)
-    (repository.path / "gone").unlink()
-    (repository.path / "type").unlink()
-    (repository.path / "type").symlink_to("mode")
-    repository.write("same", "2\n")
-    repository.write("new", "another\n")
-    repository.git("add", "--intent-to-add", "new")
-    found = {
-        name: (file.status, file.old_mode, file.new_mode) for name, file in seen.files().items()
-    }
-    assert found == {
-        "mode": ("modified", "100644", "100755"),
-        "gone": ("deleted", "100644", None),
-        "type": ("modified", "100644", "120000"),
-        "same": ("modified", None, None),
-        "new": ("added", None, "100644"),
-    }
-    changed = seen.files()["type"]
-    assert (
-        lines(changed, "removed"),
-        lines(changed, "added"),
-        changed.additions,
-        changed.deletions,
-    ) == (["1"], ["mode"], 1, 1)
-
-
-def test_the_missing_newline_is_said(repository: Repository, seen: Seen) -> None:
-    """Added: `no_newline` on the line that ends the file."""
-    repository.commit_files({"a": "1\n2", "b": "1\n"})
-    repository.write("a", "1\n3")
-    repository.write("b", "2")
-    repository.write("c", "1\n2")
-    found = {
-        name: [(line.type, line.content, line.no_newline) for line in file.hunks[0].lines]
-        for name, file in seen.files("a", "b", "c").items()
-    }
-    assert found == {
-        "a": [("context", "1", None), ("removed", "2", True), ("added", "3", True)],
-        "b": [("removed", "1", None), ("added", "2", True)],
-        "c": [("added", "1", None), ("added", "2", True)],
-    }
-
-
 def test_untracked_files_as_git_would_show_them(repository: Repository, seen: Seen) -> None:
     """D10: as new files; the same that git says once they are added."""
     repository.commit()
@@ -103,65 +55,6 @@ def test_a_name_that_is_no_text_can_be_asked_for_as_it_is_shown(
     assert lines(seen.files("tracked \ufffd")["tracked \ufffd"], "added") == ["2"]
     assert lines(seen.files("new \ufffd")["new \ufffd"], "added") == ["1"]
     assert seen.commit("Both", "tracked \ufffd", "new \ufffd").files_changed == 2
-
-
-def test_a_renamed_file_by_either_name(repository: Repository, seen: Seen) -> None:
-    """Asked for alone, it is still a renamed file, and not a new one."""
-    text = "".join(f"line {number}\n" for number in range(20))
-    repository.commit_files({"old": text, "other": "1\n"})
-    repository.git("mv", "old", "new")
-    repository.write("other", "2\n")
-    repository.write("new", text + "more\n")
-    repository.git("add", "-A")
-    for name in ("old", "new"):
-        (file,) = seen.files(name, cached=True).values()
-        assert (
-            file.status,
-            file.old_path,
-            file.new_path,
-            file.additions,
-            lines(file, "added"),
-        ) == ("renamed", "old", "new", 1, ["more"])
-    assert set(seen.files("old", "other", cached=True)) == {"new", "other"}
-
-
-def test_a_file_that_is_not_there(repository: Repository, seen: Seen) -> None:
-    """D12: what git and the work tree both do not know is not found; what is only unchanged, or
-    gone from one of them, has no changes.
-    """
-    repository.commit_files({"same": "1\n", "removed": "1\n"})
-    repository.git("rm", "-q", "removed")
-    assert seen.files("same") == seen.files("removed") == {}
-    assert seen.files("removed", cached=True)["removed"].status == "deleted"
-    (repository.path / "link").symlink_to("/etc")
-    for name in ("missing", "same/below", "link/passwd", "--help", ":(top)"):
-        with refused("FILE_NOT_FOUND"):
-            seen.files("same", name)
-
-
-def test_conflicts_are_shown_against_our_side(repository: Repository, seen: Seen) -> None:
-    """The answer knows two sides; of a file that is in conflict without ours there are no lines."""
-    repository.commit_files({"a": "base\n", "gone": "base\n"})
-    repository.git("checkout", "-q", "-b", "other")
-    repository.commit_files({"a": "theirs\n", "gone": "theirs\n"})
-    repository.git("checkout", "-q", "main")
-    repository.git("rm", "-q", "gone")
-    repository.commit_files({"a": "ours\n"})
-    repository.git("merge", "-q", "other", check=False)
-    found = seen.files()
-    assert {name: file.status for name, file in found.items()} == {
-        "a": "modified",
-        "gone": "modified",
-    }
-    assert (
-        lines(found["a"], "context"),
-        "theirs" in lines(found["a"], "added"),
-        found["gone"].hunks,
-    ) == (["ours"], True, [])
-    assert {name: file.hunks for name, file in seen.files(cached=True).items()} == {
-        "a": [],
-        "gone": [],
-    }
 
 
 def test_a_submodules_commit_and_nothing_of_its_files(

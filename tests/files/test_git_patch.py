@@ -154,13 +154,6 @@ def test_a_patch_without_its_end(kinds: bytes, data: some.DataObject) -> None:
         assert change.cut or change == whole[name]
 
 
-def test_only_what_is_wanted_is_paid_for(kinds: bytes) -> None:
-    lists, budget = Lists(kinds), Budget(10**9, 2)
-    patch.read_lines(lists, {"z"}, budget, cut=False)
-    assert len(said(lists.by_name["z"], "removed", "added")) == 2 and budget.lines == 0
-    assert not lists.by_name["link"].hunks
-
-
 @given(
     lines=some.lists(some.text(alphabet='a"\\\x01ü\t😀', max_size=30), min_size=1, max_size=30),
     room=some.integers(0, 3000),

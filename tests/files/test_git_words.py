@@ -50,22 +50,6 @@ def test_nothing_outside_the_work_tree_is_asked_for(name: str, inner: list[str])
             names.to_git_name(name)
 
 
-@pytest.mark.parametrize(
-    ("name", "code"),
-    [
-        ("", "INVALID_PATH"),
-        ("a\0b", "INVALID_PATH"),
-        ("a" * 5000, "INVALID_PATH"),
-        ("/topmost", "ACCESS_DENIED"),
-        ("var/x", "ACCESS_DENIED"),
-    ],
-)
-def test_names_that_are_refused(name: str, code: str) -> None:
-    """D45: the bridge's own data is not asked for either."""
-    with refused(f"FILE_{code}"):
-        names_of("/top", "/top", "/top/var").to_git_name(name)
-
-
 def test_a_name_behind_a_link_to_the_work_tree(tmp_path: Path) -> None:
     (tmp_path / "top").mkdir()
     (tmp_path / "link").symlink_to("top")
