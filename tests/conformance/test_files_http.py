@@ -79,7 +79,7 @@ def depth_of(entries: list[dict[str, Any]]) -> int:
     )
 
 
-@pytest.mark.parametrize(("depth", "levels"), [(None, 3), (1, 1), (2, 2), (3, 3), (5, 5), (20, 6)])
+@pytest.mark.parametrize(("depth", "levels"), [(None, 3), (1, 1), (20, 6)])
 @pytest.mark.spec("limit.tree_depth")
 def test_depth(shared: Bridge, place: Path, depth: int | None, levels: int) -> None:
     """Spec: depth, default 3."""
@@ -87,7 +87,9 @@ def test_depth(shared: Bridge, place: Path, depth: int | None, levels: int) -> N
     assert depth_of(tree(shared, place, depth=depth)["entries"]) == levels
 
 
-@pytest.mark.parametrize("depth", ["-1", "x", "1e400", "NaN", "99999999999999999999x", "\x00"])
+@pytest.mark.parametrize(
+    "depth", ["-1", "0", "21", "3.0", "x", "٣", "3\n", "9" * 5000, "\x00"], ids=ascii
+)
 @pytest.mark.spec("filecode.FILE_INVALID_PATH")
 def test_bad_depth(shared: Bridge, place: Path, depth: str) -> None:
     """D12: bad depth: 400 FILE_INVALID_PATH."""
@@ -127,21 +129,17 @@ def test_empty_content(shared: Bridge, place: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "data",
-    [bytes(range(256)), b"\x00text", "caf\xe9".encode("latin-1"), b"\xed\xa0\x80"],
-    ids=["all-bytes", "nul", "latin-1", "surrogate"],
+    ("data", "encoding"),
+    [(bytes(range(256)), "base64"), (b"caf\xe9", "base64"), (b"", "utf-8")],
+    ids=["all-bytes", "latin-1", "empty"],
 )
 @pytest.mark.spec("versioning.wire_types")
-def test_binary_content(shared: Bridge, place: Path, data: bytes) -> None:
+def test_binary_content(shared: Bridge, place: Path, data: bytes, encoding: str) -> None:
     """Spec, Versioning 4: binary is base64; it comes back byte for byte."""
     (place / "blob").write_bytes(data)
     body = ask(shared, "content", place / "blob").json()
-    assert body["size"] == len(data)
-    got = (
-        base64.b64decode(body["content"], validate=True)
-        if body["encoding"] == "base64"
-        else body["content"].encode()
-    )
+    assert (body["size"], body["encoding"]) == (len(data), encoding)
+    got = base64.b64decode(body["content"], validate=True)
     assert got == data
 
 
@@ -172,14 +170,12 @@ def test_bad_paths(shared: Bridge, what: str, path: str | None) -> None:
         "/",
         "/etc",
         "/etc/passwd",
-        "/etc/shadow",
         "/proc/self/environ",
         "/nonexistent/x",
         "../outside",
-        "/etc/../etc/passwd",
+        "../nothing/../allowed root",
         "//etc/passwd",
-        "../../../../../../etc/passwd",
-        "./../x",
+        "../" * 500 + "etc/passwd",
     ],
 )
 @pytest.mark.spec("filecode.FILE_ACCESS_DENIED", "file.jail")
@@ -238,15 +234,28 @@ def test_links(shared: Bridge, place: Path, tmp_path: Path) -> None:
 
 
 def test_a_tree_does_not_leak_through_links(shared: Bridge, place: Path, tmp_path: Path) -> None:
-    """D12: what lies behind a link to the outside is not listed; a loop ends."""
+    """D12: a link is shown as what it leads to; one that leads out or nowhere is not shown, a loop
+    ends.
+    """
     (tmp_path / "secret-name").write_text("1234567")
-    (place / "out").symlink_to(tmp_path)
-    (place / "out-file").symlink_to(tmp_path / "secret-name")
-    (place / "self").symlink_to(".")
+    (place / "docs").mkdir()
+    (place / "docs" / "b.txt").write_text("12345")
+    for name, target in {
+        "out": tmp_path,
+        "out-file": tmp_path / "secret-name",
+        "broken": Path("nothing"),
+        "self": Path("self"),
+        "here": Path("."),
+        "to-directory": Path("docs"),
+        "to-file": Path("docs/b.txt"),
+    }.items():
+        (place / name).symlink_to(target)
     answer = ask(shared, "tree", place, depth=15)
     assert answer.status == 200 and b"secret-name" not in answer.body
-    assert named(answer.json()["entries"]).get("out-file", {}).get("size") != 7
-    assert len(answer.body) < 100_000
+    entries = named(answer.json()["entries"])
+    assert set(entries) == {"docs", "here", "to-directory", "to-file"}
+    assert entries["to-file"]["size"] == 5 == named(entries["docs"]["children"])["b.txt"]["size"]
+    assert len(answer.body) < 10_000
 
 
 def test_special_files(shared: Bridge, place: Path) -> None:
@@ -267,16 +276,6 @@ def test_names_that_are_not_utf8(shared: Bridge, place: Path) -> None:
     (place / "new\nline").write_text("x")
     body = tree(shared, place)
     assert len(body["entries"]) == 2 and "new\nline" in named(body["entries"])
-
-
-def test_unreadable_directories(shared: Bridge, place: Path) -> None:
-    """An unreadable directory inside a tree does not take the whole tree away."""
-    (place / "closed").mkdir(mode=0o000)
-    (place / "open").mkdir()
-    try:
-        assert {"closed", "open"} <= set(named(tree(shared, place)["entries"]))
-    finally:
-        (place / "closed").chmod(0o700)
 
 
 @pytest.mark.parametrize("what", ["tree", "content"])

@@ -155,8 +155,7 @@ def _tree(jail: Jail) -> str:
     )
 
 
-@pytest.mark.parametrize("look", [_file, _lines, _tree])
-@pytest.mark.parametrize("what", ["d", "d/deep", "d/deep/f"])
+@pytest.mark.parametrize(("look", "what"), [(_file, "d/deep/f"), (_lines, "d"), (_tree, "d/deep")])
 def test_a_place_swapped_for_a_link_outside_never_leads_there(
     house: House, look: Callable[[Jail], str], what: str
 ) -> None:
@@ -168,7 +167,7 @@ def test_a_place_swapped_for_a_link_outside_never_leads_there(
     link.symlink_to(house.outside / what)
     seen: dict[str, int] = {}
     with swapping(house.root / what, link) as swaps:
-        while swaps() < 3000 or (len(seen) < 2 and swaps() < 50_000):
+        while swaps() < 1000 or (len(seen) < 2 and swaps() < 50_000):
             try:
                 word = look(house.jail)
             except (BridgeError, IndexError, KeyError) as error:
