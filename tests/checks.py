@@ -45,13 +45,7 @@ OTHERS: list[Step] = [
     ("model", ["-m", "pytest", "tests/faults/test_state_machine.py", *SAID]),
     (
         "document",
-        [
-            "-m",
-            "pytest",
-            "tests/conformance/test_openapi.py",
-            "tests/conformance/test_openapi_tokens.py",
-            *SAID,
-        ],
+        ["-m", "pytest", "tests/conformance/test_openapi.py", *SAID],
     ),
     ("cycles", ["-m", "pytest", "tests/conformance/test_agent_cycles.py", "-n0", "-s"]),
     ("races", ["-m", "pytest", "tests/conformance/test_approval_race.py", "-n0", "-s"]),

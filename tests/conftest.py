@@ -30,7 +30,6 @@ HERE = Path(__file__).parent
 LONG = (
     "sessions/test_on_postgresql.py",
     "conformance/test_openapi.py",
-    "conformance/test_openapi_tokens.py",
     "faults/test_stores.py",
     "faults/test_kill_one.py",
     "faults/test_kill_two.py",
