@@ -50,30 +50,56 @@ def test_a_reload(shared: Bridge, config: Path) -> None:
 
 
 def test_the_map_under_hooks(shared: Bridge, config: Path) -> None:
-    """D49: or has it under `hooks`; names that are none of the spec's are ignored."""
-    config.write_text(
-        json.dumps({"hooks": {"SessionStart": [entry()], "SomethingElse": [entry()]}, "model": "x"})
-    )
+    """D49: or has it under `hooks`; names and fields that are none of the spec's are ignored, and
+    an event without a hook is not active.
+    """
+    hooks = {"SessionStart": [entry() | {"note": 1}], "PermissionRequest": "whatever"}
+    empty: dict[str, list[Any]] = {"Stop": [], "PreCompact": [{"hooks": []}]}
+    config.write_text(json.dumps({"hooks": hooks | empty, "model": "x"}))
     assert reload(shared).json()["active_hooks"] == ["SessionStart"]
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "not json",
-        "[]",
-        '{"Stop": 5}',
-        '{"Stop": [{"hooks": [{"type": "dance"}]}]}',
-        '{"Stop": [{"hooks": [{"type": "command"}]}]}',
-        '{"Stop": [{"hooks": {}}]}',
-    ],
-)
-def test_an_invalid_configuration(shared: Bridge, config: Path, content: str) -> None:
+def one(**hook: object) -> dict[str, Any]:
+    """A configuration with this one hook."""
+    return {"Stop": [{"hooks": [hook]}]}
+
+
+# what is wrong with it, and the place that is named
+WRONG: list[tuple[Any, str]] = [
+    ([], "file"),
+    ({"hooks": []}, "hooks"),
+    ({"Stop": {}}, "Stop"),
+    ({"Stop": ["x"]}, "Stop[0]"),
+    ({"Stop": [{}]}, "Stop[0].hooks"),
+    ({"Stop": [{"hooks": {}}]}, "Stop[0].hooks"),
+    ({"hooks": {"Stop": [{"matcher": 1, "hooks": []}]}}, "hooks.Stop[0].matcher"),
+    ({"Stop": [{"hooks": ["x"]}]}, "Stop[0].hooks[0]"),
+    (one(command="x"), "Stop[0].hooks[0]"),
+    (one(type="dance"), "Stop[0].hooks[0]"),
+    (one(type="command"), "Stop[0].hooks[0].command"),
+    (one(type="command", command=""), "Stop[0].hooks[0].command"),
+    (one(type="prompt"), "Stop[0].hooks[0].prompt"),
+    (one(type="prompt", prompt=1), "Stop[0].hooks[0].prompt"),
+    (one(type="command", command="x", timeout="10"), "Stop[0].hooks[0].timeout"),
+    (one(type="command", command="x", timeout=True), "Stop[0].hooks[0].timeout"),
+    (one(type="command", command="x", timeout=0), "Stop[0].hooks[0].timeout"),
+    ("{", "file"),
+    ('{"Stop": NaN}', "file"),
+    (" " * 10_000_000, "file"),
+    (None, "file"),
+]
+
+
+def test_an_invalid_configuration(shared: Bridge, config: Path) -> None:
     """D49: 400 HOOK_INVALID_PAYLOAD with the place; the bridge goes on."""
-    config.write_text(content)
-    body = assert_error(reload(shared), 400, "HOOK_INVALID_PAYLOAD")
-    if content.startswith("{"):
-        assert "Stop" in json.dumps(body), "the place is named"
+    for content, place in WRONG:
+        if content is None:
+            config.unlink()
+        else:
+            config.write_text(content if isinstance(content, str) else json.dumps(content))
+        body = assert_error(reload(shared), 400, "HOOK_INVALID_PAYLOAD")
+        assert body["details"]["field"] == place and body["details"]["constraint"]
+        assert place in body["message"]
     config.write_text(json.dumps(HOOKS_CONFIG))
     assert reload(shared).json()["active_hooks"] == ["PreToolUse"]
 

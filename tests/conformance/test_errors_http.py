@@ -40,21 +40,13 @@ def token_for(bridge: Bridge, path: str) -> str:
     [
         "/api/v1/nope",
         "/api/v2/health",
-        "/nope",
         "/health",
-        "/sessions",
-        "/ws",
-        "/info",
         "/api/v1/hooks",
-        "/api/v1/hooks/other",
         "/api/v1/sessions/x/y/z",
-        "/api/v1/files",
         "/api/v1/health/deeper",
         "/api/v1/HEALTH",
         "/api/v1/%00",
-        "/api/v1/..%2f",
         "/%ff",
-        "/api/v1/health%20",
     ],
 )
 @pytest.mark.spec("error.http.*", "code.other", "versioning.prefix")
@@ -69,25 +61,19 @@ def test_unknown_paths(shared: Bridge, path: str) -> None:
     assert_error(shared.https().post(path, token=shared.admin_token, json_body={}), (404, 405))
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [(method, path) for path in GETS for method in ("POST", "PUT", "DELETE", "PATCH")]
-    + [(method, path) for path in POSTS for method in ("GET", "PUT", "DELETE", "PATCH")],
-)
+@pytest.mark.parametrize("path", [*GETS, *POSTS])
 @pytest.mark.spec("error.http.*", "code.other")
-def test_wrong_methods(shared: Bridge, method: str, path: str) -> None:
+def test_wrong_methods(shared: Bridge, path: str) -> None:
     """D9: 405 METHOD_NOT_ALLOWED with all six fields; RFC 9110: and Allow."""
-    answer = shared.https().request(
-        method, path, token=token_for(shared, path), json_body={} if method != "GET" else ...
-    )
-    assert_error(answer, 405, "METHOD_NOT_ALLOWED")
-    assert ("GET" if path in GETS else "POST") in answer.headers.get("allow", "")
-
-
-@pytest.mark.parametrize("path", POSTS)
-def test_head_where_only_post_goes(shared: Bridge, path: str) -> None:
-    """D9: HEAD of a POST endpoint is a 405."""
-    assert shared.https().request("HEAD", path, token=token_for(shared, path)).status == 405
+    right, wrong = ("GET", "POST") if path in GETS else ("POST", "GET")
+    for method in (wrong, "PUT", "DELETE", "PATCH"):
+        answer = shared.https().request(
+            method, path, token=token_for(shared, path), json_body={} if method != "GET" else ...
+        )
+        assert_error(answer, 405, "METHOD_NOT_ALLOWED")
+        assert right in answer.headers.get("allow", "")
+    if path in POSTS:
+        assert shared.https().request("HEAD", path, token=token_for(shared, path)).status == 405
 
 
 @pytest.mark.parametrize(
@@ -95,26 +81,21 @@ def test_head_where_only_post_goes(shared: Bridge, path: str) -> None:
     [
         "",
         "Bearer",
-        "Bearer  ",
         "Basic YTpi",
         "Bearer nope",
-        "bearer",
-        "Token abc",
+        "Bearer a,b",
         "Bearer \x80\xff",
         "Bearer " + "x" * 6000,
-        "Bearer a,Bearer b",
-        "Bearer null",
     ],
 )
-@pytest.mark.parametrize("path", ["/api/v1/health", "/api/v1/sessions"])
 @pytest.mark.spec("auth.required", "auth.invalid", "code.AUTH_INVALID_TOKEN")
-def test_malformed_tokens(shared: Bridge, path: str, authorization: str) -> None:
+def test_malformed_tokens(shared: Bridge, authorization: str) -> None:
     """Spec, Authentication 4: missing, malformed: 401 AUTH_INVALID_TOKEN, and WWW-Authenticate
     (D9).
     """
-    assert_error(
-        shared.get(path, headers={"Authorization": authorization}), 401, "AUTH_INVALID_TOKEN"
-    )
+    for path in ("/api/v1/health", "/api/v1/sessions"):
+        answer = shared.get(path, headers={"Authorization": authorization})
+        assert_error(answer, 401, "AUTH_INVALID_TOKEN")
 
 
 def test_a_token_in_the_query_is_no_token(shared: Bridge) -> None:
@@ -126,11 +107,11 @@ def test_a_token_in_the_query_is_no_token(shared: Bridge) -> None:
     )
 
 
-@pytest.mark.parametrize("path", [path for path in GETS if path != "/api/v1/ws"])
-def test_query_strings_change_nothing(shared: Bridge, path: str) -> None:
+def test_query_strings_change_nothing(shared: Bridge) -> None:
     """An unknown query parameter is not an error."""
-    plain = shared.get(path, shared.admin_token)
-    assert shared.get(f"{path}?x=1&&=&%ff=%00", shared.admin_token).status == plain.status
+    for path in GETS:
+        plain = shared.get(path, shared.admin_token)
+        assert shared.get(f"{path}?x=1&&=&%ff=%00", shared.admin_token).status == plain.status
 
 
 @pytest.mark.parametrize("path", ["/api/v1/health/", "/api/v1/sessions/", "//api/v1/health"])
@@ -153,9 +134,7 @@ def test_a_post_with_a_trailing_slash(shared: Bridge, sid: str) -> None:
         assert not shared.knows(sid)
 
 
-@pytest.mark.parametrize(
-    "request_id", ["req-123", "A1_b2.c3-d4", "0" * 36, "3fa85f64-5717-4562-b3fc-2c963f66afa6"]
-)
+@pytest.mark.parametrize("request_id", ["A1_b2.c3-d4", "3fa85f64-5717-4562-b3fc-2c963f66afa6"])
 @pytest.mark.spec("error.http.request_id")
 def test_a_sane_request_id_is_echoed(shared: Bridge, request_id: str) -> None:
     """D9: request_id echoes a sane X-Request-ID (assert_error: in the header too)."""
@@ -165,17 +144,7 @@ def test_a_sane_request_id_is_echoed(shared: Bridge, request_id: str) -> None:
 
 @pytest.mark.parametrize(
     "request_id",
-    [
-        "",
-        "x" * 1000,
-        "a b",
-        "<script>alert(1)</script>",
-        '"quoted"',
-        "\xfc\xf6",
-        "a\tb",
-        "${jndi:ldap://x}",
-        "a;b\\c",
-    ],
+    ["", "x" * 1000, "a b", "<script>alert(1)</script>", "\xfc\xf6", "${jndi:ldap://x}"],
 )
 def test_an_insane_request_id_is_not_echoed(shared: Bridge, request_id: str) -> None:
     """D9: otherwise it is a UUID."""
@@ -223,33 +192,26 @@ def test_the_documentation_opens(shared: Bridge, method: str, path: str, code: s
 
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", "evil.example:443", "127.0.0.1.evil.example", "a b", "127.0.0.1@evil.example"],
+    ["evil.example:443", "localhost.evil.example", "localhost@evil.example", "[", "localhost, x"],
 )
 def test_a_wrong_host(shared: Bridge, host: str) -> None:
     """D18: the bridge's own names are ALLOWED_HOSTS; D9: the refusal has the error body."""
     answer = shared.get("/api/v1/health", shared.admin_token, headers={"Host": host})
-    assert_error(answer, (400, 403, 421))
+    assert_error(answer, 400)
 
 
-def test_localhost_is_an_own_name(shared: Bridge) -> None:
-    """D18: names of its certificate."""
-    assert (
-        shared.get(
-            "/api/v1/health", shared.admin_token, headers={"Host": f"localhost:{shared.port}"}
-        ).status
-        == 200
-    )
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:8443", "localhost.:8443", "127.0.0.1:9", "[::1]:8443"]
+)
+def test_an_own_name(shared: Bridge, host: str) -> None:
+    """D18: names of its certificate, whatever the port."""
+    answer = shared.get("/api/v1/health", shared.admin_token, headers={"Host": host})
+    assert answer.status == 200, answer
 
 
 @pytest.mark.parametrize(
     "content_type",
-    [
-        "text/plain",
-        "application/xml",
-        "application/x-www-form-urlencoded",
-        "multipart/form-data; boundary=x",
-        "x",
-    ],
+    ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "x"],
 )
 @pytest.mark.spec("code.other", "event_post.headers")
 def test_other_media_types(shared: Bridge, sid: str, content_type: str) -> None:
@@ -266,7 +228,7 @@ def test_other_media_types(shared: Bridge, sid: str, content_type: str) -> None:
 
 @pytest.mark.parametrize(
     "content_type",
-    ["application/json; charset=utf-8", "APPLICATION/JSON", "application/json;charset=UTF-8"],
+    ["application/json; charset=utf-8", "APPLICATION/JSON"],
 )
 def test_json_with_parameters(shared: Bridge, sid: str, content_type: str) -> None:
     """RFC 9110: media types are case-insensitive and may have parameters."""
@@ -279,9 +241,7 @@ def test_json_with_parameters(shared: Bridge, sid: str, content_type: str) -> No
     assert answer.status == 200, answer
 
 
-@pytest.mark.parametrize(
-    "accept", ["text/html", "application/xml", "*/*", "application/vnd.x+json", "nonsense"]
-)
+@pytest.mark.parametrize("accept", ["text/html", "*/*", "nonsense"])
 def test_accept_does_not_matter(shared: Bridge, accept: str) -> None:
     """Spec: all bodies are JSON."""
     assert (
@@ -293,13 +253,6 @@ def test_accept_does_not_matter(shared: Bridge, accept: str) -> None:
     assert_error(
         shared.get("/api/v1/nope", shared.admin_token, headers={"Accept": accept}), 404, "NOT_FOUND"
     )
-
-
-@pytest.mark.spec("auth.scope", "code.AUTH_INSUFFICIENT_SCOPE")
-def test_scopes(shared: Bridge) -> None:
-    """D14: a known token of the wrong kind: 403 AUTH_INSUFFICIENT_SCOPE."""
-    for path in ("/api/v1/sessions", "/api/v1/files/tree?path=.", "/api/v1/files/content?path=x"):
-        assert_error(shared.get(path, shared.hook_token), 403, "AUTH_INSUFFICIENT_SCOPE")
 
 
 @pytest.mark.parametrize(

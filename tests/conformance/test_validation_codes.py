@@ -47,37 +47,21 @@ BASE_CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("event-missing", {"event": ...}, "event", "HOOK_INVALID_EVENT_TYPE"),
     ("event-unknown", {"event": "Explosion"}, "event", "HOOK_INVALID_EVENT_TYPE"),
     ("event-case", {"event": "sessionstart"}, "event", "HOOK_INVALID_EVENT_TYPE"),
-    ("event-space", {"event": "Stop "}, "event", "HOOK_INVALID_EVENT_TYPE"),
     ("event-number", {"event": 1}, "event", "HOOK_INVALID_EVENT_TYPE"),
     ("event-null", {"event": None}, "event", "HOOK_INVALID_EVENT_TYPE"),
-    ("event-list", {"event": ["Stop"]}, "event", "HOOK_INVALID_EVENT_TYPE"),
-    ("event-empty", {"event": ""}, "event", "HOOK_INVALID_EVENT_TYPE"),
     ("time-missing", {"timestamp": ...}, "timestamp", "HOOK_INVALID_TIMESTAMP"),
     ("time-words", {"timestamp": "yesterday"}, "timestamp", "HOOK_INVALID_TIMESTAMP"),
-    ("time-empty", {"timestamp": ""}, "timestamp", "HOOK_INVALID_TIMESTAMP"),
     ("time-null", {"timestamp": None}, "timestamp", "HOOK_INVALID_TIMESTAMP"),
-    ("time-list", {"timestamp": []}, "timestamp", "HOOK_INVALID_TIMESTAMP"),
-    ("time-true", {"timestamp": True}, "timestamp", "HOOK_INVALID_TIMESTAMP"),
-    ("time-month-13", {"timestamp": "2026-13-01T00:00:00Z"}, "timestamp", "HOOK_INVALID_TIMESTAMP"),
-    ("time-unix-string", {"timestamp": "1700000000"}, "timestamp", "HOOK_INVALID_TIMESTAMP"),
-    (
-        "time-huge-year",
-        {"timestamp": "99999-01-01T00:00:00Z"},
-        "timestamp",
-        "HOOK_INVALID_TIMESTAMP",
-    ),
     ("time-old", {"timestamp": "2020-01-01T00:00:00Z"}, "timestamp", "HOOK_STALE_TIMESTAMP"),
     ("time-future", {"timestamp": "2100-01-01T00:00:00Z"}, "timestamp", "HOOK_STALE_TIMESTAMP"),
     ("session-missing", {"session_id": ...}, "session_id", "HOOK_INVALID_SESSION_ID"),
     ("session-empty", {"session_id": ""}, "session_id", "HOOK_INVALID_SESSION_ID"),
     ("session-null", {"session_id": None}, "session_id", "HOOK_INVALID_SESSION_ID"),
     ("session-number", {"session_id": 7}, "session_id", "HOOK_INVALID_SESSION_ID"),
-    ("session-object", {"session_id": {}}, "session_id", "HOOK_INVALID_SESSION_ID"),
     ("payload-missing", {"payload": ...}, "payload", "HOOK_INVALID_PAYLOAD"),
     ("payload-null", {"payload": None}, "payload", "HOOK_INVALID_PAYLOAD"),
     ("payload-list", {"payload": []}, "payload", "HOOK_INVALID_PAYLOAD"),
     ("payload-text", {"payload": "{}"}, "payload", "HOOK_INVALID_PAYLOAD"),
-    ("payload-number", {"payload": 0}, "payload", "HOOK_INVALID_PAYLOAD"),
 ]
 
 
@@ -222,30 +206,20 @@ def test_every_missing_payload_field_is_listed(
 PAYLOAD_CASES: list[tuple[str, str, Any]] = [
     ("SessionStart", "working_directory", 5),
     ("SessionStart", "working_directory", None),
-    ("SessionStart", "working_directory", ["/"]),
     ("SessionStart", "initial_prompt", 5),
     ("SessionStart", "environment", []),
-    ("SessionStart", "environment", "A=1"),
-    ("PreToolUse", "tool", 1),
     ("PreToolUse", "tool", None),
-    ("PreToolUse", "params", []),
     ("PreToolUse", "params", "ls"),
-    ("PreToolUse", "params", None),
     ("PreToolUse", "risk_level", "HIGH"),
-    ("PreToolUse", "risk_level", "extreme"),
-    ("PreToolUse", "risk_level", 1),
     ("PreToolUse", "risk_level", None),
     ("PreToolUse", "requires_approval", "true"),
     ("PreToolUse", "requires_approval", 1),
-    ("PreToolUse", "requires_approval", 0),
     ("PreToolUse", "requires_approval", None),
     ("PostToolUse", "tool", {}),
     ("PostToolUse", "params", 3),
     ("PostToolUse", "success", "false"),
-    ("PostToolUse", "success", 1),
     ("PostToolUse", "execution_time_ms", "12"),
     ("PostToolUse", "execution_time_ms", True),
-    ("PostToolUse", "execution_time_ms", [1]),
 ]
 
 
@@ -268,13 +242,9 @@ def test_no_coercion_in_payloads(
     assert answer["details"]["field"] == f"payload.{name}"
 
 
-@pytest.mark.parametrize("level", ["low", "medium", "high", "critical"])
 @pytest.mark.spec("payload.PreToolUse.risk_level")
-def test_each_risk_level(shared: Bridge, sid: str, level: str) -> None:
+def test_each_risk_level(shared: Bridge, sid: str) -> None:
     """Spec: enum low, medium, high, critical."""
-    assert (
-        shared.post_hook(
-            hook("PreToolUse", sid, PAYLOADS["PreToolUse"] | {"risk_level": level})
-        ).status
-        == 200
-    )
+    for level in ("low", "medium", "high", "critical"):
+        body = hook("PreToolUse", sid, PAYLOADS["PreToolUse"] | {"risk_level": level})
+        assert shared.post_hook(body).status == 200

@@ -85,15 +85,6 @@ def test_the_list_shows_who_where_and_when(admin: Client, mint: Callable[..., Mi
     assert token.digest not in page and plain not in page
 
 
-def test_the_number_of_queries_does_not_grow(
-    admin: Client, mint: Callable[..., Minted], django_assert_max_num_queries: Callable[..., object]
-) -> None:
-    for n in range(8):
-        mint(f"phone {n}")
-    with django_assert_max_num_queries(8):  # type: ignore[attr-defined]
-        admin.get(DEVICES)
-
-
 def test_a_device_shows_its_tokens_but_never_a_digest(
     admin: Client, mint: Callable[..., Minted]
 ) -> None:

@@ -7,15 +7,12 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from asgiref.sync import AsyncToSync, SyncToAsync
 from django.db import OperationalError
 
 from bridge_project.composition.upgrade import UpgradeCheck
-from bridge_project.http.request import transport_of
 from bridge_project.http.request_threads import Handler
 from bridge_project.kernel.config import conf
 from bridge_project.network.transport import ConnectionMode, Transport
@@ -24,13 +21,7 @@ from devices_app import tokens
 from sessions_app.agents import registry
 from tests.http.conftest import SIX, Api
 
-ORIGIN = "https://app.example"
 HANDLER = Handler()
-PREFLIGHT = {
-    "origin": ORIGIN,
-    "access_control_request_method": "POST",
-    "access_control_request_headers": "authorization",
-}
 
 
 async def ask(
@@ -79,13 +70,6 @@ async def ask(
         {name.decode(): value.decode() for name, value in start["headers"]},
         answer["body"],
     )
-
-
-@pytest.mark.django_db(transaction=True)
-async def test_an_answer_over_asgi() -> None:
-    status, headers, body = await ask("/api/v1/health", x_request_id="over-asgi")
-    assert (status, headers["X-Request-ID"]) == (200, "over-asgi")
-    assert json.loads(body)["connection_mode"] == "private_network"
 
 
 @pytest.mark.django_db(transaction=True)
@@ -143,28 +127,6 @@ async def test_requests_run_beside_each_other(monkeypatch: pytest.MonkeyPatch) -
     assert [status for status, _, _ in answers] == [200, 200]
 
 
-@pytest.mark.django_db(transaction=True)
-async def test_a_request_stays_in_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each change of threads costs more than most views: the first middleware and the view share
-    one, and nothing goes to another in between.
-    """
-    seen: list[int] = []
-
-    def noting(function: Callable[..., Any]) -> Callable[..., Any]:
-        def note(*args: Any) -> Any:
-            seen.append(threading.get_ident())
-            return function(*args)
-
-        return note
-
-    monkeypatch.setattr("bridge_project.http.middleware.transport_of", noting(transport_of))
-    monkeypatch.setattr(registry, "listed", noting(registry.listed))
-    monkeypatch.setattr(SyncToAsync, "__call__", None)
-    monkeypatch.setattr(AsyncToSync, "__call__", None)
-    assert (await ask("/api/v1/info"))[0] == 200
-    assert len(seen) == 2 and len(set(seen)) == 1
-
-
 # the thread that asks may have a connection already, which is looked at first
 @pytest.mark.django_db(transaction=True)
 async def test_an_upgrade_while_the_database_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,50 +168,6 @@ async def test_an_upgrade_while_the_database_is_away(monkeypatch: pytest.MonkeyP
 
 async def connecting() -> dict[str, Any]:
     return {"type": "websocket.connect"}
-
-
-def cors(response: Any) -> dict[str, str]:
-    return {
-        name.lower(): value
-        for name, value in response.headers.items()
-        if name.lower().startswith("access-control-")
-    }
-
-
-def test_cors_is_off_until_asked_for(hook: Api, stranger: Api, db: None) -> None:
-    assert cors(hook.get("/api/v1/info", origin=ORIGIN)) == {}
-    assert "access-control-allow-origin" not in cors(
-        stranger("OPTIONS", "/api/v1/info", **PREFLIGHT)
-    )
-
-
-def test_cors_for_all(hook: Api, stranger: Api, db: None, settings: Any) -> None:
-    settings.CORS_ALLOW_ALL_ORIGINS = True
-    assert cors(hook.get("/api/v1/info", origin=ORIGIN))["access-control-allow-origin"] == "*"
-    assert (
-        cors(stranger.get("/api/v1/info", origin=ORIGIN))["access-control-allow-origin"] == "*"
-    ), "a page must be able to read the error"
-    response = stranger("OPTIONS", "/api/v1/sessions", **PREFLIGHT)
-    assert response.status_code == 200
-    found = cors(response)
-    assert found["access-control-allow-origin"] == "*"
-    assert found["access-control-allow-methods"] == "GET, POST, OPTIONS"
-    assert (
-        found["access-control-allow-headers"].lower() == "authorization, content-type, x-request-id"
-    )
-    assert found["access-control-max-age"] == "86400"
-
-
-def test_cors_for_one_origin(hook: Api, db: None, settings: Any) -> None:
-    settings.CORS_ALLOWED_ORIGINS = [ORIGIN]
-    assert cors(hook.get("/api/v1/info", origin=ORIGIN))["access-control-allow-origin"] == ORIGIN
-    assert cors(hook.get("/api/v1/info", origin="https://evil.example")) == {}
-
-
-def test_the_pages_and_the_admin_site_have_no_cors(stranger: Api, settings: Any, db: None) -> None:
-    settings.CORS_ALLOW_ALL_ORIGINS = True
-    for address in ("/docs", "/admin/login/", "/pair"):
-        assert cors(stranger.get(address, origin=ORIGIN)) == {}
 
 
 def test_the_admin_site_is_there(stranger: Api, db: None) -> None:

@@ -220,22 +220,6 @@ def test_a_directory_that_cannot_be_used_is_a_warning(
     assert "The log file cannot be written" in shown and "still here" in shown
 
 
-def test_a_full_disk_costs_lines_and_says_so_once(
-    log_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    [handler] = [
-        one for one in logging.getLogger().handlers if isinstance(one, bridge_logging.LogFile)
-    ]
-
-    def full(record: logging.LogRecord) -> bool:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(handler, "shouldRollover", full)
-    logging.getLogger("bridge.test").info("one")
-    logging.getLogger("bridge.test").info("two")
-    assert capsys.readouterr().err.count("No space left") == 1
-
-
 def test_another_command_says_warnings_only_and_writes_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,7 +12,7 @@ from django.db import OperationalError
 from bridge_project.composition import health
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
-from bridge_project.protocol.http import Health, HealthDegraded, Info
+from bridge_project.protocol.http import HealthDegraded, Info
 from sessions_app.agents import registry
 from sessions_app.agents.demo.driver import DemoDriver
 from sessions_app.agents.driver import AgentKind
@@ -28,25 +28,6 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[health.Check]]:
     own = {part: list(found) for part, found in health.CHECKS.items()}
     monkeypatch.setattr(health, "CHECKS", own)
     return own
-
-
-def test_health(hook: Api) -> None:
-    body = hook.get("/api/v1/health").json()
-    Health.model_validate(body)
-    assert body.keys() == {
-        "status",
-        "version",
-        "uptime_seconds",
-        "connection_mode",
-        "active_sessions",
-        "active_websockets",
-        "system",
-        "timestamp",
-    }
-    assert body["status"] == "healthy"
-    assert body["connection_mode"] == "local_only"
-    assert body["system"].keys() == {"platform", "runtime_version", "memory_mb"}
-    assert 10 < body["system"]["memory_mb"] < 4096
 
 
 @pytest.mark.parametrize("part", health.CHECKS)
@@ -130,28 +111,6 @@ def test_a_database_that_goes_during_the_answer(hook: Api, monkeypatch: pytest.M
     assert (response.status_code, response.json()["checks"]["hook_endpoint"]) == (503, "unhealthy")
 
 
-def test_info(hook: Api) -> None:
-    body = hook.get("/api/v1/info").json()
-    Info.model_validate(body)
-    assert body["protocol_version"] == "1.0.0"
-    assert body["supported_hooks"] == [
-        "SessionStart",
-        "SessionEnd",
-        "PreToolUse",
-        "PostToolUse",
-        "UserPromptSubmit",
-        "Stop",
-        "SubagentStop",
-    ]
-    assert body["limits"] == {
-        "max_sessions": conf.bridge_max_sessions,
-        "max_websocket_connections": conf.bridge_max_websockets,
-        "max_message_size_mb": conf.bridge_max_message_mb,
-        "hook_timeout_seconds": 30,
-    }
-    assert {"hook_events", "websocket_sessions"} <= set(body["features"])
-
-
 def test_info_lists_the_agents_that_can_start_now(
     hook: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +155,7 @@ def test_addresses_come_from_the_public_url_when_there_is_one(
     )
 
 
+@pytest.mark.spec("auth.scope", "code.AUTH_INSUFFICIENT_SCOPE")
 def test_the_scopes_of_every_endpoint(hook: Api, admin: Api, device: Api) -> None:
     """D14, as a table: which kind of token gets past the door."""
     doors: list[tuple[str, str, Callable[[str], bool]]] = [
