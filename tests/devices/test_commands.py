@@ -176,17 +176,15 @@ class TestMint:
             timedelta(hours=2),
         )
 
-    @pytest.mark.parametrize(
-        "text", ["", "10", "0m", "-1m", "1w", "1.5h", "10 m", "9999999d", "١m"]
-    )
-    @pytest.mark.parametrize("option", ["--ttl", "--lifetime"])
-    def test_a_duration_that_is_none(self, option: str, text: str) -> None:
-        assert "duration" in failure("mint_pairing_qr", f"{option}={text}")
+    def test_a_duration_that_is_none(self) -> None:
+        for text in ("", "10", "0m", "-1m", "1w", "1.5h", "10 m", "9999999d", "١m"):
+            assert "duration" in failure("mint_pairing_qr", f"--ttl={text}"), text
+        assert "duration" in failure("mint_pairing_qr", "--lifetime=1w")
         assert not Device.objects.exists()
 
-    @pytest.mark.parametrize("name", ["", "  ", "x" * 81, "a\nb", "\033[31mred", "a\u202eb"])
-    def test_a_name_that_is_none(self, name: str) -> None:
-        assert "printable" in failure("mint_pairing_qr", f"--name={name}")
+    def test_a_name_that_is_none(self) -> None:
+        for name in ("", "  ", "x" * 81, "a\nb", "\033[31mred", "a\u202eb"):
+            assert "printable" in failure("mint_pairing_qr", f"--name={name}"), name
 
     def test_name_and_device_exclude_each_other(self) -> None:
         assert "not allowed with" in failure("mint_pairing_qr", "--name", "a", "--device", "1")

@@ -241,15 +241,11 @@ def test_another_code_in_the_same_tab(browser: webdriver.Chrome, site: Site) -> 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"token": ""}, "damaged (token)"),
-        ({"token": "bridge_device_short"}, "damaged (token)"),
         ({"token": "<img/src=x>"}, "damaged (token)"),
         ({"pin": "zz", "version": "2"}, "damaged (version, pin)"),
-        ({"url": "ws://localhost/api/v1/ws"}, "damaged (address)"),
         ({"url": "javascript:alert(1)"}, "damaged (address)"),
         ({"url": "wss://evil.example/api/v1/ws"}, "another place"),
         ({"url": "wss://localhost@evil.example/"}, "another place"),
-        ({"url": "wss://[/"}, "another place"),
     ],
 )
 def test_a_wrong_code_is_said_and_not_shown(

@@ -15,8 +15,8 @@ import pytest
 import time_machine
 from django.db import connection, transaction
 from django.utils import timezone
-from pytest_django import DjangoAssertNumQueries
 
+from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from devices_app import pairing, signals, tokens
 from devices_app.models import Device
@@ -73,13 +73,11 @@ class TestBinding:
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize(
-    "ids", [["id-1", "id-2", "id-3", "id-4", "id-5", "id-6"], ["id-1", None, "id-2", None]]
-)
 def test_of_simultaneous_first_auths_exactly_one_binds(
-    ids: list[str | None], mint: Callable[..., Minted], paired: Signals
+    mint: Callable[..., Minted], paired: Signals
 ) -> None:
     _, token, plain = mint()
+    ids = ["id-1", "id-2", None, "id-3", "id-4"]
     start = threading.Barrier(len(ids))
 
     def try_it(device_id: str | None) -> str | None:
@@ -93,21 +91,11 @@ def test_of_simultaneous_first_auths_exactly_one_binds(
         return None
 
     with ThreadPoolExecutor(len(ids)) as threads:
-        outcomes = dict(
-            zip(
-                [text or f"none-{n}" for n, text in enumerate(ids)],
-                threads.map(try_it, ids),
-                strict=True,
-            )
-        )
+        outcomes = dict(zip(ids, threads.map(try_it, ids), strict=True))
     token.refresh_from_db()
-    named = [text for text in ids if text]
-    assert [text for text in named if outcomes[text] is None] == [token.client_device_id]
-    assert {
-        outcome
-        for text, outcome in outcomes.items()
-        if text in named and text != token.client_device_id
-    } == {"AUTH_FAILED"}
+    outcomes.pop(None)  # without an id: let in before one is bound, refused after it
+    assert outcomes.pop(token.client_device_id) is None
+    assert set(outcomes.values()) == {"AUTH_FAILED"}
     assert sum(seen["first"] for seen in paired) == 1
 
 
@@ -121,15 +109,14 @@ class TestRefusal:
             _, _, expired = mint(lifetime=timedelta(minutes=1))
             auth(expired)
             clock.shift(timedelta(minutes=1))
-            assert (
-                len({refused(text) for text in (void, revoked, expired, "unknown", "", "\ud800")})
-                == 1
+            others = (
+                conf.secret("hook_token"),
+                conf.secret("admin_token"),
+                "unknown",
+                "",
+                "\ud800",
             )
-
-    def test_the_hook_and_admin_token_do_not_authenticate_a_socket(self) -> None:
-        from bridge_project.kernel.config import conf
-
-        assert refused(conf.secret("hook_token")) == refused(conf.secret("admin_token"))
+            assert len({refused(text) for text in (void, revoked, expired, *others)}) == 1
 
     @pytest.mark.parametrize("device_id", ["a\x00b", "\ud800", "x" * 300])
     def test_an_id_that_no_database_keeps_is_refused(
@@ -200,24 +187,6 @@ class TestSeen:
             "2001:db8::1",
         )
         assert device.last_seen_at is not None
-
-    def test_one_write_a_minute_unless_something_changed(
-        self, mint: Callable[..., Minted], django_assert_num_queries: DjangoAssertNumQueries
-    ) -> None:
-        with time_machine.travel(timezone.now(), tick=False) as clock:
-            device, _, _ = mint()
-            pairing.touch(device, "10.0.0.1")
-            clock.shift(timedelta(seconds=59))
-            with django_assert_num_queries(0):
-                pairing.touch(device, "10.0.0.1")
-            with django_assert_num_queries(1):
-                pairing.touch(device, "10.0.0.2")
-            clock.shift(timedelta(seconds=60))
-            with django_assert_num_queries(1):
-                pairing.touch(device, "10.0.0.2")
-            moment = timezone.now()
-        device.refresh_from_db()
-        assert (device.last_seen_at, device.last_address) == (moment, "10.0.0.2")
 
     def test_what_is_not_said_stays(self, mint: Callable[..., Minted]) -> None:
         device, _, plain = mint()

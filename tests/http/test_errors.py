@@ -88,18 +88,15 @@ def failing() -> Iterator[Callable[[Any], None]]:
         yield lambda what: setattr(Failing, "now", what)
 
 
-@pytest.mark.parametrize("address", ["/api/v1/failing", "/plain"])
 @pytest.mark.parametrize("code", HTTP_CODES)
-def test_every_code_of_the_table(
-    failing: Callable[[Any], None], stranger: Api, code: str, address: str
-) -> None:
+def test_every_code_of_the_table(failing: Callable[[Any], None], stranger: Api, code: str) -> None:
     failing(BridgeError(code, "In other words.", headers={"X-Extra": "1"}, retry_after=7))
-    response = stranger.get(address)
-    body = check_error(response, code, ERRORS[code].status or 0)
-    assert body["message"] == "In other words."
-    assert body["retry_after"] == 7
-    assert response.headers["X-Extra"] == "1"
-    assert ("WWW-Authenticate" in response.headers) == (response.status_code == 401)
+    for address in ("/api/v1/failing", "/plain"):
+        response = stranger.get(address)
+        body = check_error(response, code, ERRORS[code].status or 0)
+        assert (body["message"], body["retry_after"]) == ("In other words.", 7)
+        assert response.headers["X-Extra"] == "1"
+        assert ("WWW-Authenticate" in response.headers) == (response.status_code == 401)
 
 
 @pytest.mark.parametrize("address", ["/api/v1/failing", "/plain"])
@@ -173,21 +170,9 @@ def test_a_good_answer_has_a_request_id_too(stranger: Api) -> None:
 # -- bodies ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        "{",
-        "NaN",
-        '{"a":Infinity}',
-        "[" * 101 + "]" * 101,
-        '"\\ud800"',
-        b"\xff",
-        "\ufeff{}",
-        '{"a":1e999}',
-    ],
-)
-def test_a_body_that_is_not_json(failing: Callable[[Any], None], stranger: Api, body: Any) -> None:
-    found = check_error(stranger.post("/api/v1/failing", body), "VALIDATION_ERROR", 400)
+def test_a_body_that_is_not_json(failing: Callable[[Any], None], stranger: Api) -> None:
+    """What is none: tests/protocol/test_jsontext.py."""
+    found = check_error(stranger.post("/api/v1/failing", "NaN"), "VALIDATION_ERROR", 400)
     assert found["details"] == {"field": "body", "constraint": "JSON"}
 
 

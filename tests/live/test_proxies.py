@@ -204,15 +204,15 @@ LIES: list[dict[str, str]] = [
 ]
 
 
-@pytest.mark.parametrize("lie", LIES, ids=str)
-def test_a_client_cannot_lie_about_itself(tunnel: Front, lie: dict[str, str]) -> None:
+def test_a_client_cannot_lie_about_itself(tunnel: Front) -> None:
     """Neither another address nor another transport nor another mode is believed of what comes from
     outside.
     """
-    tunnel.serves(tunnel.client, headers=lie)
-    with tunnel.phone() as phone:
-        phone.connect(headers=lie)
-        assert phone.auth()["payload"]["connection_mode"] == "secure_remote"
+    for lie in LIES:
+        tunnel.serves(tunnel.client, headers=lie)
+        with tunnel.phone() as phone:
+            phone.connect(headers=lie)
+            assert phone.auth()["payload"]["connection_mode"] == "secure_remote"
 
 
 def test_the_pin_is_the_proxys_when_its_certificate_was_given(tunnel: Front) -> None:

@@ -38,7 +38,9 @@ def test_every_value_survives_the_round_trip(value: Any) -> None:
 
 @given(
     st.binary(max_size=200)
-    | st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass"))
+    | st.text(st.sampled_from('[]{}",:\\ud8e1.-0 NaIfity\ud800\ufeff'), max_size=60).map(
+        lambda text: text.encode("utf-8", "surrogatepass")
+    )
 )
 def test_junk_raises_nothing_but_json_error(junk: bytes) -> None:
     try:
@@ -46,15 +48,6 @@ def test_junk_raises_nothing_but_json_error(junk: bytes) -> None:
     except JsonError:
         return
     assert value == json.loads(junk)
-
-
-@given(st.text(st.sampled_from('[]{}",:\\ud8e1.-0 NaIfity\ud800\ufeff'), max_size=60))
-def test_text_made_of_json_marks_raises_nothing_but_json_error(junk: str) -> None:
-    try:
-        value = loads(junk)
-    except JsonError:
-        return
-    assert loads(dumps(value)) == value
 
 
 @given(st.lists(st.booleans(), max_size=2 * limits.JSON_MAX_DEPTH), st.integers(0, 3))
@@ -70,18 +63,15 @@ def test_nesting_is_taken_up_to_the_limit_and_no_further(kinds: list[bool], sibl
             loads(text)
 
 
-@pytest.mark.parametrize("text", ["[" * 1_000_000, '[{"a":' * 500_000, "[" * 9**6 + "]" * 9**6])
+@pytest.mark.parametrize("text", ["[" * 1_000_000, '[{"a":' * 500_000])
 def test_a_million_levels_are_refused_like_a_hundred_and_one(text: str) -> None:
     with pytest.raises(JsonError, match="nested more than 100 deep"):
         loads(text)
 
 
-def test_brackets_inside_strings_are_no_nesting() -> None:
+def test_what_is_no_nesting() -> None:
+    """Brackets inside strings, and many siblings."""
     assert loads(dumps(["[" * 1000])) == ["[" * 1000]
-    assert loads(dumps("[" * 1000)) == "[" * 1000
-
-
-def test_many_siblings_are_no_nesting() -> None:
     assert loads("[" + ",".join(["[]"] * 1000) + "]") == [[]] * 1000
 
 
@@ -98,15 +88,12 @@ def test_a_reader_may_allow_more_depth() -> None:
     ("data", "reason"),
     [
         (b"", "not JSON"),
-        (b" ", "not JSON"),
-        (b"{", "not JSON"),
         (b"{}x", "not JSON"),
         (b"{'a': 1}", "not JSON"),
         (b"[1,]", "not JSON"),
         (b"01", "not JSON"),
         (b"\xff{}", "not UTF-8"),
         (b'"\xed\xa0\x80"', "not UTF-8"),
-        (b'"\xc0\x80"', "not UTF-8"),
         ("{}".encode("utf-16"), "not UTF-8"),
         ("[]".encode("utf-32-le"), "not JSON"),
         (b"\xef\xbb\xbf{}", "byte order mark"),
@@ -115,18 +102,13 @@ def test_a_reader_may_allow_more_depth() -> None:
         (b'{"a": [Infinity]}', "Infinity is no JSON number"),
         (b"-Infinity", "-Infinity is no JSON number"),
         (b"1e400", "too large"),
-        (b'{"a": -1E+999}', "too large"),
         (b"9" * 4301, "more than 4300 digits"),
-        (b"-" + b"9" * 4301, "more than 4300 digits"),
         (b'"\\ud800"', r"lone surrogate \(\\ud800\)"),
-        (b'"\\uDFFF x"', "lone surrogate"),
-        (b'"\\ude00\\ud83d"', "lone surrogate"),
         (b'{"\\ud83d": 1}', "lone surrogate"),
         (b'[[["a", {"b": "\\ud83d\\ud83d\\ude00"}]]]', "lone surrogate"),
         ('"\ud800"', "lone surrogate"),
         (b'"a\nb"', "not JSON"),
         (b'"a\x00b"', "not JSON"),
-        (b"\x00", "not JSON"),
     ],
 )
 def test_it_refuses(data: bytes | str, reason: str) -> None:
@@ -143,10 +125,8 @@ def test_it_refuses(data: bytes | str, reason: str) -> None:
         (b'"\\ud83d\\ude00"', "😀"),
         (b'"\\\\ud800"', "\\ud800"),
         ('"😀"', "😀"),
-        (b"1e-400", 0.0),
         (b"1.7976931348623157e308", 1.7976931348623157e308),
         (b"9" * 4300, int("9" * 4300)),
-        (b"-" + b"9" * 4300, -int("9" * 4300)),
         (b'"' + b"9" * 5000 + b'"', "9" * 5000),
     ],
 )

@@ -97,19 +97,11 @@ def test_file_read_starts_at_the_top_and_takes_2000_lines(sent: dict[str, Any]) 
             '"' + "1" * 39 + "…",
         ),
         ("message", MESSAGE | {"role": "assistant"}, "user", '"assistant"'),
-        ("message", MESSAGE | {"content": ["a"]}, "string", "array of 1"),
         ("message", MESSAGE | {"session_id": "a\x00"}, "free of NUL", '"a\\u0000"'),
-        ("file_read", READ | {"offset": -1}, "at least 0", "-1"),
         ("file_read", READ | {"offset": 2**53}, "at most 9007199254740991", "9007199254740992"),
         ("file_read", READ | {"offset": True}, "integer", "true"),
         ("file_read", {"session_id": "s-1"}, "required", "nothing"),
         ("approval_response", APPROVAL, "given when decision is modified", "nothing"),
-        (
-            "approval_response",
-            APPROVAL | {"modifications": None},
-            "given when decision is modified",
-            "null",
-        ),
         ("replay_request", {"session_id": "s", "since": "x"}, "ISO 8601 date-time", '"x"'),
         # only the first wrong item of an array is named
         ("notification_ack", {"notification_ids": ["a", 5, *[None] * 1000]}, "string", "5"),
@@ -129,18 +121,13 @@ def test_what_is_said_of_a_wrong_field(
     "text",
     [
         frame("auth", {**AUTH, "platform": TOKEN}),
-        frame("auth", {**AUTH, "platform": f"Bearer {TOKEN}"}),
         frame("auth", {**AUTH, "token": [TOKEN]}),
-        frame("auth", {**AUTH, "token": {"value": TOKEN}}),
         frame("auth", {**AUTH, "token": 12345678901234567890}),
         frame("auth", f'{{"token": "{TOKEN}"}}'),
         frame("auth", [TOKEN]),
-        frame("auth", ABSENT, token=TOKEN),
         frame("auth", AUTH, timestamp=TOKEN),
-        frame("auth", AUTH, id=TOKEN * 3),
         frame(TOKEN, AUTH),
         f'{{"token": "{TOKEN}"',
-        json.dumps(TOKEN),
         frame("message", {**MESSAGE, "role": TOKEN, "token": TOKEN}),
     ],
 )
@@ -155,21 +142,10 @@ def test_a_token_is_not_in_the_printed_message() -> None:
     assert TOKEN not in repr(parse(frame("auth", AUTH)).payload)
 
 
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [
-        (None, "null"),
-        (True, "true"),
-        (2.5, "2.5"),
-        ("x" * 40, '"' + "x" * 40 + '"'),
-        ("x" * 41, '"' + "x" * 39 + "…"),
-        (int("9" * 4300), "9" * 40 + "…"),
-        ([1, 2], "array of 2"),
-        ({"a": "b"}, "object"),
-    ],
-)
-def test_received_is_short(value: Any, words: str) -> None:
-    assert describe(value) == words
+def test_received_is_short() -> None:
+    assert describe("x" * 40) == '"' + "x" * 40 + '"'
+    assert describe("x" * 41) == '"' + "x" * 39 + "…"
+    assert describe(int("9" * 4300)) == "9" * 40 + "…"
 
 
 # -- anything at all -------------------------------------------------------------------------------

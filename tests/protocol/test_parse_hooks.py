@@ -5,7 +5,6 @@ Each rule and its code is in tests/conformance/test_validation_codes.py.
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,8 +14,6 @@ from hypothesis import strategies as st
 
 from bridge_project.protocol.hooks import (
     HookInvalid,
-    parse_hook_batch,
-    parse_hook_body,
     parse_hook_event,
 )
 
@@ -65,14 +62,12 @@ def test_five_minutes_either_way_are_fresh(seconds: int) -> None:
 @pytest.mark.parametrize(
     ("sent", "field", "rule"),
     [
-        (body(["PreToolUse"]), "event", "HOOK_INVALID_EVENT_TYPE"),
         (body({}), "event", "HOOK_INVALID_EVENT_TYPE"),
         (body(event_type=5), "event_type", "HOOK_INVALID_EVENT_TYPE"),
         (body(timestamp="2026-02-30T12:00:00Z"), "timestamp", "HOOK_INVALID_TIMESTAMP"),
         (body(timestamp="2026-01-31T11:54:59.999Z"), "timestamp", "HOOK_STALE_TIMESTAMP"),
         (body(timestamp="2026-01-31T12:05:00.001Z"), "timestamp", "HOOK_STALE_TIMESTAMP"),
         (body(session_id="\udc80"), "session_id", "HOOK_INVALID_SESSION_ID"),
-        (body("Stop", payload=[]), "payload", "HOOK_INVALID_PAYLOAD"),
     ],
 )
 def test_a_base_rule_has_its_code(sent: dict[str, Any], field: str, rule: str) -> None:
@@ -90,26 +85,6 @@ def test_violations_do_not_repeat_what_was_sent() -> None:
 
 
 # -- bodies ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("data", "constraint"),
-    [
-        *((data, "JSON") for data in (b"", b"\xff", b"NaN", b'{"a": 1e400}', b"[" * 1_000_000)),
-        *((data, "object") for data in (b"null", b"[]", b'"x"', b"5")),
-    ],
-)
-def test_a_body_that_is_no_json_object(data: bytes, constraint: str) -> None:
-    for parse in (lambda: parse_hook_body(data, now=NOW), lambda: parse_hook_batch(data, NOW)):
-        with pytest.raises(HookInvalid) as caught:
-            parse()
-        [violation] = caught.value.violations
-        assert (violation.field, violation.constraint) == ("body", constraint)
-        assert (violation.code, violation.rule) == ("VALIDATION_ERROR", "HOOK_INVALID_PAYLOAD")
-
-
-def batch(events: Any) -> bytes:
-    return json.dumps({"events": events}).encode()
 
 
 LIKELY = st.sampled_from(["PreToolUse", AT, "low"])
