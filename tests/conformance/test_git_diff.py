@@ -94,32 +94,6 @@ def test_all_or_some_files(shared: Bridge, repository: Repository, phone: Phone)
     assert diff(phone, sid, ["same"]) == []
 
 
-def test_added_and_deleted(shared: Bridge, repository: Repository, phone: Phone) -> None:
-    """Spec, Diff file: status, and every line of the file on its one side."""
-    repository.commit_files({"gone": "1\n2\n"})
-    (repository.path / "gone").unlink()
-    repository.write("new", "a\nb\nc\n")
-    repository.git("add", "-A")
-    added, deleted = sorted(
-        diff(phone, session_in(shared, phone, repository.path), cached=True),
-        key=lambda file: file["status"],
-    )
-    assert (
-        added["path"],
-        added["status"],
-        added["additions"],
-        added["deletions"],
-        lines(added, "added"),
-    ) == ("new", "added", 3, 0, ["a", "b", "c"])
-    assert (
-        deleted["path"],
-        deleted["status"],
-        deleted["additions"],
-        deleted["deletions"],
-        lines(deleted, "removed"),
-    ) == ("gone", "deleted", 0, 2, ["1", "2"])
-
-
 def test_before_the_first_commit(shared: Bridge, repository: Repository, phone: Phone) -> None:
     """Issue: no commit yet: what is staged is added."""
     repository.write("a", "1\n")
@@ -229,65 +203,6 @@ def test_no_newline_at_the_end(shared: Bridge, repository: Repository, phone: Ph
         "b": [("removed", "1", None), ("added", "2", True)],
         "c": [("added", "1", None), ("added", "2", True)],
     }
-
-
-def test_carriage_returns(shared: Bridge, repository: Repository, phone: Phone) -> None:
-    """Issue: CRLF: a carriage return is part of the line, so that its change can be seen; none
-    breaks a line in two.
-    """
-    repository.git("config", "core.autocrlf", "false")
-    repository.commit_files({"a": "1\r\n2\r\n", "b": "1\rx\u2028y\x0bz\x85\n"})
-    repository.write("a", "1\n2\r\n3\r\n")
-    repository.write("b", "1\rx\u2028y\x0bz\x0c\n")
-    first, second = sorted(
-        diff(phone, session_in(shared, phone, repository.path)), key=lambda file: file["path"]
-    )
-    assert (lines(first, "removed"), lines(first, "added"), lines(first, "context")) == (
-        ["1\r"],
-        ["1", "3\r"],
-        ["2\r"],
-    )
-    assert (lines(second, "removed"), lines(second, "added")) == (
-        ["1\rx\u2028y\x0bz\x85"],
-        ["1\rx\u2028y\x0bz\x0c"],
-    )
-
-
-def test_lines_that_look_like_a_diff(shared: Bridge, repository: Repository, phone: Phone) -> None:
-    """Spec, Diff line: content is content: signs, headers and markers inside a file change
-    nothing.
-    """
-    old = [
-        "-- a/x",
-        "++ b/x",
-        "@@ -1 +1 @@",
-        "diff --git a/x b/x",
-        "\\ No newline at end of file",
-        "",
-        " ",
-        "\\",
-    ]
-    repository.commit_files({"a": "\n".join(old) + "\n", "b": "1\n"})
-    repository.write("a", "\n".join(["+" + line for line in old]) + "\n")
-    repository.write("b", "2\n")
-    first, second = sorted(
-        diff(phone, session_in(shared, phone, repository.path)), key=lambda file: file["path"]
-    )
-    assert (lines(first, "removed"), lines(first, "added")) == (old, ["+" + line for line in old])
-    assert (first["path"], second["path"], lines(second, "added")) == ("a", "b", ["2"])
-
-
-def test_what_is_no_utf8(shared: Bridge, repository: Repository, phone: Phone) -> None:
-    """Spec: JSON: bytes that are no text are replaced, what is text stays."""
-    repository.commit_files({"a": b"caf\xe9\nplain\n"})
-    repository.write("a", b"caf\xe9 au lait\nplain\n")
-    (file,) = diff(phone, session_in(shared, phone, repository.path))
-    (added,) = lines(file, "added")
-    assert (
-        added.startswith("caf")
-        and added.endswith(" au lait")
-        and lines(file, "context") == ["plain"]
-    )
 
 
 def test_odd_names(shared: Bridge, repository: Repository, phone: Phone) -> None:

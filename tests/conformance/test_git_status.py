@@ -59,7 +59,9 @@ def test_a_clean_repository(shared: Bridge, repository: Repository, phone: Phone
 
 @pytest.mark.spec("git.change.*")
 def test_each_kind_of_change(shared: Bridge, repository: Repository, phone: Phone) -> None:
-    """Spec, Change: modified, added, deleted, untracked, renamed, each with its lines."""
+    """Spec, Change: modified, added, deleted, untracked, renamed, each with its lines; what was
+    added and is gone again is none.
+    """
     repository.commit_files(
         {
             "modified": "1\n2\n3\n",
@@ -67,6 +69,7 @@ def test_each_kind_of_change(shared: Bridge, repository: Repository, phone: Phon
             "deleted": "1\n2\n",
             "removed": "1\n",
             "old name": "a\nb\nc\n",
+            "moved": "d\ne\nf\n",
             ".gitignore": "*.log\n",
         }
     )
@@ -79,6 +82,11 @@ def test_each_kind_of_change(shared: Bridge, repository: Repository, phone: Phon
     (repository.path / "deleted").unlink()
     repository.git("rm", "-q", "removed")
     repository.git("mv", "old name", "new name")
+    repository.git("mv", "moved", "and gone")
+    repository.write("soon gone", "1\n")
+    repository.git("add", "soon gone")
+    for name in ("and gone", "soon gone"):
+        (repository.path / name).unlink()
     repository.write("untracked", "1\n")
     repository.write("ignored.log", "1\n")
     payload = status(phone, session_in(shared, phone, repository.path))
@@ -92,6 +100,7 @@ def test_each_kind_of_change(shared: Bridge, repository: Repository, phone: Phon
         "deleted": ("deleted", 0, 2),
         "removed": ("deleted", 0, 1),
         "new name": ("renamed", 0, 0),
+        "moved": ("deleted", 0, 3),
     }
 
 

@@ -8,7 +8,7 @@ import json
 import shutil
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from socketserver import ThreadingMixIn
@@ -16,18 +16,13 @@ from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 import pytest
-from django.contrib.auth.models import User
 from django.core.handlers.wsgi import WSGIHandler
 from selenium import webdriver
 from selenium.webdriver.common.by import By
-from selenium.webdriver.remote.webelement import WebElement
-from selenium.webdriver.support import expected_conditions
 from selenium.webdriver.support.ui import WebDriverWait
 
 from bridge_project.kernel.config import conf
 from bridge_project.network import certificates as tls_certificates
-from devices_app import tokens
-from tests.devices.conftest import Minted
 
 BROWSER = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -309,32 +304,6 @@ def test_every_text_can_be_read(
     assert len(measured["texts"]) > 10
     assert [found for found in measured["texts"] if found["contrast"] < 4.5] == []
     assert [name for name in measured["buttons"] if not name["text"] or name["height"] < 44] == []
-
-
-@pytest.mark.django_db(transaction=True)
-def test_an_administrator_logs_in_and_revokes(
-    browser: webdriver.Chrome, site: Site, mint: Callable[..., Minted]
-) -> None:
-    """Browsers send more than Django's test client does: secure cookies, ``Origin``,
-    ``Referer``.
-    """
-    User.objects.create_superuser("ada", password="sphinx-of-black-quartz")
-    device, _, plain = mint()
-
-    def there(selector: str) -> WebElement:
-        """Wait for the page that a click leads to, and until it is shown."""
-        found = expected_conditions.element_to_be_clickable((By.CSS_SELECTOR, selector))
-        return WebDriverWait(browser, 60).until(found)
-
-    browser.get(f"https://{site.host}/admin/devices_app/device/{device.pk}/change/")
-    there("[name=username]").send_keys("ada")
-    there("[name=password]").send_keys("sphinx-of-black-quartz")
-    there("#login-form button.submit-row").click()
-    there(f"a[href$='/{device.pk}/revoke/']").click()
-    there("#content [type=submit]").click()
-    there("#result_list")
-    assert "is revoked" in there("#main").text
-    assert tokens.identify(plain) is None
 
 
 MEASURE = """

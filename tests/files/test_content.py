@@ -33,12 +33,7 @@ def put(house: House, data: bytes) -> str:
 
 @pytest.mark.parametrize(
     "piece",
-    [
-        b"\x01",
-        b'"',
-        "\U0001f600".encode(),
-        b"\0",
-    ],
+    [b"\x01", b'"', "\U0001f600".encode(), b"\0"],
 )
 def test_the_limit_is_of_what_is_sent(house: House, piece: bytes) -> None:
     """Base64 and JSON's escapes are counted, and nothing is said to be longer than it is."""
@@ -56,40 +51,6 @@ def test_a_file_that_is_binary_at_its_end_is_no_long_text(house: House) -> None:
     """As a text it would be six times as long."""
     path = put(house, b"\x01" * 50_000 + b"\xff")
     assert content(house.jail, path, max_bytes=100_000)["encoding"] == "base64"
-
-
-def while_reading(monkeypatch: pytest.MonkeyPatch, path: str, change: Any) -> None:
-    read = os.read
-
-    def changing(fd: int, size: int) -> bytes:
-        data = read(fd, 4)
-        change(path)
-        return data
-
-    monkeypatch.setattr(os, "read", changing)
-
-
-def append(path: str) -> None:
-    with open(path, "ab") as file:
-        file.write(b"more")
-
-
-def test_a_file_that_shrinks_is_answered_as_it_was_read(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = put(house, b"12345678")
-    while_reading(monkeypatch, path, lambda path: os.truncate(path, 2))
-    answer = content(house.jail, path)
-    assert (answer["content"], answer["size"]) == ("1234", 4)
-
-
-def test_a_file_that_grows_beyond_the_limit_is_too_large(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = put(house, b"12345678")
-    while_reading(monkeypatch, path, append)
-    with no_leak(), refused("FILE_TOO_LARGE"):
-        content(house.jail, path, max_bytes=100)
 
 
 @pytest.mark.parametrize(

@@ -10,60 +10,9 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.path_jail import Jail
 from files_app.git.sandbox import mirror
-from files_app.git.status import parse
 from tests.conformance.repositories import Repository
 from tests.files.conftest import House, refused
 from tests.files.repositories import Seen
-
-
-def record(*fields: str) -> bytes:
-    return "\0".join(fields).encode() + b"\0"
-
-
-def test_every_pair_of_letters_is_one_word() -> None:
-    """Index and work tree together: what has become of the file since the last commit."""
-    words = {
-        "M.": "modified",
-        ".M": "modified",
-        "MM": "modified",
-        ".T": "modified",
-        "A.": "added",
-        "AM": "added",
-        ".A": "added",
-    }
-    words |= {"D.": "deleted", ".D": "deleted", "AD": "deleted", "MD": "deleted"}
-    listed = [
-        f"1 {letters} N... 100644 100644 100644 {'a' * 40} {'b' * 40} name {letters}"
-        for letters in words
-    ]
-    state = parse(record("# branch.oid (initial)", "# branch.head main", *listed))
-    assert {
-        name.removeprefix("name "): entry.status for name, entry in state.entries.items()
-    } == words
-    assert (state.commit, state.branch) == ("", "main")
-
-
-def test_renames_copies_and_conflicts() -> None:
-    head = f"100644 100644 100644 {'a' * 40} {'b' * 40}"
-    data = record(
-        f"2 R. N... {head} R90 new name",
-        "old name",
-        f"2 RD N... {head} R90 gone",
-        "before",
-        f"2 C. N... {head} C90 copy",
-        "original",
-        f"u UU N... 100644 100644 100644 100644 {'a' * 40} {'b' * 40} {'c' * 40} in conflict",
-        "? new/",
-        "! ignored",
-    )
-    found = {name: (entry.status, entry.old) for name, entry in parse(data).entries.items()}
-    assert found == {
-        "new name": ("renamed", "old name"),
-        "before": ("deleted", None),
-        "copy": ("added", None),
-        "in conflict": ("modified", None),
-        "new/": ("untracked", None),
-    }
 
 
 def test_a_file_that_git_forgot_and_that_is_there(repository: Repository, seen: Seen) -> None:

@@ -36,51 +36,6 @@ def test_fifos_sockets_and_devices_are_denied_and_never_wait(house: House) -> No
         Jail(["/dev"]).open_file("null")
 
 
-def test_a_fifo_swapped_in_after_the_look_does_not_hold_the_bridge_up(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opening = os.open
-
-    def swap(path: str, flags: int, **more: int) -> int:
-        if path == "a.txt" and (house.root / "a.txt").is_file():
-            (house.root / "a.txt").unlink()
-            os.mkfifo(house.root / "a.txt")
-        return opening(path, flags, **more)
-
-    monkeypatch.setattr(os, "open", swap)
-    with no_leak(), refused("FILE_ACCESS_DENIED"):
-        house.jail.open_file("a.txt")
-
-
-def test_a_link_that_became_a_directory_after_the_look_is_looked_at_again(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (house.root / "link").symlink_to(house.outside)
-    reading = os.readlink
-
-    def swap(path: str, **more: int) -> str:
-        (house.root / "link").unlink()
-        (house.root / "docs").rename(house.root / "link")
-        return reading(path, **more)
-
-    monkeypatch.setattr(os, "readlink", swap)
-    assert read(house.jail, "link/b.txt") == b"inside too\n"
-
-
-def test_a_place_that_is_never_the_same_is_given_up(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (house.root / "link").symlink_to(house.outside)
-    looking = os.stat
-
-    def lie(path: object, **more: object) -> os.stat_result:
-        return looking("docs" if path == "link" else path, **more)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(os, "stat", lie)
-    with no_leak(), refused("FILE_INVALID_PATH"):
-        house.jail.open_dir("link")
-
-
 # -- permissions -----------------------------------------------------------------------------------
 
 
@@ -105,17 +60,6 @@ def test_a_directory_that_may_only_be_entered_is_passed_through(house: House) ->
         assert read(house.jail, "docs/b.txt") == b"inside too\n"
         with refused("FILE_ACCESS_DENIED"):
             house.jail.open_dir("docs")
-
-
-def test_no_descriptors_left_is_no_answer_about_the_path(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def none_left(*_: object, **__: object) -> int:
-        raise OSError(24, "Too many open files")
-
-    with monkeypatch.context() as patched, pytest.raises(OSError, match="Too many open files"):
-        patched.setattr(os, "open", none_left)
-        house.jail.open_file("a.txt")
 
 
 # -- the data directory ----------------------------------------------------------------------------

@@ -175,3 +175,15 @@ def test_a_place_swapped_for_a_link_outside_never_leads_there(
             seen[word] = seen.get(word, 0) + 1
     assert not any("SECRET" in word for word in seen)
     assert len(seen) >= 2, "the race was never met from both sides"
+
+
+def test_a_file_swapped_for_a_fifo_holds_nobody_up(house: House) -> None:
+    os.mkfifo(house.root / "fifo")
+    seen = set()
+    with swapping(house.root / "a.txt", house.root / "fifo") as swaps:
+        while swaps() < 1000:
+            try:
+                seen.add(json.loads(content(house.jail, "a.txt"))["content"])
+            except BridgeError as error:
+                seen.add(error.code)
+    assert seen <= {"inside\n", "FILE_ACCESS_DENIED", "FILE_NOT_FOUND"}

@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from bridge_project.docs import asyncapi, reference
+from bridge_project.docs import asyncapi
 from bridge_project.protocol.catalogue import CATALOGUE
 from tests.http.conftest import Api
 
@@ -116,9 +116,3 @@ def test_the_page_shows_every_message_with_its_example(stranger: Api) -> None:
         assert f'id="{message.name}"' in html
         assert all(f"<code>{field.name}</code>" in html for field in message.fields)
     assert html.count("<pre>") == len(NAMES)
-
-
-def test_the_file_shows_every_message_with_its_example() -> None:
-    text = reference.messages_markdown()
-    for message in asyncapi.messages():
-        assert f"## {message.type} ({message.direction})" in text and message.example in text
