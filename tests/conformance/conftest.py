@@ -250,30 +250,28 @@ def public(make_bridge: Callable[..., Bridge]) -> Bridge:
 
 @pytest.fixture(scope="session")
 def misconfigured(make_bridge: Callable[..., Bridge]) -> Bridge:
-    """A public URL that is not https; its allowed root holds its data directory."""
+    """A public URL that is not https."""
     # right at first: the command that pairs refuses while the address is wrong
     bridge = make_bridge("misconfigured")
     bridge.stop()
     bridge.settings["BRIDGE_PUBLIC_URL"] = "http://bridge.example.com"
-    bridge.settings["BRIDGE_ALLOWED_ROOTS"] = str(bridge.directory)
     return bridge.start()
 
 
 @pytest.fixture(scope="session")
 def narrow(make_bridge: Callable[..., Bridge], tmp_path_factory: pytest.TempPathFactory) -> Bridge:
-    """Three sockets, the strict protocol, two allowed roots."""
+    """Three sockets, the strict protocol, two allowed roots, and a third that is its own data."""
     bridge = make_bridge(
         "narrow", start=False, BRIDGE_MAX_WEBSOCKETS="3", BRIDGE_STRICT_PROTOCOL="1"
     )
-    bridge.settings["BRIDGE_ALLOWED_ROOTS"] = (
-        f"{bridge.root}:{tmp_path_factory.mktemp('second root')}"
-    )
+    second = tmp_path_factory.mktemp("second root")
+    bridge.settings["BRIDGE_ALLOWED_ROOTS"] = f"{bridge.root}:{second}:{bridge.data}"
     return bridge.start()
 
 
 @pytest.fixture(scope="session")
 def two_roots(narrow: Bridge) -> tuple[Bridge, Path]:
-    return narrow, Path(narrow.settings["BRIDGE_ALLOWED_ROOTS"].rpartition(":")[2])
+    return narrow, Path(narrow.settings["BRIDGE_ALLOWED_ROOTS"].split(":")[1])
 
 
 @pytest.fixture(scope="session")

@@ -112,12 +112,12 @@ def test_offset_and_limit(reader: Reader) -> None:
 
 
 @pytest.mark.spec("file.read.default")
-@pytest.mark.parametrize("given", [..., None], ids=["absent", "null"])
-def test_the_default_limit(reader: Reader, given: Any) -> None:
-    """D11: from the first line, 2000 of them."""
+def test_the_default_limit(reader: Reader) -> None:
+    """D11: from the first line, 2000 of them, where nothing or null is said."""
     reader.write("a", b"x\n" * 2500)
-    payload = reader.read("a", offset=given, limit=given)
-    assert (payload["content"], payload["lines"]) == ("x\n" * 2000, 2500)
+    for given in (..., None):
+        payload = reader.read("a", offset=given, limit=given)
+        assert (payload["content"], payload["lines"]) == ("x\n" * 2000, 2500)
 
 
 def test_what_is_no_offset_or_limit(reader: Reader) -> None:
@@ -132,31 +132,15 @@ def test_what_is_no_offset_or_limit(reader: Reader) -> None:
 @pytest.mark.spec("versioning.wire_types")
 @pytest.mark.parametrize(
     "data",
-    [
-        bytes(range(256)) * 10,
-        b"\x00",
-        b"caf\xe9 au lait\n",
-        b"\xed\xa0\x80",
-        "utf-16".encode("utf-16"),
-        b"text\n" * 50_000 + b"\xff",
-        b"text\n" * 50_000 + b"\x00",
-    ],
-    ids=["all bytes", "nul", "latin-1", "surrogate", "utf-16", "late byte", "late nul"],
+    [bytes(range(256)), b"caf\xe9\n", b"text\n" * 50_000 + b"\xff", b"text\n" * 50_000 + b"\x00"],
+    ids=["all bytes", "latin-1", "late byte", "late nul"],
 )
 def test_a_binary_file(reader: Reader, data: bytes) -> None:
-    """D11: comes whole as base64, whatever lines were asked for, and byte for byte (a NUL is text
-    in JSON too, if it comes back as it was).
-    """
+    """D11: comes whole as base64, whatever lines were asked for, and byte for byte."""
     reader.write("blob", data)
-    payload = reader.read("blob", offset=0, limit=1 if b"\x00" not in data else 10_000_000)
-    assert payload["size"] == len(data)
-    if payload["encoding"] == "utf-8" and b"\x00" in data:
-        assert payload["content"].encode() == data
-    else:
-        assert (
-            payload["encoding"] == "base64"
-            and base64.b64decode(payload["content"], validate=True) == data
-        )
+    payload = reader.read("blob", offset=0, limit=1)
+    assert (payload["size"], payload["encoding"]) == (len(data), "base64")
+    assert base64.b64decode(payload["content"], validate=True) == data
 
 
 @pytest.mark.spec("limit.binary")

@@ -110,20 +110,6 @@ def test_named_files(shared: Bridge, repository: Repository, phone: Phone) -> No
     assert repository.git("diff", "--name-only").split() == ["staged"]
 
 
-def test_the_first_commit(shared: Bridge, repository: Repository, phone: Phone) -> None:
-    """Issue: no commit yet."""
-    repository.write("a", "1\n")
-    repository.write("b", "1\n")
-    repository.git("add", "a")
-    sid = session_in(shared, phone, repository.path)
-    summary = committed(commit(phone, sid, "First"), sid)
-    assert (
-        summary["hash"] == repository.head()
-        and summary["files_changed"] == 1
-        and summary["additions"] == 1
-    )
-
-
 def test_a_detached_head(shared: Bridge, repository: Repository, phone: Phone) -> None:
     """D10: a commit there is a commit."""
     first = repository.commit_files({"a": "1\n"})
@@ -196,25 +182,6 @@ def test_a_hook_that_refuses(
         before,
     )
     assert "seven of nine" in payload["message"]
-
-
-def test_commit_hooks_run(shared: Bridge, repository: Repository, phone: Phone) -> None:
-    """Issue: a commit runs the commit hooks of a repository inside the roots, because that is what
-    a commit is.
-    """
-    repository.commit_files({"a": "1\n"})
-    ran = repository.path.with_name(f"{repository.path.name} ran")
-    ran.mkdir()
-    for name in ("pre-commit", "commit-msg", "post-commit"):
-        hook_file(repository, name, f"touch '{ran}/{name}'")
-    repository.write("a", "2\n")
-    sid = session_in(shared, phone, repository.path)
-    committed(commit(phone, sid, "With hooks", ["a"]), sid)
-    assert sorted(path.name for path in ran.iterdir()) == [
-        "commit-msg",
-        "post-commit",
-        "pre-commit",
-    ]
 
 
 def test_a_hook_that_asks_a_terminal(shared: Bridge, repository: Repository, phone: Phone) -> None:
