@@ -75,6 +75,7 @@ def bridge(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator
     bridge = Impatient(
         tmp_path_factory.mktemp("bad-agents"),
         BRIDGE_ACP_AGENTS=agents,
+        BRIDGE_DEFAULT_AGENT="demo",
         BRIDGE_MAX_WEBSOCKETS="20",
         SCRIPTED_API_KEY=KEY,
     )
@@ -169,8 +170,7 @@ def test_others_work_while_an_agent_hangs(
 # -- what cannot be started ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("resume", [False, True])
-def test_what_cannot_be_asked_for(bridge: Bridge, phone: Phone, resume: bool) -> None:
+def test_what_cannot_be_asked_for(bridge: Bridge, phone: Phone) -> None:
     """D41, D7: an unknown agent, a directory outside the roots or that is none: its code, in words,
     nothing created and nobody told.
     """
@@ -186,15 +186,13 @@ def test_what_cannot_be_asked_for(bridge: Bridge, phone: Phone, resume: bool) ->
         ("demo", f"{bridge.root}/out", "FILE_ACCESS_DENIED", []),
         ("demo", f"{bridge.root}/a file", "FILE_INVALID_PATH", ["director"]),
         ("demo", f"{bridge.root}/missing", "FILE_NOT_FOUND", []),
+        ("demo", "", "FILE_INVALID_PATH", []),
     ]
     with bridge.phones(1) as (other,):
         for agent, directory, code, said in cases:
             wanted = new_session()
-            answer = start(phone, directory, wanted, agent=agent, resume=resume)
-            if resume:
-                assert_refused(answer, "SESS_NOT_FOUND", False, wanted)
-            else:
-                readable(assert_refused(answer, code, True), *said)
+            answer = start(phone, directory, wanted, agent=agent)
+            readable(assert_refused(answer, code, True), *said)
             assert not bridge.knows(wanted), f"{agent} in {directory}"
         alive(phone)
         bridge.fence(other)
@@ -204,6 +202,14 @@ def test_what_cannot_be_asked_for(bridge: Bridge, phone: Phone, resume: bool) ->
             if message["type"] == "session_started"
         ]
         assert len(fenced) == 1, "only the fence's own"
+
+
+@pytest.mark.parametrize("name", ["primary-agent", ""])
+def test_names_that_leave_the_choice(bridge: Bridge, phone: Phone, name: str) -> None:
+    """D41: primary-agent and an empty name mean BRIDGE_DEFAULT_AGENT."""
+    ready = start(phone, bridge.root, agent=name)
+    assert ready["payload"]["agent"] == "demo", ready
+    end(phone, ready["payload"]["session_id"])
 
 
 def test_what_is_offered(bridge: Bridge, phone: Phone) -> None:

@@ -36,7 +36,6 @@ from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.delivery import send
 from tests.conformance.phone import Message, Phone
 from tests.conformance.samples import new_id
-from tests.servers import Postgres
 
 GRACE = 2
 # all but two are the same, each for the session of one test, with a journal of its own
@@ -379,54 +378,3 @@ def test_a_restart_closes_nothing(quick: Bridge, under: Under, phone: Phone) -> 
     assert status(quick, sid) == "paused"
     assert start(phone, quick.root, sid, resume=True)["type"] == "session_ready"
     end(phone, sid)
-
-
-# -- on the other database -------------------------------------------------------------------------
-
-
-@pytest.mark.spec("state.resume", "state.order")
-def test_a_kill_on_postgresql(
-    tmp_path_factory: pytest.TempPathFactory, postgres_server: Postgres
-) -> None:
-    """D35: kill -9 in the middle of a turn and of a decision: paused, all that was said is kept,
-    what was asked is rejected, resume goes on.
-    """
-    talks, asks = (
-        Script(tmp_path_factory.mktemp("talks"), "plain"),
-        Script(tmp_path_factory.mktemp("asks"), "asks"),
-    )
-    with quick_bridge(
-        tmp_path_factory.mktemp("postgresql"),
-        talks,
-        asks,
-        database_url=postgres_server.create_database(),
-    ) as bridge:
-        phone = bridge.phone().ready()
-        cut, asked = begin(bridge, phone, agent="plain"), begin(bridge, phone, agent="asks")
-        say(phone, asked, "/ask make test")
-        call_id = phone.expect("approval_required", session_id=asked)["payload"]["tool_call_id"]
-        say(phone, cut, "/rate p 6000 100")
-        phone.collect(lambda: len(words(stream(phone.messages, cut))) > 100, "something to lose")
-        seen = words(stream(phone.messages, cut))
-        bridge.kill()
-        bridge.start()
-        for script in (talks, asks):
-            script.assert_gone()
-        phone.ready()
-        assert [status(bridge, session) for session in (cut, asked)] == ["paused"] * 2
-        notice = phone.expect(
-            "notification", session_id=asked, notification_type="approval_decided"
-        )["payload"]["data"]
-        assert (notice["tool_call_id"], notice["decision"], notice["reason"]) == (
-            call_id,
-            "rejected",
-            "session_paused",
-        )
-        phone.join(cut)
-        kept = log_of(phone, cut)
-        assert words(kept).startswith(seen) and kept[-1]["payload"]["finish_reason"] == "error"
-        for session in (cut, asked):
-            assert start(phone, bridge.root, session, resume=True)["type"] == "session_ready"
-            assert "onward" in words(ask(phone, session, "onward"))
-            end(phone, session)
-        assert len(talks.prompts()) == 2, "nothing was sent twice"

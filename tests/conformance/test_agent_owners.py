@@ -219,24 +219,6 @@ def test_a_phone_on_the_other_process(pair: Pair, near: Phone, far: Phone) -> No
     assert status(pair[1], sid) == "closed"
 
 
-def test_an_end_from_the_other_process(
-    pair: Pair,
-    script: Script,
-    near: Phone,
-    far: Phone,
-) -> None:
-    """D35: the agent, in the middle of a turn, is ended by the process that runs it."""
-    before = script.processes().keys()
-    sid = begin(pair[0], near, agent="plain")
-    agents = script.processes().keys() - before
-    assert agents
-    far.join(sid)
-    say(near, sid, "/sleep 60")
-    far.expect("stream_chunk", session_id=sid)
-    end(far, sid)
-    eventually(lambda: not agents & script.processes().keys())
-
-
 def test_http_at_the_other_process(pair: Pair, near: Phone) -> None:
     """D39, D46: POST /sessions/:id/events wherever it arrives: accepted true, and the agent answers
     once.
@@ -295,10 +277,10 @@ def test_a_repeated_creation_at_the_other_process(pair: Pair, script: Script, ne
 
 @pytest.mark.parametrize("command", ["/rate x 1200 20", "/ask make test"])
 def test_an_interrupt_from_the_other_process(
-    pair: Pair, near: Phone, far: Phone, command: str
+    pair: Pair, script: Script, near: Phone, far: Phone, command: str
 ) -> None:
     """D40: text, or a call that waits, is stopped from there, at once; both phones see it end with
-    stop, and the next turn is the agent's.
+    stop, and the next turn is the agent's; D35: which is ended from there too, in the middle of it.
     """
     sid = begin(pair[0], near, agent="plain")
     far.join(sid)
@@ -310,7 +292,11 @@ def test_an_interrupt_from_the_other_process(
     assert "6 characters" in words(ask(far, sid, "onward")) and status(pair[1], sid) == "active", (
         "it yielded, it was not killed"
     )
+    agents = script.processes().keys()
+    say(far, sid, "/rate x 1200 20")
+    far.expect("stream_chunk", session_id=sid)
     end(far, sid)
+    eventually(lambda: not agents & script.processes().keys())
 
 
 @pytest.mark.spec("decision.forwarded")

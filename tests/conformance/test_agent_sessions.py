@@ -4,10 +4,6 @@ resumed, ended (D7, D22, D28, D34 to D36, D41).
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
 from tests.conformance.agents import ask, begin, end, say, start, tool, words
@@ -15,20 +11,9 @@ from tests.conformance.approvals import assert_refused, notifications, of
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.phone import Phone
 from tests.conformance.repositories import Repository
-from tests.conformance.samples import hook, new_id, new_session
+from tests.conformance.samples import new_id
 
 GRACE = 2
-
-
-@pytest.fixture(scope="module")
-def small(make_bridge: Callable[..., Bridge]) -> Bridge:
-    """Two seconds of grace, two sessions at once, demo by default."""
-    return make_bridge(
-        "small",
-        BRIDGE_SESSION_GRACE_SECONDS=str(GRACE),
-        BRIDGE_MAX_SESSIONS="2",
-        BRIDGE_DEFAULT_AGENT="demo",
-    )
 
 
 def statuses(bridge: Bridge, session_id: str) -> str:
@@ -107,62 +92,6 @@ def test_creation_is_done_once(shared: Bridge, phone: Phone) -> None:
     end(phone, sid)
 
 
-def test_names_that_leave_the_choice(small: Bridge) -> None:
-    """D41: primary-agent and an empty name mean BRIDGE_DEFAULT_AGENT."""
-    with small.phones(1) as (phone,):
-        for name in ("primary-agent", ""):
-            ready = start(phone, small.root, agent=name)
-            assert ready["payload"]["agent"] == "demo", ready
-            end(phone, ready["payload"]["session_id"])
-
-
-def test_what_creates_nothing(shared: Bridge, phone: Phone, tmp_path: Path) -> None:
-    """D41; issue, bad input: an unknown agent, a directory outside the roots, none, a file: an
-    error in words, nothing created.
-    """
-    (shared.root / "a file").write_text("x")
-    cases = {
-        ("nobody", str(shared.root)): "AGENT_UNAVAILABLE",
-        ("demo", str(tmp_path)): "FILE_ACCESS_DENIED",
-        ("demo", "/"): "FILE_ACCESS_DENIED",
-        ("demo", f"{shared.root}/missing"): "FILE_NOT_FOUND",
-        ("demo", f"{shared.root}/a file"): "FILE_INVALID_PATH",
-        ("demo", ""): "FILE_INVALID_PATH",
-    }
-    for (agent, directory), code in cases.items():
-        wanted = new_session()
-        error = assert_refused(start(phone, directory, wanted, agent=agent), code, True)
-        assert not shared.knows(wanted), f"{agent} in {directory!r}: {error}"
-    assert (
-        "demo"
-        in assert_refused(start(phone, shared.root, agent="nobody"), "AGENT_UNAVAILABLE", True)[
-            "message"
-        ]
-    ), "it says what can start"
-
-
-@pytest.mark.spec("limit.max_sessions.enforced")
-def test_one_session_too_many(small: Bridge) -> None:
-    """D36: SESS_LIMIT_REACHED, recoverable; observed ones do not count; when one has ended there is
-    room.
-    """
-    with small.phones(1) as (phone,):
-        small.accept(hook("SessionStart", new_session()))
-        kept = [begin(small, phone) for _ in range(2)]
-        wanted = new_session()
-        assert (
-            "2"
-            in assert_refused(start(phone, small.root, wanted), "SESS_LIMIT_REACHED", True)[
-                "message"
-            ]
-        )
-        assert not small.knows(wanted)
-        end(phone, kept.pop())
-        kept.append(begin(small, phone, wanted))
-        for sid in kept:
-            end(phone, sid)
-
-
 # -- several phones --------------------------------------------------------------------------------
 
 
@@ -207,30 +136,6 @@ def test_back_within_the_grace_time(shared: Bridge, phone: Phone, session: str) 
 
 
 # -- left ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.spec("state.grace", "state.grace_over", "limit.grace")
-def test_the_grace_time(small: Bridge) -> None:
-    """Spec: closed when nobody is there for the grace time; D35: not while a turn runs, and not
-    while anybody is there.
-    """
-    with small.phones(2) as (phone, stays):
-        left, working = begin(small, phone), begin(small, phone)
-        say(phone, working, f"/sleep {GRACE + 6}")
-        phone.expect("stream_chunk", session_id=working)
-        phone.vanish()
-        gone = time.monotonic()
-        ended = stays.expect("session_end", session_id=left)
-        assert ended["payload"]["reason"] == "timeout" and time.monotonic() - gone >= GRACE - 0.5
-        assert statuses(small, left) == "closed" and statuses(small, working) == "active"
-        assert stays.expect("session_end", session_id=working)["payload"]["reason"] == "timeout"
-        watched = begin(small, stays)
-        stays.join(watched)
-        until = time.monotonic() + GRACE + 1
-        # the grace time itself, with somebody there
-        eventually(lambda: time.monotonic() > until, GRACE + 5)
-        assert statuses(small, watched) == "active"
-        end(stays, watched)
 
 
 @pytest.mark.spec("ws.session_end")

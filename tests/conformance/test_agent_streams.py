@@ -132,6 +132,7 @@ def test_ten_sessions_to_two_phones(bridge: Bridge, script: Script) -> None:
         f"heartbeats: {figures} (of {len(lag)}); {SESSIONS * count} chunks in {rows} messages; the slowest agent took {slowest:.1f} s for {SECONDS} s"
     )
     assert percentile(lag, 0.99) < ROUND_TRIP
+    assert rows < SESSIONS * count / 2, "what is said within 50 ms is one row"
 
 
 def test_a_phone_that_does_not_read_slows_nobody(bridge: Bridge, script: Script) -> None:

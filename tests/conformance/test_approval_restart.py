@@ -5,7 +5,7 @@ decision, and no passing of time approves anything.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -23,13 +23,17 @@ from tests.conformance.approvals import (
 from tests.conformance.bridge import Bridge, Pairing, eventually
 from tests.conformance.phone import Message, Phone
 from tests.conformance.samples import hook, new_id, new_session, now
-from tests.servers import Postgres
+from tests.faults.quick import QuickBridge, nursery
+from tests.servers import Postgres, Running
 
 HOUR = 3600
-CLOCK = """
-import os, time_machine
-from datetime import datetime, timezone, timedelta
-time_machine.travel(datetime.now(timezone.utc) + timedelta(seconds=float(os.environ["TESTS_SECONDS_LATER"])), tick=True).start()
+SERVE_LATER = """
+import runpy, sys, time, time_machine
+from bridge_project.kernel.ages import ages
+time_machine.travel(time.time() + {seconds}, tick=True).start()
+ages.__init__()  # forked: for a clock that is set while it runs nothing ages at once
+sys.argv = ["manage.py", "serve"]
+runpy.run_path("manage.py", run_name="__main__")
 """
 
 
@@ -120,45 +124,40 @@ def test_what_is_pending_survives(killed: Killed) -> None:
         )
 
 
-class Ageing:
+class Ageing(QuickBridge):
     """A bridge that is started again with its clock set forward."""
 
-    def __init__(self, bridge: Bridge, directory: Path) -> None:
-        self.bridge, self.directory = bridge, directory
-        (directory / "sitecustomize.py").write_text(CLOCK)
+    seconds = 0
 
-    def later(self, seconds: float) -> None:
-        self.bridge.stop()
-        self.bridge.settings |= {
-            "PYTHONPATH": str(self.directory),
-            "TESTS_SECONDS_LATER": str(seconds),
-        }
-        self.bridge.start()
+    def popen(self, arguments: list[str], log: IO[bytes]) -> Running:
+        assert arguments == ["manage.py", "serve"]
+        code = SERVE_LATER.format(seconds=self.seconds)
+        return nursery.spawn(["-c"], self.environment, log, log, code)
+
+    def later(self, seconds: int) -> None:
+        self.stop()
+        self.seconds = seconds
+        self.start()
 
     def connected(self, pairing: Pairing) -> Phone:
         """That device's phone, ready, with all that waited for it; a clock that is hours off is a
         warning and nothing else (D25).
         """
-        phone = self.bridge.phone(pairing).ready()
+        phone = self.phone(pairing).ready()
         for session_id in (new_session(), new_session()):  # as `greeted`, by the server's clock
-            self.bridge.accept(
-                hook(
-                    "SessionStart",
-                    session_id,
-                    timestamp=now(float(self.bridge.settings["TESTS_SECONDS_LATER"])),
-                )
-            )
+            self.accept(hook("SessionStart", session_id, timestamp=now(self.seconds)))
             phone.expect("session_started", session_id=session_id)
         return phone
 
 
 @pytest.mark.spec("decision.pending")
-def test_no_passing_of_time_approves(make_bridge: Callable[..., Bridge], tmp_path: Path) -> None:
+def test_no_passing_of_time_approves(make_bridge: Callable[..., Bridge]) -> None:
     """D38: nothing is ever approved by a timeout, nor by an orderly stop (D35): after twenty hours
     it is still pending and can be decided; D34: the session closes by age: rejected.
     """
-    bridge = make_bridge("ageing", kind=Bridge)
-    ageing, sid, pairing = Ageing(bridge, tmp_path), new_session(), bridge.pairing()
+    bridge = make_bridge("ageing", kind=Ageing)
+    assert isinstance(bridge, Ageing)
+    sid, pairing = new_session(), bridge.pairing()
     phone = bridge.phone(pairing).ready()
     bridge.watch(phone, sid)
     calls = [
@@ -168,17 +167,17 @@ def test_no_passing_of_time_approves(make_bridge: Callable[..., Bridge], tmp_pat
     asked = [message["id"] for message in of(phone, "approval_required", sid)]
     phone.close()
 
-    ageing.later(20 * HOUR)
-    phone = ageing.connected(pairing)
+    bridge.later(20 * HOUR)
+    phone = bridge.connected(pairing)
     assert sorted(call_ids(phone, "approval_required", sid)) == sorted(calls)
     assert sorted(message["id"] for message in of(phone, "approval_required", sid)) == sorted(asked)
     assert not notifications(phone, sid, "approval_decided")
     assert_recorded(decide(phone, sid, calls[0], "approved"), sid, calls[0], "approved")
     phone.close()
 
-    ageing.later(72 * HOUR)
+    bridge.later(72 * HOUR)
     eventually(lambda: bridge.session(sid)["status"] == "closed")
-    phone = ageing.connected(pairing)
+    phone = bridge.connected(pairing)
     decided = {
         payload["data"]["tool_call_id"]: payload["data"]["decision"]
         for payload in notifications(phone, sid, "approval_decided")
