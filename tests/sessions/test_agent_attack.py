@@ -135,6 +135,10 @@ async def test_the_parameters_that_are_asked_about_are_those_of_now(agency: Agen
     assert (shown["tool_call_id"], shown["params"]) == ("call-1", {"command": "rm -r build"})
     assert await decide(agency, session, "call-1")
     await until(lambda: ("call-1", Verdict("approved")) in driver.told, "the agent is told")
+    await driver.say(ToolSucceeded(call(command="rm -r build"), "done"))
+    results = await has_said(session, "tool_result")
+    assert [message["payload"]["tool_call_id"] for message in results] == ["call-1"], "D37"
+    assert not await sync_to_async(lambda: list(session.toolcall_set.filter(finished_at=None)))()
 
 
 async def test_a_call_that_is_asked_about_again_is_another(agency: Agency) -> None:
@@ -318,22 +322,6 @@ async def test_commands_are_forgotten_in_steps(agency: Agency) -> None:
 
     await sync_to_async(fill)()
     assert await _taken_long_ago() == 1001
-
-
-async def test_the_result_of_a_call_with_other_parameters(agency: Agency) -> None:
-    """D37: what was announced one way and asked about another way has one result, under the one
-    id.
-    """
-    session, driver = await agency.session()
-    await say(session)
-    await driver.say(ToolStarted(call(command="ls")), ApprovalAsked(call(command="rm")))
-    await asked(session, 1)
-    await decide(agency, session, "call-1")
-    await driver.say(ToolSucceeded(call(command="rm"), "done"))
-    assert [
-        message["payload"]["tool_call_id"] for message in await has_said(session, "tool_result")
-    ] == ["call-1"]
-    assert not await sync_to_async(lambda: list(session.toolcall_set.filter(finished_at=None)))()
 
 
 async def test_text_that_the_log_has_not_taken_is_bounded(

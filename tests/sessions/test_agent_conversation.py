@@ -11,7 +11,6 @@ from asgiref.sync import sync_to_async
 
 from bridge_project.kernel import limits
 from sessions_app import leases
-from sessions_app.agents import inbox
 from sessions_app.agents import messages as agent_messages
 from sessions_app.agents.events import (
     ApprovalAsked,
@@ -22,7 +21,7 @@ from sessions_app.agents.events import (
     TurnEnded,
 )
 from sessions_app.approvals import decisions
-from sessions_app.models import Command, Session, ToolCall
+from sessions_app.models import Session, ToolCall
 from sessions_app.socket import presence
 from tests.sessions.agent_driver import (
     Agency,
@@ -53,10 +52,6 @@ async def say(session: Session, content: str) -> None:
     )
 
 
-async def interrupt(session: Session) -> None:
-    await sync_to_async(agent_messages.interrupt)(session.pk, device=None)
-
-
 async def decide(
     agency: Agency, session: Session, call_id: str, decision: str, modifications: Any = None
 ) -> Any:
@@ -69,78 +64,7 @@ async def decide(
     )
 
 
-def shape(messages: list[dict[str, Any]]) -> list[str]:
-    """Types, with what tells streams apart."""
-    return [
-        message["payload"].get("finish_reason")
-        or message["payload"].get("content")
-        or message["type"]
-        for message in messages
-    ]
-
-
 # -- the stream ------------------------------------------------------------------------------------
-
-
-async def test_a_turn(agency: Agency) -> None:
-    """Spec: message → stream_start, stream_chunk..., stream_end, all of one message_id; usage comes
-    with the end (issue).
-    """
-    session, driver = await talk(agency)
-    await driver.say(
-        Chunk("Hel"),
-        Chunk("lo"),
-        Chunk(""),
-        Chunk('{"a"', is_tool_use=True),
-        TurnEnded("length", {"output_tokens": 3}),
-    )
-    await has_said(session, "stream_end")
-    messages = (await said(session))[1:]  # after the prompt
-    assert (
-        shape(messages)[0] == "stream_start"
-        and "".join(shape(messages)[1:-2]) == "Hello"
-        and shape(messages)[-2:] == ['{"a"', "length"]
-    )
-    assert len({message["payload"]["message_id"] for message in messages}) == 1
-    assert (
-        messages[-1]["payload"]["usage"] == {"output_tokens": 3}
-        and messages[-2]["payload"]["is_tool_use"] is True
-    )
-    assert (await state(session)).open_message == ""
-
-
-async def test_a_tool_call_interrupts_the_text(agency: Agency) -> None:
-    """Spec: finish_reason tool_call; what the agent says after the tool is a stream of its own."""
-    session, driver = await talk(agency)
-    await driver.say(
-        Chunk("before"),
-        ToolStarted(call("a")),
-        ToolSucceeded(call("a"), "done", "@@ -1 +1 @@"),
-        Chunk("after"),
-        TurnEnded("stop"),
-    )
-    await has_said(session, "stream_end", 2)
-    messages = (await said(session))[1:]
-    assert shape(messages) == [
-        "stream_start",
-        "before",
-        "tool_call",
-        "tool_call",
-        "tool_result",
-        "stream_start",
-        "after",
-        "stop",
-    ]
-    assert (
-        messages[2]["type"] == "stream_end"
-        and messages[0]["payload"]["message_id"] != messages[5]["payload"]["message_id"]
-    )
-    assert messages[4]["payload"]["result"] == {
-        "success": True,
-        "content": "done",
-        "diff": "@@ -1 +1 @@",
-    }
-    assert messages[3]["payload"]["tool_call_id"] == messages[4]["payload"]["tool_call_id"] == "a"
 
 
 @pytest.mark.parametrize("followed", [False, True])
@@ -161,20 +85,6 @@ async def test_the_end_of_a_turn_is_told_to_those_who_did_not_see_it(
         for message in await announced("notification")
     ]
     assert told == ([] if followed else [("task_complete", "hello")])
-
-
-async def test_output_is_coalesced(agency: Agency) -> None:
-    """Issue: output is coalesced (about 50 ms): hundreds of tiny pieces are a few rows, nothing is
-    lost, in order.
-    """
-    session, driver = await talk(agency)
-    pieces = [f"{number} " for number in range(500)]
-    for piece in pieces:
-        await driver.say(Chunk(piece))
-    await driver.say(TurnEnded("stop"))
-    await has_said(session, "stream_end")
-    chunks = [message["payload"]["content"] for message in await said(session, "stream_chunk")]
-    assert "".join(chunks) == "".join(pieces) and len(chunks) < 50
 
 
 async def test_large_output_comes_in_pieces_that_a_phone_can_take(agency: Agency) -> None:
@@ -278,54 +188,3 @@ async def test_a_call_that_is_withdrawn(agency: Agency) -> None:
 async def _decided(session: Session) -> ToolCall | None:
     record: ToolCall = await approval(session)
     return record if record.decision != "pending" else None
-
-
-# -- interrupts ------------------------------------------------------------------------------------
-
-
-async def test_an_interrupt_stops_the_turn(agency: Agency) -> None:
-    """D40: stream_end with finish_reason stop, whatever the agent calls it; pending approvals are
-    rejected, reason interrupted; the session goes on.
-    """
-    session, driver = await talk(agency)
-    driver.on_interrupt = lambda: driver.say(TurnEnded("error", error="aborted by user"))  # type: ignore[method-assign]
-    await driver.say(Chunk("I will"), ApprovalAsked(call()), Chunk("and"))
-    await has_said(session, "stream_chunk", 2)
-    await interrupt(session)
-    ends = await has_said(session, "stream_end", 2)
-    assert ends[1]["payload"]["finish_reason"] == "stop" and await said(session, "error") == []
-    assert ((await approval(session)).decision, (await approval(session)).reason) == (
-        "rejected",
-        "interrupted",
-    )
-    await say(session, "go on")
-    await until(lambda: driver.prompts == ["hello", "go on"], "the next turn")
-    await driver.say(TurnEnded("error", error="of the next turn"))
-    assert (await has_said(session, "error"))[0]["payload"]["message"] == "of the next turn"
-
-
-# -- what is on record -----------------------------------------------------------------------------
-
-
-async def test_commands_are_taken_once_and_in_order(agency: Agency) -> None:
-    """D35, D46: marked before the agent is told; prompts wait while a turn runs, an interrupt and a
-    decision do not.
-    """
-    session, _ = await agency.session()
-    await agency.supervisor.stop()
-
-    def take() -> list[tuple[str, Any]]:
-        for kind in ("prompt", "interrupt", "prompt"):
-            inbox.add(session, inbox.Kind(kind), content=kind)
-        found = [inbox.take(session.pk, busy=True), inbox.take(session.pk, busy=True)]
-        found += [inbox.take(session.pk, busy=False) for _ in range(3)]
-        return [(one.kind, one.payload["content"]) if one else None for one in found]  # type: ignore[misc]
-
-    assert await sync_to_async(take)() == [
-        ("interrupt", "interrupt"),
-        None,
-        ("prompt", "prompt"),
-        ("prompt", "prompt"),
-        None,
-    ]
-    assert await sync_to_async(Command.objects.filter(taken_at=None).count)() == 0

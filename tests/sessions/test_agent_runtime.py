@@ -15,24 +15,18 @@ from asgiref.sync import sync_to_async
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from sessions_app import leases
-from sessions_app.agents import breaker, messages, ownership
+from sessions_app.agents import messages, ownership
 from sessions_app.agents.driver import CannotStart
 from sessions_app.agents.events import (
-    AgentDied,
-    ApprovalAsked,
     Chunk,
     SessionIdentified,
     TurnEnded,
 )
-from sessions_app.agents.transcript import Transcript
-from sessions_app.models import Connection, Join, Session, ToolCall
+from sessions_app.models import Connection, Join, Session
 from tests.sessions.agent_driver import (
     NAME,
     Agency,
     announced,
-    approval,
-    call,
-    has_said,
     has_state,
     said,
     state,
@@ -41,15 +35,6 @@ from tests.sessions.agent_driver import (
 from tests.sessions.test_log import set_conf
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def failing(error: Exception) -> Any:
-    """What makes a driver fail to start."""
-
-    async def start() -> None:
-        raise error
-
-    return lambda driver: setattr(driver, "on_start", start)
 
 
 async def refused(work: Any, code: str) -> BridgeError:
@@ -103,54 +88,6 @@ async def test_two_create_the_same_id_and_it_fails(agency: Agency) -> None:
 # -- paused and resumed ----------------------------------------------------------------------------
 
 
-async def test_the_bridge_stops_and_the_session_goes_on(agency: Agency) -> None:
-    """D35: active → paused when the bridge stops, with the agent's own id as checkpoint; resumed,
-    the agent gets it; a prompt is not sent twice.
-    """
-    session, driver = await agency.session()
-    await driver.say(SessionIdentified("its own id"))
-    await say(session, "first")
-    await until(lambda: driver.prompts == ["first"], "the agent has the prompt")
-    await driver.say(Chunk("I begin"), ApprovalAsked(call()))
-    await has_said(session, "approval_required")
-    await say(session, "second, while the first runs")
-    await agency.supervisor.stop()
-    paused = await state(session)
-    assert (paused.status, paused.resume_id, paused.owner, paused.open_message) == (
-        "paused",
-        "its own id",
-        None,
-        "",
-    )
-    record = await approval(session)
-    assert (record.decision, record.decided_by, record.reason) == (
-        "rejected",
-        ToolCall.DecidedBy.BRIDGE,
-        "session_paused",
-    )
-    await refused(
-        sync_to_async(messages.send_prompt)(
-            session.pk, "no", device=None, message_id="m", source="http"
-        ),
-        "SESS_NOT_ACTIVE",
-    )
-    await agency.supervisor.start()
-    resumed = await agency.supervisor.resume(paused, agency.device)
-    again = agency.made[-1]
-    assert (
-        resumed.status == "active"
-        and again is not driver
-        and again.told[0].resume_id == "its own id"
-    )
-    await until(
-        lambda: again.prompts == ["second, while the first runs"],
-        "what waited goes to the agent that resumes",
-    )
-    assert [message["payload"]["session_id"] for message in await announced("session_started")] == [
-        session.session_id
-    ], "it has not begun again"
-
-
 async def test_an_idle_session_is_paused(agency: Agency, monkeypatch: pytest.MonkeyPatch) -> None:
     """D35: active → paused when idle for 30 minutes, but not while a turn runs."""
     session, driver = await agency.session()
@@ -192,33 +129,6 @@ async def test_a_driver_that_fails(agency: Agency, how: str) -> None:
         driver.events.close()
     broken = await has_state(session, "error")
     assert ("what nobody foresaw" in broken.reason) == (how != "events end") and broken.reason
-
-
-async def test_a_failure_counts_whoever_sees_it_first(
-    agency: Agency, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The look that finds the session nobody's, because its agent's death is in the log already,
-    may come before the one who has written that.
-    """
-    loop, write = asyncio.get_running_loop(), Transcript.write
-
-    def write_and_look(self: Transcript, *args: Any, **kwargs: Any) -> Any:
-        result = write(self, *args, **kwargs)
-        asyncio.run_coroutine_threadsafe(agency.supervisor._look(), loop).result(180)
-        return result
-
-    monkeypatch.setattr(Transcript, "write", write_and_look)
-    session, driver = await agency.session()
-    await driver.say(AgentDied("one"))
-    await has_state(session, "error")
-    await until(lambda: breaker.of(NAME).failures == 1, "it is counted")
-    monkeypatch.setattr(Transcript, "write", write)
-    breaker.of(NAME).succeeded()
-    session, driver = await agency.session()
-    await sync_to_async(Session.objects.filter(pk=session.pk).update)(owner=None)
-    await agency.supervisor._look()
-    await until(lambda: not agency.supervisor._ending, "it is over")
-    assert breaker.of(NAME).failures == 0, "a session that was taken is no failure of its agent"
 
 
 # -- closed ----------------------------------------------------------------------------------------
@@ -279,20 +189,6 @@ async def test_a_join_of_a_dead_process_watches_nothing(
 
 
 # -- other processes -------------------------------------------------------------------------------
-
-
-async def test_looking_for_orphans_leaves_what_is_being_started_alone(
-    agency: Agency, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """D35: a session that is on record as ours a moment before we know it is none that nobody
-    runs.
-    """
-    monkeypatch.setattr(limits, "LEASE_RENEWAL_SECONDS", 0)
-    monkeypatch.setattr(limits, "POLL_SECONDS", 0)
-    set_conf(monkeypatch, "bridge_max_sessions", 100)
-    for _ in range(40):
-        session, _driver = await agency.session()
-        assert session.status == "active"
 
 
 @pytest.mark.parametrize("speaks", [True, False])
