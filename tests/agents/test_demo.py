@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 
 from bridge_project.kernel.config import conf
 from sessions_app.agents.demo.driver import DemoDriver
-from sessions_app.agents.events import Chunk, ToolFailed, ToolStopped, ToolSucceeded, TurnEnded
+from sessions_app.agents.events import ToolStopped, ToolSucceeded, TurnEnded
 from tests.agents.drive import APPROVED, Drive, carrying, eventually, kinds, only, text, within
 
 
@@ -43,35 +42,13 @@ async def test_without_a_shell_nothing_is_run_and_it_says_so(drive: Drive, tmp_p
     assert not (tmp_path / "made").exists()
 
 
-async def test_a_failing_command_is_a_failure_with_its_details(
-    drive: Drive, with_shell: None
-) -> None:
-    said = await drive.turn('/tool Bash {"command": "echo out; echo no >&2; exit 7"}', APPROVED)
-    failed = only(ToolFailed, said)
-    details = failed.details
-    assert (details.exit_code, details.stdout, details.stderr) == (7, "out\n", "no\n")
-    assert details.execution_time_ms is not None
-    assert only(TurnEnded, said).finish_reason == "stop"
-
-
-@pytest.mark.parametrize(
-    "prompt", ["/tool", "/tool Bash {", "/tool Bash [1]", "/tool  ", "/tool Bash " + "[" * 100_000]
-)
+@pytest.mark.parametrize("prompt", ["/tool", "/tool Bash [1]", "/tool Bash " + "[" * 100_000])
 async def test_a_tool_that_cannot_be_read_is_explained(drive: Drive, prompt: str) -> None:
     said = await drive.turn(prompt)
     assert kinds(said) == ["TurnEnded"] and "/tool NAME" in text(said)
 
 
-async def test_sleep_streams_for_its_time(drive: Drive) -> None:
-    started = time.monotonic()
-    said = await drive.turn("/sleep 0.5")
-    assert time.monotonic() - started >= 0.5
-    assert len([event for event in said if isinstance(event, Chunk)]) >= 4
-
-
-@pytest.mark.parametrize(
-    "prompt", ["/sleep", "/sleep soon", "/sleep nan", "/sleep inf", "/sleep -1"]
-)
+@pytest.mark.parametrize("prompt", ["/sleep soon", "/sleep nan", "/sleep -1"])
 async def test_a_sleep_without_an_end_is_explained(drive: Drive, prompt: str) -> None:
     assert "/sleep takes a number" in text(await drive.turn(prompt))
 

@@ -44,31 +44,6 @@ async def test_standard_input_is_empty(tmp_path: Path) -> None:
     assert (await within(run("cat; echo over", tmp_path))).stdout == "over\n"
 
 
-async def test_one_that_takes_too_long_is_ended_with_its_children(tmp_path: Path) -> None:
-    """SPEC Limits: a tool has its time; what it said until then is kept."""
-    mark = uuid.uuid4().hex
-    ran = await within(
-        run(
-            f"echo begun; setsid sh -c 'sleep 100; : {mark}' & sleep 100; : {mark}",
-            tmp_path,
-            seconds=0.5,
-        ),
-    )
-    assert (ran.stdout, ran.code, ran.exit_code) == ("begun\n", "TOOL_TIMEOUT", None)
-    assert "longer than 0.5 seconds" in ran.failure
-    assert carrying(mark) == []
-
-
-def test_the_time_limit_is_the_specs() -> None:
-    assert shell.run.__kwdefaults__ == {"seconds": 300.0}
-    assert limits.TOOL_TIMEOUT_MS == {
-        "bash": 300_000,
-        "read_file": 10_000,
-        "edit_file": 30_000,
-        "search": 60_000,
-    }
-
-
 async def test_what_it_leaves_in_the_background_holds_nobody_up_and_goes_on(tmp_path: Path) -> None:
     """Its output is read on, or it would stand still when the pipe is full; what the command itself
     said is its result.
@@ -109,28 +84,6 @@ async def test_a_tail_keeps_the_end_and_whole_characters() -> None:
     output = Output(10, tail=True)
     await output.read(stream)
     assert (output.text, output.cut, output.total) == ("aäaäaä", True, 300)
-
-
-RETRIES = [
-    ("echo 'curl: (28) Connection timed out' >&2; exit 28", 3),
-    ("echo 'HTTP 429: too many requests' >&2; exit 1", 3),
-    ("echo 'fork: Cannot allocate memory' >&2; exit 1", 1),
-    ("kill -9 $$", 1),
-    ("cat /no/such/file", 0),
-    ("no-such-command", 0),
-    ("echo 'touch: /x: Permission denied' >&2; exit 1", 0),
-    ("exit 1", 0),
-]
-
-
-@pytest.mark.parametrize(("command", "retries"), RETRIES)
-async def test_the_retry_table(tmp_path: Path, command: str, retries: int) -> None:
-    """SPEC Tool retry policy: network time-out and rate limit with backoff, out of memory once,
-    file not found and permission denied not.
-    """
-    ran = await run(command, tmp_path)
-    assert ran.failure
-    assert ran.retries == retries
 
 
 @pytest.mark.parametrize(

@@ -118,54 +118,6 @@ def test_a_model_that_is_overloaded(model: Model, bridge: QuickBridge) -> None:
         agents.end(phone, session_id)
 
 
-def test_a_bridge_that_is_killed_in_the_middle_of_a_turn(model: Model, bridge: QuickBridge) -> None:
-    """The session is paused, the phone sees what had been said, no program is left; resumed, the
-    agent knows what was said, and the prompt is not given again.
-    """
-    hold = threading.Event()
-    prompt = model.play("dying", [Text("one two three", hold)])
-    phone = bridge.phone(device_id="a-phone")
-    phone.ready()
-    session_id = agents.begin(bridge, phone, agent=agent.NAME)
-    assert (
-        agents.words(agents.ask(phone, session_id, "play:hello"))
-        == "Hello from the scripted model."
-    )
-    agents.say(phone, session_id, prompt)
-    phone.until(
-        lambda message: (
-            message["type"] == "stream_chunk" and "two" in message["payload"]["content"]
-        ),
-        "half of the answer",
-    )
-    calls = len(model.requests)
-    bridge.kill()
-    phone.close()
-    hold.set()
-    assert eventually(lambda: not programs(bridge)), (
-        "they end with the process that runs them, whatever becomes of it"
-    )
-    bridge.start()
-    phone.ready()
-    told = phone.expect("notification", session_id=session_id, notification_type="error")
-    assert told["payload"]["body"].startswith("The bridge was restarted in the middle of a turn.")
-    assert bridge.session(session_id)["status"] == "paused"
-    ready = agents.start(phone, bridge.root, session_id, resume=True, agent=agent.NAME)
-    assert ready["type"] == "session_ready", ready
-    log = agents.log_of(phone, session_id)
-    assert agents.words(log).endswith("one two ")
-    assert [
-        message["payload"]["finish_reason"] for message in log if message["type"] == "stream_end"
-    ] == ["stop", "error"]
-    assert agents.words(agents.ask(phone, session_id, "play:hello again")).endswith(
-        "Hello from the scripted model."
-    )
-    assert [request.play for request in model.requests[calls:]] == ["hello"]
-    assert "Hello from the scripted model." in str(model.requests[-1].body["messages"])
-    agents.end(phone, session_id)
-    phone.close()
-
-
 def test_a_conversation_of_which_the_log_has_nothing(
     model: Model, bridge: QuickBridge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
