@@ -139,28 +139,6 @@ def test_all_that_is_pending(bridge: Bridge, sid: str, joined: Phone) -> None:
     bridge.accept(hook("SessionEnd", other))
 
 
-def test_decided_between_two_connections(
-    bridge: Bridge, sid: str, joined: Phone, device: Phone
-) -> None:
-    """D26, D28: a device that was away gets what happened, in order: the question as history, then
-    the decision; it is not pending any more.
-    """
-    away(device)
-    call_id = ask(bridge, joined, sid)
-    decide(joined, sid, call_id, "approved")
-    device.ready()
-    device.expect("notification", session_id=sid, notification_type="approval_decided")
-    greeted(bridge, device)
-    assert len(asked(device, sid)) <= 1
-    assert (
-        device.request(
-            "approval_response",
-            {"session_id": sid, "tool_call_id": call_id, "decision": "rejected"},
-        )["payload"]["code"]
-        == "TOOL_ALREADY_DECIDED"
-    )
-
-
 def test_many_pending(bridge: Bridge, sid: str, joined: Phone) -> None:
     """D28, D30: a hundred large questions greet a device, each once; a heartbeat is answered
     meanwhile.

@@ -149,12 +149,7 @@ def test_what_is_no_decision(bridge: Bridge, sid: str, joined: Phone) -> None:
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [
-        ("approved", "rejected"),
-        ("rejected", "approved"),
-        ("modified", "approved"),
-        ("rejected", "modified"),
-    ],
+    [("approved", "rejected"), ("rejected", "approved"), ("modified", "approved")],
 )
 @pytest.mark.spec("wscode.TOOL_ALREADY_DECIDED")
 def test_the_first_decision_wins(bridge: Bridge, sid: str, first: str, second: str) -> None:
@@ -288,8 +283,9 @@ def test_a_session_that_closes(bridge: Bridge, sid: str, joined: Phone) -> None:
     assert pending(bridge, sid) == [], "nor does the session's return bring them back"
 
 
-@pytest.mark.parametrize("decision", ["approved", "rejected"])
-@pytest.mark.parametrize("params", [None, {"command": "rm -r /"}], ids=["equal", "other"])
+@pytest.mark.parametrize(
+    ("decision", "params"), [("rejected", None), ("approved", {"command": "rm -r /"})]
+)
 def test_nothing_is_decided_by_a_reused_id(
     bridge: Bridge, sid: str, joined: Phone, decision: str, params: Any
 ) -> None:

@@ -16,7 +16,7 @@ from tests.conformance.https import assert_now
 from tests.conformance.phone import PATIENCE, Phone
 from tests.conformance.samples import hook, new_session, prompt
 
-pytestmark = [pytest.mark.usefixtures("database"), pytest.mark.spec("ws.session_update")]
+pytestmark = pytest.mark.spec("ws.session_update")
 
 STATE = {"kind", "session_status", "turn", "doing", "pending_approvals", "last_activity_at"} | {
     "resumable"

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tests.conformance.agents import ask, begin, end, log_of, say
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_now, is_uuid
 from tests.conformance.phone import Message, Phone
 from tests.conformance.samples import new_id
-
-pytestmark = pytest.mark.usefixtures("database")
 
 
 def prompts(messages: list[Message], session_id: str) -> list[dict[str, Any]]:

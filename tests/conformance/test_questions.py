@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from tests.conformance import agents
 from tests.conformance.approvals import ask, decide, notifications, post
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
-
-pytestmark = pytest.mark.usefixtures("database")
 
 OPTIONS = [{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cold"}]
 QUESTION = {"question": "Which colour?", "header": "Colour", "multiSelect": False}

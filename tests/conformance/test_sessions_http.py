@@ -12,7 +12,7 @@ import pytest
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.https import assert_error, assert_now, is_uuid, parse_time
 from tests.conformance.phone import Phone
-from tests.conformance.samples import EVENTS, PAYLOADS, hook, new_id, prompt
+from tests.conformance.samples import EVENTS, PAYLOADS, hook, new_id, new_session, prompt
 
 FIELDS = {
     "id",
@@ -63,13 +63,12 @@ def test_a_session_from_its_first_event(shared: Bridge, sid: str) -> None:
     assert len(single["recent_events"]) == 1
 
 
-@pytest.mark.parametrize(
-    "event", [event for event in EVENTS if event not in ("SessionStart", "SessionEnd")]
-)
-def test_any_event_creates_a_session(shared: Bridge, sid: str, event: str) -> None:
+def test_any_event_creates_a_session(shared: Bridge) -> None:
     """D34: the first hook event creates it, any event."""
-    shared.accept(hook(event, sid))
-    assert shared.session(sid)["status"] == "active"
+    for event in EVENTS:
+        sid = new_session()
+        shared.accept(hook(event, sid))
+        assert shared.session(sid)["status"] == ("closed" if event == "SessionEnd" else "active")
 
 
 @pytest.mark.spec("state.observed")
@@ -178,16 +177,7 @@ def test_websocket_connected(shared: Bridge, sid: str) -> None:
 
 @pytest.mark.parametrize(
     "session_id",
-    [
-        "no-such-session",
-        "6f1c2a90-1d2e-4c3b-9a8f-0b1c2d3e4f50",
-        "%00",
-        "%2e%2e",
-        "a%20b",
-        "%F0%9F%98%80",
-        "x" * 2000,
-        "%ff",
-    ],
+    ["no-such-session", "%00", "%2e%2e", "%F0%9F%98%80", "x" * 2000, "%ff"],
 )
 @pytest.mark.parametrize("suffix", ["", "/events"])
 @pytest.mark.spec("code.SESSION_NOT_FOUND")
@@ -200,12 +190,10 @@ def test_an_unknown_session(shared: Bridge, session_id: str, suffix: str) -> Non
     assert_error(answer, 404, "SESSION_NOT_FOUND")
 
 
-@pytest.mark.parametrize(
-    "session_id", ["with space", "ünï", "100%", "a+b", "a?b=c#d", "dots..dots", "team/project"]
-)
-def test_session_ids_are_quoted(shared: Bridge, session_id: str) -> None:
+@pytest.mark.parametrize("odd", ["ünï 100% a+b", "a?b=c#d..", "team/project"])
+def test_session_ids_are_quoted(shared: Bridge, odd: str) -> None:
     """Spec: session_id is any non-empty string, so its percent-encoded form addresses it."""
-    unique = f"{session_id} {new_id()}"
+    unique = f"{odd} {new_id()}"
     shared.accept(prompt(unique, 1))
     answer = shared.get(f"/api/v1/sessions/{quote(unique, safe='')}", shared.admin_token)
     assert answer.status == 200 and answer.json()["id"] == unique, answer

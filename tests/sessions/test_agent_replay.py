@@ -56,30 +56,6 @@ def replay(device: Device, session: Session, sent: int | None = None) -> Replay:
     return missed(device.pk, session.feed_id, sent, reader.head_seq())
 
 
-def test_a_device_new_to_it_gets_all() -> None:
-    """D28: whatever the device's start was: a session is older than the phone that was paired to
-    look at it.
-    """
-    session = begin()
-    stream(session, "one", "two")
-    device = helpers.device(start_seq=reader.head_seq())
-    found = replay(device, session)
-    assert len(found.rows) == 2 and found.cut == 0 and found.through == reader.head_seq()
-
-
-def test_a_device_that_knows_it_gets_the_rest() -> None:
-    """D27, D28: rows past its cursor; nothing when there is nothing."""
-    session, device = begin(), helpers.device()
-    ids = stream(session, "one", "two")
-    cursors.acknowledge(device.pk, ids)
-    assert replay(device, session).rows == []
-    stream(session, "three")
-    assert ["three" in row.frame for row in replay(device, session).rows] == [True]
-    assert replay(device, session, sent=reader.head_seq()).rows == [], (
-        "this connection has been sent it"
-    )
-
-
 def test_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """D30: 100 KB and 30 minutes, oldest first out; what was cut is known."""
     session, device = begin(), helpers.device()
@@ -179,24 +155,6 @@ async def test_one_buffer_then_live(client: Client, known: bool) -> None:
     )
 
 
-async def test_no_buffer_where_there_is_nothing(client: Client) -> None:
-    """D22: replay_buffer only when it holds something."""
-    session = await sync_to_async(begin)()
-    await join(client, session)
-    await client.until(
-        lambda: session.feed_id in client.delivery.feeds
-    ) if client.messages else await _joined(client, session.feed_id)
-    await sync_to_async(stream)(session, "live")
-    await client.until(lambda: client.chunks == ["live"])
-    assert client.buffers == []
-
-
-async def _joined(client: Client, feed_id: int) -> None:
-    async with asyncio.timeout(60):
-        while feed_id not in client.delivery.feeds:
-            await asyncio.sleep(0)
-
-
 @pytest.mark.parametrize("what", ["its rows", "the buffer"])
 async def test_an_acknowledgement_counts_what_it_held(client: Client, what: str) -> None:
     """D27: by the ids of the rows that it held, or by its own: it stands for them."""
@@ -225,15 +183,6 @@ async def test_what_was_cut_is_said(client: Client) -> None:
     assert client.buffers[0]["complete"] is False and contents(client.buffers[0]["messages"]) == [
         "small"
     ]
-
-
-async def test_a_buffer_of_which_nothing_is_left(client: Client) -> None:
-    """D29: a gap is always said, and in the replay_buffer, though it is empty."""
-    session = await sync_to_async(begin)()
-    await sync_to_async(stream)(session, "y" * (limits.REPLAY_BUFFER_BYTES + 1))
-    await join(client, session)
-    await client.until(lambda: bool(client.buffers))
-    assert client.buffers == [{"session_id": "ours", "messages": [], "complete": False}]
 
 
 # -- the breaker -----------------------------------------------------------------------------------

@@ -175,19 +175,6 @@ async def test_a_hundred_posts_during_joins_arrive_once_and_in_order(
         assert client.prompts == [str(n) for n in range(99)]
 
 
-async def test_rows_without_a_bell_are_found_by_looking(
-    tail: Tail, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    feed = await say("one")
-    client = await phone(tail)
-    client.delivery.join(feed)
-    await client.until(lambda: client.prompts == ["one"])
-    monkeypatch.setattr(tail, "committed", lambda rows: None)
-    await say("two")
-    tail.notify_head(await sync_to_async(reader.head_seq)())
-    await client.until(lambda: client.prompts == ["one", "two"])
-
-
 @pytest.fixture
 def theirs(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Awaitable[Sequence[Row]]]:
     """Say something as another process would: it is in the log, and this process has not been told.
@@ -217,17 +204,6 @@ async def joined(tail: Tail) -> list[Phone]:
         await client.hears("first")
         await asyncio.wait_for(_joined(client, feed), 60)
     return phones
-
-
-async def test_own_rows_after_those_of_another_process_wait_for_them(
-    tail: Tail, joined: list[Phone], theirs: Theirs
-) -> None:
-    """No bell has told of those: that one's own have later numbers says it."""
-    await theirs("theirs")
-    await say("ours")
-    await say("ours, too")
-    for client in joined:
-        await client.hears("first", "theirs", "ours", "ours, too")
 
 
 @pytest.mark.parametrize(("name", "value"), [("TAIL_ROWS", 3), ("TAIL_BYTES", 2000)])
@@ -329,18 +305,6 @@ async def test_two_processes_in_any_order(
     tail.notify_head(await sync_to_async(reader.head_seq)())
     for client in joined:
         await client.hears("first", *map(str, range(60)))
-
-
-async def test_a_bell_that_is_late_or_rings_twice_changes_nothing(tail: Tail) -> None:
-    feed = await say("one")
-    client = await phone(tail)
-    client.delivery.join(feed)
-    await client.until(lambda: client.prompts == ["one"])
-    rows = await sync_to_async(helpers.rows)(feed)
-    tail.committed(rows)
-    tail.notify_head(1)
-    await say("two")
-    await client.until(lambda: client.prompts == ["one", "two"])
 
 
 async def test_a_gap_is_said_and_its_acknowledgement_ends_it(tail: Tail) -> None:

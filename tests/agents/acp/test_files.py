@@ -109,16 +109,6 @@ async def test_an_agent_that_asked_itself_is_not_asked_twice(opened: Open, root:
     assert (root / "a.txt").read_text() == "hello"
 
 
-async def test_an_approval_covers_no_other_file(opened: Open, root: Path) -> None:
-    drive = await opened(APPROVED, REJECTED)
-    await drive.turn("/edit a.txt b.txt hello")
-    assert [asked.call.params["file_path"] for asked in drive.of(ApprovalAsked)][:2] == [
-        str(root / "a.txt"),
-        str(root / "b.txt"),
-    ]
-    assert list(root.iterdir()) == []
-
-
 async def test_a_rejection_is_chosen_by_its_kind_too(opened: Open, root: Path) -> None:
     drive = await opened(REJECTED)
     assert text(await drive.turn("/edit a.txt a.txt hello")) == "chosen no "

@@ -4,7 +4,6 @@ D41, D45).
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 import sys
 from pathlib import Path
@@ -117,12 +116,10 @@ async def test_nothing_that_is_configured_is_run(
     [
         ("#!/bin/sh\necho broken >&2\nexit 3\n", "broken"),
         ("#!/bin/sh\nyes\n", "no messages"),
-        ("#!/bin/sh\necho '{\"half\": '\ncat >/dev/null\n", "no JSON"),
         (REFUSES, "not today"),
-        ("#!/nowhere/at/all\n", "did not start"),
         ("", "did not start"),
     ],
-    ids=["exits", "noise", "garbage", "refuses", "no-interpreter", "not-there"],
+    ids=["exits", "noise", "refuses", "not-there"],
 )
 async def test_a_program_that_is_no_agent(
     surroundings: dict[str, str], root: Path, tmp_path: Path, script: str, why: str
@@ -133,19 +130,6 @@ async def test_a_program_that_is_no_agent(
         await driver.start(Start("a-session", root))
     assert not isinstance(failure.value, CannotResume)
     await driver.close()
-
-
-async def test_a_program_that_hangs_can_be_closed(
-    surroundings: dict[str, str], root: Path, tmp_path: Path
-) -> None:
-    """The supervisor's time limit cancels the start, and what was started is gone."""
-    driver = claude_driver(_program(tmp_path, "#!/bin/sh\ntrap '' TERM\nexec tail -f /dev/null\n"))
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(1):
-            await driver.start(Start("a-session", root))
-    pid = driver.pid
-    await driver.close()
-    assert pid is not None and not psutil.pid_exists(pid)
 
 
 def _program(directory: Path, script: str) -> Path:
