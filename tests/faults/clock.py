@@ -9,19 +9,17 @@ machine) keeps the right time, as it does on another host.
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 
-from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.https import parse_time
-from tests.servers import Running, wait_until
+from tests.faults.quick import QuickBridge, with_limits
+from tests.servers import wait_until
 
-SITE = """
+SHIFTED = """
 import os, threading, time
 import time_machine
 
@@ -46,16 +44,15 @@ threading.Thread(target=follow, daemon=True).start()
 """
 
 
-class ClockBridge(Bridge):
+class ClockBridge(QuickBridge):
     """`set(seconds)`: its clock is that far ahead of ours; before the start, or while it runs."""
 
+    first = SHIFTED
+
     def __init__(self, directory: Path, **settings: Any) -> None:
-        site = directory / "site"
-        site.mkdir(parents=True)
-        (site / "sitecustomize.py").write_text(SITE)
         self._file, self.ahead = directory / "clock", 0.0
         self._write()
-        super().__init__(directory, **settings, PYTHONPATH=str(site), SHIFTED_CLOCK=str(self._file))
+        super().__init__(directory, **settings, SHIFTED_CLOCK=str(self._file))
 
     def _write(self) -> None:
         draft = self._file.with_suffix(".draft")
@@ -100,21 +97,14 @@ def faketime(ahead: float) -> dict[str, str]:
 
 
 # libfaketime's absolute sleeps, which Python's are, fail when the clock is shifted.
-SERVE = """
-import os, runpy, select, sys, time
+OFTEN = """
+import select, time
 time.sleep = lambda seconds: select.select([], [], [], seconds)
-os.environ["DJANGO_SETTINGS_MODULE"] = "bridge_project.settings"
-from bridge_project.kernel import limits
-limits.CERTIFICATE_CHECK_SECONDS = 1
-import django
-django.setup()
 from bridge_project.composition import chores
 assert chores.INTERVAL_SECONDS == 60
 chores.INTERVAL_SECONDS = 0.2
 chores.CHORES["said"] = lambda: print("chores done") or 0
-sys.argv = ["manage.py", "serve"]
-runpy.run_path("manage.py", run_name="__main__")
-"""
+""" + with_limits(CERTIFICATE_CHECK_SECONDS=1)
 
 
 class FakedBridge(ClockBridge):
@@ -122,15 +112,14 @@ class FakedBridge(ClockBridge):
     minute; certificates are renewed once a second. Skips the test where libfaketime is not installed.
     """
 
+    first = OFTEN
+
     def __init__(self, directory: Path, **settings: Any) -> None:
-        more = faketime(0)
-        super().__init__(directory, **settings)
-        del self.settings["PYTHONPATH"], self.settings["SHIFTED_CLOCK"]
-        del more["FAKETIME"]
-        self.settings |= more | {
-            "FAKETIME_TIMESTAMP_FILE": str(self._file),
-            "FAKETIME_NO_CACHE": "1",
-        }
+        shifted = faketime(0) | {"FAKETIME_NO_CACHE": "1"}
+        del shifted["FAKETIME"]
+        shifted["FAKETIME_TIMESTAMP_FILE"] = str(directory / "clock")
+        enter = ["env", *[f"{name}={value}" for name, value in shifted.items()]]
+        super().__init__(directory, enter=enter, **shifted, **settings)
 
     def _told(self) -> str:
         return f"{self.ahead:+.0f}"
@@ -142,14 +131,3 @@ class FakedBridge(ClockBridge):
 
     def _chores(self) -> int:
         return self.log.read_text(errors="replace").count("chores done")
-
-    def popen(self, arguments: list[str], log: IO[bytes]) -> Running:
-        assert arguments == ["manage.py", "serve"]
-        return subprocess.Popen(
-            [sys.executable, "-c", SERVE],
-            cwd=REPOSITORY,
-            env=self.environment,
-            stdout=log,
-            stderr=log,
-            stdin=subprocess.DEVNULL,
-        )

@@ -27,10 +27,12 @@ from socket import (
     socketpair,
 )
 from socket import socket as Socket  # noqa: N812 - hosts have a method of that name
+from typing import Any
 
 import pytest
 
 from tests.conformance.bridge import REPOSITORY, Bridge
+from tests.faults.quick import QuickBridge, close_nursery_of
 
 AGENT = Path(__file__).with_name("host_agent.py")
 OWN = ["unshare", "--user", "--map-root-user", "--net", "--mount"]
@@ -123,6 +125,7 @@ class Host:
 
     def close(self) -> None:
         """The host is gone, once nothing runs there any more."""
+        close_nursery_of(self.enter)
         self._control.close()
         self._agent.wait(180)
         if self._agent.stderr is not None:
@@ -212,6 +215,14 @@ class Relay:
 def live_on(bridge: Bridge, host: Host) -> None:
     """Before it is started: the bridge shall run on that host."""
     bridge.enter = host.enter
+
+
+def bridge_on(host: Host, directory: Path, **settings: Any) -> QuickBridge:
+    """One that runs on that host, and that clients there reach."""
+    bridge = QuickBridge(directory, enter=host.enter, **settings)
+    bridge.seen = host.path(bridge.data)
+    bridge.dial = lambda timeout: host.dial("127.0.0.1", bridge.port, timeout)
+    return bridge
 
 
 @functools.cache

@@ -20,7 +20,7 @@ from hooks_app.producer.shell_command import hook_command, write_hook_script
 from hooks_app.producer.spool import spool_status
 from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.samples import new_session
-from tests.faults.hosts import Cable, Host, hosts, live_on
+from tests.faults.hosts import Cable, Host, bridge_on, hosts
 
 IMPATIENT = 2  # seconds that a client waits for an answer
 
@@ -95,8 +95,7 @@ def land(directory: Path, **settings: Any) -> Iterator[Land]:
     """Skips the test where there can be no hosts."""
     with hosts(2) as (server, clients):
         wifi, mobile = Cable(server, clients), Cable(server, clients)
-        bridge = Bridge(directory, BRIDGE_HOST="0.0.0.0", **settings)
-        live_on(bridge, server)
+        bridge = bridge_on(server, directory, BRIDGE_HOST="0.0.0.0", **settings)
         made = Land(server, clients, wifi, mobile, bridge)
         bridge.dial = made.over(wifi)
         try:

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
@@ -78,9 +79,11 @@ class QuickProcess:
 
 
 class Nursery:
-    """One for each process of tests, started when first asked and ended with it."""
+    """Forks processes of a host; started when first asked, ended with the process of tests."""
 
-    def __init__(self) -> None:
+    def __init__(self, enter: Sequence[str] = ()) -> None:
+        """``enter``: the command that runs what follows on another host, or as another user."""
+        self._enter = enter
         self._lock = threading.Lock()
         self._root: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
@@ -142,7 +145,7 @@ class Nursery:
             with theirs:
                 command = [sys.executable, "-m", "tests.faults.nursery", str(theirs.fileno())]
                 self._root = subprocess.Popen(
-                    command,
+                    [*self._enter, *command],
                     cwd=REPOSITORY,
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
@@ -164,49 +167,59 @@ class Nursery:
 
 
 nursery = Nursery()
+_elsewhere: dict[tuple[str, ...], Nursery] = {}
+
+
+def nursery_of(enter: Sequence[str]) -> Nursery:
+    """The one that forks what this command would run."""
+    return _elsewhere.setdefault(tuple(enter), Nursery(enter)) if enter else nursery
+
+
+def close_nursery_of(enter: Sequence[str]) -> None:
+    if (made := _elsewhere.pop(tuple(enter), None)) is not None:
+        made.close()
 
 
 class QuickBridge(Bridge):
     """A Bridge like any other, but for how its processes come to be, and that its first one finds a
     database with all its tables.
 
-    The first start of an environment takes longer than those after it.
+    The first start of an environment takes longer than those after it. What it runs executes `first`
+    before all else.
     """
+
+    first = ""
 
     # Databases with tables that no bridge has used:
     unused_file: ClassVar[bytes | None] = None  # what an SQLite file holds
     unused_at: ClassVar[dict[str, str]] = {}  # a server's URL → the database's name
     known: ClassVar[set[str]] = set()  # URLs of databases that have their tables
 
-    def __init__(self, directory: Path, **settings: Any) -> None:
+    def __init__(self, directory: Path, *, enter: Sequence[str] = (), **settings: Any) -> None:
         super().__init__(directory, **settings)
-        nursery.prepare(self.environment)
+        self.enter = list(enter)
+        self.seen = self.data  # where the tests see the data directory
+        self.nursery = nursery_of(self.enter)
+        self.nursery.prepare(self.environment)
 
     def spawn(self) -> Bridge:
         url = self.settings.get("DATABASE_URL", "")
         if url.startswith("postgresql:") and url not in self.known:
             self._make_tables_at(url)
-        elif not url and not self._file.exists():
+        elif not url and not (self.seen / "bridge.sqlite3").exists():
             self._make_tables()
         return super().spawn()
 
-    @property
-    def _file(self) -> Path:
-        return self.data / "bridge.sqlite3"
-
     def _make_tables(self) -> None:
+        file = self.seen / "bridge.sqlite3"
+        self.seen.mkdir(mode=0o700, exist_ok=True)
+        file.touch(0o600)
         if self.unused_file is not None:
-            self.data.mkdir(mode=0o700, exist_ok=True)
-            self._file.touch(0o600)
-            self._file.write_bytes(self.unused_file)
-        elif not self.enter:
-            self.data.mkdir(mode=0o700, exist_ok=True)
-            self._file.touch(0o600)
+            file.write_bytes(self.unused_file)
+        else:
             self.manage("migrate", "--verbosity", "0")
-            assert not self._file.with_name(f"{self._file.name}-wal").exists(), (
-                "all of it is in the file"
-            )
-            QuickBridge.unused_file = self._file.read_bytes()
+            assert not file.with_name(f"{file.name}-wal").exists(), "all of it is in the file"
+            QuickBridge.unused_file = file.read_bytes()
 
     def _make_tables_at(self, url: str) -> None:
         """Nothing, where the database is one that something else has used, or cannot be reached
@@ -235,18 +248,19 @@ class QuickBridge(Bridge):
                 connection.execute(f'CREATE DATABASE "{name}_unused" TEMPLATE "{name}"'.encode())
 
     def popen(self, arguments: list[str], log: IO[bytes]) -> Running:
-        if self.enter:
-            return super().popen(arguments, log)  # it runs elsewhere, where nothing can be forked
-        return nursery.spawn(arguments, self.environment, log, log)
+        return self._spawn(arguments, log, log)
+
+    def _spawn(self, arguments: list[str], out: IO[bytes], err: IO[bytes]) -> QuickProcess:
+        code, words = "", arguments
+        if arguments[0] == "-c":
+            code, words = arguments[1], ["-c", *arguments[2:]]
+        elif self.first:
+            code, words = MANAGE, ["-c", *arguments]
+        return self.nursery.spawn(words, self.environment, out, err, code and self.first + code)
 
     def run(self, arguments: list[str]) -> subprocess.CompletedProcess[str]:
-        if self.enter:
-            return super().run(arguments)
-        code, words = (
-            ("", arguments) if arguments[0] != "-c" else (arguments[1], ["-c", *arguments[2:]])
-        )
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            process = nursery.spawn(words, self.environment, out, err, code)
+            process = self._spawn(arguments, out, err)
             try:
                 returncode = process.wait(180)
             except subprocess.TimeoutExpired:
@@ -259,6 +273,19 @@ class QuickBridge(Bridge):
             )
 
 
+MANAGE = """
+import runpy, sys
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def with_limits(**limits: float) -> str:
+    """What a bridge executes first to have these numbers of limits.py."""
+    lines = [f"assert hasattr(limits, {name!r}); limits.{name} = {limits[name]}" for name in limits]
+    return "\n".join(["from bridge_project.kernel import limits", *lines, ""])
+
+
 class ImpatientBridge(QuickBridge):
     """It serves as any other, but with a shorter limit of a minute."""
 
@@ -267,15 +294,5 @@ class ImpatientBridge(QuickBridge):
 
     def popen(self, arguments: list[str], log: IO[bytes]) -> Running:
         assert arguments == ["manage.py", "serve"]
-        code = IMPATIENT.format(limit=self.limit, seconds=self.seconds)
-        return nursery.spawn(["-c"], self.environment, log, log, code)
-
-
-IMPATIENT = """
-import runpy, sys
-from bridge_project.kernel import limits
-assert limits.{limit} == 60
-limits.{limit} = {seconds}
-sys.argv = ["manage.py", "serve"]
-runpy.run_path("manage.py", run_name="__main__")
-"""
+        self.first = with_limits(**{self.limit: self.seconds})
+        return super().popen(arguments, log)

@@ -14,13 +14,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-import time_machine
 from cryptography import x509
 
-from bridge_project.http import ratelimit
-from bridge_project.kernel import limits
-from bridge_project.kernel.config import conf
-from bridge_project.kernel.errors import BridgeError
 from hooks_app.producer.__main__ import make_one_file
 from hooks_app.producer.shell_command import hook_command, write_hook_script
 from hooks_app.producer.spool import spool_status
@@ -31,14 +26,15 @@ from tests.conformance.raw import PING, PONG, RawSocket
 from tests.conformance.samples import new_id, new_session, now, prompt
 from tests.faults.clock import ClockBridge
 from tests.faults.load import under_load, within
-from tests.faults.quick import QuickBridge
+from tests.faults.quick import QuickBridge, with_limits
 from tests.servers import Postgres, stop_process, wait_until
 
 HOUR = 3600.0
 # seconds after a jump, until the bridge's own leases are right again: sooner than it would have
 # renewed them
 COUNTED_WITHIN = 4.5
-PING_WITHIN = 25.0  # seconds between two pings of the server are 20
+PING_SECONDS = 4  # between two pings of the server, in place of 20
+PING_WITHIN = 25.0
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +47,7 @@ def other_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClockBridge]:
     """Certificate, tokens and database were made while its clock was an hour ahead."""
     bridge = ClockBridge(tmp_path_factory.mktemp("clock"))
+    bridge.first += with_limits(PING_SECONDS=PING_SECONDS)
     bridge.set(HOUR)
     bridge.start()
     bridge.pin = bridge.pairing().pin
@@ -221,7 +218,7 @@ def test_the_clock_jumps_under_load(bridge: ClockBridge) -> None:
         phone = bridge.phone().ready()
         bridge.accept(prompt(sid, 0))
         phone.join(sid)
-        for ahead in (HOUR, 0.0, HOUR, -HOUR, 0.0):
+        for ahead in (HOUR, -HOUR, 0.0):
             bridge.set(ahead)
             within(
                 COUNTED_WITHIN,
@@ -238,34 +235,11 @@ def test_the_clock_jumps_under_load(bridge: ClockBridge) -> None:
         assert {refusal.answer.json()["code"] for refusal in load.refusals()} <= {
             "HOOK_STALE_TIMESTAMP"
         }
-        assert len(load.refusals()) <= 5 * len(load.posters), (
+        assert len(load.refusals()) <= 3 * len(load.posters), (
             "refused once for each jump, then with the server's time"
         )
     within(PING_WITHIN, lambda: any(at > jumped for at in listener.pings), "a ping after the jump")
     listener.socket.close()
-
-
-@pytest.mark.parametrize("jump", [HOUR, -HOUR], ids=["forth", "back"])
-def test_a_limit_is_over_after_a_minute_whatever_the_clock_does(
-    jump: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """D17: nobody is locked out for an hour: who is told to wait is told at most a minute."""
-    monkeypatch.setattr(ratelimit, "conf", conf.model_copy(update={"bridge_rate_limits": "on"}))
-    most = int(limits.RATES["admin"].partition("/")[0])
-
-    def wait() -> int:
-        try:
-            ratelimit.check("admin", None, f"192.0.2.{77 if jump > 0 else 78}")
-        except BridgeError as error:
-            return int(error.fields["retry_after"])
-        return 0
-
-    with time_machine.travel(datetime.now(UTC), tick=False) as clock:
-        assert [wait() for _ in range(most)] == [0] * most and 0 < wait() <= 61
-        clock.shift(jump)
-        assert max(wait() for _ in range(2 * most)) <= 61
-        clock.shift(61)
-        assert wait() == 0
 
 
 def test_two_hosts_whose_clocks_differ(

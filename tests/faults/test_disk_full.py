@@ -22,7 +22,7 @@ from hooks_app.producer.spool import RESERVED
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_error
 from tests.conformance.samples import new_session, prompt
-from tests.faults.hosts import Host, hosts, live_on
+from tests.faults.hosts import Host, bridge_on, hosts
 from tests.faults.load import under_load, within
 from tests.faults.quick import QuickBridge
 from tests.servers import wait_until
@@ -55,8 +55,9 @@ class Disk(Protocol):
 class SmallDisk:
     """A disk of its own, on a host of its own."""
 
-    def __init__(self, host: Host, bridge: Bridge) -> None:
-        self.host, self.bridge, self.data = host, bridge, host.path(bridge.data)
+    def __init__(self, host: Host, bridge: QuickBridge) -> None:
+        self.host, self.data = host, bridge.seen
+        self.bridge: Bridge = bridge
 
     def fill(self) -> None:
         with open(self.data / FILLER, "ab", buffering=0) as filler:
@@ -118,11 +119,9 @@ class Quota:
 @pytest.fixture(scope="module")
 def small_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallDisk]:
     with hosts(1) as [host]:
-        bridge = Bridge(tmp_path_factory.mktemp("small-disk"))
+        bridge = bridge_on(host, tmp_path_factory.mktemp("small-disk"))
         bridge.data.mkdir()
         host.mount(bridge.data, f"{SIZE_MB}m")
-        live_on(bridge, host)
-        bridge.dial = lambda timeout: host.dial("127.0.0.1", bridge.port, timeout)
         try:
             bridge.start()
             yield SmallDisk(host, bridge)

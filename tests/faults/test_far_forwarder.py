@@ -20,9 +20,9 @@ HOUR, YEAR = 3600, 365 * 86400
 SECONDS = 120.0  # until all has arrived
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Land]:
-    with land(tmp_path / "land") as made:
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Land]:
+    with land(tmp_path_factory.mktemp("land")) as made:
         yield made
 
 
@@ -53,10 +53,10 @@ def arrived(agent: Agent, phone: Phone, seconds: float = SECONDS) -> list[Messag
 
 
 def test_a_clock_that_is_off(place: Land, agent: Agent, phone: Phone) -> None:
-    """By an hour and a year, both ways, one forwarder after the other: what is fired has the
+    """By an hour forth and a year back, one forwarder after the other: what is fired has the
     server's time.
     """
-    for ahead in (HOUR, -HOUR, YEAR, -YEAR):
+    for ahead in (HOUR, -YEAR):
         agent.forward(place.bridge.pairing().pin, **faketime(ahead))
         agent.fire(3)
         wait_until(lambda: agent.waiting() == 0, SECONDS, f"the spool is empty, {ahead} s")
@@ -64,15 +64,6 @@ def test_a_clock_that_is_off(place: Land, agent: Agent, phone: Phone) -> None:
     for event in arrived(agent, phone):
         moment = parse_time(event["payload"]["timestamp"])
         assert abs((moment - datetime.now(UTC)).total_seconds()) < 300, event
-
-
-def test_a_network_that_loses_half(place: Land, agent: Agent, phone: Phone) -> None:
-    """Whatever was lost, each hook is there once, in order."""
-    agent.forward(place.bridge.pairing().pin)
-    place.wifi.lose_half()
-    for _ in range(5):
-        agent.fire(4)
-    arrived(agent, phone, 300)
 
 
 def test_another_certificate_and_a_wrong_pin(place: Land, agent: Agent, phone: Phone) -> None:
@@ -100,3 +91,11 @@ def test_another_certificate_and_a_wrong_pin(place: Land, agent: Agent, phone: P
     bridge.minted.clear()
     agent.forward(bridge.pairing().pin)
     arrived(agent, phone)
+
+
+def test_a_network_that_loses_half(place: Land, agent: Agent, phone: Phone) -> None:
+    """Whatever was lost, each hook is there once, in order. The last test: the loss stays."""
+    agent.forward(place.bridge.pairing().pin)
+    place.wifi.lose_half()
+    agent.fire(8)
+    arrived(agent, phone, 300)

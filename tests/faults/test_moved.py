@@ -19,7 +19,8 @@ from tests.attack.test_environments import NOBODY, as_user
 from tests.conformance.bridge import Bridge
 from tests.conformance.raw import RawSocket
 from tests.conformance.samples import new_session, prompt
-from tests.faults.hosts import Host, hosts, live_on
+from tests.faults.hosts import bridge_on, hosts
+from tests.faults.quick import QuickBridge
 
 __all__ = ["as_user"]
 NAME = "elsewhere-7"
@@ -45,7 +46,7 @@ def test_another_machine_and_another_user(as_user: list[str]) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can give a directory to another user, and a machine another name")
     with tempfile.TemporaryDirectory(prefix="bridge-moved-") as place, ExitStack() as ending:
-        old = Bridge(Path(place) / "old")
+        old = QuickBridge(Path(place) / "old")
         old.start()
         ending.callback(old.kill)
         phone, sid = old.phone(), new_session()
@@ -78,27 +79,25 @@ def test_another_machine_and_another_user(as_user: list[str]) -> None:
 
 
 @pytest.fixture
-def read_only(tmp_path: Path) -> Iterator[tuple[Host, Bridge]]:
+def read_only(tmp_path: Path) -> Iterator[Bridge]:
     """A bridge that has run, whose data directory is mounted read-only now."""
     with hosts(1) as [host]:
         more = {"DJANGO_SUPERUSER_PASSWORD": "a long password", "HOME": str(tmp_path)}
-        bridge = Bridge(tmp_path / "bridge", **more)
+        bridge = bridge_on(host, tmp_path / "bridge", **more)
         bridge.data.mkdir()
         host.mount(bridge.data, "64m")
-        live_on(bridge, host)
-        bridge.dial = lambda timeout: host.dial("127.0.0.1", bridge.port, timeout)
         bridge.start()
         bridge.mint("--name", "known")
         assert bridge.stop() == 0
         bridge.manage("backup", str(tmp_path / "kept.tar.gz"))
         mount = ["mount", "-o", "remount,ro", str(bridge.data)]
         subprocess.run([*host.enter, *mount], check=True)
-        yield host, bridge
+        yield bridge
 
 
-def test_a_directory_that_takes_nothing(read_only: tuple[Host, Bridge], tmp_path: Path) -> None:
+def test_a_directory_that_takes_nothing(read_only: Bridge, tmp_path: Path) -> None:
     """What would write says in one line that it cannot; what reads does; nothing is a traceback."""
-    _, bridge = read_only
+    bridge = read_only
     given = {"BACKUP": tmp_path / "kept.tar.gz", "SETTINGS": bridge.data / "settings.json"}
     failed = {}
     for command, words in (WRITING | READING).items():

@@ -15,7 +15,7 @@ import pytest
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_error
 from tests.conformance.samples import new_session, prompt
-from tests.faults.hosts import Cable, Host, Relay, hosts, live_on
+from tests.faults.hosts import Cable, Host, Relay, bridge_on, hosts
 from tests.faults.land import IMPATIENT, Agent, Land, land
 from tests.faults.load import under_load, within
 from tests.servers import Postgres, Redis, stop_process, wait_until
@@ -151,8 +151,8 @@ def cities(
                 "database_url": f"postgresql://postgres@{cable.there}:5432{database}",
                 "redis_url": f"redis://{cable.there}:6379/0",
             }
-            bridge = Bridge(tmp_path / str(len(bridges)), BRIDGE_HOST="0.0.0.0", **urls, **settings)
-            live_on(bridge, host)
+            directory = tmp_path / str(len(bridges))
+            bridge: Bridge = bridge_on(host, directory, BRIDGE_HOST="0.0.0.0", **urls, **settings)
             outside = Cable(host, clients)
             bridge.dial = lambda timeout, address=outside.here, port=bridge.port: clients.dial(
                 address, port, timeout
