@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import re
 from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from websockets.asyncio.client import ClientConnection
 
-from bridge_project.kernel import limits
-from bridge_project.terminal import client, render
+from bridge_project.terminal import render
 from bridge_project.terminal.client import Client, Lost
 from bridge_project.terminal.commands import carry_out
 from bridge_project.terminal.console import Console
 
 Message = dict[str, Any]
 
-START = {"agent": "", "session_id": None, "working_directory": "", "resume": False}
 ASKED = {
     "session_id": "s1",
     "tool_call_id": "c1",
@@ -57,29 +52,6 @@ def console(lines: list[str], scripted: Scripted | None = None) -> Console:
     return made
 
 
-@pytest.mark.parametrize(
-    ("line", "type_", "payload"),
-    [
-        ("say  hello there ", "message", {"content": "hello there", "role": "user"}),
-        ("diff --cached 'a b' c", "git_diff", {"files": ["a b", "c"], "cached": True}),
-        ('commit "A message." -x', "git_commit", {"message": "A message.", "files": ["-x"]}),
-        ("commit all", "git_commit", {"message": "all", "files": None}),
-        ("read a.py", "file_read", {"path": "a.py", "offset": 0, "limit": 200}),
-        ("read a.py 10", "file_read", {"path": "a.py", "offset": 10, "limit": 200}),
-        ("read a.py 10 5", "file_read", {"path": "a.py", "offset": 10, "limit": 5}),
-        ("use other", "session_start", START | {"session_id": "other", "resume": True}),
-        ("resume 2", "session_start", START | {"session_id": "s2", "resume": True}),
-        ("start a '/a b'", "session_start", START | {"agent": "a", "working_directory": "/a b"}),
-        ("start", "session_start", START | {"working_directory": "."}),
-        ("stat", "git_status_request", {}),
-    ],
-)
-async def test_a_command_is_a_message(line: str, type_: str, payload: Message) -> None:
-    scripted = Scripted()
-    await carry_out(console([], scripted), line)
-    assert scripted.sent == [(type_, {"session_id": "s1"} | payload)]
-
-
 def asked(number: int = 1, **more: Any) -> Message:
     return {"type": "approval_required", "payload": ASKED | {"tool_call_id": f"c{number}"} | more}
 
@@ -107,23 +79,6 @@ def test_what_was_decided_elsewhere_waits_no_longer(message: Message) -> None:
     assert len(one.pending) == 1
     one.learn(message)
     assert one.pending == {}
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        *("frobnicate", "use", "commit", "read", "read a x", "diff 'open", "say", "s"),
-        *("modify 1 nonsense", "modify [1]", "approve", "approve 3", "approve x"),
-    ],
-)
-async def test_a_wrong_command_is_told_and_sends_nothing(line: str) -> None:
-    lines: list[str] = []
-    scripted = Scripted()
-    one = console(lines, scripted)
-    one.learn(asked(1))
-    one.learn(asked(2))
-    await carry_out(one, line)
-    assert scripted.sent == [] and len(lines) == 1 and lines[0].startswith("-- ")
 
 
 async def test_nothing_to_talk_to() -> None:
@@ -194,34 +149,6 @@ async def test_a_wrong_answer_sends_nothing(line: str, words: str) -> None:
     assert scripted.sent == [] and words in lines[0]
 
 
-class Mute:
-    """A connection that takes everything and says nothing."""
-
-    async def send(self, text: str) -> None: ...
-
-    async def close(self) -> None: ...
-
-    async def recv(self) -> str:
-        await asyncio.Event().wait()
-        return ""
-
-
-@pytest.mark.parametrize(
-    ("type_", "seconds"), [("session_start", "0.02"), ("git_status_request", "0.01")]
-)
-async def test_an_agent_that_is_started_may_take_longer(
-    type_: str, seconds: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Than the answer to anything else: the bridge gives it AGENT_START_SECONDS."""
-    assert client.START_SECONDS > limits.AGENT_START_SECONDS > client.ANSWER_SECONDS
-    monkeypatch.setattr(client, "START_SECONDS", 0.02)
-    monkeypatch.setattr(client, "ANSWER_SECONDS", 0.01)
-    connected = Client(cast(ClientConnection, Mute()))
-    with pytest.raises(Lost, match=rf"no answer to {type_} within {re.escape(seconds)} s"):
-        await connected.request(type_, {})
-    await connected.close()
-
-
 def test_only_what_others_decide_is_news() -> None:
     one = console([])
     one.learn({"type": "connection_ack", "payload": {"active_sessions": [], "device_name": "me"}})
@@ -229,13 +156,6 @@ def test_only_what_others_decide_is_news() -> None:
         data = {"tool_call_id": "c1", "device": name}
         told = {"notification_type": "approval_decided", "title": "Bash: approved", "data": data}
         assert (one.line({"type": "notification", "payload": told}) is not None) is shown
-
-
-async def test_an_error_is_shown() -> None:
-    lines: list[str] = []
-    error = {"type": "error", "code": "GIT_ERROR", "message": "not a \x1b[31mrepository"}
-    await carry_out(console(lines, Scripted(git_status_request=error)), "status")
-    assert lines == ["-- GIT_ERROR: not a \N{REPLACEMENT CHARACTER}[31mrepository"]
 
 
 async def test_what_the_bridge_still_has_is_shown_when_asked_for() -> None:

@@ -37,57 +37,6 @@ def event(name: str, payload: dict[str, Any], session: str = "s-1") -> dict[str,
 BASH = {"tool": "Bash", "params": {"command": "ls"}}
 
 
-@pytest.mark.parametrize(
-    ("name", "payload", "words"),
-    [
-        ("UserPromptSubmit", {"prompt": "Fix\n  it"}, "prompt   Fix it"),
-        ("UserPromptSubmit", {"prompt": "And", "queued": True}, "prompt   And (queued)"),
-        (
-            "UserPromptSubmit",
-            {"prompt": "The job is over", "context": {"synthetic": True}},
-            "report   The job is over",
-        ),
-        ("Stop", {"reason": "task_completed", "message": "Done."}, "answer   Done."),
-        ("Stop", {"reason": "error"}, "answer   (error)"),
-        ("SubagentStop", {"result": "42", "context": {"a": 1}}, "report   42"),
-    ],
-)
-def test_a_hook_event_is_told_in_a_line(name: str, payload: dict[str, Any], words: str) -> None:
-    told = line(event(name, payload))
-    assert told.startswith("12:00:00  ")
-    assert told.endswith(words)
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["SessionStart", "SessionEnd", "PreToolUse", "PostToolUse", "PreCompact", "Notification"],
-)
-def test_what_comes_as_a_message_of_its_own_is_not_told_twice(name: str) -> None:
-    assert line(event(name, BASH | {"message": "x"})) == ""
-
-
-@pytest.mark.parametrize(
-    ("type_", "payload", "words"),
-    [
-        ("tool_call", BASH | {"description": "Bash: ls"}, "calls    Bash ls"),
-        ("tool_call", BASH | {"description": "Lists"}, "calls    Bash ls (Lists)"),
-        ("tool_call", {"tool": "Odd", "params": {"n": 1}}, 'calls    Odd {"n": 1}'),
-        (
-            "tool_result",
-            {"tool": "Bash", "result": {"success": True, "content": "a\nb"}},
-            "result   Bash: ok a b",
-        ),
-        (
-            "tool_result",
-            {"tool": "Bash", "result": {"success": False, "error": "Exit code 3"}},
-            "result   Bash: FAILED Exit code 3",
-        ),
-    ],
-)
-def test_a_call_is_told_in_a_line(type_: str, payload: dict[str, Any], words: str) -> None:
-    assert line({"type": type_, "timestamp": AT, "payload": payload}).endswith(words)
-
-
 @pytest.mark.parametrize("message", asyncapi.messages(), ids=lambda message: message.name)
 def test_every_message_is_one_line_or_none(message: asyncapi.Message) -> None:
     assert "\n" not in line(json.loads(message.example))
@@ -149,14 +98,6 @@ def test_a_long_command_is_shown_once_and_whole_where_it_is_decided() -> None:
     assert line(asked).endswith(f"Bash {command} [high]") and line(asked).count("make") == 1
     called = line({"type": "tool_call", "timestamp": AT, "payload": long})
     assert called.endswith("x…") and called.count("make") == 1
-
-
-def test_a_question_is_shown_with_its_choices() -> None:
-    params = {"questions": [{"question": "Which?", "options": [{"label": "Red"}]}]}
-    asked = {"tool": "AskUserQuestion", "params": params, "description": "Which?\n1. Red"}
-    told = line({"type": "approval_required", "timestamp": AT, "payload": asked}).splitlines()
-    assert told[0].endswith("asks     Which?")
-    assert [part.strip() for part in told[1:]] == ["1. Red", "[answer N]"]
 
 
 HARMFUL = ("\033[31mred", "\x9b31m", "a\rb", "\a", "\x7f", "\u202etxt", "\u2028x", "\ud800")
