@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.attack.conftest import NEXT, Versions, applied
 from tests.attack.test_database_taken import database, events_of
-from tests.attack.test_failed_migration import NEXT, Versions, applied
 from tests.conformance.bridge import Bridge
 from tests.conformance.samples import new_session, prompt
-from tests.faults.hosts import Host, hosts, live_on
+from tests.faults.hosts import Host, bridge_on, hosts
 from tests.faults.quick import QuickBridge, nursery
 from tests.servers import PATIENCE, Postgres, stop_process, wait_until
 
@@ -25,17 +25,6 @@ import sqlite3, sys
 asked = "SELECT count(*) FROM django_migrations WHERE app = 'next_version'"
 print(sqlite3.connect(sys.argv[1]).execute(asked).fetchone())
 """
-
-
-@pytest.fixture
-def versions(tmp_path: Path) -> Iterator[Versions]:
-    made = Versions(tmp_path)
-    made.run_old(3)
-    yield made
-    for bridge in (made.old, made.next):
-        if bridge.process is not None:
-            stop_process(bridge.process)
-        nursery.forget(bridge.environment)
 
 
 def run_for_real(bridge: Bridge) -> None:
@@ -76,8 +65,7 @@ def test_a_migration_that_fails_is_undone_and_a_later_upgrade_succeeds(versions:
     assert "Start it again: `" in done.stdout and "make run`" in done.stdout
     (copy,) = versions.copies()
     assert applied(copy) == 0 and str(copy) in done.stdout
-    Bridge.spawn(versions.next)
-    versions.next.wait_ready()
+    versions.start_next()
     assert events_of(versions.next, versions.session_id) == 4
     assert versions.next.stop() == 0
 
@@ -102,8 +90,7 @@ def test_killed_in_the_middle_of_a_migration(versions: Versions, then: str) -> N
     if then == "upgrade":
         assert upgrade(versions.next).returncode == 0
         assert applied(database(versions.old)) == 2
-    Bridge.spawn(versions.next)
-    versions.next.wait_ready()
+    versions.start_next()
     assert events_of(versions.next, versions.session_id) == 3
     assert versions.next.stop() == 0
     assert applied(database(versions.old)) == 2
@@ -111,8 +98,7 @@ def test_killed_in_the_middle_of_a_migration(versions: Versions, then: str) -> N
 
 def test_a_database_of_a_newer_version_is_left_alone(versions: Versions) -> None:
     assert upgrade(versions.next).returncode == 0
-    Bridge.spawn(versions.next)
-    versions.next.wait_ready()
+    versions.start_next()
     before = versions.copies()
     done = upgrade(versions.old)
     assert done.returncode == 1
@@ -129,7 +115,7 @@ def test_a_servers_database_must_have_been_dumped(
 ) -> None:
     url = postgres_server.create_database()
     old = QuickBridge(tmp_path, database_url=url)
-    later = QuickBridge(tmp_path, database_url=url, DJANGO_SETTINGS_MODULE=f"{NEXT}.settings")
+    later = QuickBridge(tmp_path, database_url=url, **NEXT)
     try:
         old.start()
         assert old.stop() == 0
@@ -153,15 +139,11 @@ class SmallDisk:
     """Two versions of a bridge with one data directory, on a disk of its own."""
 
     def __init__(self, host: Host, directory: Path) -> None:
-        self.old, self.session_id = Bridge(directory), new_session()
-        self.next = Bridge(directory, DJANGO_SETTINGS_MODULE=f"{NEXT}.settings")
-        self.next.settings = self.old.settings | self.next.settings
+        self.old, self.session_id = bridge_on(host, directory), new_session()
+        self.next = bridge_on(host, directory, **self.old.settings | NEXT)
         self.old.data.mkdir()
         host.mount(self.old.data, f"{SIZE_MB}m")
-        for bridge in (self.old, self.next):
-            live_on(bridge, host)
-        self.old.dial = lambda timeout: host.dial("127.0.0.1", self.old.port, timeout)
-        self.path = host.path(self.old.data)
+        self.path = self.old.seen
 
     def fill(self, *, leave: int) -> None:
         """Fill the disk but for so many bytes."""
@@ -181,7 +163,7 @@ def small(tmp_path: Path) -> Iterator[SmallDisk]:
     with hosts(1) as [host]:
         made = SmallDisk(host, tmp_path)
         try:
-            made.old.start()
+            run_for_real(made.old)
             made.old.accept(*[prompt(made.session_id, number) for number in range(3)])
             yield made
         finally:
