@@ -9,7 +9,10 @@ import pytest
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Message, Phone
 from tests.conformance.samples import hook, new_session
+from tests.faults.quick import QuickBridge, with_limits
 from tests.push.service import Browser, PushService, running
+
+RETRY_SECONDS = 1  # before the second try, in place of five
 
 
 @pytest.fixture(scope="module")
@@ -20,8 +23,11 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PushService]:
 
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory, service: PushService) -> Iterator[Bridge]:
-    settings = service.settings | {"BRIDGE_MAX_WEBSOCKETS": "100"}
-    made = Bridge(tmp_path_factory.mktemp("bridge"), **settings).start()
+    made = QuickBridge(
+        tmp_path_factory.mktemp("bridge"), BRIDGE_MAX_WEBSOCKETS="100", **service.settings
+    )
+    made.first = with_limits(PUSH_RETRY_SECONDS=RETRY_SECONDS)
+    made.start()
     yield made
     made.stop()
 

@@ -11,6 +11,7 @@ from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.https import parse_time
 from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, new_session
+from tests.faults.quick import QuickBridge
 from tests.push.conftest import ask, finish, subscribe
 from tests.push.service import PushService, check_sender
 from tests.servers import Postgres, Redis
@@ -150,7 +151,7 @@ def test_a_test_says_what_became_of_it(service: PushService, phone: Phone) -> No
 def test_a_subscription_outlives_restarts_and_goes_with_its_device(
     service: PushService, tmp_path: Path
 ) -> None:
-    bridge = Bridge(tmp_path, **service.settings).start()
+    bridge = QuickBridge(tmp_path, **service.settings).start()
     try:
         kept, revoked = service.browser(), service.browser()
         pairing = bridge.mint("--name", "lost phone")
@@ -173,7 +174,7 @@ def test_a_subscription_outlives_restarts_and_goes_with_its_device(
 
 
 def test_push_that_is_switched_off(service: PushService, tmp_path: Path) -> None:
-    bridge = Bridge(tmp_path, BRIDGE_PUSH="off", **service.settings).start()
+    bridge = QuickBridge(tmp_path, BRIDGE_PUSH="off", **service.settings).start()
     try:
         phone = bridge.phone().connect()
         assert "push" not in phone.auth()["payload"]
@@ -190,9 +191,9 @@ def test_two_processes_send_a_push_once(
 ) -> None:
     """Both have the key, and both see every row."""
     shared = {"database_url": postgres_server.create_database(), "redis_url": redis_server.url}
-    first = Bridge(tmp_path / "first", **shared, **service.settings).start()
+    first = QuickBridge(tmp_path / "first", **shared, **service.settings).start()
     tokens = {"BRIDGE_HOOK_TOKEN": first.hook_token, "BRIDGE_ADMIN_TOKEN": first.admin_token}
-    second = Bridge(tmp_path / "second", **shared, **tokens, **service.settings)
+    second = QuickBridge(tmp_path / "second", **shared, **tokens, **service.settings)
     (second.data / "secrets").mkdir(parents=True, mode=0o700)
     shutil.copy(first.data / "secrets" / "push_key", second.data / "secrets")
     second.start()
