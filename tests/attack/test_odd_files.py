@@ -48,20 +48,13 @@ def repository(bridge: Bridge) -> Repository:
 
 FIFOS = (
     ".gitignore",
-    ".gitattributes",
-    ".gitmodules",
     ".mailmap",
-    "deep/.gitignore",
     "deep/er/.gitattributes",
     "new/.gitignore",
     ".git/info/exclude",
-    ".git/info/attributes",
-    ".git/info/sparse-checkout",
     ".git/refs/heads/other",
     ".git/objects/info/alternates",
-    ".git/logs/HEAD",
     ".git/packed-refs",
-    ".git/shallow",
     "a.txt",
     "untracked",
 )

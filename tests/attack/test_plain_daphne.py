@@ -20,6 +20,7 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.https import Https, assert_error
 from tests.conformance.phone import Phone
 from tests.conformance.samples import new_session, prompt
+from tests.faults.quick import QuickBridge
 from tests.hooks.conftest import run_hook
 from tests.servers import free_port, stop_process, wait_until
 
@@ -30,7 +31,7 @@ PROXIED = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "203.0.113.9, 192.16
 SESSION_START = Path(__file__).parent.parent / "fixtures" / "hooks" / "SessionStart-startup.json"
 
 
-class Daphne(Bridge):
+class Daphne(QuickBridge):
     """`python -m daphne`: one endpoint with the bridge's certificate, one in the clear."""
 
     def __init__(self, directory: Path) -> None:
@@ -46,13 +47,13 @@ class Daphne(Bridge):
 
     def spawn(self) -> Daphne:
         with self.log.open("ab") as log:
-            self.process = self.popen(self.arguments, log)
+            self.process = Bridge.popen(self, self.arguments, log)
         return self
 
     def refused(self, *options: str) -> str:
         """Run one more daphne on this data directory, which must end; what it says."""
         arguments = ["-m", "daphne", *options, "-p", str(free_port()), APPLICATION]
-        done = self.run(arguments)
+        done = Bridge.run(self, arguments)
         assert done.returncode == 1, done
         return done.stderr.strip()
 
@@ -63,7 +64,7 @@ class Daphne(Bridge):
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data directory that `serve` has made and left."""
-    bridge = Bridge(tmp_path_factory.mktemp("made")).start()
+    bridge = QuickBridge(tmp_path_factory.mktemp("made")).start()
     assert bridge.stop() == 0
     return bridge.data
 
@@ -95,7 +96,7 @@ LIES: list[tuple[dict[str, str], str | None]] = [
 
 @pytest.mark.parametrize(("headers", "source"), LIES, ids=str)
 def test_in_the_clear(bridge: Daphne, headers: dict[str, str], source: str | None) -> None:
-    """A hook event, a request and a socket are refused, twice each: the issue's first was taken."""
+    """A hook event, a request and a socket are refused, twice each: once the first was taken."""
     session_id = new_session()
     for _ in range(2):
         answer = bridge.plain(source).post(
@@ -208,17 +209,15 @@ def test_what_is_not_ready_ends_with_one_line(made: Path, tmp_path: Path) -> Non
     assert line.startswith("BRIDGE_MAX_SESSIONS: ") and "\n" not in line
 
 
-def test_it_stops_in_order(made: Path, tmp_path: Path) -> None:
+def test_it_stops_in_order(bridge: Daphne) -> None:
     """SIGTERM, with a phone connected, gives its lease back, and the directory."""
-    daphne = copied(made, tmp_path / "stopped").start()
-    daphne.phone().ready()
-    daphne.terminate()
-    assert daphne.ended() == 0
-    with sqlite3.connect(daphne.data / "bridge.sqlite3") as database:
+    bridge.phone().ready()
+    bridge.terminate()
+    assert bridge.ended() == 0
+    with sqlite3.connect(bridge.data / "bridge.sqlite3") as database:
         [(until,)] = database.execute("SELECT max(lease_until) FROM sessions_app_process")
     assert datetime.fromisoformat(until + "+00:00") <= datetime.now(UTC)
-    again = Bridge.spawn(daphne).wait_ready()
-    assert again.stop() == 0
+    bridge.start()
 
 
 @pytest.mark.parametrize("kind", ["http", "websocket"])

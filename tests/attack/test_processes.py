@@ -120,9 +120,8 @@ def test_an_interrupt_ends_it_and_the_end_of_a_turn_does_not(
     end(phone, left.session)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_an_interrupt_between_two_turns_ends_it(bridge: Bridge, phone: Phone, way: str) -> None:
-    left = Left(bridge, phone, way)
+def test_an_interrupt_between_two_turns_ends_it(bridge: Bridge, phone: Phone) -> None:
+    left = Left(bridge, phone, "terminal")
     phone.send("session_interrupt", {"session_id": left.session})
     left.assert_ended()
     left.run(left.command)

@@ -112,11 +112,6 @@ class Nursery:
             os.close(tells)
         return QuickProcess(told, " ".join(arguments[:2]))
 
-    def prepare(self, environment: dict[str, str]) -> None:
-        """Have a template made for this environment, without waiting for it."""
-        with self._lock:
-            self._template(environment)
-
     def _template(self, environment: dict[str, str]) -> socket.socket:
         key = json.dumps(environment, sort_keys=True)
         if key in self._templates:
@@ -200,7 +195,6 @@ class QuickBridge(Bridge):
         self.enter = list(enter)
         self.seen = self.data  # where the tests see the data directory
         self.nursery = nursery_of(self.enter)
-        self.nursery.prepare(self.environment)
 
     def spawn(self) -> Bridge:
         url = self.settings.get("DATABASE_URL", "")
