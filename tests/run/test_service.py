@@ -11,14 +11,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import psutil
 import pytest
 
 from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.samples import new_session, prompt
+from tests.faults.quick import QuickBridge, nursery
 from tests.run.terminal import Program
-from tests.servers import stop_process, wait_until
+from tests.servers import Running, stop_process, wait_until
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -48,7 +50,7 @@ if words[0] == "start":
 """
 
 
-class Machine(Bridge):
+class Machine(QuickBridge):
     """A bridge of a user with an agent's settings file and, once asked for, a systemd unit."""
 
     def __init__(self, directory: Path) -> None:
@@ -94,6 +96,17 @@ class Machine(Bridge):
         file = self.bin / "pid"
         return psutil.Process(int(file.read_text())) if file.exists() else None
 
+    def popen(self, arguments: list[str], log: IO[bytes]) -> Running:
+        """As a user starts it: `upgrade` and `uninstall` look at what they stop."""
+        return Bridge.popen(self, arguments, log)
+
+    def end(self) -> None:
+        if self.process is not None:
+            stop_process(self.process)
+        if (process := self.service_process) is not None:
+            process.kill()
+        nursery.forget(self.environment)
+
     def answers(self) -> bool:
         try:
             return self.get("/api/v1/health", self.hook_token).status == 200
@@ -105,21 +118,20 @@ class Machine(Bridge):
 def machine(tmp_path: Path) -> Iterator[Machine]:
     made = Machine(tmp_path)
     yield made
-    if made.process is not None:
-        stop_process(made.process)
-    if (process := made.service_process) is not None:
-        process.kill()
+    made.end()
 
 
-@pytest.fixture
-def served(machine: Machine) -> Machine:
-    """It runs as a service, and has the agent's hooks."""
-    machine.install_unit()
-    machine.systemctl("start")
-    wait_until(machine.answers, 60, "the service answers")
-    machine.manage("install_hooks", "--yes")
-    assert "hooks" in json.loads(machine.agent_settings.read_text())
-    return machine
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """One that runs as a service, and has the agent's hooks; the last test uninstalls it."""
+    made = Machine(tmp_path_factory.mktemp("served"))
+    made.install_unit()
+    made.systemctl("start")
+    wait_until(made.answers, 60, "the service answers")
+    made.manage("install_hooks", "--yes")
+    assert "hooks" in json.loads(made.agent_settings.read_text())
+    yield made
+    made.end()
 
 
 def test_upgrade_restarts_the_service(served: Machine) -> None:
@@ -140,6 +152,7 @@ def test_a_service_that_may_not_be_stopped_runs_on(served: Machine) -> None:
         assert "Access denied" in done.stderr
         assert "Run `systemctl --user stop bridge.service`, then this again" in done.stderr
         assert served.answers() and served.unit.exists()
+    (served.bin / "denied").unlink()
 
 
 def test_uninstall_takes_out_hooks_and_service_and_keeps_the_data(served: Machine) -> None:
@@ -179,7 +192,7 @@ def test_uninstall_never_removes_data_unasked(machine: Machine) -> None:
     assert done.returncode == 1 and "Nothing was done" in done.stderr
     assert machine.answers()
     for answers, kept in ((["no"], True), (["yes", "yes"], True), (["yes", "remove"], False)):
-        with Program(machine.environment, "uninstall", terminal=True, cold=True) as program:
+        with Program(machine.environment, "uninstall", terminal=True) as program:
             for question, answer in zip(("Go on?", 'Type "remove"'), answers, strict=False):
                 program.until(question)
                 program.say(answer)
