@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -24,17 +25,24 @@ ADDRESSES = 600  # more than are remembered
 MORE = re.compile(r"(\d+) more (refusals|requests) of (.+) in the last minute: (.+)")
 
 
-@pytest.fixture
-def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    """A bridge that a test may stop: then it says what it has counted."""
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuickBridge]:
     plain = {"BRIDGE_PLAIN_PORT": str(free_port()), "BRIDGE_TRUSTED_PROXIES": "127.0.0.1"}
     made = QuickBridge(tmp_path_factory.mktemp("log"), **plain)
-    made.start()
-    made.pin = made.pairing().pin
     yield made
-    if made.process is not None and made.process.poll() is None:
-        made.stop()
     nursery.forget(made.environment)
+
+
+@pytest.fixture
+def bridge(kept: QuickBridge) -> Iterator[Bridge]:
+    """A bridge that a test may stop: then it says what it has counted. Its logs are empty."""
+    shutil.rmtree(kept.data / "logs", ignore_errors=True)
+    kept.log.unlink(missing_ok=True)
+    kept.start()
+    kept.pin = kept.pairing().pin
+    yield kept
+    if kept.process is not None and kept.process.poll() is None:
+        kept.stop()
 
 
 def logged(bridge: Bridge) -> list[dict[str, Any]]:
