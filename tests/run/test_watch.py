@@ -232,47 +232,12 @@ async def ends(bridge: Bridge, **options: Any) -> Refused:
     return caught.value
 
 
-async def test_what_arrives_is_shown_and_acknowledged(bridge: Bridge) -> None:
-    bridge.script.sessions = ["one"]
-    bridge.script.backlog = [event("one", "missed", "id-1")]
-    bridge.script.live = {"one": [event("one", "now", "id-2")]}
-    async with watching(bridge) as screen:
-        await bridge.script.hears(lambda _: {"id-1", "id-2"} <= set(bridge.script.acknowledged()))
-    assert [line.rpartition("  ")[2] for line in screen.lines if "  prompt   " in line] == [
-        "missed",
-        "now",
-    ]
-    assert all("ONE" in line for line in screen.lines)
-    auth = bridge.script.heard[0]["payload"]
-    assert auth == {"token": "t", "client_version": "1.0.0", "platform": "web", "device_id": "d"}
-
-
-async def test_listed_and_announced_sessions_are_joined(bridge: Bridge) -> None:
-    bridge.script.sessions = ["one", "two"]
-    bridge.script.live = {"two": [message("session_started", {"session_id": "three"})]}
-    async with watching(bridge):
-        await bridge.script.hears(lambda _: len(bridge.script.joined()) == 3)
-    assert bridge.script.joined() == ["one", "two", "three"]
-
-
 async def test_a_session_announced_before_ready_is_joined_after_it(bridge: Bridge) -> None:
     bridge.script.backlog = [message("session_started", {"session_id": "early"})]
     async with watching(bridge):
         await bridge.script.hears(lambda _: bridge.script.joined())
     types = [one["type"] for one in bridge.script.heard]
     assert types.index("health_check") < types.index("session_start")
-
-
-async def test_the_newest_session_is_chosen_and_named(bridge: Bridge) -> None:
-    bridge.script.sessions = ["new", "old"]
-    async with watching(bridge) as screen:
-        await bridge.script.hears(lambda _: len(bridge.script.joined()) == 2)
-        while len(screen.notes) < 2:
-            await asyncio.sleep(0.01)
-    assert screen.notes == [
-        f"-- connected to {bridge.target.url}; 2 sessions",
-        "-- chosen: new NEW",
-    ]
 
 
 async def test_a_replay_buffer_is_taken_apart(bridge: Bridge) -> None:
@@ -309,26 +274,6 @@ async def test_what_an_agent_tells_of_the_past_is_marked(bridge: Bridge) -> None
     assert len([line for line in screen.lines if "long ago" in line]) == 1
 
 
-async def test_it_comes_back_and_shows_nothing_twice(bridge: Bridge) -> None:
-    bridge.script.sessions = ["one"]
-    bridge.script.backlog = [event("one", "missed", "id-1")]
-    async with watching(bridge) as screen:
-        await bridge.script.hears(lambda _: bridge.script.acknowledged() == ["id-1"])
-        await bridge.script.connections[0].close(1001)
-        bridge.script.backlog.append(event("one", "later", "id-2"))
-        await bridge.script.hears(lambda _: "id-2" in bridge.script.acknowledged())
-    assert [line.rpartition("  ")[2] for line in screen.lines if "  prompt   " in line] == [
-        "missed",
-        "later",
-    ]
-    assert bridge.script.acknowledged().count("id-1") == 2, (
-        "what is sent again must be acknowledged again"
-    )
-    assert any(
-        "the bridge is stopping (1001); trying again in 0 s" in note for note in screen.notes
-    )
-
-
 @pytest.mark.spec("limit.reconnect")
 async def test_the_delays_are_the_specifications(
     bridge: Bridge, monkeypatch: pytest.MonkeyPatch
@@ -350,13 +295,6 @@ async def test_the_delays_are_the_specifications(
         "0.005 s",
         "0.005 s",
     ]
-
-
-async def test_a_server_that_is_away_is_waited_for(bridge: Bridge, unused_tcp_port: int) -> None:
-    targets = iter([Target(f"wss://127.0.0.1:{unused_tcp_port}/", "t"), bridge.target])
-    async with watching(bridge, lambda: next(targets, bridge.target)) as screen:
-        await bridge.script.hears(lambda heard: any(one["type"] == "health_check" for one in heard))
-    assert "nothing listens there" in screen.notes[0]
 
 
 @pytest.mark.spec("limit.pong_wait")
@@ -389,15 +327,6 @@ async def test_another_key_is_refused_before_anything_is_sent(bridge: Bridge) ->
     assert bridge.script.connections == []
 
 
-async def test_a_token_that_is_refused_ends_it(bridge: Bridge) -> None:
-    bridge.script.refusal = {
-        "code": "AUTH_FAILED",
-        "message": "The token is invalid.",
-        "remediation": "Pair again.",
-    }
-    assert str(await ends(bridge)) == "AUTH_FAILED: The token is invalid. Pair again."
-
-
 async def test_a_limit_is_waited_for(bridge: Bridge) -> None:
     bridge.script.refusal = {"code": "RATE_LIMITED", "message": "Too many."}
     async with watching(bridge) as screen:
@@ -405,21 +334,6 @@ async def test_a_limit_is_waited_for(bridge: Bridge) -> None:
         bridge.script.refusal = None
         await bridge.script.hears(lambda heard: any(one["type"] == "health_check" for one in heard))
     assert "RATE_LIMITED: Too many.; trying again" in screen.notes[0]
-
-
-async def test_a_newer_connection_of_the_device_ends_it(bridge: Bridge) -> None:
-    bridge.script.backlog = [
-        message(
-            "error",
-            {
-                "code": "CONN_REPLACED",
-                "message": "Replaced.",
-                "session_id": None,
-                "recoverable": False,
-            },
-        )
-    ]
-    assert "took over" in str(await ends(bridge))
 
 
 def _warned(script: Script) -> None:
