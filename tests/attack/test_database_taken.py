@@ -81,7 +81,6 @@ TAKEN: dict[str, tuple[str, Callable[[Path], None]]] = {
     "the database is removed": ("bridge.sqlite3", remove),
     "the database is replaced": ("bridge.sqlite3", replace),
     "its -wal is removed": ("bridge.sqlite3-wal", remove),
-    "its -wal is replaced": ("bridge.sqlite3-wal", replace),
     "its -shm is removed": ("bridge.sqlite3-shm", remove),
 }
 

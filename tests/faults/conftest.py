@@ -10,7 +10,7 @@ import pytest
 
 from tests.faults.quick import QuickBridge, nursery
 
-INSTANTS = 12  # each of the two ways to run; `make soak` asks for 1,000
+INSTANTS = 6  # each of the two ways to run; `make soak` asks for 1,000
 SECONDS_EACH = 5  # at most for one instant, on a machine that does other things too
 
 

@@ -24,7 +24,7 @@ from tests.faults.quick import QuickBridge
 from tests.faults.stage import BAD, Happening, Stage, World
 from tests.servers import Postgres, Redis
 
-EXAMPLES = 4  # runs of an ordinary test on each bridge
+EXAMPLES = 2  # runs of an ordinary test on each bridge
 STEPS = 40
 SOAK = int(os.environ.get("SOAK_EXAMPLES", "0"))
 FEW = 6  # messages kept of each session, on the bridge that has to discard some
