@@ -126,32 +126,17 @@ def test_a_client_that_sends_on_reads_why(bridge: Bridge) -> None:
     assert_error(answer, 401, "HOOK_AUTH_FAILED")
 
 
-@pytest.mark.parametrize(
-    ("path", "status", "code"),
-    [
-        ("/api/v1/sessions", 413, "PAYLOAD_TOO_LARGE"),
-        ("/api/v1/schema", 413, "PAYLOAD_TOO_LARGE"),
-        ("/docs", 413, "PAYLOAD_TOO_LARGE"),
-        ("/api/v1/sessions/nobody/events", 401, "AUTH_INVALID_TOKEN"),
-        ("/api/v1/nothing", 404, "NOT_FOUND"),
-    ],
-)
-def test_nothing_else_reads_a_large_body_of_a_stranger(
-    bridge: Bridge, path: str, status: int, code: str
-) -> None:
-    token = bridge.admin_token if path == "/api/v1/sessions" else WRONG
-    data = head(bridge, f"Content-Length: {LARGE}", token=token, path=path)
-    assert_error(ask(bridge, data), status, code)
+def test_nothing_else_reads_a_large_body_of_a_stranger(bridge: Bridge) -> None:
+    def asked(path: str) -> Response:
+        token = bridge.admin_token if path == "/api/v1/sessions" else WRONG
+        return ask(bridge, head(bridge, f"Content-Length: {LARGE}", token=token, path=path))
 
-
-def test_a_form_of_the_admin_site_is_small(bridge: Bridge) -> None:
-    """There an error is a page."""
-    data = head(bridge, f"Content-Length: {LARGE}", token=WRONG, path="/admin/login/")
-    answer = ask(bridge, data)
+    for path in ("/api/v1/sessions", "/api/v1/schema", "/docs"):
+        assert_error(asked(path), 413, "PAYLOAD_TOO_LARGE")
+    assert_error(asked("/api/v1/sessions/nobody/events"), 401, "AUTH_INVALID_TOKEN")
+    assert_error(asked("/api/v1/nothing"), 404, "NOT_FOUND")
+    answer = asked("/admin/login/")  # there an error is a page
     assert answer.status == 413 and b"PAYLOAD_TOO_LARGE" in answer.body
-
-
-def test_an_upgrade_has_no_large_body(bridge: Bridge) -> None:
     client = RawSocket(bridge.port)
     answer = client.upgrade(headers={"Content-Length": str(LARGE)})
     client.close()
@@ -277,26 +262,29 @@ def test_a_length_that_can_be_read_two_ways_is_refused(bridge: Bridge) -> None:
         with pytest.raises(CLOSED):
             client.response()
         client.close()
-
-
-def test_http_1_0_has_no_chunks(bridge: Bridge) -> None:
+    # HTTP 1.0 has no chunks
     data = head(bridge, "Transfer-Encoding: chunked").replace(b"HTTP/1.1", b"HTTP/1.0")
     assert_error(ask(bridge, data + b"0\r\n\r\n"), 400, "VALIDATION_ERROR")
 
 
-@pytest.mark.parametrize("coding", ["gzip", "GZIP", "deflate", "br", "gzip, identity"])
-@pytest.mark.parametrize("path", [EVENT, "/hooks/batch", "/api/v1/sessions/x/events"])
-def test_a_compressed_body_is_415(bridge: Bridge, sid: str, coding: str, path: str) -> None:
+COMPRESSED = {
+    "gzip": EVENT,
+    "GZIP": "/hooks/batch",
+    "deflate": EVENT,
+    "br": "/api/v1/sessions/x/events",
+    "gzip, identity": EVENT,
+}
+
+
+def test_a_compressed_body_is_415(bridge: Bridge, sid: str) -> None:
     body = gzip.compress(json.dumps(hook("Stop", sid)).encode())
-    token = bridge.admin_token if "sessions" in path else bridge.hook_token
-    sent = {"Content-Encoding": coding}
-    answer = bridge.https().request("POST", path, token=token, body=body, headers=sent)
-    assert_error(answer, 415, "UNSUPPORTED_MEDIA_TYPE")
-
-
-def test_identity_is_no_compression(bridge: Bridge, sid: str) -> None:
+    for coding, path in COMPRESSED.items():
+        token = bridge.admin_token if "sessions" in path else bridge.hook_token
+        sent = {"Content-Encoding": coding}
+        answer = bridge.https().request("POST", path, token=token, body=body, headers=sent)
+        assert_error(answer, 415, "UNSUPPORTED_MEDIA_TYPE")
     answer = bridge.post_hook(hook("Stop", sid), headers={"Content-Encoding": "identity"})
-    assert answer.status == 200
+    assert answer.status == 200, "which is no compression"
 
 
 def test_a_large_compressed_body_is_415_unread(bridge: Bridge) -> None:
@@ -323,19 +311,13 @@ def test_the_absolute_form_of_the_own_address_is_the_origin_form(bridge: Bridge)
     assert target(bridge, f"https://{own}", own).status == 200
 
 
-@pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:443", "x@{own}", "{own}@evil.example"]
-)
-def test_the_host_of_the_target_counts(bridge: Bridge, host: str) -> None:
+def test_the_host_of_the_target_counts(bridge: Bridge) -> None:
     """Whatever `Host` says (RFC 9112 section 3.2.2)."""
     own = f"127.0.0.1:{bridge.port}"
-    answer = target(bridge, f"https://{host.format(own=own)}/api/v1/health", own)
-    assert_error(answer, 400, "HOST_NOT_ALLOWED")
-
-
-def test_the_own_host_in_the_target_mends_a_foreign_one(bridge: Bridge) -> None:
-    url = f"https://127.0.0.1:{bridge.port}/api/v1/health"
-    assert target(bridge, url, "evil.example").status == 200
+    for host in ("evil.example", "evil.example:443", f"x@{own}", f"{own}@evil.example"):
+        answer = target(bridge, f"https://{host}/api/v1/health", own)
+        assert_error(answer, 400, "HOST_NOT_ALLOWED")
+    assert target(bridge, f"https://{own}/api/v1/health", "evil.example").status == 200
 
 
 # -- WebSockets --
@@ -420,10 +402,10 @@ def test_health_is_answered_under_a_flood_of_frames(bridge: Bridge, kind: str) -
             one.frame(b"", TEXT, final=False)
     frame = encoded(b"", PING) if kind == "pings" else EMPTY
     quiet = median(health_times(bridge, 0.5))
-    floods = [threading.Thread(target=pour, args=(one, frame * 10_000, 3)) for one in clients]
+    floods = [threading.Thread(target=pour, args=(one, frame * 10_000, 2)) for one in clients]
     for flood in floods:
         flood.start()
-    taken = median(health_times(bridge, 3))
+    taken = median(health_times(bridge, 2))
     for flood in floods:
         flood.join()
     for one in clients:
