@@ -30,7 +30,7 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from bridge_project.kernel.config import Conf, conf
-from bridge_project.operations import migrations, restore
+from bridge_project.operations import restore
 from devices_app import pairing
 from devices_app.models import Device, Token
 from hooks_app.models import HookEvent
@@ -708,21 +708,6 @@ def waits_for_lock(pid: int) -> bool:
     )
 
 
-def test_no_copy_no_migration(data: Path) -> None:
-    migrate(data, *BACK)
-    (data / "backups").write_text("a file where the directory should be")
-    done = migrating(data).ended()
-    assert done.returncode == 1
-    assert (
-        "cannot be copied before it is migrated" in done.stderr
-        and len(done.stderr.strip().splitlines()) == 1
-    )
-    assert not query(
-        data / "bridge.sqlite3",
-        "SELECT 1 FROM django_migrations WHERE app = 'admin' AND name LIKE '0003%'",
-    )
-
-
 def test_a_newer_database_is_refused(data: Path) -> None:
     query(
         data / "bridge.sqlite3",
@@ -732,15 +717,6 @@ def test_a_newer_database_is_refused(data: Path) -> None:
         manage(data, "serve", BRIDGE_PORT="1"), "newer version", "sessions_app.0099_from_the_future"
     )
     assert not copies(data)
-
-
-@pytest.mark.django_db
-def test_a_database_server_is_migrated_with_a_word(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    server = conf.model_copy(update={"database_url": "postgresql://localhost/bridge"})
-    migrations.copy_first(server, ["sessions_app.0002_more"])
-    assert "pg_dump" in caplog.text
 
 
 # -- pruning ---------------------------------------------------------------------------------------
