@@ -41,6 +41,8 @@ IN_A_SESSION: dict[str, dict[str, Any]] = {
     "file_read": {"path": "a", "offset": 0, "limit": 1},
     "replay_request": {"since": "2026-01-01T00:00:00Z"},
 }
+
+
 AGENTS = ("message", "session_interrupt")  # what only a session that the bridge runs can take
 SERVED = {type_: fields for type_, fields in IN_A_SESSION.items() if type_ not in AGENTS}
 
@@ -57,20 +59,18 @@ def assert_sequence(answer: Message, received: str, phase: str, expected: str) -
     assert expected in json.dumps(details["expected"]), details
 
 
-@pytest.mark.parametrize("type_", [*HANDSHAKE, *JOINING, *IN_A_SESSION])
-def test_before_auth(device: Phone, sid: str, type_: str) -> None:
-    """Spec: raised when auth is not first; D21: only auth, which still works afterwards."""
-    fields = HANDSHAKE.get(type_) or {"session_id": sid} | (JOINING | IN_A_SESSION)[type_]
+@pytest.mark.spec("auth.first")
+def test_before_auth(device: Phone, sid: str) -> None:
+    """Spec: raised when auth is not first; D21: only auth, which still works afterwards;
+    heartbeats neither.
+    """
     device.connect()
-    assert_sequence(device.request(type_, fields), type_, "open", "auth")
-    assert device.auth()["type"] == "connection_ack"
-
-
-def test_a_heartbeat_before_auth(device: Phone) -> None:
-    """D21: heartbeats neither."""
-    device.connect()
+    for type_, fields in (HANDSHAKE | JOINING | IN_A_SESSION).items():
+        payload = fields if type_ in HANDSHAKE else {"session_id": sid} | fields
+        assert_sequence(device.request(type_, payload), type_, "open", "auth")
     device.send_raw(json.dumps({"type": "heartbeat_ping", "timestamp": now()}))
     assert_sequence(device.receive(), "heartbeat_ping", "open", "auth")
+    assert device.auth()["type"] == "connection_ack"
 
 
 def test_before_ready(shared: Bridge, sid: str, device: Phone) -> None:
@@ -94,30 +94,6 @@ def test_before_ready(shared: Bridge, sid: str, device: Phone) -> None:
     assert device.health_check()["payload"]["ready"] is True
 
 
-def test_waiting_for_an_acknowledgement(public: Bridge, sid: str) -> None:
-    """Spec, Connection phases: health reported, not ready: what is expected now is
-    acknowledge_warning.
-    """
-    phone = public.phone(client_version="1.5.0")
-    phone.connect()
-    phone.auth()
-    assert phone.health_check()["payload"]["requires_acknowledgment"] is True
-    for type_, fields in (JOINING | IN_A_SESSION).items():
-        answer = phone.request(type_, {"session_id": sid} | fields)
-        details = assert_refused(answer, "PROTO_SEQUENCE_ERROR", True)["details"]
-        assert details["received"] == type_ and "acknowledge_warning" in json.dumps(
-            details["expected"]
-        ), details
-        assert details["currentPhase"] in ("authenticated", "health_reported", "health reported"), (
-            details
-        )
-    assert (
-        phone.request("acknowledge_warning", HANDSHAKE["acknowledge_warning"])["payload"]["ready"]
-        is True
-    )
-    phone.close()
-
-
 def test_auth_when_ready(phone: Phone) -> None:
     """D21: auth is for a connection that has none."""
     details = assert_refused(phone.request("auth", AUTH), "PROTO_SEQUENCE_ERROR", True)["details"]
@@ -131,7 +107,7 @@ def test_before_joining(shared: Bridge, sid: str, phone: Phone) -> None:
     then.
     """
     shared.accept(prompt(sid, 0))
-    for type_, fields in SERVED.items():
+    for type_, fields in IN_A_SESSION.items():
         answer = phone.request(type_, {"session_id": sid} | fields)
         assert_sequence(answer, type_, "ready", "session_start")
         assert answer["payload"]["session_id"] == sid
@@ -157,24 +133,10 @@ def test_before_joining(shared: Bridge, sid: str, phone: Phone) -> None:
     )
 
 
-@pytest.mark.parametrize("type_", AGENTS)
-def test_a_message_to_the_agent_before_joining(
-    shared: Bridge, sid: str, phone: Phone, type_: str
-) -> None:
-    """Spec: raised when a session message precedes joining: the agent's too."""
-    shared.accept(prompt(sid, 0))
-    assert_sequence(
-        phone.request(type_, {"session_id": sid} | IN_A_SESSION[type_]),
-        type_,
-        "ready",
-        "session_start",
-    )
-
-
 def test_after_leaving(shared: Bridge, sid: str, joined: Phone) -> None:
     """D21, D22: a session that was left is not joined."""
     joined.leave(sid)
-    for type_, fields in SERVED.items():
+    for type_, fields in IN_A_SESSION.items():
         assert_sequence(
             joined.request(type_, {"session_id": sid} | fields), type_, "ready", "session_start"
         )

@@ -217,6 +217,8 @@ def test_a_long_message_in_small_frames_closes_1009(edge: Edge, compress: bool) 
         (b"\xf1\x80\x00\x00\x00\x00", 1002),  # reserved bits
         (b"\x80\x80\x00\x00\x00\x00", 1002),  # a continuation of nothing
         (b"\x89\xfe\x00\x80\x00\x00\x00\x00" + b"x" * 128, 1002),  # a long ping
+        (b"\x09\x81\x00\x00\x00\x00x", 1002),  # a ping in parts
+        (b"\x88\x81\x00\x00\x00\x00\x03", 1002),  # a close of one byte
         (b"\x81\x81\x00\x00\x00\x00\xff", 1007),  # no UTF-8
     ],
 )
