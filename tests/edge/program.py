@@ -187,7 +187,7 @@ async def conversation(scope: dict[str, Any], receive: Any, send: Any) -> None:
 
 async def pour(handle: Any, send: Any) -> None:
     """What the consumer does: send while the socket takes it, wait while it does not."""
-    for _ in range(2000):
+    for _ in range(500):
         await send({"type": "websocket.send", "text": "x" * 65536})
         stats["most_buffered"] = max(stats.get("most_buffered", 0), handle.buffered())
         if not await handle.drain():
