@@ -21,12 +21,6 @@ pytestmark = [
 ]
 
 
-# Live
-
-
-# Away
-
-
 def test_what_came_while_away(bridge: Bridge, sid: str, device: Phone) -> None:
     """Spec, Offline behavior; D28: right after connection_ack, no join needed, oldest first, as
     ordinary messages.
@@ -42,18 +36,6 @@ def test_what_came_while_away(bridge: Bridge, sid: str, device: Phone) -> None:
         "D28: as ordinary messages"
     )
     assert device.health_check()["payload"]["ready"] is True
-
-
-def test_backlog_then_join_then_live(bridge: Bridge, sid: str, device: Phone) -> None:
-    """D28: joining continues where this connection stands: nothing of the backlog again."""
-    bridge.accept(prompt(sid, 0))
-    away(device)
-    bridge.accept(prompt(sid, 1), prompt(sid, 2))
-    back(device, sid, [1, 2])
-    bridge.accept(prompt(sid, 3))
-    device.join(sid)
-    bridge.accept(prompt(sid, 4))
-    device.wait_numbers(sid, [1, 2, 3, 4])
 
 
 def test_joining_before_the_backlog_is_through(bridge: Bridge, sid: str, device: Phone) -> None:
@@ -199,18 +181,3 @@ def test_a_session_that_began_while_away(bridge: Bridge, sid: str, device: Phone
     device.ready()
     device.expect("session_started", session_id=sid)
     device.wait_numbers(sid, [None, 1])
-
-
-def test_late_events_of_a_closed_session(bridge: Bridge, sid: str, device: Phone) -> None:
-    """D34: late events of a closed one are still stored and sent."""
-    bridge.accept(prompt(sid, 0))
-    away(device)
-    bridge.accept(hook("SessionEnd", sid), prompt(sid, 1))
-    device.ready()
-    device.wait_numbers(sid, [None, 1])
-
-
-# The feed for all devices
-
-
-# Asking
