@@ -104,27 +104,29 @@ def test_what_an_event_notifies(bridge: Bridge, sid: str, phone: Phone) -> None:
     """D13, D51: one of its type for each event that is told, each time; what failed is an error;
     what the agent said is in it. Other events notify nobody.
     """
-    expected: list[tuple[str, dict[str, Any], str]] = [
-        ("Stop", {"reason": "task_completed", "message": "Turn 1 is done"}, "task_complete"),
-        ("Stop", {"reason": "task_completed", "message": "Turn 2 is done"}, "task_complete"),
-        ("Stop", {"reason": "error", "message": "The model refused to answer"}, "error"),
-        ("Stop", {"reason": "tool_error"}, "error"),
-        ("Notification", SAYS, "agent_notification"),
-        ("Notification", {"message": "x" * 100_000}, "agent_notification"),
-        ("Notification", {"message": 5, "level": []}, "agent_notification"),
-        ("Notification", IDLE, "agent_idle"),
-        ("SessionEnd", {"exit_reason": "error", "exit_code": 1}, "error"),
+    expected: list[tuple[str, dict[str, Any], str, str]] = [
+        ("Stop", {"reason": "task_completed", "message": "Done"}, "task_complete", "normal"),
+        ("Stop", {"reason": "task_completed", "message": "Done"}, "task_complete", "normal"),
+        ("Stop", {"reason": "user_request"}, "task_complete", "low"),
+        ("Stop", {"reason": ["odd"]}, "task_complete", "normal"),
+        ("Stop", {"reason": "error", "message": "The model refused"}, "error", "high"),
+        ("Stop", {"reason": "tool_error"}, "error", "high"),
+        ("Stop", {"reason": "max_tokens"}, "error", "normal"),
+        ("Stop", {"reason": "safety"}, "error", "high"),
+        ("Notification", SAYS, "agent_notification", "normal"),
+        ("Notification", {"message": "x" * 100_000}, "agent_notification", "normal"),
+        ("Notification", {"message": 5, "level": []}, "agent_notification", "normal"),
+        ("Notification", {"message": "hi", "level": "warning"}, "agent_notification", "high"),
+        ("Notification", {"message": "hi", "level": "error"}, "error", "high"),
+        ("Notification", IDLE, "agent_idle", "normal"),
+        ("SessionEnd", {"exit_reason": "error", "exit_code": 1}, "error", "normal"),
     ]
     silent = [hook(event, sid) for event in EVENTS if event not in NOTIFYING]
-    messages = told(
-        bridge, phone, sid, *silent, *[hook(event, sid, payload) for event, payload, _ in expected]
-    )
-    assert [message["payload"]["notification_type"] for message in messages] == [
-        kind for _, _, kind in expected
-    ]
-    for message, (_, _, kind) in zip(messages, expected, strict=True):
-        assert_notification(message, sid, kind)
-    said = messages[[payload for _, payload, _ in expected].index(SAYS)]["payload"]
+    events = [hook(event, sid, payload) for event, payload, *_ in expected]
+    messages = told(bridge, phone, sid, *silent, *events)
+    for message, (_, _, kind, priority) in zip(messages, expected, strict=True):
+        assert_notification(message, sid, kind, priority)
+    said = messages[[payload for _, payload, *_ in expected].index(SAYS)]["payload"]
     assert SAYS["message"] in said["title"] + said["body"]
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from bridge_project.http import ratelimit
 from bridge_project.http.request_threads import Handler
-from bridge_project.kernel import limits, metrics
+from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.network.transport import ConnectionMode, Transport
 from bridge_project.protocol.types import now_text
@@ -234,17 +234,6 @@ async def test_a_limit_is_the_views_own(view: Handler, monkeypatch: pytest.Monke
     assert dict(headers)[b"retry-after"].isdigit()
 
 
-async def test_what_arrives_while_the_writer_is_busy_shares_a_transaction() -> None:
-    before = groups()
-    writer = GroupWriter()
-    receipts = await asyncio.gather(
-        *(writer.store(Posted(helpers.event(prompt=str(n)))) for n in range(50))
-    )
-    assert len({receipt.event_id for receipt in receipts}) == 50
-    assert groups() - before < 10
-    assert await asyncio.to_thread(prompts) == [str(n) for n in range(50)]
-
-
 async def test_one_event_that_cannot_be_stored_does_not_take_the_others_with_it() -> None:
     writer, unwritable = GroupWriter(), object()
     results = await asyncio.gather(
@@ -253,12 +242,6 @@ async def test_one_event_that_cannot_be_stored_does_not_take_the_others_with_it(
     )
     assert [isinstance(result, Receipt) for result in results] == [True, False, True]
     assert await asyncio.to_thread(prompts) == ["one", "two"]
-
-
-def groups() -> float:
-    """How many transactions there were so far."""
-    [metric] = metrics.groups.collect()
-    return next(sample.value for sample in metric.samples if sample.name.endswith("_count"))
 
 
 def prompts() -> list[str]:

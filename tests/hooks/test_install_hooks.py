@@ -351,14 +351,14 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return kept | {"BRIDGE_DATA_DIR": str(tmp_path_factory.mktemp("data"))}
 
 
-@pytest.mark.parametrize(("reply", "written"), [("n", False), ("", False), ("y", True)])
+@pytest.mark.parametrize(("reply", "written"), [("", False), ("y", True)])
 def test_on_a_terminal_it_asks(
     tmp_path: Path, environment: dict[str, str], reply: str, written: bool
 ) -> None:
     file = tmp_path / "settings.json"
     file.write_text("{}")
     command = ("install_hooks", "--settings", str(file), "--spool", str(tmp_path / "spool"))
-    with Program(environment, *command, terminal=True, cold=written) as program:
+    with Program(environment, *command, terminal=True) as program:
         program.until("[y/N]")
         program.say(reply)
         assert program.ended() == 0, program.shown
