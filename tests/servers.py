@@ -56,11 +56,8 @@ def free_port(host: str = "127.0.0.1") -> int:
     raise AssertionError(f"no free port in {TEST_PORTS}")
 
 
-def wait_until(condition: Callable[[], object], seconds: float, what: str) -> None:
-    """Poll until `condition` is true; AssertionError naming `what` after `seconds`, and not before
-    PATIENCE.
-    """
-    seconds = max(seconds, PATIENCE)
+def wait_until(condition: Callable[[], object], what: str, *, seconds: float = PATIENCE) -> None:
+    """Poll until `condition` is true; AssertionError naming `what` after `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -138,7 +135,7 @@ class Redis:
             self.process = subprocess.Popen(
                 [self.binary(), *options], stdout=log, stderr=log, stdin=subprocess.DEVNULL
             )
-        wait_until(self.answers, 60, "redis-server answers PING")
+        wait_until(self.answers, "redis-server answers PING")
 
     def answers(self) -> bool:
         assert self.process is not None and self.process.poll() is None, (
@@ -207,7 +204,7 @@ class Postgres:
             self.process = subprocess.Popen(
                 command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, **self._identity()
             )
-        wait_until(self.answers, 120, "PostgreSQL takes connections")
+        wait_until(self.answers, "PostgreSQL takes connections")
 
     def _identity(self) -> dict[str, Any]:
         identity: dict[str, Any] = {"cwd": str(self.directory)}

@@ -223,7 +223,6 @@ def test_a_first_start_that_was_cut_short_is_tried_again(tmp_path: Path) -> None
         Bridge.spawn(bridge)  # without the tables that a quick one is given
         wait_until(
             lambda until=until: (bridge.data / until).exists(),  # type: ignore[misc]
-            60,
             f"{until} is there; so far: {bridge.tail()}",
         )
         bridge.kill()

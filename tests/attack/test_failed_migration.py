@@ -84,9 +84,7 @@ def test_half_a_copy_is_none(versions: Versions) -> None:
         opened.executemany("INSERT INTO ballast VALUES (zeroblob(1000000))", [()] * 60)
         opened.commit()
     Bridge.spawn(versions.next)
-    wait_until(
-        lambda: list(versions.backups.glob(".before-*")) or versions.copies(), 60, "it copies"
-    )
+    wait_until(lambda: list(versions.backups.glob(".before-*")) or versions.copies(), "it copies")
     assert versions.next.process is not None
     stop_process(versions.next.process)
     for copy in versions.copies():

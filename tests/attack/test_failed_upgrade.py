@@ -76,7 +76,7 @@ def test_killed_in_the_middle_of_a_migration(versions: Versions, then: str) -> N
     hold.touch()
     with versions.next.log.open("ab") as log:
         killed = versions.next.popen(["manage.py", "upgrade"], log)
-    wait_until((versions.old.data / "held").exists, PATIENCE, versions.next.tail())
+    wait_until((versions.old.data / "held").exists, versions.next.tail())
     os.kill(killed.pid, signal.SIGKILL)
     killed.wait(PATIENCE)
     hold.unlink()
@@ -188,7 +188,7 @@ def test_the_disk_is_full_in_the_middle(small: SmallDisk) -> None:
     (small.path / "hold").touch()
     with small.next.log.open("ab") as log:
         upgrading = small.next.popen(["manage.py", "upgrade"], log)
-    wait_until((small.path / "held").exists, PATIENCE, small.next.tail())
+    wait_until((small.path / "held").exists, small.next.tail())
     small.fill(leave=0)
     (small.path / "hold").unlink()
     assert upgrading.wait(PATIENCE) == 1

@@ -83,7 +83,7 @@ def test_many_large_answers_at_once(bridge: Bridge, name: str, size: int) -> Non
     with bounded_memory(bridge), ThreadPoolExecutor(AT_ONCE) as pool:
         answers = list(pool.map(lambda _: read(bridge, name), range(AT_ONCE)))
     assert {status for status, _ in answers} == {200} and min(got for _, got in answers) >= size
-    wait_until(lambda: bridge.memory() - before < KEPT_AT_MOST, 30, "the memory is given back")
+    wait_until(lambda: bridge.memory() - before < KEPT_AT_MOST, "the memory is given back")
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_health_is_not_behind_large_trees(bridge: Bridge) -> None:
 
     with bounded_memory(bridge), ThreadPoolExecutor(16) as pool:
         asked = pool.map(tree, range(16))
-        wait_until(lambda: len(done) >= 1, 120, "the first tree")
+        wait_until(lambda: len(done) >= 1, "the first tree")
         assert (
             bridge.https(timeout=120).get("/api/v1/health", token=bridge.hook_token).status == 200
         )

@@ -56,7 +56,7 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     bridge.enter = own
     bridge.start()
     assert bridge.process is not None
-    wait_until((bridge.data / "spool" / "rejected").is_dir, 20, "the forwarder has its spool")
+    wait_until((bridge.data / "spool" / "rejected").is_dir, "the forwarder has its spool")
     harmless = tmp / "harmless"
     harmless.mkdir()
     (harmless / "file").write_text("harmless")

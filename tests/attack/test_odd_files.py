@@ -150,13 +150,13 @@ def test_a_spool_that_is_a_link_is_not_followed(
     stolen, sent = new_session(), new_session()
     (mine / "1").write_text(event(stolen))
     bridge = with_a_spool_that_is(lambda spool: spool.symlink_to(mine))
-    wait_until(lambda: "the spool cannot be used" in bridge.tail(), 20, "the bridge says so")
+    wait_until(lambda: "the spool cannot be used" in bridge.tail(), "the bridge says so")
     assert mine.stat().st_mode & 0o777 == 0o755 and [path.name for path in mine.iterdir()] == ["1"]
     assert bridge.get("/api/v1/health", bridge.hook_token).status == 200
     (bridge.data / "spool").unlink()
     (bridge.data / "spool").mkdir()
     (bridge.data / "spool" / "2").write_text(event(sent))
-    wait_until(lambda: bridge.knows(sent), 20, "what is in a real spool is sent")
+    wait_until(lambda: bridge.knows(sent), "what is in a real spool is sent")
     assert (
         not bridge.knows(stolen) and bridge.log.read_text().count("the spool cannot be used") == 1
     )
@@ -184,10 +184,9 @@ def test_what_is_odd_in_the_spool_is_set_aside(
             shutil.chown(spool / "5-foreign", 65534, 65534)
 
     bridge = with_a_spool_that_is(make)
-    wait_until(lambda: bridge.knows(sent), 20, "the hook's event is sent")
+    wait_until(lambda: bridge.knows(sent), "the hook's event is sent")
     wait_until(
         lambda: len(list((bridge.data / "spool" / "rejected").glob("*.why"))) == len(odd),
-        20,
         "all of them are set aside",
     )
     assert not bridge.knows(stolen) and mine.read_text() == event(stolen)

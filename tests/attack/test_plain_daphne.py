@@ -256,7 +256,7 @@ def test_runserver_serves_nothing(made: Path, tmp_path: Path) -> None:
         process = bridge.popen(["manage.py", "runserver", "--noreload", f"127.0.0.1:{port}"], log)
     try:
         https = Https(port, plain=True)
-        wait_until(lambda: answers(https) or process.poll() is not None, 60, "runserver answers")
+        wait_until(lambda: answers(https) or process.poll() is not None, "runserver answers")
         answer = https.get("/api/v1/sessions", token=bridge.admin_token)
         assert answer.status == 403 and b"manage.py serve" in answer.body
     finally:

@@ -112,9 +112,7 @@ def test_hooks_without_a_database(store: Store) -> None:
                 assert (
                     run_hook(spool, json.dumps(raw | {"number": number}).encode()).returncode == 0
                 )
-            wait_until(
-                lambda: "the database does not take" in bridge.tail(), 20, "the log says why"
-            )
+            wait_until(lambda: "the database does not take" in bridge.tail(), "the log says why")
             assert len(waiting(spool)) == 5
         finally:
             store.postgres.start()

@@ -206,7 +206,7 @@ def test_a_wrong_token_with_a_large_body_counts_as_a_failure(limited: Bridge, so
     def status(number: int, token: str, data: bytes) -> int:
         return client.request("POST", EVENT, token=token, body=data, headers=of[number]).status
 
-    wait_until(lambda: status(0, WRONG, body) == 429, 60, "the address is refused")
+    wait_until(lambda: status(0, WRONG, body) == 429, "the address is refused")
     assert source != PROXY or status(1, WRONG, body) == 401
     event = hook("Stop", new_session(), {"reason": "x" * 100_000})
     assert status(0, limited.hook_token, json.dumps(event).encode()) == 200
@@ -449,7 +449,7 @@ def test_idle_connections_of_an_address_have_a_bound(limited: Bridge) -> None:
     assert served() == 200
     idle = [connect(limited, "127.0.0.3") for _ in range(limits.UNAUTHENTICATED_PER_ADDRESS + 20)]
     try:
-        wait_until(lambda: not any(map(is_open, idle[:19])), 20, "the oldest are closed")
+        wait_until(lambda: not any(map(is_open, idle[:19])), "the oldest are closed")
         assert all(map(is_open, idle[-100:]))
         assert served() == 200
         newcomer = Https(limited.port, limited.pin, source="127.0.0.3")
@@ -471,7 +471,7 @@ def test_connections_without_tls_go_first(limited: Bridge) -> None:
         for _ in range(2 * limits.UNAUTHENTICATED_PER_ADDRESS)
     ]
     try:
-        wait_until(lambda: not is_open(idle[0]), 20, "the oldest is closed")
+        wait_until(lambda: not is_open(idle[0]), "the oldest is closed")
         assert is_open(honest)
     finally:
         for one in (honest, *idle):
@@ -505,7 +505,7 @@ def test_all_idle_connections_have_a_bound(limited: Bridge) -> None:
         for number in range(limits.UNAUTHENTICATED + 50):
             source = f"127.0.1.{1 + number // (limits.UNAUTHENTICATED_PER_ADDRESS - 1)}"
             idle.append(connect(limited, source, tls=False))
-        wait_until(lambda: sum(map(is_open, idle)) < limits.UNAUTHENTICATED, 20, "some are closed")
+        wait_until(lambda: sum(map(is_open, idle)) < limits.UNAUTHENTICATED, "some are closed")
         assert is_open(few)
     finally:
         for one in (few, *idle):

@@ -152,8 +152,8 @@ class Bridge:
             stdin=subprocess.DEVNULL,
         )
 
-    def wait_ready(self, seconds: float = 180) -> Bridge:
-        wait_until(self._healthy, seconds, f"serve answers /health; its log: {self.tail()}")
+    def wait_ready(self) -> Bridge:
+        wait_until(self._healthy, f"serve answers /health; its log: {self.tail()}")
         return self
 
     def start(self) -> Bridge:

@@ -67,7 +67,7 @@ class ClockBridge(QuickBridge):
         self.ahead = seconds
         self._write()
         if self.process is not None:
-            wait_until(lambda: abs(self.measured() - seconds) < 30, 60, "the clock is set")
+            wait_until(lambda: abs(self.measured() - seconds) < 30, "the clock is set")
 
     def answers(self) -> bool:
         """Whether it serves already."""
@@ -127,7 +127,7 @@ class FakedBridge(ClockBridge):
     def do_chores(self) -> None:
         """Return when each was done from now on."""
         before = self._chores()
-        wait_until(lambda: self._chores() > before + 1, 60, "the chores are done")
+        wait_until(lambda: self._chores() > before + 1, "the chores are done")
 
     def _chores(self) -> int:
         return self.log.read_text(errors="replace").count("chores done")

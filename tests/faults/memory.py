@@ -166,7 +166,7 @@ def _idle() -> bool:
 
 
 def _look() -> Look:
-    wait_until(_idle, 60, "no thread of a pool is at work")
+    wait_until(_idle, "no thread of a pool is at work")
     gc.collect()
     lines = _lines() if tracemalloc.is_tracing() else {}
     resident = _resident()

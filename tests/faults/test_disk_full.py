@@ -247,7 +247,7 @@ def test_hooks_on_a_full_disk(small_disk: SmallDisk) -> None:
     disk, bridge, sid = small_disk, small_disk.bridge, new_session()
     assert bridge.process is not None
     disk.fire(sid, 0)
-    wait_until(lambda: bridge.knows(sid) and not disk.spooled(), 20, "the first hook is through")
+    wait_until(lambda: bridge.knows(sid) and not disk.spooled(), "the first hook is through")
     phone = bridge.phone().ready()
     phone.join(sid)
     # or the forwarder would be faster than the disk is full
@@ -267,7 +267,6 @@ def test_hooks_on_a_full_disk(small_disk: SmallDisk) -> None:
     disk.fire(sid, 6)
     wait_until(
         lambda: not disk.spooled(),
-        40,
         "the forwarder has waited as it was told, and sent everything",
     )
     phone.collect(lambda: 6 in phone.numbers(sid), "what was spooled", 20)

@@ -17,7 +17,6 @@ from tests.faults.land import Agent, Land, land
 from tests.servers import stop_process, wait_until
 
 HOUR, YEAR = 3600, 365 * 86400
-SECONDS = 120.0  # until all has arrived
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +41,9 @@ def phone(place: Land) -> Phone:
     return phone
 
 
-def arrived(agent: Agent, phone: Phone, seconds: float = SECONDS) -> list[Message]:
+def arrived(agent: Agent, phone: Phone) -> list[Message]:
     """All that was fired; nothing more waits, and nothing was set aside."""
-    wait_until(lambda: agent.waiting() == 0, seconds, "the spool is empty")
+    wait_until(lambda: agent.waiting() == 0, "the spool is empty")
     phone.ready()
     phone.join(agent.session_id)
     events = phone.wait_numbers(agent.session_id, range(agent.fired))
@@ -59,7 +58,7 @@ def test_a_clock_that_is_off(place: Land, agent: Agent, phone: Phone) -> None:
     for ahead in (HOUR, -YEAR):
         agent.forward(place.bridge.pairing().pin, **faketime(ahead))
         agent.fire(3)
-        wait_until(lambda: agent.waiting() == 0, SECONDS, f"the spool is empty, {ahead} s")
+        wait_until(lambda: agent.waiting() == 0, f"the spool is empty, {ahead} s")
         stop_process(agent.forwarder)
     for event in arrived(agent, phone):
         moment = parse_time(event["payload"]["timestamp"])
@@ -74,18 +73,18 @@ def test_another_certificate_and_a_wrong_pin(place: Land, agent: Agent, phone: P
     pin = bridge.pairing().pin
     agent.forward(pin)
     agent.fire(2)
-    wait_until(lambda: agent.waiting() == 0, SECONDS, "the first arrive")
+    wait_until(lambda: agent.waiting() == 0, "the first arrive")
     bridge.stop()
     (bridge.data / "tls" / "server.crt").unlink()
     bridge.start()
     agent.fire(2)
-    wait_until(lambda: agent.waiting() == 0, SECONDS, "so they do with a new certificate")
+    wait_until(lambda: agent.waiting() == 0, "so they do with a new certificate")
     bridge.stop()
     for name in ("server.crt", "server.key"):
         (bridge.data / "tls" / name).unlink()
     bridge.start()
     agent.fire(2)
-    wait_until(lambda: "pin" in agent.said.read_text(), SECONDS, "it says what is wrong")
+    wait_until(lambda: "pin" in agent.said.read_text(), "it says what is wrong")
     assert agent.waiting() == 2
     stop_process(agent.forwarder)
     bridge.minted.clear()
@@ -98,4 +97,4 @@ def test_a_network_that_loses_half(place: Land, agent: Agent, phone: Phone) -> N
     agent.forward(place.bridge.pairing().pin)
     place.wifi.lose_half()
     agent.fire(8)
-    arrived(agent, phone, 300)
+    arrived(agent, phone)

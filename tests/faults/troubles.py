@@ -166,7 +166,7 @@ def two_bridges(tmp_path: Path, **settings: str) -> Iterator[World]:
                 address, port, timeout
             )
             made.bridges.append(bridge.spawn())
-            bridge.wait_ready(300)
+            bridge.wait_ready()
             ending.callback(Bridge.kill, bridge)
             ending.callback(bridge.hang_up)
             made.troubles += [
@@ -216,4 +216,4 @@ def serve_again(bridge: Bridge) -> None:
             return False
         return True
 
-    wait_until(serves, PATIENCE, f"it serves: {bridge.tail()}")
+    wait_until(serves, f"it serves: {bridge.tail()}")

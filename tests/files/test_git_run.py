@@ -65,9 +65,7 @@ def test_it_is_ended_in_time_with_its_children(tmp_path: Path) -> None:
         shell(script, tmp_path, seconds=2)
     assert time.monotonic() - started < 120
     assert len(pids(tmp_path / "pids")) == 3
-    wait_until(
-        lambda: not any(alive(pid) for pid in pids(tmp_path / "pids")), 5, "the children end"
-    )
+    wait_until(lambda: not any(alive(pid) for pid in pids(tmp_path / "pids")), "the children end")
 
 
 def test_what_git_leaves_behind_is_ended_and_not_waited_for(tmp_path: Path) -> None:
@@ -75,7 +73,7 @@ def test_what_git_leaves_behind_is_ended_and_not_waited_for(tmp_path: Path) -> N
     done = shell("sleep 600 & echo $! > pids; echo done", tmp_path)
     assert (done.code, done.out) == (0, b"done\n")
     assert time.monotonic() - started < 120
-    wait_until(lambda: not alive(pids(tmp_path / "pids")[0]), 5, "the child ends")
+    wait_until(lambda: not alive(pids(tmp_path / "pids")[0]), "the child ends")
 
 
 def test_what_git_leaves_behind_may_not_talk_for_ever(tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ def running(directory: Path, command: list[str], port: int) -> Iterator[None]:
             stdin=subprocess.DEVNULL,
         )
     try:
-        wait_until(lambda: _open(process, port, output), 20, "the proxy listens")
+        wait_until(lambda: _open(process, port, output), "the proxy listens")
         yield
     finally:
         stop_process(process)

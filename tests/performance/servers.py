@@ -114,7 +114,7 @@ class Yardstick:
                 command, cwd=REPOSITORY, stdout=log, stderr=log, stdin=subprocess.DEVNULL
             )
         self.target = Target([self.port], post, f"{scheme} {token}", SESSION, [self.process.pid])
-        wait_until(self._listens, 60, f"{name} listens; its log is {path / name}.log")
+        wait_until(self._listens, f"{name} listens; its log is {path / name}.log")
 
     def _listens(self) -> bool:
         assert self.process.poll() is None, f"{self.name} has ended"

@@ -34,7 +34,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
-from tests.servers import PATIENCE, wait_until
+from tests.servers import wait_until
 
 HOST = "localhost"
 OTHER_HOST = "push.example"  # of its certificate too
@@ -226,7 +226,7 @@ class Browser:
 
     def wait(self, count: int = 1) -> list[dict[str, Any]]:
         """Wait for that many pushes; what all say that have come."""
-        wait_until(lambda: len(self.requests) >= count, PATIENCE, f"push {count} of {self.path}")
+        wait_until(lambda: len(self.requests) >= count, f"push {count} of {self.path}")
         return self.read()
 
     def read(self) -> list[dict[str, Any]]:

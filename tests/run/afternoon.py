@@ -69,7 +69,7 @@ class Afternoon:
 
             self._scene("What is said while it works waits; what takes too long is stopped.")
             self._say(phone, "/sleep 600")
-            wait_until(self._works, 30, "the turn has begun")
+            wait_until(self._works, "the turn has begun")
             self._say(phone, "And the hinges?", "(queued)")
             self._type(phone, "interrupt", "you say: And the hinges?")
 
@@ -78,14 +78,14 @@ class Afternoon:
 
             self._scene("The phone goes into a pocket while the agent works, and comes out again.")
             self._say(phone, "/sleep 2")
-            wait_until(self._works, 30, "the turn has begun")
-        wait_until(lambda: not self._works(), 30, "the turn is over")
+            wait_until(self._works, "the turn has begun")
+        wait_until(lambda: not self._works(), "the turn is over")
         with self._phone() as phone:
             self._keep(phone, "connected to", "Slept for 2 seconds.")
 
             self._scene("Power fails in the middle of an answer.")
             self._say(phone, "/sleep 600")
-            wait_until(self._works, 30, "the turn has begun")
+            wait_until(self._works, "the turn has begun")
             self.bridge.kill()
             self.bridge.start()
             self._keep(phone, "trying again in", "connected to", "notice ", "(error)")

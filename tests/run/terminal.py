@@ -124,7 +124,7 @@ class Program:
             return all(word in self.shown[self.seen :] for word in words)
 
         try:
-            wait_until(there, PATIENCE, what or str(words))
+            wait_until(there, what or str(words))
         except AssertionError as error:
             raise AssertionError(f"{error}; shown: {self.shown[-3000:]}") from None
         shown = self.shown

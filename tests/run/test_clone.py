@@ -95,8 +95,8 @@ def test_make_run_from_a_bare_clone(clone: Path) -> None:
         try:
             wait_until(
                 lambda: "To stop: Ctrl-C" in log.read_text() or process.poll() is not None,
-                seconds,
                 "the banner",
+                seconds=seconds,
             )
             took = time.monotonic() - begun
             assert process.poll() is None, log.read_text()

@@ -107,7 +107,7 @@ def test_it_can_be_interrupted(bridge: QuickBridge, tmp_path: Path) -> None:
     with (tmp_path / "doctor.log").open("ab") as log:
         doctor = nursery.spawn(words, bridge.environment, log, log, INTERRUPTIBLE)
     try:
-        wait_until(lambda: _started(MARK, doctor.pid), 30, "the agent is started")
+        wait_until(lambda: _started(MARK, doctor.pid), "the agent is started")
         os.kill(doctor.pid, signal.SIGINT)
         assert doctor.wait(180) == 130, (tmp_path / "doctor.log").read_text()
         assert [pid for pid in carrying(MARK) if pid != doctor.pid] == []

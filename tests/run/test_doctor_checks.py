@@ -208,7 +208,7 @@ def test_file_limit(quiet: Conf) -> None:
     with subprocess.Popen(["/bin/sh", "-c", "ulimit -n 200; read _"], stdin=-1) as bridge:
         assert bridge.stdin is not None
         limits_of = Path(f"/proc/{bridge.pid}/limits")
-        wait_until(lambda: " 200 " in limits_of.read_text(), 10, "the limit is set")
+        wait_until(lambda: " 200 " in limits_of.read_text(), "the limit is set")
         found = machine.file_limit(replace(take(quiet), holder=str(bridge.pid)))
         bridge.stdin.close()
     assert "may open 200 files" in only(found, Level.BROKEN).text

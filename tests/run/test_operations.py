@@ -218,9 +218,7 @@ def bridge(tmp_path: Path) -> Iterator[Bridge]:
 
 def started(bridge: Bridge) -> Bridge:
     bridge.spawn()
-    wait_until(
-        lambda: "To stop: Ctrl-C" in bridge.tail(), 60, f"the banner; so far: {bridge.tail()}"
-    )
+    wait_until(lambda: "To stop: Ctrl-C" in bridge.tail(), f"the banner; so far: {bridge.tail()}")
     bridge.hook_token = (bridge.data / "secrets" / "hook_token").read_text().strip()
     bridge.admin_token = (bridge.data / "secrets" / "admin_token").read_text().strip()
     return bridge
@@ -311,7 +309,6 @@ def backed_up_while_posting(
         poster.start()
     wait_until(
         lambda: all(len(poster.acknowledged) > 20 for poster in posters),
-        30,
         "events are being posted",
     )
     before = [len(poster.acknowledged) for poster in posters]
@@ -639,7 +636,6 @@ def test_two_that_start_together_copy_and_migrate_once(data: Path) -> None:
         both = [migrating(data) for _ in range(2)]
         wait_until(
             lambda: all(waits_for_lock(one.pid) for one in both),
-            30,
             "both have found something to do",
         )
         assert not query(

@@ -127,7 +127,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     made = Machine(tmp_path_factory.mktemp("served"))
     made.install_unit()
     made.systemctl("start")
-    wait_until(made.answers, 60, "the service answers")
+    wait_until(made.answers, "the service answers")
     made.manage("install_hooks", "--yes")
     assert "hooks" in json.loads(made.agent_settings.read_text())
     yield made

@@ -46,7 +46,7 @@ def started(bridge: Bridge, program: Program) -> str:
 
 def works(program: Program) -> None:
     """Wait until the list of sessions says that an agent works."""
-    wait_until(lambda: "(working)" in program.ask("sessions", "* 1  ", "\n"), 20, "it works")
+    wait_until(lambda: "(working)" in program.ask("sessions", "* 1  ", "\n"), "it works")
 
 
 def test_a_session_from_its_start_to_its_end(bridge: Bridge, piped: Program) -> None:

@@ -334,7 +334,7 @@ def test_a_command_is_completed(prompted: Program) -> None:
     "leave", ["\x04", "\x03", "quit\r", "exit\r"], ids=["ctrl-d", "ctrl-c", "quit", "exit"]
 )
 def test_leaving_gives_the_terminal_back_as_it_was(prompted: Program, leave: str) -> None:
-    wait_until(lambda: prompted.modes_now() != prompted.modes, 15, "a prompt reads key by key")
+    wait_until(lambda: prompted.modes_now() != prompted.modes, "a prompt reads key by key")
 
     def left() -> bool:
         """Said again and again: what comes while a line is being shown above the prompt is not the
@@ -346,7 +346,7 @@ def test_leaving_gives_the_terminal_back_as_it_was(prompted: Program, leave: str
             prompted.process.wait(0.5)
         return prompted.process.poll() is not None
 
-    wait_until(left, 15, "it has ended")
+    wait_until(left, "it has ended")
     assert prompted.process.returncode == 0, prompted.shown
     assert prompted.modes_now() == prompted.modes
     assert "Traceback" not in prompted.shown

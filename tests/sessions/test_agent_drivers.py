@@ -117,7 +117,7 @@ def test_a_version_is_asked_again(add: Add, monkeypatch: pytest.MonkeyPatch) -> 
     asyncio.run(registry.start())
     try:
         now["version"] = "3"
-        wait_until(lambda: registry.listed()[0].version == "3", 30, "the version is known")
+        wait_until(lambda: registry.listed()[0].version == "3", "the version is known")
     finally:
         asyncio.run(registry.stop())
 

@@ -117,7 +117,7 @@ class Phone:
             found.extend(one["webSocketDebuggerUrl"] for one in targets)
             return found
 
-        wait_until(look, PATIENCE, f"a {kind}")
+        wait_until(look, f"a {kind}")
         return connect(found[0], max_size=None)
 
 

@@ -118,9 +118,9 @@ def test_the_authority_is_downloaded_from_an_address_that_is_not_trusted(
     page.wait_text("nobody vouches for what you download here", "compare before you trust it")
     page.tap("a", "the profile")
     profile = tmp_path / "bridge.mobileconfig"
-    wait_until(lambda: profile.exists() and profile.read_bytes(), PATIENCE, "the profile is there")
+    wait_until(lambda: profile.exists() and profile.read_bytes(), "the profile is there")
     assert profile.read_bytes() == bridge.get("/ca.mobileconfig").body
     page.tap("summary", "Android")
     page.tap("[data-system=android] a", "the certificate")
-    wait_until((tmp_path / "bridge-ca.crt").exists, PATIENCE, "the certificate is there")
+    wait_until((tmp_path / "bridge-ca.crt").exists, "the certificate is there")
     assert (tmp_path / "bridge-ca.crt").read_bytes() == (bridge.data / "tls/ca.crt").read_bytes()
