@@ -91,8 +91,8 @@ class Person(threading.Thread):
         with ExitStack() as leaving:
             phones = []
             for pairing in self.pairings:
-                phone = self.bridge().phone(pairing)
-                phone.pin = None  # each process has its own certificate
+                bridge = self.bridge()  # which would keep a phone of its own, and all it was told
+                phone = Phone(bridge.port, pairing.token, dial=bridge.dial)
                 leaving.callback(phone.vanish)
                 leaving.callback(self.ledger.told, phone)
                 phones.append(phone.ready())
@@ -296,8 +296,7 @@ class Intruder(Person):
     def revoke(self, pairing: Pairing) -> None:
         """What was revoked is out, on every process at once, and its socket soon."""
         bridge = self.bridge()
-        phone = bridge.phone(pairing, device_id="lost")
-        phone.pin = None
+        phone = Phone(bridge.port, pairing.token, device_id="lost", dial=bridge.dial)
         try:
             phone.ready()
         except FAULTS:
