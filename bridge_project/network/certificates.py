@@ -6,6 +6,7 @@ the same key; or the settings give one.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
@@ -73,8 +74,7 @@ def replace_authority(conf: Conf) -> Certificates:
 def _with_lock(conf: Conf, call: Callable[[Path, tuple[str, ...]], Certificates]) -> Certificates:
     try:
         directory = make_private_dir(conf.bridge_data_dir, "tls")
-        lock = os.open(directory / "lock", os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        with open(lock, "rb") as file:
+        with open(_open_lock(directory / "lock"), "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # one process at a time
             return call(directory, wanted_names(conf))
     except OSError as error:
@@ -82,6 +82,16 @@ def _with_lock(conf: Conf, call: Callable[[Path, tuple[str, ...]], Certificates]
             f"BRIDGE_DATA_DIR: the certificate cannot be kept in it ({error.strerror}:"
             f" {error.filename})"
         ) from None
+
+
+def _open_lock(path: Path) -> int:
+    """Open the lock; for reading where the file system is read-only, and nothing is renewed."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno != errno.EROFS:
+            raise
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def wanted_names(conf: Conf) -> tuple[str, ...]:
