@@ -1,5 +1,6 @@
 // Send requests that the bridge answers at once, over the socket or over HTTP.
 
+import { named } from "../protocol/hidden.js";
 import { make } from "../protocol/messages.js";
 
 const ANSWER_MS = 20_000;
@@ -88,7 +89,7 @@ export class Requests {
     clearTimeout(request.timer);
     this.waiting.delete(id);
     if (type !== "error") request.resolve(message);
-    else request.reject(Object.assign(new Error(payload.message), { code: payload.code }));
+    else request.reject(Object.assign(new Error(named(payload.message)), { code: payload.code }));
   }
 
   /** End every waiting request: the connection is gone. */
@@ -121,7 +122,7 @@ export async function fetchJson(path, token) {
   });
   const body = await response.json();
   if (!response.ok)
-    throw Object.assign(new Error(body.message ?? response.statusText), {
+    throw Object.assign(new Error(named(body.message ?? response.statusText)), {
       code: body.code ?? String(response.status),
     });
   return body;

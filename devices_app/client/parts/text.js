@@ -1,17 +1,7 @@
 // Write texts for a person: hidden characters made visible, times, paths, tool calls in one line.
 
+import { codePoint, ODD, ODD_ALL } from "../protocol/hidden.js";
 import { h } from "./dom.js";
-
-const PICTURE = "\\p{Extended_Pictographic}";
-const JOINED = `(?<=[${PICTURE}\\ufe0f\\u{1f3fb}-\\u{1f3ff}])\\u200d(?=${PICTURE})`; // within one emoji
-// Controls, bidi marks, zero width, tags, variation selectors that change what is read.
-const HIDDEN =
-  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e0fff}]/u;
-const ODD = new RegExp(`(?!${JOINED})${HIDDEN.source}`, "u");
-const ODD_ALL = new RegExp(ODD.source, "gu");
-
-const codePoint = (character) =>
-  `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
 
 const IN_NAMES = new RegExp(`[\\n\\t]|${ODD.source}`, "gu");
 
@@ -39,6 +29,9 @@ export const oneLine = (text) =>
     .replace(ODD_ALL, "")
     .replace(/\s+/g, " ")
     .trim();
+
+/** Join those parts that say something, with dots between them. */
+export const dotted = (...parts) => parts.filter(Boolean).join(" · ");
 
 /** Return the last two parts of a path, in one line. */
 export const shortPath = (path) =>

@@ -1,5 +1,7 @@
 // Fold the bridge's messages into approvals. Pure: each function returns a new state.
 
+import { named } from "../protocol/hidden.js";
+
 /**
  * @typedef {object} Approval
  * @property {string} key session and tool call
@@ -69,7 +71,7 @@ export function decided(home, payload) {
 const PLACES = { agent: "somebody at the machine", bridge: "the bridge", device: "a device" };
 
 function who(home, { device, decided_by: place, forwarded }) {
-  if (device) return device === home.device ? "you" : device;
+  if (device) return device === home.device ? "you" : named(device);
   // `approval_recorded` answers this device, and the same decision of another one too.
   if (forwarded !== undefined) return "";
   return PLACES[place] ?? "";

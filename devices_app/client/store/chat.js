@@ -2,6 +2,8 @@
 //
 // Items, in the order in which they began: {kind: "prompt" | "answer" | "tool" | "note" | "gap", …}.
 
+import { named } from "../protocol/hidden.js";
+
 /**
  * @typedef {object} Item
  * @property {string} key
@@ -80,7 +82,7 @@ const FOLDS = {
       done: true,
       ok: false,
       output: textOf(output),
-      problem: message,
+      problem: named(message),
       ms: details?.execution_time_ms ?? null,
     });
   },
@@ -173,7 +175,7 @@ function notification(chat, row) {
   if (kind === "approval_required") return;
   if (kind === "approval_decided") {
     const item = chat.byKey.get(`t:${data.tool_call_id}`);
-    if (item) change(item, { decision: data.decision, decidedBy: body });
+    if (item) change(item, { decision: data.decision, decidedBy: named(body) });
     return;
   }
   if (kind === "task_complete" || kind === "agent_idle") return;

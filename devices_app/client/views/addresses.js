@@ -19,7 +19,7 @@ export const addressOf = (name, ...values) => BASE + SCREENS[name](...values);
 
 /** Return the screen of an address; home for an unknown one. */
 export function screenOf(path) {
-  const [first, second, third, fourth] = path.slice(BASE.length).split("/").map(decoded);
+  const [first, second, third, ...rest] = path.slice(BASE.length).split("/").map(decoded);
   if (first === "approvals")
     return { name: "approvals", approval: second ? `${second}\n${third}` : "" };
   if (first === "s" && second)
@@ -27,7 +27,7 @@ export function screenOf(path) {
       name: "session",
       id: second,
       tab: ["changes", "files"].includes(third) ? third : "chat",
-      path: fourth ?? "",
+      path: rest.join("/"),
     };
   return { name: ["new", "settings", "wrong"].includes(first) ? first : "home" };
 }

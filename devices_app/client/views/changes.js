@@ -2,7 +2,7 @@
 
 import { button, fill, form, h, keyed, setText } from "../parts/dom.js";
 import { diffLines, wrapButton } from "../parts/diff.js";
-import { oneLine, visibleName } from "../parts/text.js";
+import { oneLine, visible, visibleName } from "../parts/text.js";
 
 const STATUS = { modified: "M", added: "A", deleted: "D", untracked: "N", renamed: "R" };
 const NAMES = { untracked: "new" };
@@ -229,7 +229,7 @@ function oneFile(file, named) {
   const hunks = h(
     "div.hunks.wrap",
     {},
-    file.hunks.map((hunk) => [h("p.hunk", {}, hunk.header), diffLines(hunk.lines)]),
+    file.hunks.map((hunk) => [h("p.hunk", {}, visible(hunk.header)), diffLines(hunk.lines)]),
   );
   return [
     name,

@@ -3,7 +3,7 @@
 import { diffLines, parseUnified } from "../parts/diff.js";
 import { button, copy, fill, h, icon, setText } from "../parts/dom.js";
 import { showMarkdown } from "../parts/markdown.js";
-import { callLine, clock, duration, oneLine, subject, visible } from "../parts/text.js";
+import { callLine, clock, dotted, duration, oneLine, subject, visible } from "../parts/text.js";
 import { approvalKey } from "../store/approvals.js";
 import { decisionCard } from "./approval.js";
 
@@ -40,11 +40,7 @@ function updatePrompt(node, item) {
       "div.bubble.mine",
       {},
       h("p", {}, visible(item.text)),
-      h(
-        "p.meta",
-        {},
-        [item.queued ? "Queued" : "", from, clock(item.at)].filter(Boolean).join(" · "),
-      ),
+      h("p.meta", {}, dotted(item.queued && "Queued", from, clock(item.at))),
     ),
   );
 }
@@ -66,22 +62,14 @@ function updateAnswer(node, item) {
   node.foot.hidden = !node.foot.textContent;
 }
 
-function usage({
-  input_tokens: input,
-  output_tokens: output,
-  duration_ms: ms,
-  cost_usd: cost,
-  total_cost_usd: total,
-}) {
-  const price = cost ?? total;
-  return [
-    input !== undefined && `${input} in`,
-    output !== undefined && `${output} out`,
-    duration(ms),
+function usage(of) {
+  const price = of.cost_usd ?? of.total_cost_usd;
+  return dotted(
+    of.input_tokens !== undefined && `${of.input_tokens} in`,
+    of.output_tokens !== undefined && `${of.output_tokens} out`,
+    duration(of.duration_ms),
     price !== undefined && `$${Number(price).toFixed(3)}`,
-  ]
-    .filter(Boolean)
-    .join(" · ");
+  );
 }
 
 function updateTool(node, item) {
@@ -105,13 +93,7 @@ function updateTool(node, item) {
   setText(details.querySelector(".call"), callLine(item.tool, item.params, item.description));
   setText(
     details.querySelector(".meta"),
-    [
-      WORDS[state],
-      item.decision && item.decision !== "approved" ? item.decision : "",
-      duration(item.ms),
-    ]
-      .filter(Boolean)
-      .join(" · "),
+    dotted(WORDS[state], item.decision !== "approved" && item.decision, duration(item.ms)),
   );
   details.ontoggle = () =>
     details.open && fillTool(details.querySelector(".tool-body"), item, node.app);

@@ -1,7 +1,7 @@
 // Show home: approvals of all sessions, then the sessions that need attention first.
 
 import { connectionSign, h, icon, keyed, row, screen, setText } from "../parts/dom.js";
-import { ago, oneLine, shortPath } from "../parts/text.js";
+import { ago, dotted, oneLine, shortPath } from "../parts/text.js";
 import { sortedSessions } from "../store/home.js";
 import { showCards } from "./approvals.js";
 
@@ -90,9 +90,7 @@ function paintRow(node, { session, state }, { viewed }) {
     session.doing && state === "working"
       ? `${oneLine(session.doing.summary || session.doing.tool)} · ${ago(session.doing.since)}`
       : "";
-  const place = [shortPath(session.working_directory), oneLine(session.agent)]
-    .filter(Boolean)
-    .join(" · ");
+  const place = dotted(shortPath(session.working_directory), oneLine(session.agent));
   setText(
     node.querySelector(".meta"),
     (state === "error" && oneLine(session.trouble)) || doing || place,

@@ -1,7 +1,7 @@
 // Show a session: its title and its three tabs.
 
 import { backLink, connectionSign, h, icon, setText } from "../parts/dom.js";
-import { oneLine, shortPath } from "../parts/text.js";
+import { dotted, oneLine, shortPath } from "../parts/text.js";
 import { openApprovals } from "../store/approvals.js";
 import { changesView } from "./changes.js";
 import { chatView } from "./chat.js";
@@ -48,14 +48,12 @@ export function sessionView(app, { id, tab, path }) {
     setText(title, oneLine(session?.title) || shortPath(session?.working_directory) || oneLine(id));
     setText(
       place,
-      [
+      dotted(
         shortPath(session?.working_directory),
         oneLine(session?.agent),
         session?.branch && oneLine(session.branch),
         session?.asks === false && "does not ask before it acts",
-      ]
-        .filter(Boolean)
-        .join(" · "),
+      ),
     );
     const waiting = openApprovals(model.home).length;
     others.hidden = waiting === 0;

@@ -15,6 +15,7 @@ test("an address leads back to its screen", () => {
       for (const tab of ["chat", "changes", "files"])
         assert.deepEqual(screenOf(addressOf("session", id, tab)), { ...file, tab, path: "" });
     }
+  assert.equal(screenOf("/app/s/1/files/src/a%20b.py").path, "src/a b.py"); // typed by hand
   for (const name of ["home", "new", "settings", "wrong"])
     assert.deepEqual(screenOf(addressOf(name)), { name });
 });
