@@ -106,8 +106,12 @@ function makeShell() {
     "div.newer-version",
     { role: "status", hidden: true },
     h("p", {}, "The bridge has a newer version of this page."),
-    button("button.quiet", () => server.useNewer(), "Use it now"),
-    button("button.quiet", () => later(), "Later"),
+    h(
+      "div.beside",
+      {},
+      button("button.quiet", () => server.useNewer(), "Use it now"),
+      button("button.quiet", () => later(), "Later"),
+    ),
   );
   fill(root, newer, left, main, nav);
   return { newer, left, main, nav, list: null };

@@ -210,7 +210,7 @@ function pushSection(model) {
   act(async () => {
     full.checked = (await wanted(model)) === "full";
   });
-  return { node: h("div", {}, h("p.meta", {}, PUSH), why, controls, said), paint };
+  return { node: h("div.form", {}, h("p.meta", {}, PUSH), why, controls, said), paint };
 }
 
 async function measure(model) {
