@@ -28,6 +28,7 @@ def ask_to_use(page: Page, tool: str, params: dict[str, Any]) -> None:
 def test_an_agent_is_started_decided_about_and_stopped(page: Page, bridge: Bridge) -> None:
     start_demo(page, bridge, "Say **hello**")
     page.wait_text("repeats what you say: Say hello")
+    assert "from" not in page.find(".prompt .meta").text, "one's own prompt needs no name"
     chat = page.js("location.pathname")
 
     # A call is decided on its card; the sheet has the rest, over the chat that it leaves as it was.

@@ -28,8 +28,9 @@ const UPDATES = {
 };
 
 function updatePrompt(node, item) {
+  const own = item.device === node.app.model.home.device;
   const from = item.device
-    ? `from ${oneLine(item.device)}`
+    ? !own && `from ${oneLine(item.device)}`
     : item.source === "agent"
       ? "from the agent's history"
       : item.source === "http"
