@@ -50,7 +50,9 @@ class Outbox:
         row = Row(self.seq, feed.pk, message.type, message.id, message.text)
         size = row.size
         self.rows.append(row)
-        self._stored.append((row.seq, feed.pk, row.type, row.id, row.frame, size, self.moment))
+        # not the transaction's: replay_request compares with the time that the message shows
+        written_at = ingest_sql.moment(timezone.now())
+        self._stored.append((row.seq, feed.pk, row.type, row.id, row.frame, size, written_at))
         feed.bytes += size
         self._bytes += size
         return row

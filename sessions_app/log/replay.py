@@ -81,11 +81,11 @@ def asked_for(feed_id: int, after_id: str | None, since: str | None) -> tuple[li
     else:
         moment = parse_timestamp(since)
         oldest = rows.order_by("seq").values_list("seq", "created_at").first()
-        first = _first(rows.filter(created_at__gt=moment))
+        first = _first(rows.filter(created_at__gte=moment))
         # all from there on, whatever time a clock that was set has given them
         rows = rows.filter(seq__gte=first) if first is not None else rows.none()
         start = 0
-        if oldest is not None and oldest[1] <= moment:  # nothing after that can be missing
+        if oldest is not None and oldest[1] < moment:  # nothing from there on can be missing
             start = oldest[0] if first is None else first - 1
     frames: list[str] = []
     left = conf.max_message_bytes - ENVELOPE_BYTES

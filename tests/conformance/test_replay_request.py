@@ -48,6 +48,18 @@ def test_replay_since_a_time(bridge: Bridge, sid: str, phone: Phone) -> None:
         assert replayed(replay(newcomer, sid, since=now(60))) == []
 
 
+def test_replay_since_the_time_of_a_message(bridge: Bridge, sid: str, phone: Phone) -> None:
+    """D29: what was stored together is asked for by the time that each message shows: nothing that
+    came after that message is left out.
+    """
+    bridge.watch(phone, sid)
+    bridge.post_batch([prompt(sid, number) for number in range(100)])
+    for number, event in enumerate(phone.wait_numbers(sid, range(100))):
+        if number % 10 == 9:
+            answer = replay(phone, sid, since=event["timestamp"])
+            assert set(replayed(answer)) >= set(range(number + 1, 100)) and answer["complete"]
+
+
 def test_replay_moves_nothing(bridge: Bridge, sid: str, device: Phone) -> None:
     """D27, D29: an answer to replay_request is apart from the feed: live events go on, the backlog
     is still due.
