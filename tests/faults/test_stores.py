@@ -121,6 +121,7 @@ def assert_nothing_acknowledged(load: Load, since: float, until: float) -> None:
     assert not during, f"acknowledged while the database was away: {during}"
 
 
+@pytest.mark.spec("code.STORAGE_UNAVAILABLE")
 @pytest.mark.parametrize(
     ("how", "seconds"), [(signal.SIGINT, 8), (signal.SIGQUIT, 2)], ids=["orderly", "immediate"]
 )
@@ -163,6 +164,7 @@ def test_postgresql_stops_and_starts(stores: Stores, how: signal.Signals, second
         load.finish()
 
 
+@pytest.mark.spec("http.health.degraded")
 def test_redis_stops_and_starts(stores: Stores) -> None:
     """D46: killed and started: not one event is refused, the sockets of both processes go on from
     the log, and /health says it.
