@@ -1,17 +1,24 @@
 """Talking with the agent of a session that the bridge runs: streams, tools, decisions, interrupts,
-bad input (SPEC WebSocket operations; D38 to D41, D51).
+bad input, hooks in its name (SPEC WebSocket operations; D7, D31, D34, D38 to D41, D51).
 """
 
 from __future__ import annotations
 
 import pytest
 
-from tests.conformance.agents import ask, log_of, say, tool, words
-from tests.conformance.approvals import assert_stands, decide, notifications, of
-from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.agents import ask, begin, end, log_of, reasons, say, tool, words
+from tests.conformance.approvals import (
+    assert_refused,
+    assert_stands,
+    decide,
+    notifications,
+    of,
+    pending,
+)
+from tests.conformance.bridge import Bridge
 from tests.conformance.delivery import send
 from tests.conformance.phone import Phone
-from tests.conformance.samples import new_id
+from tests.conformance.samples import hook, new_id
 
 # -- the stream ------------------------------------------------------------------------------------
 
@@ -23,66 +30,18 @@ def test_a_turn(shared: Bridge, phone: Phone, session: str) -> None:
     """
     shown, *messages = ask(phone, session, "Please count\nto seven")
     assert shown["payload"]["payload"]["prompt"] == "Please count\nto seven"
-    types = [message["type"] for message in messages]
-    assert (
-        types[0] == "stream_start"
-        and types[-1] == "stream_end"
-        and set(types[1:-1]) == {"stream_chunk"}
-        and len(types) >= 4
-    )
-    assert set(messages[0]["payload"]) == {"session_id", "message_id"}
-    assert all(
-        set(message["payload"]) == {"session_id", "message_id", "content", "is_tool_use"}
-        for message in messages[1:-1]
-    )
-    assert messages[-1]["payload"]["finish_reason"] == "stop" and set(messages[-1]["payload"]) - {
-        "usage"
-    } == {"session_id", "message_id", "finish_reason"}
-    assert len({message["payload"]["message_id"] for message in messages}) == 1 and len(
-        {message["id"] for message in messages}
-    ) == len(messages)
+    first, *chunks, last = messages
+    assert (first["type"], last["type"]) == ("stream_start", "stream_end") and len(chunks) >= 2
+    assert {chunk["type"] for chunk in chunks} == {"stream_chunk"}
+    of_all = {"session_id", "message_id"}
+    assert set(first["payload"]) == of_all
+    assert all(set(one["payload"]) == of_all | {"content", "is_tool_use"} for one in chunks)
+    assert set(last["payload"]) - {"usage"} == of_all | {"finish_reason"}
+    assert last["payload"]["finish_reason"] == "stop"
+    assert len({message["payload"]["message_id"] for message in messages}) == 1
+    assert len({message["id"] for message in messages}) == len(messages)
     assert "Please count\nto seven" in words(messages)
     assert shared.session(session)["title"] == "Please count"
-
-
-def test_turns_queue(phone: Phone, session: str) -> None:
-    """Issue: turns queue in order: what is said while the agent answers is answered after it."""
-    for number in range(4):
-        say(phone, session, f"number {number}")
-    phone.collect(lambda: len(of(phone, "stream_end", session)) == 4, "four answers")
-    stream = [message for message in phone.messages if message["type"].startswith("stream_")]
-    assert [message["type"] for message in stream if message["type"] != "stream_chunk"] == [
-        "stream_start",
-        "stream_end",
-    ] * 4
-    answers = [
-        words(of_one)
-        for of_one in (
-            [m for m in stream if m["payload"]["message_id"] == end_["payload"]["message_id"]]
-            for end_ in of(phone, "stream_end", session)
-        )
-    ]
-    assert [answer[-1] for answer in answers] == list("0123"), answers
-
-
-@pytest.mark.spec("client.repeat", "offline.flush")
-def test_a_message_is_said_once(shared: Bridge, phone: Phone, session: str) -> None:
-    """D31: a message has no answer of its own: repeated, it does nothing; on the next connection
-    too, with a UUID.
-    """
-    body, id_ = {"session_id": session, "content": "only once", "role": "user"}, new_id()
-    for _ in range(3):
-        phone.send("message", body, id=id_)
-    phone.expect("stream_end", session_id=session)
-    phone.close()
-    phone.ready()
-    phone.join(session)
-    phone.send("message", body, id=id_)
-    ask(phone, session, "something else")
-    assert (
-        len([message for message in log_of(phone, session) if message["type"] == "stream_start"])
-        == 2
-    )
 
 
 @pytest.mark.spec("wscode.AGENT_ERROR", "severity.error")
@@ -94,16 +53,12 @@ def test_a_turn_that_fails(shared: Bridge, phone: Phone, session: str) -> None:
         messages = ask(phone, session, "/fail The model is on holiday.")
         assert messages[-1]["payload"]["finish_reason"] == "error"
         error = phone.expect("error", session_id=session)
-        assert (
-            error["payload"]["code"],
-            error["payload"]["recoverable"],
-            error["payload"]["message"],
-        ) == ("AGENT_ERROR", True, "The model is on holiday.")
-        notice = other.expect("notification", session_id=session, notification_type="error")[
-            "payload"
-        ]
-        assert notice["body"] == "The model is on holiday." and notice["priority"] == "high"
-        assert notice["data"] == {"code": "AGENT_ERROR", "error_id": error["id"]}
+        told = assert_refused(error, "AGENT_ERROR", True, session)
+        assert told["message"] == "The model is on holiday."
+        notice = other.expect("notification", session_id=session, notification_type="error")
+        assert notice["payload"]["body"] == told["message"]
+        assert notice["payload"]["priority"] == "high"
+        assert notice["payload"]["data"] == {"code": "AGENT_ERROR", "error_id": error["id"]}
     assert shared.session(session)["status"] == "active"
     assert words(ask(phone, session, "again")).endswith("again")
     assert error in log_of(phone, session), "it is kept like everything that was said"
@@ -118,68 +73,36 @@ def test_a_turn_that_fails(shared: Bridge, phone: Phone, session: str) -> None:
 @pytest.mark.parametrize("decision", ["approved", "rejected", "modified"])
 def test_a_tool_call(shared: Bridge, phone: Phone, session: str, decision: str) -> None:
     """Spec: approval_required with source agent_sdk; D38: forwarded to the agent session, which
-    does as it was told; the turn goes on to stop.
+    does as it was told; D31: once, however often it is sent. The turn goes on to stop.
     """
     asked = tool(phone, session, "Bash", command="make test")
-    assert (
-        asked["source"] == "agent_sdk"
-        and asked["description"]
-        and asked["risk_level"] in ("low", "medium", "high", "critical")
-    )
-    assert (
-        asked["params"] == {"command": "make test"}
-        and of(phone, "stream_end", session)[0]["payload"]["finish_reason"] == "tool_call"
-    )
-    answer = decide(
-        phone,
-        session,
-        asked["tool_call_id"],
-        decision,
-        {"command": "make -n"} if decision == "modified" else None,
-    )
-    assert answer["type"] == "approval_recorded" and answer["payload"]["forwarded"] is True, answer
-    result = phone.expect("tool_result", session_id=session, tool_call_id=asked["tool_call_id"])[
-        "payload"
-    ]["result"]
+    assert asked["source"] == "agent_sdk" and "make test" in asked["description"]
+    assert asked["risk_level"] in ("low", "medium", "high", "critical")
+    assert asked["params"] == {"command": "make test"}
+    assert reasons(phone, session) == ["tool_call"]
+    call = {"session_id": session, "tool_call_id": asked["tool_call_id"]}
+    changed = {"command": "make -n"} if decision == "modified" else None
+    body, id_ = call | {"decision": decision, "modifications": changed}, new_id()
+    first, again = (send(phone, "approval_response", id_, body) for _ in range(2))
+    assert first["type"] == "approval_recorded" and first["payload"]["forwarded"] is True, first
+    assert again["payload"] == first["payload"]
+    result = phone.expect("tool_result", **call)["payload"]["result"]
     assert result["success"] is (decision != "rejected")
     assert ("make -n" in result["content"]) is (decision == "modified")
     phone.expect("stream_end", session_id=session, finish_reason="stop")
     shared.fence(phone)
+    assert len(of(phone, "tool_result", session)) == 1
     kinds = [payload["notification_type"] for payload in notifications(phone, session)]
     assert kinds == ["approval_required", "approval_decided"], "a refusal's result is no alarm"
 
 
 def test_the_risk_of_a_call(phone: Phone, session: str) -> None:
-    """Issue: risk by documented rules, and a description that a person understands."""
-    risks = {}
-    for command in ("rm -rf /", "ls"):
-        asked = tool(phone, session, "Bash", command=command)
-        risks[command] = asked["risk_level"]
-        assert command in asked["description"]
-        decide(phone, session, asked["tool_call_id"], "rejected")
-        phone.expect("stream_end", session_id=session, finish_reason="stop")
-    assert risks["rm -rf /"] == "critical" and risks["ls"] != "critical"
-
-
-def test_a_decision_from_a_second_phone(shared: Bridge, session: str, phone: Phone) -> None:
-    """D28, D38; issue: the first phone has vanished, another one is asked when it connects,
-    decides, and the agent goes on.
-    """
-    call_id = tool(phone, session)["tool_call_id"]
-    phone.vanish()
-    with shared.phones(1) as (other,):
-        other.expect("approval_required", session_id=session, tool_call_id=call_id)
-        assert decide(other, session, call_id, "approved")["payload"]["forwarded"] is True
-        other.join(session)
-        buffer = other.expect("replay_buffer", session_id=session)["payload"]["messages"]
-        assert "approval_required" not in [message["type"] for message in buffer], "it has that"
-        eventually(
-            lambda: [
-                message for message in log_of(other, session) if message["type"] == "tool_result"
-            ]
-        )
-    phone.ready()
-    assert_stands(decide(phone, session, call_id, "rejected"), "approved", "phone")
+    """Issue: risk by documented rules."""
+    asked = tool(phone, session, "Bash", command="rm -rf /")
+    assert asked["risk_level"] == "critical"
+    decide(phone, session, asked["tool_call_id"], "rejected")
+    phone.expect("stream_end", session_id=session, finish_reason="stop")
+    assert tool(phone, session, "Bash", command="ls")["risk_level"] != "critical"
 
 
 # -- interrupts ------------------------------------------------------------------------------------
@@ -194,43 +117,75 @@ def test_an_interrupt_while_somebody_thinks(shared: Bridge, phone: Phone, sessio
     phone.send("session_interrupt", {"session_id": session})
     phone.expect("stream_end", session_id=session, finish_reason="stop")
     decided = notifications(phone, session, "approval_decided")[0]["data"]
-    assert (decided["tool_call_id"], decided["decision"], decided["reason"]) == (
-        call_id,
-        "rejected",
-        "interrupted",
-    )
+    assert (decided["tool_call_id"], decided["decision"]) == (call_id, "rejected")
+    assert decided["reason"] == "interrupted"
     assert_stands(decide(phone, session, call_id, "approved"), "rejected", "bridge")
-    assert (
-        words(ask(phone, session, "and on")).endswith("and on")
-        and shared.session(session)["status"] == "active"
-    )
+    assert words(ask(phone, session, "and on")).endswith("and on")
+    assert shared.session(session)["status"] == "active"
 
 
-# -- bad input -------------------------------------------------------------------------------------
+@pytest.mark.spec("ws.session_interrupt")
+def test_an_interrupt_of_nothing_and_one_too_many(
+    shared: Bridge, phone: Phone, session: str
+) -> None:
+    """D40: with no turn nothing happens, with a turn it ends once however often it is asked; what
+    comes after is not touched.
+    """
+    phone.send("session_interrupt", {"session_id": session})
+    assert ask(phone, session, "not interrupted")[-1]["payload"]["finish_reason"] == "stop"
+    say(phone, session, "/sleep 60")
+    for _ in range(3):  # the first at once: there may be no stream yet
+        phone.send("session_interrupt", {"session_id": session})
+    phone.collect(lambda: len(reasons(phone, session)) == 2, "its end")
+    phone.untaken.clear()
+    assert "not this one" in words(ask(phone, session, "not this one"))
+    assert reasons(phone, session) == ["stop"] * 3 and not of(phone, "error", session)
+
+
+# -- what it takes and what not --------------------------------------------------------------------
 
 
 def test_odd_prompts(phone: Phone, session: str) -> None:
-    """Issue, bad input: whatever is said, the turn ends and the session goes on."""
-    for content in (
-        "\x00",
-        "/tool",
-        "/tool Bash {not json",
-        "/sleep x",
-        "/tool Bash [1]",
-        "\u2028 \U0001f600",
-    ):
+    """Issue, bad input: whatever is said, the turn ends and the session goes on; what says nothing
+    is no message.
+    """
+    for content in ("\x00", "/tool", "/tool Bash {not json", "/sleep x", "\u2028 \U0001f600"):
         assert ask(phone, session, content)[-1]["payload"]["finish_reason"] == "stop", content
-        phone.untaken.clear()
-        assert words(ask(phone, session, "still there?")).endswith("still there?"), content
+    for content in ("", " \n", "\u200b\u2060"):
+        body = {"session_id": session, "content": content, "role": "user"}
+        refused = assert_refused(phone.request("message", body), "PROTO_INVALID_MESSAGE", True)
+        assert refused["violations"]
+    phone.untaken.clear()
+    assert words(ask(phone, session, "still there?")).endswith("still there?")
+    assert len(reasons(phone, session)) == 6
 
 
-def test_a_repeated_failure_is_answered_again(shared: Bridge, phone: Phone) -> None:
-    """D31: a session_start that failed for good is told so each time."""
-    body = {
-        "agent": "demo",
-        "session_id": None,
-        "working_directory": f"{shared.root}/missing",
-        "resume": False,
-    }
-    answers = [send(phone, "session_start", "create-1", body)["payload"] for _ in range(2)]
-    assert answers[0] == answers[1] and answers[0]["code"] == "FILE_NOT_FOUND"
+def test_hooks_in_the_name_of_a_session(bridge: Bridge, phone: Phone) -> None:
+    """D34: passed on as agent_event, and nothing else: no state, no approval, no tool call, no
+    title, while it runs and when it is closed.
+    """
+    sid = begin(bridge, phone)
+    call_id = tool(phone, sid)["tool_call_id"]
+    before = bridge.session(sid)
+    call = {"tool": "Bash", "params": {"command": "make test"}}
+    bodies = [
+        hook("SessionStart", sid),
+        hook("PreToolUse", sid, call | {"risk_level": "low", "requires_approval": True}),
+        hook("PostToolUse", sid, call | {"result": "x", "success": True, "tool_call_id": call_id}),
+        hook("Stop", sid),
+        hook("SessionEnd", sid),
+    ]
+    bridge.accept(*bodies)
+    phone.collect(lambda: len(phone.events(sid)) == len(bodies), "the events")
+    after = bridge.session(sid)
+    for name in ("status", "title", "working_directory", "agent_type"):
+        assert after[name] == before[name]
+    assert after["hook_count"] == len(bodies)
+    assert pending(bridge, sid) == [call_id], "neither decided nor doubled"
+    assert not of(phone, "tool_result", sid) and not of(phone, "tool_call", sid)
+    assert len(of(phone, "approval_required", sid)) == 1
+    assert decide(phone, sid, call_id, "approved")["payload"]["forwarded"] is True
+    phone.expect("tool_result", session_id=sid, tool_call_id=call_id)
+    end(phone, sid)
+    bridge.accept(hook("SessionStart", sid))
+    assert bridge.session(sid)["status"] == "closed"

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.agents import ask, begin, end, log_of, say
+import pytest
+
+from tests.conformance.agent_tools import http_say
+from tests.conformance.agents import ask, begin, end, log_of, say, words
 from tests.conformance.bridge import Bridge
-from tests.conformance.https import assert_now, is_uuid
+from tests.conformance.https import assert_error, assert_now, is_uuid
 from tests.conformance.phone import Message, Phone
 from tests.conformance.samples import new_id
 
@@ -68,35 +71,52 @@ def test_what_waits_says_so(bridge: Bridge, phone: Phone) -> None:
     ask(phone, sid, "fourth")
     shown = [(one["prompt"], one["queued"]) for one in prompts(phone.messages, sid)]
     assert shown == [("/sleep 1", False), ("second", True), ("third", True), ("fourth", False)]
+    said = words(phone.messages)
+    assert said.index("second") < said.index("third") < said.index("fourth"), "answered in order"
     types = [m["type"] for m in phone.messages if m["type"] in ("agent_event", "stream_end")]
     assert types == ["agent_event"] * 3 + ["stream_end"] * 3 + ["agent_event", "stream_end"]
     end(phone, sid)
 
 
-def test_over_http(bridge: Bridge, phone: Phone) -> None:
-    """The answer's `event_id` is the prompt's `message_id`; an administrator has no device."""
-    sid = begin(bridge, phone)
+@pytest.mark.spec("http.session.events", "code.SESSION_CLOSED")
+def test_over_http(bridge: Bridge, phone: Phone, sid: str) -> None:
+    """Spec and D39: 202 accepted true, 404, 409. The answer's `event_id` is the prompt's
+    `message_id`; an administrator has no device.
+    """
+    body = {"type": "user_message", "content": "by HTTP"}
+    assert_error(http_say(bridge, sid, body), 404, "SESSION_NOT_FOUND")
+    begin(bridge, phone, sid)
     for token in (phone.token, bridge.admin_token):
-        answer = bridge.https().post(
-            f"/api/v1/sessions/{sid}/events",
-            token=token,
-            json_body={"type": "user_message", "content": "by HTTP"},
-        )
+        answer = http_say(bridge, sid, body, token)
+        told = answer.json()
+        assert (answer.status, told["accepted"], told["session_id"]) == (202, True, sid)
         finish(phone, sid, 1)
         shown = prompts(phone.messages, sid)[-1]
-        assert (shown["source"], shown["message_id"]) == ("http", answer.json()["event_id"])
+        assert (shown["source"], shown["message_id"]) == ("http", told["event_id"])
         assert (shown["device"] is None) is (token == bridge.admin_token)
     end(phone, sid)
+    assert_error(http_say(bridge, sid, body), 409, "SESSION_CLOSED")
 
 
+@pytest.mark.spec("client.repeat", "offline.flush")
 def test_once(bridge: Bridge, phone: Phone) -> None:
-    """D31: what is sent again is not shown again; what nobody takes is not shown."""
-    sid, body = begin(bridge, phone), {"content": "only once", "role": "user"}
+    """D31: what is sent again, on the next connection too, is neither shown nor answered again;
+    what nobody takes is not shown.
+    """
+    sid, id_ = begin(bridge, phone), new_id()
+    body = {"session_id": sid, "content": "only once", "role": "user"}
     for _ in range(2):
-        phone.send("message", {"session_id": sid} | body, id="b7a1f0c2-0000-4000-8000-000000000001")
+        phone.send("message", body, id=id_)
     finish(phone, sid, 1)
-    assert [one["prompt"] for one in prompts(log_of(phone, sid), sid)] == ["only once"]
+    phone.close()
+    phone.ready()
+    phone.join(sid)
+    phone.send("message", body, id=id_)
+    ask(phone, sid, "something else")
+    log = log_of(phone, sid)
+    assert [one["prompt"] for one in prompts(log, sid)] == ["only once", "something else"]
+    assert len([message for message in log if message["type"] == "stream_start"]) == 2
     end(phone, sid)
-    refused = phone.request("message", {"session_id": sid} | body | {"content": new_id()})
+    refused = phone.request("message", body | {"content": "too late"})
     assert refused["payload"]["code"] == "SESS_CLOSED"
-    assert len(prompts(phone.messages, sid)) == 1
+    assert prompts(phone.messages, sid)[-1]["prompt"] == "something else"
