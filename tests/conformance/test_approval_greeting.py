@@ -22,7 +22,7 @@ from tests.conformance.delivery import away
 from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, new_session, prompt
 
-pytestmark = [pytest.mark.usefixtures("database"), pytest.mark.spec("offline.pending")]
+pytestmark = pytest.mark.spec("offline.pending")
 
 
 def asked(phone: Phone, session_id: str) -> list[str]:

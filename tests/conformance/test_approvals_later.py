@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tests.conformance.agents import begin, end, log_of, tool
 from tests.conformance.approvals import ask, decide, greeted, of, post, pre
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_now
 from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, prompt
-
-pytestmark = pytest.mark.usefixtures("database")
 
 DECIDED = {"decision", "decided_at", "decided_by"}
 

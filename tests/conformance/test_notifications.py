@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.approvals import DECISIONS, ask, decide, notifications, of, post, pre
+from tests.conformance.approvals import ask, notifications, of, post, pre
 from tests.conformance.bridge import Bridge
 from tests.conformance.delivery import away
 from tests.conformance.https import is_uuid
@@ -74,17 +74,6 @@ def test_an_approval(bridge: Bridge, sid: str, phone: Phone) -> None:
     payload = assert_notification(message, sid, "approval_required", "high")
     assert payload["data"]["tool_call_id"] == "x"
     bridge.accept(hook("SessionEnd", sid))
-
-
-@pytest.mark.spec("notification.type.approval_decided")
-@pytest.mark.parametrize("decision", DECISIONS)
-def test_a_decision(bridge: Bridge, sid: str, joined: Phone, decision: str) -> None:
-    """D13: approval_decided, data has tool_call_id and decision."""
-    call_id = ask(bridge, joined, sid)
-    decide(joined, sid, call_id, decision)
-    message = joined.expect("notification", session_id=sid, notification_type="approval_decided")
-    payload = assert_notification(message, sid, "approval_decided")
-    assert payload["data"]["tool_call_id"] == call_id and payload["data"]["decision"] == decision
 
 
 SAYS = {"message": "Build ready", "level": "info"}

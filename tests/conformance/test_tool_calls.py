@@ -4,15 +4,15 @@ about, and what becomes of it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.conformance.approvals import (
     ask,
-    assert_recorded,
+    assert_refused,
     assert_stands,
-    call_ids,
     decide,
     notifications,
     of,
@@ -21,11 +21,8 @@ from tests.conformance.approvals import (
     pre,
 )
 from tests.conformance.bridge import Bridge
-from tests.conformance.https import assert_error
 from tests.conformance.phone import Phone
-from tests.conformance.samples import hook, new_session, prompt
-
-pytestmark = pytest.mark.usefixtures("database")
+from tests.conformance.samples import EVENTS, hook, new_session, prompt
 
 
 @pytest.mark.spec("ws.tool_call", "event.PreToolUse")
@@ -47,96 +44,146 @@ def test_a_call_that_needs_no_approval(bridge: Bridge, sid: str, joined: Phone) 
     assert not of(joined, "approval_required", sid) and not notifications(joined, sid)
 
 
+Event = Callable[[str], dict[str, Any]]
+
+
+def before(*params: Any, **more: Any) -> Event:
+    return lambda session_id: pre(session_id, *params, **more)
+
+
+def after(*params: Any, **more: Any) -> Event:
+    return lambda session_id: post(session_id, *params, **more)
+
+
+ASKS: dict[str, Any] = {"approval": True, "permission_request": True}
+# D37: what is posted, and which calls are told, asked about and ended, in order. `?…` is an id that
+# the bridge made, each its own.
+RULES: dict[str, tuple[list[Event], str]] = {
+    "the id is tool_call_id or tool_use_id, else made": (
+        [
+            before({"n": 1}, tool_call_id="a"),
+            before({"n": 2}, tool_use_id="b"),
+            before({"n": 3}, tool_call_id="c", tool_use_id="d"),
+            before({"n": 4}, tool_call_id=None, tool_use_id="e"),
+            before({"n": 5}),
+            before({"n": 6}),
+        ],
+        "call a, call b, call c, call e, call ?1, call ?2",
+    ),
+    "an id seen again with an equal open call is that call, whatever the order of its keys": (
+        [
+            before({"a": "1", "b": {"c": 1, "d": None}}, approval=True, tool_call_id="x"),
+            before({"b": {"d": None, "c": 1}, "a": "1"}, approval=True, tool_call_id="x"),
+        ],
+        "asked x",
+    ),
+    "otherwise a new one: with other params, of another tool, when the first is closed": (
+        [
+            before(tool_call_id="x"),
+            before({"command": "rm -r build"}, tool_call_id="x"),
+            before(tool="Shell", tool_call_id="x"),
+            after(tool_call_id="x"),
+            before(tool_call_id="x"),
+        ],
+        "call x, call ?1, call ?2, result x, call ?3",
+    ),
+    "a result is matched by its id": (
+        [before(tool_call_id=name) for name in "abc"] + [after(tool_use_id=one) for one in "cab"],
+        "call a, call b, call c, result c, result a, result b",
+    ),
+    "else it is of the oldest open call of that tool and params": (
+        [
+            before({"a": 1, "b": [2]}, tool_call_id="first"),
+            before({"a": 1, "b": [3]}, tool_call_id="other"),
+            before({"b": [2], "a": 1}, tool_call_id="second"),
+            after({"b": [2], "a": 1}),
+            after({"a": 1, "b": [2]}, tool_call_id="an id that no call has"),
+            after({"a": 1, "b": [3]}),
+        ],
+        "call first, call other, call second, result first, result second, result other",
+    ),
+    "a result of no call is told, and closes none": (
+        [
+            before({"command": "rm x"}, approval=True),
+            after({"command": "never seen"}),
+            after({"command": "rm x"}, tool="Shell"),
+        ],
+        "asked ?1, result ?2, result ?3",
+    ),
+    "the result of the second call under an id is not the first one's": (
+        [
+            before({"command": "rm -r /"}, approval=True, tool_call_id="x"),
+            before(tool_call_id="x"),
+            after(tool_call_id="x"),
+        ],
+        "asked x, call ?1, result ?1",
+    ),
+    "a permission request is the open call, now waiting for a person, also when repeated": (
+        [
+            before(tool_call_id="other", tool="Read"),
+            before(tool_call_id="x"),
+            before(**ASKS),
+            before(**ASKS),
+        ],
+        "call other, call x, asked x",
+    ),
+    "without such a call it is one of its own": (
+        [
+            before(tool_call_id="x"),
+            after(tool_call_id="x"),
+            before({"command": "pwd"}, tool_call_id="y"),
+            before(**ASKS),
+        ],
+        "call x, result x, call y, asked ?1",
+    ),
+}
+KINDS = {"tool_call": "call", "approval_required": "asked", "tool_result": "result"}
+
+
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.spec("record.id")
-def test_the_id_is_taken(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D37: tool_call_id is payload.tool_call_id or payload.tool_use_id."""
-    given: list[tuple[dict[str, Any], str]] = [
-        ({"tool_call_id": "a"}, "a"),
-        ({"tool_use_id": "b"}, "b"),
-        ({"tool_call_id": "c", "tool_use_id": "d"}, "c"),
-        ({"tool_call_id": None, "tool_use_id": "e"}, "e"),
-    ]
-    for number, (ids, expected) in enumerate(given):
-        bridge.accept(pre(sid, {"number": number}, **ids))
-        assert joined.expect("tool_call", session_id=sid)["payload"]["tool_call_id"] == expected, (
-            ids
-        )
-
-
-@pytest.mark.spec("record.id")
-def test_the_id_is_made(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D37: else made; unique within the session."""
-    bridge.accept(*[pre(sid, {"command": f"ls {number}"}) for number in range(5)])
-    joined.collect(lambda: len(call_ids(joined, "tool_call", sid)) == 5, "five calls")
-    ids = call_ids(joined, "tool_call", sid)
-    assert len(set(ids)) == 5 and all(ids)
-
-
-ODD_IDS: list[Any] = [5, "", " ", {}, ["x"], True, "a\x00b", "\ud800", "x" * 100_000]
-
-
-def test_ids_that_are_none(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D3, D37: whatever stands there: a clear refusal (D8), or the call has an id by which it can
-    be decided.
-    """
-    for number, odd in enumerate(ODD_IDS):
-        answer = bridge.post_hook(pre(sid, {"number": number}, approval=True, tool_call_id=odd))
-        if answer.status != 200:
-            assert_error(answer, 400)
-            assert odd in ("a\x00b", "\ud800"), "only what is no text may be refused"
-            continue
-        call_id = joined.expect("approval_required", session_id=sid)["payload"]["tool_call_id"]
-        assert call_id.strip(), odd
-        assert_recorded(decide(joined, sid, call_id, "approved"), sid, call_id, "approved")
-
-
-def test_an_id_seen_again_is_the_open_call(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D37: an id seen again with an equal open call is that call, whatever the order of the keys:
-    one record, one question, one notification.
-    """
-    first, again = (
-        {"command": "make", "env": {"A": "1", "B": None}},
-        {"env": {"B": None, "A": "1"}, "command": "make"},
-    )
-    bridge.accept(
-        pre(sid, first, approval=True, tool_call_id="x"),
-        pre(sid, again, approval=True, tool_call_id="x"),
-    )
-    joined.expect("approval_required", session_id=sid, tool_call_id="x")
+def test_which_call_it_is(bridge: Bridge, sid: str, joined: Phone, rule: str) -> None:
+    """D37; issue: nothing is approved by a reused id. Who is asked is notified, once."""
+    events, expected = RULES[rule]
+    bridge.accept(*[event(sid) for event in events])
     bridge.fence(joined)
-    assert set(call_ids(joined, "approval_required", sid)) == {"x"} and pending(bridge, sid) == [
-        "x"
-    ]
-    assert len(notifications(joined, sid, "approval_required")) == 1
+    bridge.fence(joined)
+    told = {
+        message["id"]: (KINDS[message["type"]], message["payload"]["tool_call_id"])
+        for message in joined.messages
+        if message["type"] in KINDS and message["payload"]["session_id"] == sid
+    }
+    ids: dict[str, str] = {}
+    for (kind, call_id), (wanted, name) in zip(
+        told.values(), map(str.split, expected.split(", ")), strict=True
+    ):
+        assert kind == wanted and call_id == ids.setdefault(name, call_id), told
+        assert name.startswith("?") or call_id == name, told
+    assert len(set(ids.values())) == len(ids) and all(ids.values())
+    asked = [call_id for kind, call_id in told.values() if kind == "asked"]
+    notices = notifications(joined, sid, "approval_required")
+    assert [notice["data"]["tool_call_id"] for notice in notices] == asked
+    assert pending(bridge, sid) == asked
 
 
-def test_an_id_reused_otherwise_is_a_new_record(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D37: otherwise a new record with a made id: with other params, of another tool, or when the
-    first is closed.
-    """
-    bridge.accept(
-        pre(sid, tool_call_id="x"),
-        pre(sid, {"command": "rm -r build"}, tool_call_id="x"),
-        pre(sid, tool="Shell", tool_call_id="x"),
-        post(sid, tool_call_id="x"),
-        pre(sid, tool_call_id="x"),
-    )
-    joined.collect(lambda: len(call_ids(joined, "tool_call", sid)) == 4, "four calls")
-    first, *made = call_ids(joined, "tool_call", sid)
-    assert first == "x" and len({"x", "", *made}) == 5
-
-
+@pytest.mark.spec("wscode.TOOL_CALL_NOT_FOUND", "wscode.SESSION_NOT_FOUND")
 def test_ids_are_unique_within_a_session_only(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D37: the same id in another session is another call; its end ends nothing here."""
-    other = new_session()
+    """D37: the same id in another session is another call; its end ends nothing here, and what is
+    not asked here cannot be decided here.
+    """
+    other, nowhere = new_session(), new_session()
     bridge.watch(joined, other)
     bridge.accept(
         pre(sid, approval=True, tool_call_id="x"),
         pre(other, approval=True, tool_call_id="x"),
+        pre(other, {"n": 1}, approval=True, tool_call_id="y"),
         post(other, tool_call_id="x"),
     )
     assert joined.expect("tool_result", session_id=other)["payload"]["tool_call_id"] == "x"
-    assert pending(bridge, sid) == ["x"] and pending(bridge, other) == []
+    for session, code in {sid: "TOOL_CALL_NOT_FOUND", nowhere: "SESSION_NOT_FOUND"}.items():
+        assert_refused(decide(joined, session, "y", "approved"), code, False, session)
+    assert pending(bridge, sid) == ["x"] and pending(bridge, other) == ["y"]
+    bridge.accept(hook("SessionEnd", other))
 
 
 @pytest.mark.spec("ws.tool_result", "result.*", "event.PostToolUse")
@@ -205,90 +252,6 @@ def test_a_tool_that_failed(bridge: Bridge, sid: str, joined: Phone) -> None:
     )
 
 
-def test_a_result_matched_by_id(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D37: matched by id, whatever the order."""
-    bridge.accept(
-        *[pre(sid, tool_call_id=name) for name in "abc"],
-        *[post(sid, tool_use_id=name) for name in "cab"],
-    )
-    joined.collect(lambda: len(call_ids(joined, "tool_result", sid)) == 3, "three results")
-    assert call_ids(joined, "tool_result", sid) == ["c", "a", "b"]
-
-
-def test_a_result_matched_by_tool_and_params(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D37: else by the oldest open call of that tool and params, the order of keys aside."""
-    bridge.accept(
-        pre(sid, {"a": 1, "b": [2]}, tool_call_id="first"),
-        pre(sid, {"a": 1, "b": [3]}, tool_call_id="other"),
-        pre(sid, {"b": [2], "a": 1}, tool_call_id="second"),
-        post(sid, {"b": [2], "a": 1}),
-        post(sid, {"a": 1, "b": [2]}, tool_call_id="an id that no call has"),
-        post(sid, {"a": 1, "b": [3]}),
-    )
-    joined.collect(lambda: len(call_ids(joined, "tool_result", sid)) == 3, "three results")
-    assert call_ids(joined, "tool_result", sid) == ["first", "second", "other"]
-
-
-def test_a_result_of_no_call(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D34, D37: a bridge that came late still tells the result; nothing else is closed by it."""
-    call_id = ask(bridge, joined, sid, {"command": "rm x"})
-    bridge.accept(
-        post(sid, {"command": "never seen"}), post(sid, {"command": "rm x"}, tool="Shell")
-    )
-    joined.collect(lambda: len(call_ids(joined, "tool_result", sid)) == 2, "both results")
-    assert all(call_ids(joined, "tool_result", sid)) and call_id not in call_ids(
-        joined, "tool_result", sid
-    )
-    assert pending(bridge, sid) == [call_id]
-
-
-def test_a_result_of_a_reused_id(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D37; issue: nothing is approved by a reused id: the result of the second call under it is not
-    the first call's.
-    """
-    bridge.accept(
-        pre(sid, {"command": "rm -r /"}, approval=True, tool_call_id="x"),
-        pre(sid, tool_call_id="x"),
-        post(sid, tool_call_id="x"),
-    )
-    made = joined.expect("tool_call", session_id=sid)["payload"]["tool_call_id"]
-    assert joined.expect("tool_result", session_id=sid)["payload"]["tool_call_id"] == made != "x"
-    assert pending(bridge, sid) == ["x"]
-
-
-def test_a_permission_request_is_the_open_call(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D37: PreToolUse with permission_request is the open call of that tool and params, now waiting
-    for a human.
-    """
-    bridge.accept(pre(sid, tool_call_id="other", tool="Read"), pre(sid, tool_call_id="x"))
-    bridge.accept(pre(sid, approval=True, permission_request=True, risk="high"))
-    payload = joined.expect("approval_required", session_id=sid)["payload"]
-    assert (
-        payload["tool_call_id"] == "x"
-        and payload["risk_level"] == "high"
-        and payload["source"] == "hooks"
-    )
-    bridge.fence(joined)
-    assert call_ids(joined, "tool_call", sid) == ["other", "x"] and pending(bridge, sid) == ["x"]
-    assert [
-        payload["data"]["tool_call_id"]
-        for payload in notifications(joined, sid, "approval_required")
-    ] == ["x"]
-    bridge.accept(pre(sid, approval=True, permission_request=True, risk="high"))
-    assert pending(bridge, sid) == ["x"], "asked again, it is still that call"
-
-
-def test_a_permission_request_of_no_open_call(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D37: without an open call of that tool and params it is a call of its own."""
-    bridge.accept(
-        pre(sid, tool_call_id="x"),
-        post(sid, tool_call_id="x"),
-        pre(sid, {"command": "pwd"}, tool_call_id="y"),
-    )
-    call_id = ask(bridge, joined, sid, permission_request=True)
-    assert call_id not in ("x", "y") and pending(bridge, sid) == [call_id]
-
-
 def test_granted_at_the_machine(bridge: Bridge, sid: str, joined: Phone) -> None:
     """D37: a pending approval whose tool then ran was granted at the machine: approved, decided_by
     agent; D38: and said.
@@ -296,21 +259,11 @@ def test_granted_at_the_machine(bridge: Bridge, sid: str, joined: Phone) -> None
     call_id = ask(bridge, joined, sid)
     bridge.accept(post(sid))
     assert joined.expect("tool_result", session_id=sid)["payload"]["tool_call_id"] == call_id
-    data = joined.until(lambda message: of_decided(message, sid), "approval_decided")["payload"][
-        "data"
-    ]
+    told = joined.expect("notification", session_id=sid, notification_type="approval_decided")
+    data = told["payload"]["data"]
     assert (data["tool_call_id"], data["decision"]) == (call_id, "approved")
     assert_stands(decide(joined, sid, call_id, "rejected"), "approved", "agent")
     assert pending(bridge, sid) == []
-
-
-def of_decided(message: dict[str, Any], session_id: str) -> bool:
-    payload = message.get("payload", {})
-    return bool(
-        message["type"] == "notification"
-        and payload["session_id"] == session_id
-        and payload["notification_type"] == "approval_decided"
-    )
 
 
 @pytest.mark.parametrize("event", ["UserPromptSubmit", "Stop", "SessionEnd"])
@@ -322,9 +275,8 @@ def test_not_granted_at_the_machine(bridge: Bridge, sid: str, joined: Phone, eve
     bridge.watch(joined, other)
     call_id, elsewhere = ask(bridge, joined, sid), ask(bridge, joined, other)
     bridge.accept(hook(event, sid))
-    data = joined.until(lambda message: of_decided(message, sid), "approval_decided")["payload"][
-        "data"
-    ]
+    told = joined.expect("notification", session_id=sid, notification_type="approval_decided")
+    data = told["payload"]["data"]
     assert (data["tool_call_id"], data["decision"]) == (call_id, "rejected")
     if event != "SessionEnd":
         assert_stands(decide(joined, sid, call_id, "approved"), "rejected", "agent")
@@ -337,20 +289,8 @@ def test_not_granted_at_the_machine(bridge: Bridge, sid: str, joined: Phone, eve
 def test_what_decides_nothing(bridge: Bridge, sid: str, joined: Phone) -> None:
     """D37: the other events say nothing about a pending approval."""
     call_id = ask(bridge, joined, sid, {"command": "rm x"})
-    bridge.accept(
-        *[
-            hook(event, sid)
-            for event in (
-                "Notification",
-                "PreCompact",
-                "SubagentStop",
-                "SessionStart",
-                "PreToolUse",
-                "PostToolUse",
-            )
-        ],
-        prompt(new_session(), 1),
-    )
+    silent = [event for event in EVENTS if event not in ("UserPromptSubmit", "Stop", "SessionEnd")]
+    bridge.accept(*[hook(event, sid) for event in silent], prompt(new_session(), 1))
     assert pending(bridge, sid) == [call_id]
 
 
@@ -363,27 +303,18 @@ def test_a_rejected_call_that_ran_anyway(bridge: Bridge, sid: str, joined: Phone
     assert joined.expect("tool_result", session_id=sid)["payload"]["tool_call_id"] == call_id
     bridge.fence(joined)
     (alarm,) = notifications(joined, sid, "error")
-    assert (
-        alarm["priority"] == "high"
-        and alarm["data"]["tool_call_id"] == call_id
-        and alarm["title"]
-        and alarm["body"]
-    )
+    assert (alarm["priority"], alarm["data"]["tool_call_id"]) == ("high", call_id)
+    assert alarm["title"] and alarm["body"]
     assert_stands(decide(joined, sid, call_id, "approved"), "rejected", "")
 
 
-@pytest.mark.parametrize("decision", ["approved", "modified"])
-def test_a_granted_call_that_ran(bridge: Bridge, sid: str, joined: Phone, decision: str) -> None:
+def test_a_granted_call_that_ran(bridge: Bridge, sid: str, joined: Phone) -> None:
     """D37: nobody is alarmed, nothing is decided twice."""
     call_id = ask(bridge, joined, sid, tool_call_id="x")
-    decide(joined, sid, call_id, decision)
-    bridge.accept(
-        post(sid, {"command": "ls -l"} if decision == "modified" else None, tool_call_id="x"),
-        hook("Stop", sid),
-    )
+    decide(joined, sid, call_id, "modified")
+    bridge.accept(post(sid, {"command": "ls -l"}, tool_call_id="x"), hook("Stop", sid))
     assert joined.expect("tool_result", session_id=sid)["payload"]["tool_call_id"] == call_id
     bridge.fence(joined)
     assert not notifications(joined, sid, "error")
-    assert [
-        payload["data"]["decision"] for payload in notifications(joined, sid, "approval_decided")
-    ] == [decision]
+    (decided,) = notifications(joined, sid, "approval_decided")
+    assert decided["data"]["decision"] == "modified"

@@ -64,8 +64,18 @@ def test_odd_params(bridge: Bridge, sid: str, joined: Phone) -> None:
 
 
 def test_odd_tools_and_ids(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D37: a tool's name and a call's id are any strings."""
-    for text in ('"a\\u0000b"', '"\\ud800"', '"' + "x" * 5000 + '"', '" "', '""', '"\\u202e"'):
+    """D37: a tool's name and a call's id are any strings; what is none has an id made."""
+    for text in (
+        "5",
+        "{}",
+        "true",
+        '"a\\u0000b"',
+        '"\\ud800"',
+        '"' + "x" * 5000 + '"',
+        '" "',
+        '""',
+        '"\\u202e"',
+    ):
         for fields in (
             f'"tool": {text}',
             f'"tool": "Bash", "tool_call_id": {text}',
