@@ -4,6 +4,7 @@ D30; issue, Shown by).
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
 import threading
@@ -153,5 +154,11 @@ def test_a_phone_that_does_not_read_slows_nobody(bridge: Bridge, script: Script)
             "the end, at last",
         )
         assert stream(slow.messages, sid) == stream(quick.messages, sid)
+        with bridge.phones(1) as (late,):
+            late.join(sid)
+            buffer = late.expect("replay_buffer", session_id=sid)["payload"]
+            assert buffer["complete"] is False, "D29: what was cut is said"
+            assert len(json.dumps(buffer["messages"])) < 110_000, "D30"
+            assert buffer["messages"][-1] == messages[-1]
         end(quick, sid)
     eventually(lambda: not script.processes())

@@ -4,7 +4,6 @@ them, which are the same on any machine.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -48,21 +47,3 @@ def steps(work: Callable[[], object]) -> int:
     finally:
         connection.connection.set_progress_handler(None, 0)
     return taken
-
-
-def whole_reads(seen: list[tuple[str, Any]]) -> list[str]:
-    """Those of the queries for which the database means to read the whole log."""
-    found = []
-    sqlite = connection.vendor == "sqlite"
-    for sql, params in seen:
-        if LOG in sql and re.match(r"\s*(SELECT|WITH)", sql):
-            with connection.cursor() as cursor:
-                cursor.execute(f"EXPLAIN {'QUERY PLAN ' if sqlite else ''}{sql}", params)
-                plan = "\n".join(str(row[-1]) for row in cursor.fetchall())
-            whole = re.search(
-                rf"SCAN ({LOG}|r|n)\b(?P<index> USING)?" if sqlite else rf"Seq Scan on {LOG}", plan
-            )
-            # the first entry of an index is no scan
-            if whole and not (sqlite and whole["index"] and sql.endswith("LIMIT 1")):
-                found.append(f"{sql}\n{plan}")
-    return found

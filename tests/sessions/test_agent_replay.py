@@ -174,17 +174,6 @@ async def test_an_acknowledgement_counts_what_it_held(client: Client, what: str)
     assert positions[session.feed_id] == await sync_to_async(reader.head_seq)()
 
 
-async def test_what_was_cut_is_said(client: Client) -> None:
-    """D29: complete false."""
-    session = await sync_to_async(begin)()
-    await sync_to_async(stream)(session, "y" * (limits.REPLAY_BUFFER_BYTES + 1), "small")
-    await join(client, session)
-    await client.until(lambda: bool(client.buffers))
-    assert client.buffers[0]["complete"] is False and contents(client.buffers[0]["messages"]) == [
-        "small"
-    ]
-
-
 # -- the breaker -----------------------------------------------------------------------------------
 
 

@@ -134,23 +134,6 @@ def test_a_later_writer_waits_for_the_one_that_has_a_number(crowd: Crowd, feeds:
     assert [row.feed_id for row in reader.poll()] == feeds[:2], "the first one's row is the first"
 
 
-def test_a_number_that_is_given_back_leaves_no_hole(crowd: Crowd, feeds: list[int]) -> None:
-    """The first appends, and rolls back late: its number is the second's."""
-    reader, appended, go = Reader(feeds), threading.Event(), threading.Event()
-
-    def hold() -> None:
-        appended.set()
-        assert go.wait(PATIENCE)
-
-    first = crowd.run(lambda: write("one", hold, commit=False))
-    assert appended.wait(PATIENCE)
-    second = crowd.run(write, "two", lambda: None)
-    go.set()
-    first.result(PATIENCE)
-    second.result(PATIENCE)
-    assert [row.feed_id for row in reader.poll()] == [feeds[1]]
-
-
 def test_readers_beside_many_late_writers_miss_nothing(crowd: Crowd, feeds: list[int]) -> None:
     """Writers of two sessions hold their transactions open for a moment after appending, some roll
     back; every reader sees every row, in order, without a hole.

@@ -35,39 +35,18 @@ def ack(phone: Device, *rows: Row) -> None:
     cursors.acknowledge(phone.pk, [row.id for row in rows])
 
 
-@given(order=st.permutations(range(5)), split=st.integers(0, 5))
+@given(order=st.permutations(range(5)))
 def test_whatever_the_order_the_cursor_is_the_longest_acknowledged_beginning(
-    order: list[int], split: int
+    five: list[Row], order: list[int]
 ) -> None:
-    Cursor.objects.all().delete()
-    phone = helpers.device()
-    Feed.objects.exclude(pk=Feed.ALL).delete()
-    rows = helpers.rows(helpers.post(count=5).feed_id)
-    for chosen in (order[:split], order[split:]):
-        for index in chosen:
-            ack(phone, rows[index])
-        done = (
-            set(order[:split])
-            if chosen is not order[split:] and chosen == order[:split]
-            else set(order)
-        )
-        reach = next((n for n in range(5) if n not in done), 5)
-        assert position(phone, rows[0]) == (
-            rows[reach - 1].seq if reach else position(phone, rows[0])
-        )
-    assert position(phone, rows[0]) == rows[-1].seq
-    assert Cursor.objects.get(device=phone, feed=rows[0].feed_id).ahead == []
-
-
-def test_a_client_that_never_acks_proves_by_heartbeat(phone: Device, five: list[Row]) -> None:
-    cursors.prove(phone.pk, {five[0].feed_id: five[3].seq})
-    assert position(phone, five[0]) == five[3].seq
-
-
-def test_a_heartbeat_proves_nothing_for_a_client_that_acks(phone: Device, five: list[Row]) -> None:
-    ack(phone, five[0])
-    cursors.prove(phone.pk, {five[0].feed_id: five[4].seq})
-    assert position(phone, five[0]) == five[0].seq
+    phone, done = helpers.device(), set()
+    for index in order:
+        ack(phone, five[index])
+        done.add(index)
+        reach = next((number for number in range(5) if number not in done), 5)
+        before = five[reach - 1].seq if reach else phone.start_seq
+        assert position(phone, five[0]) == before
+    assert Cursor.objects.get(device=phone, feed=five[0].feed_id).ahead == []
 
 
 def test_a_client_that_acks_notifications_alone_proves_the_rest(phone: Device) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from django.db import transaction
 from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,40 +41,6 @@ def holds_what_it_says() -> bool:
         if (feed.rows, feed.bytes) != (len(sizes), sum(sizes)):
             return False
     return LogHead.objects.get().bytes == sum(LogRow.objects.values_list("size", flat=True))
-
-
-def test_one_sequence_numbers_the_rows_of_all_feeds() -> None:
-    for n in range(4):
-        helpers.post("one" if n % 2 else "two")
-    assert list(LogRow.objects.values_list("seq", flat=True)) == list(
-        range(1, log_reader.head_seq() + 1)
-    )
-
-
-def test_a_reader_merges_feeds_in_the_order_of_the_log() -> None:
-    for n in range(6):
-        helpers.post("one" if n % 2 else "two")
-    feeds = [helpers.session(name).feed_id for name in ("one", "two")]
-    assert [row.seq for row in helpers.rows(Feed.ALL, *feeds)] == list(
-        range(1, log_reader.head_seq() + 1)
-    )
-
-
-def test_what_rolls_back_takes_no_number() -> None:
-    helpers.post()
-    before = log_reader.head_seq()
-    with pytest.raises(RuntimeError), transaction.atomic():
-        helpers.post(count=3)
-        raise RuntimeError
-    helpers.post()
-    assert log_reader.head_seq() == before + 1
-
-
-def test_a_page_is_bounded_by_bytes_but_never_empty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "PAGE_BYTES", 1000)
-    feed_id = helpers.post(count=20, filler="x" * 400).feed_id
-    pages = list(iter(log_reader.Reader({feed_id: 0}, log_reader.head_seq()).page, None))
-    assert [len(page.rows) for page in pages] == [1] * 20
 
 
 @pytest.mark.parametrize("batch", [1, 7])
@@ -150,17 +115,6 @@ def test_pruning_keeps_the_end_of_a_feed_and_says_what_came_before(
     assert (len(frames), complete) == (len(kept), len(kept) == len(rows))
 
 
-def test_rows_that_look_old_between_younger_ones_go_when_those_before_them_go() -> None:
-    feed_id, rows = aged(1, KEPT_HOURS + 1, 0)
-    retention.prune()
-    assert seqs(feed_id) == rows
-    LogRow.objects.filter(seq=rows[0]).update(
-        created_at=timezone.now() - timedelta(hours=KEPT_HOURS + 1)
-    )
-    retention.prune()
-    assert seqs(feed_id) == rows[2:] and dropped(feed_id) == rows[1]
-
-
 def test_messages_since_a_moment_are_all_from_the_first_later_one_on() -> None:
     """D29: a row that was stamped while the clock was an hour behind is not left out."""
     feed_id, rows = aged(3, 1, 4, 0)
@@ -175,12 +129,3 @@ def test_messages_since_a_moment_are_all_from_the_first_later_one_on() -> None:
     assert (len(frames), complete) == (3, False), (
         "a later one that is gone may have been stamped like the one that is an hour behind"
     )
-
-
-def test_pruning_everything_still_says_the_gap() -> None:
-    feed_id = helpers.post(count=3).feed_id
-    LogRow.objects.update(created_at=timezone.now() - timedelta(days=9))
-    newest = log_reader.head_seq()
-    assert retention.prune() == newest
-    assert not LogRow.objects.exists() and dropped(feed_id) == newest
-    assert helpers.post().feed.last_seq == newest + 1

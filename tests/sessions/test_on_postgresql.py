@@ -20,7 +20,6 @@ OF_THE_LOG = (
     "test_forgetting.py",
     "test_log.py",
     "test_reader.py",
-    "test_scale.py::test_nothing_reads_the_whole_log",
 )
 
 
