@@ -1,67 +1,97 @@
-"""The crash test itself, which test_kill_one.py and test_kill_two.py run: two files, so that two
-workers can run them side by side.
+"""kill -9 at random instants under 64 posters and 5 phones, as test_kill_one.py and test_kill_two.py
+run it: two files, so that two workers can run them side by side.
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
 import logging
-import sqlite3
+import random
+import signal
+import socket
 import time
-from collections.abc import Iterator
-from contextlib import closing
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
-from tests.faults.ledger import Wrong
+from tests.conformance.samples import new_session
+from tests.faults.load import Load, under_load
 from tests.faults.quick import QuickBridge
-from tests.faults.swarm import Swarm
+from tests.servers import PATIENCE, wait_until
 
 log = logging.getLogger("tests.faults")
-MANY = 40  # instants, among which a device is surely cut off between a row and its acknowledgement
+
+POSTERS, PHONES, PACE, BATCH = 64, 5, 0.5, 5
+EPOCH = 25  # instants, after which everything must have arrived, and is forgotten
+# What has happened when a process dies, some moments later: nothing, perhaps since its start; it
+# listens; so many events were acknowledged.
+PHASES = ("starting", "handshakes", "under load")
+MOMENTS, MOST_ANSWERS = 0.3, 50
+ALL_AT_ONCE = 0.15  # the share of instants that take every process
 
 
-def survive(bridges: list[QuickBridge], instants: int, seed: str) -> None:
-    began = time.monotonic()
-    bridges[0].start()  # and with it the tables
-    swarm = Swarm(bridges, seed)
-    try:
-        asyncio.run(swarm.kill(instants))
-    except* Wrong as wrong:
-        text = "\n".join(str(one) for one in single(wrong))
-        logs = "\n".join(bridge.tail() for bridge in bridges)
-        kills = "\n".join(swarm.kills)
-        raise AssertionError(
-            f"seed {seed}, after {swarm.summary()}: {text}\n{kills}\n{logs}\n{newest_rows(bridges[0])}"
-        ) from wrong
-    found = swarm.summary() | {"seconds": round(time.monotonic() - began)}
-    log.info("%s", found)
-    assert found["instants"] >= instants
-    # the others' work went on
-    assert found["events acknowledged"] > instants and found["requests sent again"], found
-    assert found["rows sent again"] or instants < MANY, found
-
-
-def newest_rows(bridge: QuickBridge) -> str:
-    """What the log itself has to say, where it is a file: (row, feed, id, number of the event) of
-    its newest rows.
+def survive(bridges: Sequence[QuickBridge], instants: int, seed: str) -> None:
+    """What was acknowledged is in every device's view exactly once and in order, whenever a process
+    dies.
     """
-    file = bridge.data / "bridge.sqlite3"
-    if not file.exists():
-        return ""
-    with closing(sqlite3.connect(file)) as connection:
-        rows = connection.execute(
-            "SELECT seq, feed_id, message_id, frame FROM sessions_app_logrow ORDER BY seq DESC LIMIT 1000"
-        ).fetchall()
-    return "\n".join(
-        f"{seq} {feed} {id_} {json.loads(frame)['payload'].get('payload', {}).get('number', '')}"
-        for seq, feed, id_, frame in reversed(rows)
-    )
+    rng, found = random.Random(seed), Counter[str]()
+    try:
+        for bridge in bridges:
+            bridge.start()
+        while found["instants"] < instants:
+            _epoch(bridges, min(EPOCH, instants - found["instants"]), rng, found)
+            log.info("%s", dict(found))
+    except BaseException as error:
+        error.add_note("\n".join([f"seed {seed}, {found}", *(bridge.tail() for bridge in bridges)]))
+        raise
+    # the others' work went on
+    assert found["events"] > instants and found["unanswered"] and found["connections"] > PHONES
 
 
-def single(group: BaseExceptionGroup[Wrong]) -> Iterator[BaseException]:
-    """What is in the group, and in groups in it."""
-    for one in group.exceptions:
-        if isinstance(one, BaseExceptionGroup):
-            yield from single(one)
-        else:
-            yield one
+def _epoch(
+    bridges: Sequence[QuickBridge], instants: int, rng: random.Random, found: Counter[str]
+) -> None:
+    shape: dict[str, Any] = {
+        "posters": POSTERS,
+        "watchers": PHONES,
+        "pace": PACE,
+        "most": BATCH,
+        "roam": True,
+    }
+    with under_load(bridges, new_session(), **shape) as load:
+        for _ in range(instants):
+            phase = PHASES[found["instants"] % len(PHASES)]
+            victims = bridges if rng.random() < ALL_AT_ONCE else [rng.choice(bridges)]
+            _wait(load, victims[0], phase, rng)
+            for victim in victims:
+                assert victim.process is not None and victim.process.poll() is None, victim.tail()
+                victim.process.send_signal(signal.SIGKILL)
+            for victim in victims:
+                victim.kill()
+                victim.spawn()
+            found.update({"instants": 1, phase: 1})
+        for bridge in bridges:
+            bridge.wait_ready()
+        found["events"] += len(load.finish(PATIENCE))
+        assert not load.refusals(), load.refusals()[0]
+        found["unanswered"] += sum(poster.unanswered for poster in load.posters)
+        for watcher in load.watchers:
+            assert {view.code for view in watcher.views} <= {None, 1000, 1006}, watcher.views
+            found["connections"] += len(watcher.views)
+
+
+def _wait(load: Load, victim: QuickBridge, phase: str, rng: random.Random) -> None:
+    """Until the instant at which it dies."""
+    if phase != PHASES[0]:
+        wait_until(lambda: _listens(victim), "it listens")
+    if phase == PHASES[2]:
+        wanted = load.count() + rng.randint(1, MOST_ANSWERS)
+        wait_until(lambda: load.count() >= wanted, "events are acknowledged")
+    time.sleep(rng.uniform(0, MOMENTS))
+
+
+def _listens(bridge: QuickBridge) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", bridge.port), 1).close()
+    except OSError:
+        return False
+    return True

@@ -15,12 +15,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count, cycle
 from typing import Any
 
 from websockets.exceptions import WebSocketException
 
 from tests.conformance.bridge import Bridge, Pairing, eventually
-from tests.conformance.https import Https, Response, parse_time
+from tests.conformance.https import Response, parse_time
 from tests.conformance.phone import Closed, Message, Phone
 from tests.conformance.samples import PAYLOADS, hook, new_id, now, prompt
 
@@ -31,6 +32,7 @@ PACE = 0.02
 HEARTBEAT = 2.0
 GOES_WRONG = (OSError, http.client.HTTPException, EOFError, WebSocketException, Closed)
 END = "end"
+BRINGS = {"PreToolUse": "tool_call", "PostToolUse": "tool_result"}  # a row of the session each
 
 
 @dataclass
@@ -43,14 +45,24 @@ class Refusal:
 
 
 class Poster(threading.Thread):
-    """Posts numbered events, one after the other, each until it is acknowledged."""
+    """Posts numbered events, one after the other, each until it is acknowledged: by one of these
+    bridges, and by the next one when that did not answer. Of ten posts one is a batch, of `most`.
+    """
 
     def __init__(
-        self, bridge: Bridge, session_id: str, name: str, *, timeout: float = 10, pace: float = PACE
+        self,
+        bridges: Sequence[Bridge],
+        session_id: str,
+        name: str,
+        *,
+        timeout: float = 10,
+        pace: float = PACE,
+        most: int = 1,
     ) -> None:
         super().__init__(daemon=True, name=f"poster {name}")
-        self.bridge, self.session_id, self.prefix, self.pace = bridge, session_id, name, pace
-        self.https: Https = bridge.https(timeout=timeout)
+        self.session_id, self.prefix, self.pace, self.most = session_id, name, pace, most
+        self.ways = cycle([(one.https(timeout=timeout), one.hook_token) for one in bridges])
+        self.https, self.token = next(self.ways)
         self.acknowledged: list[str] = []
         self.times: dict[str, float] = {}  # event → monotonic, when it was acknowledged
         self.refusals: list[Refusal] = []
@@ -61,27 +73,33 @@ class Poster(threading.Thread):
         self._connection: http.client.HTTPConnection | None = None
 
     def run(self) -> None:
-        while not self.ending.is_set():
-            name, event_id = f"{self.prefix}-{len(self.acknowledged)}", new_id()
-            while not self._post(name, event_id):
+        for turn in count():
+            if self.ending.is_set():
+                break
+            first = len(self.acknowledged)
+            many = self.most if turn % 10 == 5 else 1
+            events = [self.event(number) for number in range(first, first + many)]
+            while not self._post(events):
                 time.sleep(0.1)
             self.ending.wait(self.pace)
         self._hang_up()
 
-    def _post(self, name: str, event_id: str) -> bool:
-        body = self._event(name) | {"event_id": event_id, "timestamp": now(self.skew)}
+    def _post(self, events: list[dict[str, Any]]) -> bool:
+        bodies = [event | {"timestamp": now(self.skew)} for event in events]
+        what, body = ("event", bodies[0]) if len(bodies) == 1 else ("batch", {"events": bodies})
         asked = time.monotonic()
         try:
             self._connection = self._connection or self.https.open()
             answer = self.https.post(
-                "/api/v1/hooks/event",
-                token=self.bridge.hook_token,
+                f"/api/v1/hooks/{what}",
+                token=self.token,
                 json_body=body,
                 connection=self._connection,
             )
         except GOES_WRONG:
             self._hang_up()
             self.unanswered += 1
+            self.https, self.token = next(self.ways)
             return False
         seconds = time.monotonic() - asked
         if answer.status != 200:
@@ -94,20 +112,29 @@ class Poster(threading.Thread):
                     parse_time(answer.json()["timestamp"]) - parse_time(now(self.skew))
                 ).total_seconds()
             return False
-        assert answer.json()["event_id"] == event_id
-        self.acknowledged.append(name)
-        self.times[name] = time.monotonic()
+        given = answer.json()
+        assert given.get("event_ids", [given.get("event_id")]) == [e["event_id"] for e in events]
+        for event in events:
+            name = event["payload"]["number"]
+            self.acknowledged.append(name)
+            self.times[name] = time.monotonic()
         self.slowest = max(self.slowest, seconds)
         return True
 
-    def _event(self, name: str) -> dict[str, Any]:
+    def event(self, number: int) -> dict[str, Any]:
         """What an agent's hooks say: nine of ten are a call that begins or ends."""
-        number = len(self.acknowledged)
+        name, event_id = f"{self.prefix}-{number}", new_id()
         if number % 10 == 0:
-            return prompt(self.session_id, name)
+            return prompt(self.session_id, name, event_id=event_id)
         kind, call = ("PreToolUse", number) if number % 2 else ("PostToolUse", number - 1)
         more = {"number": name, "tool_use_id": f"{self.prefix}-{call}"}
-        return hook(kind, self.session_id, PAYLOADS[kind] | more)
+        return hook(kind, self.session_id, PAYLOADS[kind] | more, event_id=event_id)
+
+    def rows(self, name: str) -> list[str]:
+        """Those of the session that this event brings."""
+        event = self.event(int(name.rpartition("-")[2]))
+        row = BRINGS.get(event["event"])
+        return [name, f"{row} {event['payload']['tool_use_id']}"] if row else [name]
 
     def _hang_up(self) -> None:
         if self._connection is not None:
@@ -117,22 +144,31 @@ class Poster(threading.Thread):
 
 @dataclass
 class View:
-    """What one connection of a phone brought: (row's id, event's name), in order, and the close
-    code if the server closed it.
+    """What one connection of a phone brought: (row's id, its name), in order, and the close code if
+    the server closed it. ``owed``: the oldest row that was never acknowledged before.
     """
 
-    events: list[tuple[str, str]] = field(default_factory=list)
+    owed: str = ""
+    rows: list[tuple[str, str]] = field(default_factory=list)
     code: int | None = None
+
+    @property
+    def events(self) -> list[tuple[str, str]]:
+        return [row for row in list(self.rows) if " " not in row[1]]
 
 
 class Watcher(threading.Thread):
     """A phone that joins the session, acknowledges now and then, sends heartbeats, and reconnects
-    when it hears nothing or is cut off.
+    when it hears nothing or is cut off: to the next one of `ports`, when there are.
     """
 
-    def __init__(self, session_id: str, phone: Phone, *, patience: float) -> None:
+    def __init__(
+        self, session_id: str, phone: Phone, *, patience: float, ports: Sequence[int] = ()
+    ) -> None:
         super().__init__(daemon=True, name="watcher")
         self.session_id, self.phone, self.patience = session_id, phone, patience
+        self.ports = cycle(ports or [phone.port])
+        self.unacknowledged: dict[str, str] = {}  # id → row
         self.views: list[View] = []
         self.arrived: dict[str, float] = {}  # event → monotonic, when it was first seen
         self.fault: BaseException | None = None  # a message that is not what the specification says
@@ -146,11 +182,12 @@ class Watcher(threading.Thread):
     def run(self) -> None:
         while not self.ending.is_set():
             if not self.paused.is_set() and self._call():
-                self._listen(View())
+                self._listen(View(next(iter(self.unacknowledged.values()), "")))
             self.ending.wait(0.1)
         self.phone.close()
 
     def _call(self) -> bool:
+        self.phone.port = next(self.ports)
         try:
             self.phone.ready()
             self.phone.join(self.session_id)
@@ -163,24 +200,22 @@ class Watcher(threading.Thread):
         self.views.append(view)
         for message in self.phone.messages:
             self._take(message, view)
-        unacknowledged = [id_ for id_, _ in view.events]
         heard = pinged = time.monotonic()
         try:
             while not (self.ending.is_set() or self.paused.is_set()):
                 try:
                     message = self.phone.receive(0.2)
                     heard = time.monotonic()
-                    if (taken := self._take(message, view)) is not None:
-                        unacknowledged.append(taken)
+                    self._take(message, view)
                 except TimeoutError:
                     pass
                 if time.monotonic() - heard > self.patience:
                     return self.phone.vanish()
-                if len(unacknowledged) >= 50 or (
-                    unacknowledged and time.monotonic() - pinged > HEARTBEAT
-                ):
-                    self.phone.send("notification_ack", {"notification_ids": unacknowledged})
-                    unacknowledged = []
+                since = time.monotonic() - pinged
+                if len(self.unacknowledged) >= 50 or (self.unacknowledged and since > HEARTBEAT):
+                    ids = list(self.unacknowledged)
+                    self.phone.send("notification_ack", {"notification_ids": ids})
+                    self.unacknowledged.clear()
                 if time.monotonic() - pinged > HEARTBEAT:
                     self.phone.send_raw(json.dumps({"type": "heartbeat_ping", "timestamp": now()}))
                     pinged = time.monotonic()
@@ -193,17 +228,11 @@ class Watcher(threading.Thread):
             self.ending.set()
         return None
 
-    def _take(self, message: Message, view: View) -> str | None:
-        if message["type"] != "agent_event" or message["payload"]["session_id"] != self.session_id:
-            return None
-        name = str(message["payload"]["payload"]["number"])
-        view.events.append((message["id"], name))
-        self.arrived.setdefault(name, time.monotonic())
-        return str(message["id"])
-
-    def seen(self) -> list[str]:
-        """The events in the order in which this device first saw them."""
-        return list(dict.fromkeys(name for view in self.views for _, name in view.events))
+    def _take(self, message: Message, view: View) -> None:
+        for id_, name in rows_of([message], self.session_id):
+            view.rows.append((id_, name))
+            self.unacknowledged[id_] = name
+            self.arrived.setdefault(name, time.monotonic())
 
 
 class Load:
@@ -221,20 +250,36 @@ class Load:
         timeout: float = 10,
         pace: float = PACE,
         patience: float = 6,
+        most: int = 1,
+        roam: bool = False,
     ) -> None:
-        """Posters and watchers are shared out among the bridges. `timeout`: of a poster's request;
-        `patience`: of a watcher that hears nothing.
+        """Posters and watchers are shared out among the bridges, or `roam` from one to the next when
+        they are cut off. `timeout`: of a poster's request; `patience`: of a watcher that hears
+        nothing; `most`: events in a batch.
         """
         self.bridges, self.session_id = list(bridges), session_id
+        ports = [bridge.port for bridge in bridges] if roam else []
         first = self.bridges[0]
         first.accept(prompt(session_id, "start"))
         self.posters = [
-            Poster(self._bridge(number), session_id, str(number), timeout=timeout, pace=pace)
+            Poster(
+                self.bridges if roam else [self._bridge(number)],
+                session_id,
+                str(number),
+                timeout=timeout,
+                pace=pace,
+                most=most,
+            )
             for number in range(posters)
         ]
         self.pairings: list[Pairing] = [first.pairing() for _ in range(watchers + 1)]
         self.watchers = [
-            Watcher(session_id, self._phone(number, self.pairings[number]), patience=patience)
+            Watcher(
+                session_id,
+                self._phone(number, self.pairings[number]),
+                patience=patience,
+                ports=ports,
+            )
             for number in range(watchers)
         ]
         self.away = self._phone(0, self.pairings[-1])
@@ -292,33 +337,50 @@ class Load:
         for watcher in self.watchers:
             eventually(lambda watcher=watcher: END in watcher.arrived or watcher.fault, seconds)
             watcher.ending.set()
-        truth = self.whole_log(seconds)
-        for watcher in self.watchers:
             watcher.join(180)
             assert not watcher.is_alive() and watcher.fault is None, watcher.fault
-            check_views(watcher.views, truth)
-        assert self.bridges[0].session(self.session_id)["hook_count"] == len(truth) + 1, (
+        rows = self.whole_log(seconds)
+        for watcher in self.watchers:
+            check_views(watcher.views, rows)
+        events = [name for name in rows if " " not in name]
+        assert self.bridges[0].session(self.session_id)["hook_count"] == len(events) + 1, (
             "`start` came before the device that was away"
         )
-        return truth
+        return events
 
     def whole_log(self, seconds: float) -> list[str]:
         """What the device that was away gets in one go, checked against what was acknowledged."""
         self.away.ready()
         self.away.until(lambda message: is_end(message, self.session_id), "the whole log", seconds)
-        truth = [str(number) for number in self.away.numbers(self.session_id)]
+        rows = [name for _, name in rows_of(self.away.messages, self.session_id)]
+        truth = [name for name in rows if " " not in name]
         ids = [event["payload"]["event_id"] for event in self.away.events(self.session_id)]
         self.away.close()
-        assert len(set(ids)) == len(ids) and len(set(truth)) == len(truth), (
+        assert len(set(ids)) == len(ids) and len(set(rows)) == len(rows), (
             "an event was stored twice"
         )
-        assert truth[-1] == END
+        assert truth.pop() == rows.pop() == END
         for poster in self.posters:
             own = [name for name in truth if name.startswith(f"{poster.prefix}-")]
             assert own == poster.acknowledged, (
                 f"poster {poster.prefix}: {differences(own, poster.acknowledged)}"
             )
-        return truth
+        brought = [
+            row for name in truth for row in self.posters[int(name.split("-")[0])].rows(name)
+        ]
+        assert rows == brought, f"rows of the events: {differences(rows, brought)}"
+        return [*rows, END]
+
+
+def rows_of(messages: Sequence[Message], session_id: str) -> Iterator[tuple[str, str]]:
+    """The session's rows among them: id, and the event's number or the type and call."""
+    for message in messages:
+        payload = message.get("payload", {})
+        if payload.get("session_id") == session_id:
+            if message["type"] == "agent_event":
+                yield message["id"], str(payload["payload"]["number"])
+            elif message["type"] in BRINGS.values():
+                yield message["id"], f"{message['type']} {payload['tool_call_id']}"
 
 
 def is_end(message: Message, session_id: str) -> bool:
@@ -338,21 +400,25 @@ def differences(found: list[str], wanted: list[str]) -> str:
 
 
 def check_views(views: Sequence[View], truth: list[str]) -> None:
-    """A device's view over all its connections: never twice on one, one id for an event,
-    everything, and in the log's order.
+    """A device's view over all its connections: never twice on one, one id for a row, everything,
+    in the log's order; and again what it did not acknowledge (D27).
     """
     names: dict[str, str] = {}
     place = {name: number for number, name in enumerate(truth)}
     for view in views:
-        assert len(set(view.events)) == len(view.events), "twice on one connection"
-        numbers = [place[name] for _, name in view.events if name in place]
-        assert numbers == list(range(numbers[0], numbers[0] + len(numbers))) if numbers else True, (
-            "a hole, or out of order, on one connection"
-        )
-        for id_, name in view.events:
+        assert len(set(view.rows)) == len(view.rows), "twice on one connection"
+        numbers = [place[name] for _, name in view.rows if name in place]
+        if numbers:
+            assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), (
+                "a hole, or out of order, on one connection"
+            )
+            assert numbers[0] <= place.get(view.owed, numbers[0]), (
+                f"{view.owed} was not acknowledged, {truth[numbers[0]]} came first"
+            )
+        for id_, name in view.rows:
             assert names.setdefault(id_, name) == name
-    assert len(set(names.values())) == len(names), "one event came under two ids"
-    seen = list(dict.fromkeys(name for view in views for _, name in view.events if name != "start"))
+    assert len(set(names.values())) == len(names), "one row came under two ids"
+    seen = list(dict.fromkeys(name for view in views for _, name in view.rows if name != "start"))
     assert seen == truth, differences(seen, truth)
 
 

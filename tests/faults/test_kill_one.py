@@ -1,4 +1,4 @@
-"""kill -9 at random instants under 64 posters and 5 phones: what was acknowledged is in every
+"""kill -9 at random instants of one process: what was acknowledged is in every
 device's view exactly once, in order (D26, D27, D31).
 """
 

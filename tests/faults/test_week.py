@@ -22,7 +22,6 @@ from hooks_app.producer.translate import translate
 from tests.conformance.agent_tools import Script, figure
 from tests.conformance.bridge import eventually
 from tests.conformance.samples import new_id, new_session, now
-from tests.faults.links import Http
 from tests.faults.memory import Look, WatchedBridge, more, what_is_left
 from tests.performance.hookway import ASKS, FIXTURES, WORK
 from tests.performance.servers import authenticate
@@ -97,7 +96,8 @@ def story(session: str) -> list[dict[str, Any]]:
 
 async def post(bridge: WatchedBridge, count: int, recent: list[str], rng: random.Random) -> None:
     """Sessions one after the other, in batches and event by event."""
-    http = await Http.open(bridge.port)
+    https = bridge.https()
+    connection = https.open()
     for _ in range(count):
         session = new_session()
         left = story(session)
@@ -105,14 +105,16 @@ async def post(bridge: WatchedBridge, count: int, recent: list[str], rng: random
             several = rng.choice((1, 1, 5, 30))
             batch, left = left[:several], left[several:]
             path, body = ("event", batch[0]) if several == 1 else ("batch", {"events": batch})
-            head = (
-                f"POST /api/v1/hooks/{path} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-                f"Content-Type: application/json\r\nAuthorization: Bearer {bridge.hook_token}\r\n"
+            answer = await asyncio.to_thread(
+                https.post,
+                f"/api/v1/hooks/{path}",
+                token=bridge.hook_token,
+                json_body=body,
+                connection=connection,
             )
-            status, answer = await http.post(head.encode(), json.dumps(body).encode())
-            assert status == 200, answer
+            assert answer.status == 200, answer
         recent.append(session)
-    http.abort()
+    connection.close()
 
 
 async def take(opened: Socket, *types: str, session: str | None = None) -> dict[str, Any]:
