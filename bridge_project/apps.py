@@ -1,7 +1,5 @@
 """Register the project's commands, checks and templates with Django."""
 
-from __future__ import annotations
-
 from django.apps import AppConfig
 
 

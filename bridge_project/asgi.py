@@ -4,8 +4,6 @@
 starts the background work itself.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 

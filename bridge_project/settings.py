@@ -1,7 +1,5 @@
 """Derive Django's settings from ``conf``; read no environment here."""
 
-from __future__ import annotations
-
 import hashlib
 import sys
 from typing import Any

@@ -1,7 +1,5 @@
 """Map every URL (D2): the API, its pages, pairing and the admin site."""
 
-from __future__ import annotations
-
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, path, re_path
 from django.views.generic import RedirectView

@@ -1,7 +1,5 @@
 """Show, pair and revoke devices in the admin site; show the audit trail."""
 
-from __future__ import annotations
-
 import base64
 from datetime import timedelta
 from typing import Any

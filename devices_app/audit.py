@@ -1,7 +1,5 @@
 """Record decisions and changes by clients; entries are only ever added."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from devices_app.models import AuditEntry, Device

@@ -1,7 +1,5 @@
 """Decide who may use which endpoint (D14): four permissions, one for each view."""
 
-from __future__ import annotations
-
 from typing import Any, NoReturn, cast
 
 from rest_framework.authentication import BaseAuthentication

@@ -1,7 +1,5 @@
 """Make the pairing data of a new device, for every QR code and page (D43)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import timedelta
 

@@ -1,7 +1,5 @@
 """Store devices, their tokens, push subscriptions and the audit trail (D14, D56)."""
 
-from __future__ import annotations
-
 from typing import Any, NoReturn
 
 from django.db import models

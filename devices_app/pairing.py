@@ -1,7 +1,5 @@
 """Mint, claim, bind, replace and revoke device tokens (D15, D24, D43, D62)."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Literal
 

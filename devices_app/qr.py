@@ -1,7 +1,5 @@
 """Write the pairing link and its QR code in every format of D43."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable, Mapping

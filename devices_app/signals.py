@@ -1,7 +1,5 @@
 """Define the signals of pairing and revocation, which the apps above receive."""
 
-from __future__ import annotations
-
 from django.dispatch import Signal
 
 # Sent in the transaction in which a token is used for the first time, authenticates for the first

@@ -1,7 +1,5 @@
 """Make, digest and identify bearer tokens (D14, D15)."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import re

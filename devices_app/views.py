@@ -1,7 +1,5 @@
 """Serve pages without a token: pairing, the CA certificate, the admin log-in."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import threading

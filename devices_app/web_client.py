@@ -4,8 +4,6 @@ The files are read once and named by the hash of them all, so that a browser nev
 versions and may keep each for good.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

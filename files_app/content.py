@@ -1,7 +1,5 @@
 """Read files: whole for GET /files/content, in lines for file_read (D11)."""
 
-from __future__ import annotations
-
 import base64
 import codecs
 import io

@@ -1,7 +1,5 @@
 """Limit how many file answers are in memory; end git when the server stops."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Final
 

@@ -1,7 +1,5 @@
 """List directories: a tree for GET /files/tree, one level for file_list."""
 
-from __future__ import annotations
-
 import os
 import re
 import stat as st

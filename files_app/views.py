@@ -1,7 +1,5 @@
 """Answer GET /files/tree and GET /files/content (SPEC Files; D12)."""
 
-from __future__ import annotations
-
 from django.http import HttpResponse
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
 from rest_framework.request import Request

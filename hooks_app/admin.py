@@ -1,7 +1,5 @@
 """Show hook events in the admin site."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 from django.contrib import admin

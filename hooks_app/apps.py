@@ -1,7 +1,5 @@
 """Register the hooks with Django."""
 
-from __future__ import annotations
-
 from django.apps import AppConfig
 
 

@@ -3,8 +3,6 @@
 SPEC Hook producer configuration.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Final, Literal
 
 import structlog

@@ -1,7 +1,5 @@
 """Store accepted hook events, for idempotence (D31) and the admin site."""
 
-from __future__ import annotations
-
 from django.db import models
 
 

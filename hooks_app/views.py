@@ -1,7 +1,5 @@
 """Answer POST /hooks/event, /hooks/batch and /admin/reload-hooks (D2, D8, D31)."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

@@ -3,8 +3,6 @@
 All are read only, for the log is what was sent.
 """
 
-from __future__ import annotations
-
 import json
 from datetime import timedelta
 

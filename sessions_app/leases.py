@@ -4,8 +4,6 @@ A killed process no longer renews: its connections stop counting when the lease 
 its successor starts on the same data directory (D35).
 """
 
-from __future__ import annotations
-
 import contextlib
 import uuid
 from datetime import datetime, timedelta

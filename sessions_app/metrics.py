@@ -1,7 +1,5 @@
 """Compute the sessions' metrics: sockets, queue, and each device's lag."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from django.db.models import Count, F, OuterRef, QuerySet, Subquery, Sum

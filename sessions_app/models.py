@@ -1,7 +1,5 @@
 """Store sessions, the log, tool calls, approvals, connections (D26 to D38, D46)."""
 
-from __future__ import annotations
-
 import uuid
 
 from django.db import models

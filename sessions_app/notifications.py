@@ -1,7 +1,5 @@
 """Make every notification that devices get (D13)."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from typing import Any

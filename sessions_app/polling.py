@@ -1,7 +1,5 @@
 """Renew this process's lease, and poll for missed changes (D15, D46, D51)."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time

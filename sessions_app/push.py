@@ -5,8 +5,6 @@ it are read in order. Each push is stored with the position, so no process pushe
 pushes that were not sent before a restart are sent after it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import uuid

@@ -1,7 +1,5 @@
 """Act when a device is paired or revoked (D15, D28)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import structlog

@@ -1,7 +1,5 @@
 """Describe a session for home screens (D54, D60)."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

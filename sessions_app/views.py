@@ -1,7 +1,5 @@
 """Answer GET /sessions, GET /sessions/:id, POST /sessions/:id/events (D35, D39)."""
 
-from __future__ import annotations
-
 import uuid
 from typing import Any, cast
 

@@ -4,8 +4,6 @@ It follows git's rules, but inside the roots only: a repository with any part ou
 (D10, D12).
 """
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import dataclass

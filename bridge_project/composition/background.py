@@ -1,7 +1,5 @@
 """Start and stop the background work of a serving process."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Delete expired rows and close idle sessions, once a minute (D15, D30, D31, D34)."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Register the handler of every client message by importing its module."""
 
-from __future__ import annotations
-
 from files_app.handlers import files, git
 from sessions_app.handlers import agent, connection, push, session
 

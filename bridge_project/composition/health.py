@@ -1,7 +1,5 @@
 """Answer GET /health: which parts of the bridge work now (D48)."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

@@ -1,7 +1,5 @@
 """Write this process's counters and the apps' figures for GET /metrics."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 
 import structlog

@@ -1,7 +1,5 @@
 """Answer health, info, metrics, the API documents, and /ws without an upgrade."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any, cast, get_args
 

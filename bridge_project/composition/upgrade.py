@@ -1,7 +1,5 @@
 """Refuse WebSocket upgrades with a wrong host, origin, token or rate (D17, D18)."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from django.db import Error as DatabaseError

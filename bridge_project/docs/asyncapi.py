@@ -1,7 +1,5 @@
 """Write the AsyncAPI document from the catalogue, with an example of each message."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """Add each endpoint's error answers to the OpenAPI document (D9)."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from drf_spectacular.openapi import AutoSchema

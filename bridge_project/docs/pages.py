@@ -1,7 +1,5 @@
 """Serve documentation pages, without token or script (D9)."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """Write settings, error codes and messages as tables for the pages and docs/."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final

@@ -1,8 +1,6 @@
 # ruff: noqa: N802 - the names are twisted's
 """Accept TCP and TLS connections, limit their number, and watch their buffers."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import socket

@@ -1,8 +1,6 @@
 # ruff: noqa: N802, N803 - the names are twisted's and autobahn's
 """Accept an upgrade to a WebSocket, or refuse it with an HTTP status (D9)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import bridge_project.edge.connection  # noqa: F401 - isort: skip  installs the reactor: comes first

@@ -1,8 +1,6 @@
 # ruff: noqa: N802, N815 - the names are twisted's
 """Run HTTP connections with size limits, deadlines and the errors of D9."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import time

@@ -1,8 +1,6 @@
 # ruff: noqa: N802 - the names are autobahn's
 """Refuse a message over the limit; send an `error` if its id has been read (D9)."""
 
-from __future__ import annotations
-
 from bridge_project.edge.handshake import Handshake  # isort: skip  installs the reactor: comes first
 from bridge_project.http.error_body import error_payload
 from bridge_project.kernel import limits

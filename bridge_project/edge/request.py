@@ -1,8 +1,6 @@
 # ruff: noqa: N802 - the names are twisted's
 """Read one request within its limits, and answer its errors as JSON (D9)."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Iterable

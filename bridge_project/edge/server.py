@@ -1,7 +1,5 @@
 """Run daphne with our protocols, and stop it in order (D19, D44, D45)."""
 
-from __future__ import annotations
-
 import asyncio
 import ctypes
 import logging

@@ -1,7 +1,5 @@
 """Log the server's requests, sockets and errors, without query strings."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 from urllib.parse import quote

@@ -1,7 +1,5 @@
 """Give the application a WebSocket's messages and connection (D25, D30)."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Sequence

@@ -1,8 +1,6 @@
 # ruff: noqa: N802 - the names are twisted's
 """Put TLS below the protocols, with the newest certificate (D19)."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from typing import Any

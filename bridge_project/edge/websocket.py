@@ -1,8 +1,6 @@
 # ruff: noqa: N802, N803 - the names are twisted's and autobahn's
 """Run WebSockets in daphne with close codes and bounded buffers (D9, D25, D30)."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Name the types of ASGI applications."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 Each error is counted here, and reported to devices when it is severe.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import uuid

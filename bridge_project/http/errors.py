@@ -1,7 +1,5 @@
 """Turn Django's failures into the error body of D9."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import structlog

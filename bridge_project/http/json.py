@@ -1,7 +1,5 @@
 """Read and write the JSON bodies of HTTP requests and answers (D8, D9)."""
 
-from __future__ import annotations
-
 from typing import IO, Any, TypeVar
 
 from django.http import HttpRequest

@@ -1,7 +1,5 @@
 """Give each Django request an id and its client; check its host; rewrite errors."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Final

@@ -3,8 +3,6 @@
 The functions may talk to Redis: on an event loop, call them in a thread.
 """
 
-from __future__ import annotations
-
 import functools
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Read a Django request's id, connection, client, and the bridge's address."""
 
-from __future__ import annotations
-
 from typing import cast
 
 from django.http import HttpRequest

@@ -1,7 +1,5 @@
 """Run Django's request cycle in a few threads that keep database connections."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, cast
 from urllib.parse import quote

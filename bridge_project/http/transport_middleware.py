@@ -1,7 +1,5 @@
 """Find out how each connection reached the bridge; refuse unencrypted ones (D19)."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Check authentication, rate and permission of API requests (D14, D16, D17)."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import structlog

@@ -4,8 +4,6 @@ The chores of the serving process delete data by its age. When the clock is set 
 data would be old at once: unsent rows, open approvals, the ids of events that may be posted again.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Run one coroutine in the background of a serving process, until it is stopped."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine
 

@@ -4,8 +4,6 @@ Git, its filters, a commit's hooks, agents, their commands and shells all get ``
 user's environment without the bridge's own variables.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -3,8 +3,6 @@
 When it ends, all processes of its group are ended.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """Read daphne's command line, when `daphne` runs this process (D61)."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

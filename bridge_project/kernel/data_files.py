@@ -5,8 +5,6 @@ now gives for its path. The database is never opened for a check: closing any de
 drop the POSIX locks that SQLite holds for the whole process.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import stat

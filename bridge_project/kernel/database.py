@@ -1,7 +1,5 @@
 """Make Django's database settings, and delete rows in small steps."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any, Final

@@ -4,8 +4,6 @@ The pages under `/docs/errors/<CODE>`, which every `documentation_url` opens, an
 are generated from this table; to raise a code that is not in it is a KeyError.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal

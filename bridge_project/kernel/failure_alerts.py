@@ -3,8 +3,6 @@
 `sessions_app.polling` takes them and writes a notification. Commands other than `serve` drop them.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import deque

@@ -3,8 +3,6 @@
 Settings may override those that D44 names.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 MB: Final = 2**20

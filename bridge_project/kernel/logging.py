@@ -4,8 +4,6 @@
 it to `logs/bridge.log`. Any other command shows WARNING on standard error only.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import logging.config

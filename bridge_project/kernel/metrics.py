@@ -4,8 +4,6 @@ A counter is one line here and one where it is counted. Figures that are compute
 (sessions, the queue, the spool) are in `composition/metrics.py`.
 """
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Iterable, Sequence
 from typing import Any, Final

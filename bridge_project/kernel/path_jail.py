@@ -5,8 +5,6 @@ in them are known by path and by device and inode, so a bind mount of a part, or
 refused too.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import stat as st

@@ -1,7 +1,5 @@
 """Make directories and files that only their owner may read (D45)."""
 
-from __future__ import annotations
-
 import os
 import secrets
 from pathlib import Path

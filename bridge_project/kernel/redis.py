@@ -3,8 +3,6 @@
 The client takes 5 MB of memory, so it is imported only where Redis is in use.
 """
 
-from __future__ import annotations
-
 
 def redis_errors() -> tuple[type[Exception], ...]:
     """Return the exceptions of a call while Redis is away, for ``except``."""

@@ -1,7 +1,5 @@
 """Define the types of settings; each check raises ValueError with its reason."""
 
-from __future__ import annotations
-
 import ipaddress
 import os
 import re

@@ -1,7 +1,5 @@
 """Clean text from outside for the database and terminals; name secret fields."""
 
-from __future__ import annotations
-
 import ipaddress
 import unicodedata
 from typing import Final

@@ -6,8 +6,6 @@ without the database uses `asyncio.to_thread`. A loop that blocks as long as the
 forwarder's) has a thread of its own.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import select

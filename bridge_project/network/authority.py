@@ -3,8 +3,6 @@
 A phone that trusts it trusts it only for private names and addresses and for the bridge's own.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import logging
 import os

@@ -1,7 +1,5 @@
 """Read the certificate's files: its chain, key, names and pin (D19, D44)."""
 
-from __future__ import annotations
-
 import hashlib
 import ipaddress
 from dataclasses import dataclass

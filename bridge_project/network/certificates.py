@@ -4,8 +4,6 @@ The bridge's own authority signs it (it is that authority's *leaf*), and it is r
 the same key; or the settings give one.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import logging

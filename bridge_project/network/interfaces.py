@@ -1,7 +1,5 @@
 """List the addresses of this machine; look up no name and send no packet."""
 
-from __future__ import annotations
-
 import ipaddress
 import socket
 

@@ -1,7 +1,5 @@
 """Check Host and Origin headers against the bridge's own names (D18)."""
 
-from __future__ import annotations
-
 import re
 import socket
 import time

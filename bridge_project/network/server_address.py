@@ -3,8 +3,6 @@
 ``serve`` writes it into the data directory.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Classify a connection: encryption, client, kind of network (D18 to D20). Pure."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass

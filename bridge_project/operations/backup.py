@@ -1,7 +1,5 @@
 """Write one archive of the bridge's data, while it runs."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import io

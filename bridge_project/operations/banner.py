@@ -1,7 +1,5 @@
 """Write the text that `serve` prints when it starts, without tokens."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from bridge_project.kernel.config import Conf

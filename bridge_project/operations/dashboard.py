@@ -1,7 +1,5 @@
 """Fill the admin site's first page with the bridge's present state, cheaply."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Copy an SQLite database in use, and refuse one of a newer version."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

@@ -4,8 +4,6 @@ Copies are named `before-<time>-<migration>` and end with `-unfinished` until a 
 succeeded, with `-failed` when the start that made them had not. Neither is ever pruned.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import filecmp

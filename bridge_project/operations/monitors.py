@@ -1,7 +1,5 @@
 """Keep the recorded address current; stop when the bridge's files are gone (D46)."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -4,8 +4,6 @@ Everything is checked before anything is changed. The caller holds the data dire
 (`startup.only_server`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import hashlib

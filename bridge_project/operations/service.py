@@ -1,7 +1,5 @@
 """Find, stop and start the systemd unit or process that runs this bridge."""
 
-from __future__ import annotations
-
 import configparser
 import getpass
 import os

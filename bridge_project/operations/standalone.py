@@ -4,8 +4,6 @@ daphne does not tell an application when it starts and ends, so this asks its re
 send `lifespan`. Without either, the first request starts the work.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """Lock and check the data directory, and find its database, before listening."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import io

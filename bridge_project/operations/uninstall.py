@@ -1,7 +1,5 @@
 """Remove the bridge from this machine: services, process, on request the data."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shlex

@@ -4,8 +4,6 @@ The new code and its requirements are installed already. Everything is checked b
 stopped, and it is started again if a service runs it.
 """
 
-from __future__ import annotations
-
 import os
 import pwd
 import shutil

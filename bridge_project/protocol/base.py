@@ -1,7 +1,5 @@
 """Define the base classes of every JSON object of the protocol."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import Any, ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """Map each WebSocket message type to its model, and encode messages."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Turn pydantic's errors into violations: the expected value and the one received."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Give one example of each hook event, for the OpenAPI document."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Define and read the nine hook events (D1, D3, D5, D8, D31, D32)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Read strict JSON, and write compact JSON (D8)."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any, NoReturn

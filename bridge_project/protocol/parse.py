@@ -1,7 +1,5 @@
 """Parse a client's frame, or list everything that is wrong with it (D3, D4)."""
 
-from __future__ import annotations
-
 import re
 import uuid
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Define the messages about push, in both directions (D56)."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 from typing import Annotated

@@ -1,7 +1,5 @@
 """Define the answers about files and git repositories."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from bridge_project.protocol.base import ServerPayload

@@ -1,7 +1,5 @@
 """Define the resources that messages contain (SPEC Resources and their fields)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer

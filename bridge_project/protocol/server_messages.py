@@ -1,7 +1,5 @@
 """Define the bridge's messages, except those about files and repositories."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from pydantic import ConfigDict, Field

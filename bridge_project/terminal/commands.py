@@ -1,7 +1,5 @@
 """Define what a person can type in `watch`, one function a command."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import shlex

@@ -1,7 +1,5 @@
 """Track sessions and approvals in ``watch``, and send its requests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Final
 

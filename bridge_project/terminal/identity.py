@@ -1,7 +1,5 @@
 """Pair ``watch`` as a device, and keep its token in the data directory (D43, D62)."""
 
-from __future__ import annotations
-
 import json
 import socket
 import uuid

@@ -1,7 +1,5 @@
 """Write messages and answers as safe lines for a terminal. Pure."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from datetime import tzinfo

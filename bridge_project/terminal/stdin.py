@@ -1,7 +1,5 @@
 """Read commands from a prompt below the output, or from standard input."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import sys

@@ -1,7 +1,5 @@
 """Follow the bridge: connect, join, show, acknowledge, and reconnect."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

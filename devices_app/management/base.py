@@ -1,7 +1,5 @@
 """Give commands the database, devices by name, durations."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Check that an address is a push service's, before anything is sent to it (D56)."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 import socket

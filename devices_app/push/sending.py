@@ -1,7 +1,5 @@
 """Send one push to a push service, bounded in time and size (D56; RFC 8030, 8291)."""
 
-from __future__ import annotations
-
 import email.utils
 import http.client
 import io

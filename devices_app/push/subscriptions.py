@@ -1,7 +1,5 @@
 """Subscribe and unsubscribe devices, and list usable subscriptions (D56)."""
 
-from __future__ import annotations
-
 from cryptography.hazmat.primitives.asymmetric import ec
 from django.db import IntegrityError, transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet

@@ -1,7 +1,5 @@
 """Keep the key that signs the bridge's pushes, and sign with it (D56; RFC 8292)."""
 
-from __future__ import annotations
-
 import base64
 import time
 from functools import cache

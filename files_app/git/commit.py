@@ -5,8 +5,6 @@ commit is made, so a refusal, a failure or a power cut changes nothing. Then git
 entries into it, and nothing else.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Answer git_diff with the changes line by line (SPEC Git resources; D10)."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from bridge_project.kernel import limits

@@ -3,8 +3,6 @@
 Only hooks inside the roots are run, each through a script that restores the environment.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ the same order, and within a hunk every line begins with its sign, so that a fil
 mistaken for a line of the diff.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Container

@@ -3,8 +3,6 @@
 A client's names are relative to the session's working directory, git's to the top of the work tree.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Iterable
 

@@ -1,7 +1,5 @@
 """Find a session's repository, and refuse one that cannot be trusted (D10, D12)."""
 
-from __future__ import annotations
-
 import os
 
 from bridge_project.kernel.errors import BridgeError

@@ -3,8 +3,6 @@
 It holds the last commit and, besides, named files as they are in the work tree.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from typing import Final

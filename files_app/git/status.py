@@ -1,7 +1,5 @@
 """Answer git_status_request with the state of a repository (D10)."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

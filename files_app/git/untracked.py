@@ -1,7 +1,5 @@
 """Read untracked files: their line counts, and their diff."""
 
-from __future__ import annotations
-
 import os
 import stat as st
 from collections.abc import Iterable

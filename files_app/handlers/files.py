@@ -1,7 +1,5 @@
 """Answer file_list and file_read (SPEC File resources; D7, D11, D12)."""
 
-from __future__ import annotations
-
 from bridge_project.kernel import threads
 from bridge_project.kernel.path_jail import default_jail
 from bridge_project.protocol import client_messages as c

@@ -1,7 +1,5 @@
 """Answer git_status_request, git_diff and git_commit (SPEC Git resources; D10)."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from bridge_project.kernel import limits, threads

@@ -1,7 +1,5 @@
 """Make large replies and their JSON in a thread, so that other sockets go on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Apply an event to its observed session: turn, calls, notifications (D13, D37)."""
 
-from __future__ import annotations
-
 from bridge_project.protocol.catalogue import encode
 from bridge_project.protocol.hooks import HookEvent
 from hooks_app.intake import projection

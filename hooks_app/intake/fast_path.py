@@ -11,8 +11,6 @@ headers are the view's: it answers the first event, and its headers are kept. te
 test_hot_path.py sends the same requests to both and compares the answers byte for byte.
 """
 
-from __future__ import annotations
-
 import asyncio
 from datetime import UTC, datetime
 

@@ -1,7 +1,5 @@
 """Remember which forwarders on other machines report that they are behind (D47)."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Final

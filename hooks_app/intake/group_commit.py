@@ -11,8 +11,6 @@ tune: a single event never waits, and the busier the bridge, the larger the grou
 When an event of a group cannot be stored, each event of the group is stored by itself.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Derive messages and notifications from a hook event, without I/O (D13, D37)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Store hook events and their messages in one transaction (D26, D31, D32, D34)."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass

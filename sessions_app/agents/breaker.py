@@ -1,7 +1,5 @@
 """Stop starting a failing agent for a while: a circuit breaker (SPEC Limits; D48)."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

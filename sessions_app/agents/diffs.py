@@ -1,7 +1,5 @@
 """Write an agent's changes to files as unified diffs. Pure."""
 
-from __future__ import annotations
-
 import difflib
 from collections import Counter
 from collections.abc import Mapping, Sequence

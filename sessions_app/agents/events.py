@@ -1,7 +1,5 @@
 """Define the events that a driver reports, and the queue in which they wait."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import deque

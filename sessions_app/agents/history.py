@@ -1,7 +1,5 @@
 """Show a session's lost beginning from the agent's own records (D29, D60)."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections import Counter

@@ -3,8 +3,6 @@
 A command is written with what caused it, and taken once (D35, D46).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass

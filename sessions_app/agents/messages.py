@@ -1,7 +1,5 @@
 """Queue prompts and interrupts for a session's agent (D31, D39, D40)."""
 
-from __future__ import annotations
-
 import uuid
 from datetime import datetime
 from typing import Any, Literal

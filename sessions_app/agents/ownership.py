@@ -4,8 +4,6 @@ A session is reserved before its agent is started, and taken from a process that
 D36, D46).
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 To add an agent, write one module with its driver and add one line to ``_kinds``.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Make agents' output fit to be stored and sent: bounded and valid. Pure."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

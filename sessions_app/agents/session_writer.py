@@ -1,7 +1,5 @@
 """Write one session in one transaction: rows, approvals, states (D35, D37, D40)."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

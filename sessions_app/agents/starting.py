@@ -1,7 +1,5 @@
 """Start the agent of one session, and report why it did not start (D35, D48, D59)."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine

@@ -1,7 +1,5 @@
 """Start, resume, pause and end this process's agents (D22, D34 to D36, D46)."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence

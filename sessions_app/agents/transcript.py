@@ -1,7 +1,5 @@
 """Write an agent's events to the log, and take its commands, each exactly once."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Decide about a tool call; the first decision stands, whoever makes it (D38)."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

@@ -1,8 +1,6 @@
 """Find, begin and end the record of a tool call that has not ended (D37)."""
 # ruff: noqa: S608 - only our own names are put into statements
 
-from __future__ import annotations
-
 import uuid
 
 from django.db.models import QuerySet

@@ -3,8 +3,6 @@
 Everything here but ``forget_old`` runs inside an outbox. Decisions are made in decisions.py.
 """
 
-from __future__ import annotations
-
 import uuid
 from datetime import timedelta
 

@@ -1,7 +1,5 @@
 """Describe a tool call, whatever agent reports it. Pure."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ claude-code sends the same structured results by its hooks (``tool_response``) a
 (``tool_use_result``).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Handle message, session_interrupt and approval_response (D7, D31, D38, D40)."""
 
-from __future__ import annotations
-
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import writers
 from bridge_project.protocol import client_messages as c

@@ -1,7 +1,5 @@
 """Handle auth, health_check, heartbeats, acknowledgements (D15, D16, D20 to D27)."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 from django.utils import timezone

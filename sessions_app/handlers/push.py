@@ -1,7 +1,5 @@
 """Handle push_subscribe, push_unsubscribe, push_test (D56)."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
 from typing import Any

@@ -1,7 +1,5 @@
 """Handle session_start, session_end, replay_request (D7, D22, D28, D29, D35)."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections.abc import Iterator

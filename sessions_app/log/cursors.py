@@ -1,7 +1,5 @@
 """Record how far each device has received each feed (D27)."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ Portable between SQLite and PostgreSQL. Every function takes the cursor of an ou
 """
 # ruff: noqa: S608 - only our own names are put into statements
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence

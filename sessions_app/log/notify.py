@@ -4,8 +4,6 @@ A channel-layer group for each feed, one channel for each process. Without Redis
 rows of others by polling.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable

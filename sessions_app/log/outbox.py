@@ -3,8 +3,6 @@
 This is the transactional outbox.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -2,8 +2,6 @@
 
 # ruff: noqa: S608 - only our own names and numbers are put into statements
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

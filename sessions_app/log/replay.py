@@ -1,7 +1,5 @@
 """Read back one session's feed for a join or a replay_request (D28 to D30)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta

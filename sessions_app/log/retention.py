@@ -1,7 +1,5 @@
 """Delete rows of the log that are too old (D30); the outbox keeps other bounds."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 from bridge_project.kernel.ages import ages

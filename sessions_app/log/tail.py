@@ -4,8 +4,6 @@ It holds rows that this process wrote, and rows of other processes, read once fo
 A socket that keeps up sends them without reading the database; a slower one reads the log.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence

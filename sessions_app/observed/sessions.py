@@ -1,7 +1,5 @@
 """Create, close, reopen and forget observed sessions, known by hooks only (D34)."""
 
-from __future__ import annotations
-
 import os
 from datetime import datetime, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """Store which rows a device received, by acknowledgements and heartbeats (D27)."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Hold the state of one WebSocket, and send on it (D21 to D30)."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Coroutine, Sequence

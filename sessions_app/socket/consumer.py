@@ -1,7 +1,5 @@
 """Connect Channels with a client connection, and end it on time-outs (D21 to D25)."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from functools import partial

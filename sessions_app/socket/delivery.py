@@ -1,7 +1,5 @@
 """Send a connection its device's log rows, once and in order (D26 to D28)."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Find the handler of a client message; each is registered by `@handles`."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from typing import Any
 

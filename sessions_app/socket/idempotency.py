@@ -3,8 +3,6 @@
 The repetition may come on any connection and process.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

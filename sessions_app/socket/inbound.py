@@ -1,7 +1,5 @@
 """Pass a client's frame to its handler, or answer what is wrong with it (D17)."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 

@@ -1,7 +1,5 @@
 """Check which message a client may send when (D21, D22). No I/O."""
 
-from __future__ import annotations
-
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.base import Phase
 from bridge_project.protocol.catalogue import CATALOGUE

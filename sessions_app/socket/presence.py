@@ -1,7 +1,5 @@
 """Record who is connected, across processes, while leases last (D23, D33, D46)."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Collection
 

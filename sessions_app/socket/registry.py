@@ -1,7 +1,5 @@
 """Hold this process's connections, end them when due, and free their records."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Collection, Coroutine
 from typing import Any

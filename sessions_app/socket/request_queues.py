@@ -1,7 +1,5 @@
 """Queue slow requests, so that heartbeats and decisions are answered meanwhile."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine

@@ -5,8 +5,6 @@ A ``session_update`` is not a row of the log and never sent again. Every change 
 nothing is read.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """Write one archive of the whole bridge, while it runs: `backup`."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Check the bridge and its machine, and print remedies (D43): `doctor`."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

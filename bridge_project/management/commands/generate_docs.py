@@ -1,7 +1,5 @@
 """Write the generated pages of docs/ from the tables in the code."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.core.management.base import BaseCommand

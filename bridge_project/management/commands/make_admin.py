@@ -1,7 +1,5 @@
 """Create the admin site's first user, interactively or for a script: `make_admin`."""
 
-from __future__ import annotations
-
 import argparse
 import getpass
 import os

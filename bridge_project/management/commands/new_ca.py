@@ -1,7 +1,5 @@
 """Make a new certificate authority, after a question (D55): `new_ca`."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from typing import Any

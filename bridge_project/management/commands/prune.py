@@ -1,7 +1,5 @@
 """Delete expired rows now, as a bridge does each minute (D30, D31, D34): `prune`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from bridge_project.composition.chores import CHORES

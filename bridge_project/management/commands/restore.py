@@ -1,7 +1,5 @@
 """Replace the data directory by a backup: `restore`."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Run the bridge (D42, D43): `serve`."""
 
-from __future__ import annotations
-
 import argparse
 import io
 import sys

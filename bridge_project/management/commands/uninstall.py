@@ -1,7 +1,5 @@
 """Remove hooks and services, and on request the data: `uninstall`."""
 
-from __future__ import annotations
-
 import argparse
 import shlex
 import sys

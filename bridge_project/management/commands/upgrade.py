@@ -1,7 +1,5 @@
 """Copy and migrate the database; go back if that fails; restart: `upgrade`."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

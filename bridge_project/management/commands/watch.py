@@ -1,7 +1,5 @@
 """Show in the terminal the messages that a device gets (D43): `watch`."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib

@@ -3,8 +3,6 @@
 Only `demo` is really started.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

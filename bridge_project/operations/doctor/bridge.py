@@ -1,7 +1,5 @@
 """Check the running bridge: health, tokens, certificate, clock, address, proxy."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Find the best address for a phone's browser, and whether it is trusted (D55)."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shlex

@@ -1,7 +1,5 @@
 """Run all checks at once, each with a deadline; report one that hangs (D43)."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Check data directory, disk, file limits, spool and the agent's hooks."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

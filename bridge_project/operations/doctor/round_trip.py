@@ -1,7 +1,5 @@
 """Send a test event the whole way, from the hook command to a device of our own."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

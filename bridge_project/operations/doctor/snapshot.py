@@ -1,7 +1,5 @@
 """Collect facts for all checks: address, lock holder, health and info."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import http.client

@@ -3,8 +3,6 @@
 No Django connection is used, so nothing waits long.
 """
 
-from __future__ import annotations
-
 import shlex
 import sqlite3
 import time

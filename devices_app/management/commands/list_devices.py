@@ -1,7 +1,5 @@
 """List paired devices, with when and where each was last seen (D43)."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import unicodedata

@@ -1,7 +1,5 @@
 """Make a pairing token and show it as a QR code, or for a program (D43)."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from datetime import timedelta

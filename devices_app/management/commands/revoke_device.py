@@ -1,7 +1,5 @@
 """Refuse a device from now on and close its sockets (D15, D43)."""
 
-from __future__ import annotations
-
 import argparse
 import getpass
 from typing import Any

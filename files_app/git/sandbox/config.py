@@ -1,7 +1,5 @@
 """Select the configuration keys that git may know: harmless ones only (D10)."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

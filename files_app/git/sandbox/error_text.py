@@ -1,7 +1,5 @@
 """Clean git's error text for a person; remove paths outside the roots."""
 
-from __future__ import annotations
-
 import os
 import re
 from typing import Final

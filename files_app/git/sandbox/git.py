@@ -1,7 +1,5 @@
 """Run git with an environment and a configuration of our own (D10)."""
 
-from __future__ import annotations
-
 import functools
 import os
 import pwd

@@ -1,7 +1,5 @@
 """Refuse links out of the roots, and FIFOs, in a git directory."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Collection

@@ -1,7 +1,5 @@
 """Find FIFOs named .gitignore and the like, at which git would wait for ever."""
 
-from __future__ import annotations
-
 import os
 import stat as st
 import time

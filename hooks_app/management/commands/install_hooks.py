@@ -1,7 +1,5 @@
 """Install our hooks into the agent's settings file, or remove them (D43)."""
 
-from __future__ import annotations
-
 import difflib
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """List the agents of ``BRIDGE_ACP_AGENTS`` as kinds of agents (D41)."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from functools import partial

@@ -7,8 +7,6 @@ inside the allowed roots needs no approval: a paired device can do it too. A fai
 reported once: with the agent's own call where there is one, else as a call of the bridge's.
 """
 
-from __future__ import annotations
-
 import asyncio
 import uuid
 from collections.abc import Callable

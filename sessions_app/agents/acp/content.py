@@ -1,7 +1,5 @@
 """Read the content of ACP messages, which differs from agent to agent. Pure."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import deque

@@ -1,7 +1,5 @@
 """Run any agent that speaks the Agent Client Protocol on its stdio (D41)."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Map failures of ACP agents and tools to codes (D50, SPEC Tool retry policy)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, NamedTuple, NoReturn
 

@@ -1,7 +1,5 @@
 """Read and write files for an ACP agent, inside the allowed roots (D12, D45)."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import secrets

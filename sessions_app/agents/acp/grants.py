@@ -4,8 +4,6 @@ Paths are resolved when somebody is asked: a link that is changed afterwards lea
 nobody has approved. Pure, except for resolving paths.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple

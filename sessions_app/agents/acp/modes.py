@@ -1,7 +1,5 @@
 """Keep an ACP agent in the mode in which it asks before it acts (D59)."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ ACP knows no "modified": such a call is rejected, and when the agent has ended i
 the changed parameters in a follow-up prompt. It then asks anew, and the person sees what will run.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter, deque
 from collections.abc import Mapping

@@ -7,8 +7,6 @@ What a repository brings along (servers, hooks, plug-ins, rules) would run or al
 too, so a recipe also switches that off where the agent can. tests/agents/real tries every recipe.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

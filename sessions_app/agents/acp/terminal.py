@@ -1,7 +1,5 @@
 """Run an ACP agent's commands with a deadline and bounded output (SPEC Limits)."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

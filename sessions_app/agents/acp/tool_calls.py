@@ -5,8 +5,6 @@ ask without announcing and say nothing after a refusal. So a record is opened by
 first, its parts are merged by ``toolCallId``, and what is open at the turn's end is closed then.
 """
 
-from __future__ import annotations
-
 import os
 import uuid
 from collections.abc import Callable, Iterator

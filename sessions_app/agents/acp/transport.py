@@ -1,7 +1,5 @@
 """Carry JSON-RPC messages between the ACP library and an agent's process."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Awaitable, Callable
 from typing import get_args

@@ -4,8 +4,6 @@ It runs through claude-agent-sdk, an optional extra of the project, which is imp
 session of it starts.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """Run one session of claude-code, through claude-agent-sdk (D35, D38, D40, D41)."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import uuid

@@ -1,7 +1,5 @@
 """Read a session's conversation from claude-code's own transcript."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ The program's own way (``--add-dir``) also reads what a link of the repository l
 such as a private key. So the bridge reads the files, and appends them to the system prompt.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Iterator

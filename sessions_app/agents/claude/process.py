@@ -4,8 +4,6 @@ The SDK's own transport would hand the bridge's whole environment on and leave t
 process group.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """Explain why claude-code is silent while it asks its model again. Pure."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator, Mapping

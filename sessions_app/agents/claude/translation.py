@@ -3,8 +3,6 @@
 docs/agents.md says which calls ask, and what becomes of each message of the SDK.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Run the demo agent: scripted, offline, without a model (D41)."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math

@@ -6,8 +6,6 @@ starts inherits: the bridge it belongs to (``BRIDGE_AGENT_OF``, the data directo
 (``BRIDGE_AGENT_RUN``). ``marks.py`` finds by them what a launcher did not end (D35, D40).
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

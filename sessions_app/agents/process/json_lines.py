@@ -1,7 +1,5 @@
 """Exchange JSON messages, one a line, with a process that may print anything."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import re

@@ -21,8 +21,6 @@ first one is killed, the kernel tells the guard (SIGTERM). Elsewhere there is on
 can end no more than the command's process group.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import signal

@@ -5,8 +5,6 @@ a group; their marks find them. Only our own user's processes are ended, and nev
 one of its ancestors: an agent may have started the bridge.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

@@ -4,8 +4,6 @@ The bridge never runs a failed command again: half of it may have happened. How 
 retry policy allows it goes to the client in ``tool_error``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno
