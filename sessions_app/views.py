@@ -108,8 +108,7 @@ class SessionEventsView(BridgeAPIView):
         if driven:
             _say(session, event.content, cast(Principal, request.user).device, event_id)
         return Response(
-            {"accepted": driven, "event_id": event_id, "session_id": session.session_id},
-            status=202,
+            {"accepted": driven, "event_id": event_id, "session_id": session.session_id}, status=202
         )
 
 

@@ -12,12 +12,7 @@ from bridge_project.edge.connection import (  # isort: skip  installs the reacto
 from twisted.python.failure import Failure
 from twisted.web import http
 
-from bridge_project.edge.request import (
-    Request,
-    asgi_headers,
-    ask_for_body,
-    raw_error_response,
-)
+from bridge_project.edge.request import Request, asgi_headers, ask_for_body, raw_error_response
 from bridge_project.http import error_body
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import ERRORS

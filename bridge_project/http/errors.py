@@ -106,8 +106,4 @@ def server_error(request: HttpRequest) -> HttpResponse:
 
 
 def _where(request: HttpRequest) -> dict[str, Any]:
-    return {
-        "method": request.method,
-        "path": request.path[:200],
-        "client": client_address(request),
-    }
+    return {"method": request.method, "path": request.path[:200], "client": client_address(request)}

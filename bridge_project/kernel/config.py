@@ -49,10 +49,7 @@ class Conf(BaseModel):
     """Hold all settings; a field is named like its variable, in lower case."""
 
     model_config = ConfigDict(
-        frozen=True,
-        hide_input_in_errors=True,
-        use_attribute_docstrings=True,
-        validate_default=True,
+        frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True, validate_default=True
     )
 
     # Files that hold secrets, whether they were read or not (D45).

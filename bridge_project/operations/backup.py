@@ -17,11 +17,7 @@ from pydantic import BaseModel
 from bridge_project import __version__
 from bridge_project.kernel.config import Conf
 from bridge_project.kernel.database import sqlite_file
-from bridge_project.operations.database_copies import (
-    applied_migrations,
-    copy_sqlite,
-    opened,
-)
+from bridge_project.operations.database_copies import applied_migrations, copy_sqlite, opened
 
 FORMAT: Final = 1
 DATABASE: Final = "bridge.sqlite3"

@@ -13,13 +13,7 @@ from bridge_project.protocol import jsontext
 _SECRET_MIN_CHARS: Final = 8  # shorter ones would hide every other word
 _SHOWN_CHARS: Final = 40
 _MISSING: Final = object()
-_KINDS: Final = {
-    type(None): "null",
-    bool: "boolean",
-    int: "number",
-    float: "number",
-    str: "string",
-}
+_KINDS: Final = {type(None): "null", bool: "boolean", int: "number", float: "number", str: "string"}
 
 # pydantic's error type → (constraint, end of the sentence that begins with the field's name)
 _WORDS: Final = {

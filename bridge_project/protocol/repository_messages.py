@@ -3,12 +3,7 @@
 from typing import Literal
 
 from bridge_project.protocol.base import ServerPayload
-from bridge_project.protocol.resources import (
-    DiffFile,
-    DirectoryEntry,
-    GitChange,
-    GitCommitSummary,
-)
+from bridge_project.protocol.resources import DiffFile, DirectoryEntry, GitChange, GitCommitSummary
 from bridge_project.protocol.types import Count, FileEncoding
 
 

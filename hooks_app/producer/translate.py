@@ -149,12 +149,7 @@ TRANSLATIONS: dict[str, tuple[Callable[[Raw], Translated], tuple[str, ...]]] = {
 
 
 def translate(
-    raw: Raw,
-    *,
-    now: float,
-    mtime: float,
-    event_id: str | None = None,
-    offset: float = 0.0,
+    raw: Raw, *, now: float, mtime: float, event_id: str | None = None, offset: float = 0.0
 ) -> Raw | None:
     """Return a hook's JSON as an event, or None when the bridge ignores it.
 

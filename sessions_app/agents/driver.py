@@ -16,12 +16,7 @@ from typing import Any, ClassVar
 from bridge_project.kernel import limits
 from bridge_project.protocol.risk import risk_of
 from bridge_project.protocol.types import Decision
-from sessions_app.agents.events import (
-    ApprovalAsked,
-    ApprovalWithdrawn,
-    EventQueue,
-    ToolStarted,
-)
+from sessions_app.agents.events import ApprovalAsked, ApprovalWithdrawn, EventQueue, ToolStarted
 from sessions_app.agents.sanitize import is_too_large
 from sessions_app.approvals.tool_call import Call, describe
 

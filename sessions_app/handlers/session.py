@@ -141,11 +141,7 @@ def _told_once(connection: ClientConnection) -> Iterator[str]:
 
 
 async def _join(
-    connection: ClientConnection,
-    message: ClientMessage,
-    session: Session,
-    *,
-    resumed: bool = False,
+    connection: ClientConnection, message: ClientMessage, session: Session, *, resumed: bool = False
 ) -> None:
     """Send ``session_ready``, then the session's rows for this device (D28)."""
     assert connection.delivery is not None

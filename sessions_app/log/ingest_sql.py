@@ -16,15 +16,7 @@ from typing import Any, Self
 from django.db import connection
 from django.db.models import Model
 
-from sessions_app.models import (
-    Connection,
-    Feed,
-    Join,
-    LogHead,
-    LogRow,
-    Process,
-    Session,
-)
+from sessions_app.models import Connection, Feed, Join, LogHead, LogRow, Process, Session
 
 _HEAD, _FEED, _ROW, _SESSION, _JOIN, _CONNECTION, _PROCESS = (
     model._meta.db_table for model in (LogHead, Feed, LogRow, Session, Join, Connection, Process)

@@ -16,13 +16,7 @@ from bridge_project.kernel import limits
 from bridge_project.operations.doctor.findings import Finding, broken, ok, warning
 from bridge_project.operations.doctor.snapshot import Snapshot
 from sessions_app.agents import registry
-from sessions_app.agents.driver import (
-    AgentKind,
-    CannotStart,
-    Driver,
-    Start,
-    with_last_words,
-)
+from sessions_app.agents.driver import AgentKind, CannotStart, Driver, Start, with_last_words
 from sessions_app.agents.events import AgentDied, Chunk, TurnEnded
 from sessions_app.agents.process import groups
 

@@ -12,12 +12,7 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.private_files import write_private_file
 from devices_app import qr
 from devices_app.invitation import Invitation, invite
-from devices_app.management.base import (
-    DeviceCommand,
-    device_name,
-    duration,
-    find_device,
-)
+from devices_app.management.base import DeviceCommand, device_name, duration, find_device
 
 FORMATS = ("terminal", *qr.RENDERERS)
 WORDS = """\
