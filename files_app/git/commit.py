@@ -25,6 +25,7 @@ from files_app.git import hooks
 from files_app.git.patch import numstat
 from files_app.git.paths import Names
 from files_app.git.sandbox import mirror
+from files_app.git.sandbox.error_text import git_error
 from files_app.git.sandbox.git import Git
 from files_app.git.staging import stage
 from files_app.git.status import DIFF_OPTIONS, empty_tree
@@ -62,9 +63,9 @@ def commit(
     FILE_INVALID_PATH for names; whatever is raised, the index is as it was.
     """
     if not message.strip():
-        raise BridgeError("GIT_ERROR", "A commit needs a message.")
+        raise git_error("A commit needs a message.")
     if "\0" in message:
-        raise BridgeError("GIT_ERROR", "A commit message cannot hold a NUL.")
+        raise git_error("A commit message cannot hold a NUL.")
     with _turn(place.common_dir), mirror.committing(place, jail) as (git, made):
         _wait_for_index(place)
         before = _commit_at(git, "HEAD")
@@ -91,7 +92,7 @@ def _turn(common_dir: str) -> Iterator[None]:
     with _guard:
         lock = _locks[common_dir]
     if not lock.acquire(timeout=limits.GIT_COMMIT_SECONDS):
-        raise BridgeError("GIT_ERROR", "Another commit in this repository takes too long.")
+        raise git_error("Another commit in this repository takes too long.")
     try:
         yield
     finally:
@@ -103,12 +104,9 @@ def _wait_for_index(place: RepositoryPaths) -> None:
     deadline = time.monotonic() + limits.GIT_LOCK_SECONDS
     while os.path.lexists(f"{place.git_dir}/index.lock"):
         if time.monotonic() > deadline:
-            raise BridgeError(
-                "GIT_ERROR",
-                (
-                    "Another git seems to work in this repository: .git/index.lock is there. If"
-                    " nothing runs, remove it."
-                ),
+            raise git_error(
+                "Another git seems to work in this repository: .git/index.lock is there. If"
+                " nothing runs, remove it."
             )
         time.sleep(_LOOK_SECONDS)
 
@@ -123,9 +121,8 @@ def _check_alone(place: RepositoryPaths) -> None:
     """Refuse named files while a merge or rebase needs a commit of all."""
     for name, what in _IN_PROGRESS.items():
         if os.path.lexists(f"{place.git_dir}/{name}"):
-            raise BridgeError(
-                "GIT_ERROR",
-                f"Some files alone cannot be committed during {what}: commit all that is staged.",
+            raise git_error(
+                f"Some files alone cannot be committed during {what}: commit all that is staged."
             )
 
 
@@ -138,11 +135,10 @@ def _check_staged(git: Git, files: list[str] | None) -> None:
     if os.path.lexists(f"{git.place.git_dir}/MERGE_HEAD"):
         return  # a merge is committed even if it changes nothing
     if git.done("diff", "--cached", "--quiet", *DIFF_OPTIONS, good=(0, 1)).code == 0:
-        raise BridgeError(
-            "GIT_ERROR",
+        raise git_error(
             "Nothing to commit: nothing is staged."
             if files is None
-            else "Nothing to commit: these files have no changes.",
+            else "Nothing to commit: these files have no changes."
         )
 
 

@@ -11,6 +11,7 @@ from typing import Final
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import Jail
 from files_app.git.sandbox import config, git
+from files_app.git.sandbox.error_text import git_error
 from files_app.git.sandbox.mirror import Mirror
 
 NAMES: Final = ("pre-commit", "prepare-commit-msg", "commit-msg", "post-commit")
@@ -39,12 +40,9 @@ def install(mirror: Mirror, environment: Mapping[str, str]) -> None:
                 script.write(_script(f"{where}/{name}", environment))
             # without the hook git would commit what the hook would have refused
             if not os.access(path, os.X_OK):
-                raise BridgeError(
-                    "GIT_ERROR",
-                    (
-                        "The repository has commit hooks, but nothing can be run from where the"
-                        " bridge keeps its data."
-                    ),
+                raise git_error(
+                    "The repository has commit hooks, but nothing can be run from where the"
+                    " bridge keeps its data."
                 )
 
 

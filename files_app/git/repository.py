@@ -11,6 +11,7 @@ from bridge_project.kernel.path_jail import (
     translate_os_errors,
 )
 from files_app.git.sandbox import config
+from files_app.git.sandbox.error_text import git_error
 from files_app.git.sandbox.git import Git
 from sessions_app.working_directory import RepositoryPaths, find_repository
 
@@ -23,23 +24,18 @@ def repository_of(working_directory: str, jail: Jail | None = None) -> tuple[Rep
     """
     jail = jail or default_jail()
     if not working_directory.startswith("/"):
-        raise BridgeError(
-            "GIT_ERROR",
-            "The session has no working directory on this machine, so there is no repository.",
+        raise git_error(
+            "The session has no working directory on this machine, so there is no repository."
         )
     place = find_repository(working_directory, jail)
     if place is None:
-        raise BridgeError(
-            "GIT_ERROR",
-            (
-                "Not a git repository: the session's working directory is in none that lies"
-                " inside the allowed roots."
-            ),
+        raise git_error(
+            "Not a git repository: the session's working directory is in none that lies"
+            " inside the allowed roots."
         )
     if f"{place.directory}/".startswith(f"{place.git_dir}/"):
-        raise BridgeError(
-            "GIT_ERROR",
-            "Not a work tree: the session's working directory is inside the git directory.",
+        raise git_error(
+            "Not a work tree: the session's working directory is inside the git directory."
         )
     _check_owner(place)
     _check_mounts(place, jail)
@@ -55,12 +51,9 @@ def _check_owner(place: RepositoryPaths) -> None:
             if os.stat(path).st_uid != os.geteuid()
         ]
     if foreign and not {"*", place.top}.intersection(_safe_directories()):
-        raise BridgeError(
-            "GIT_ERROR",
-            (
-                "The repository belongs to another user. To trust it: git config --global --add"
-                f" safe.directory {place.top}"
-            ),
+        raise git_error(
+            "The repository belongs to another user. To trust it: git config --global --add"
+            f" safe.directory {place.top}"
         )
 
 

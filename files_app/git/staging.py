@@ -12,6 +12,7 @@ from bridge_project.kernel.errors import BridgeError
 from files_app.git import status
 from files_app.git.paths import Names, Selection, tracked
 from files_app.git.repository import leads_out
+from files_app.git.sandbox.error_text import git_error
 from files_app.git.sandbox.git import Git
 
 _NAMED: Final = 3  # how many names an error repeats
@@ -24,11 +25,11 @@ def stage(git: Git, names: Names, files: list[str]) -> None:
     takes its old name with it. Raises BridgeError GIT_ERROR for files that cannot be committed.
     """
     if not files:
-        raise BridgeError("GIT_ERROR", "Nothing to commit: no file was named.")
+        raise git_error("Nothing to commit: no file was named.")
     chosen = Selection(names, files)
     state = status.read(git, untracked_files="all")
     if state.cut:
-        raise BridgeError("GIT_ERROR", "More files have changed than the bridge can look through.")
+        raise git_error("More files have changed than the bridge can look through.")
     known = {name: one for name, one in state.entries.items() if not names.hidden(name)}
     for old in [entry.old for entry in known.values() if entry.old is not None]:
         known.setdefault(old, status.Entry(old, "deleted"))
@@ -36,9 +37,8 @@ def stage(git: Git, names: Names, files: list[str]) -> None:
     if unknown := chosen.unknown(known):
         unknown = sorted(set(unknown).intersection(chosen.unknown(tracked(git))))
     if unknown:
-        raise BridgeError(
-            "GIT_ERROR",
-            f"Nothing to commit in {_list(names, unknown)}: not there, empty or ignored.",
+        raise git_error(
+            f"Nothing to commit in {_list(names, unknown)}: not there, empty or ignored."
         )
     _check(git, names, chosen, meant)
     gone = {entry.name for entry in meant if entry.status == "deleted"}
@@ -68,12 +68,11 @@ def _update(git: Git, files: Iterable[str], *how: str) -> None:
 
 def _check(git: Git, names: Names, chosen: Selection, meant: list[status.Entry]) -> None:
     if conflicts := [entry.name for entry in meant if entry.conflict]:
-        raise BridgeError("GIT_ERROR", f"In conflict: {_list(names, conflicts)}.")
+        raise git_error(f"In conflict: {_list(names, conflicts)}.")
     repositories = [entry.name for entry in meant if entry.name.endswith("/")]
     if inner := [name for name in repositories if name.rstrip("/") in chosen.given]:
-        raise BridgeError(
-            "GIT_ERROR",
-            f"A repository of its own, which cannot be committed as a file: {_list(names, inner)}.",
+        raise git_error(
+            f"A repository of its own, which cannot be committed as a file: {_list(names, inner)}."
         )
     if any(names.secret(entry.name) for entry in meant):
         raise BridgeError("FILE_ACCESS_DENIED", "A file is a link to what is not to be seen.")

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from bridge_project.kernel import limits
-from bridge_project.kernel.errors import BridgeError
 from files_app.git.sandbox import git
+from files_app.git.sandbox.error_text import git_error
 
 # key as git lists it (section and name in lower case, subsection as it is) → value
 Setting = tuple[str, str]
@@ -54,7 +54,7 @@ def read_file(name: str, data: bytes, directory: str) -> list[Setting]:
         max_bytes=2 * limits.GIT_CONFIG_MAX_BYTES + 1,
     )
     if done.code or done.cut:
-        raise BridgeError("GIT_ERROR", f"git cannot read the repository's configuration ({name}).")
+        raise git_error(f"git cannot read the repository's configuration ({name}).")
     return _parse(done.out.split(b"\0")[:-1])
 
 
@@ -70,7 +70,7 @@ def read_user(more: Mapping[str, str]) -> list[Setting]:
         max_bytes=2 * limits.GIT_CONFIG_MAX_BYTES,
     )
     if done.code or done.cut:
-        raise BridgeError("GIT_ERROR", "git cannot read the configuration of the bridge's user.")
+        raise git_error("git cannot read the configuration of the bridge's user.")
     parts = done.out.split(b"\0")[:-1]
     scoped = zip(parts[::2], parts[1::2], strict=True)
     return _parse(record for scope, record in scoped if scope in (b"system", b"global"))
@@ -92,9 +92,8 @@ def of_repository(settings: Iterable[Setting]) -> list[Setting]:
             kept.append((key, value))
         elif key.startswith("extensions.") and key not in _LEFT_OUT:
             name = key.partition(".")[2][:64]
-            raise BridgeError(
-                "GIT_ERROR",
-                f"The repository uses an extension of git that the bridge does not know: {name}",
+            raise git_error(
+                f"The repository uses an extension of git that the bridge does not know: {name}"
             )
     return kept
 

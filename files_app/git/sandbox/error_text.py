@@ -1,10 +1,11 @@
-"""Clean git's error text for a person; remove paths outside the roots."""
+"""Make errors about git, and clean git's own text; remove paths outside the roots."""
 
 import os
 import re
 from typing import Final
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import Jail
 
 # An address is no path; what follows a name or a `~` is the middle of one.
@@ -17,6 +18,11 @@ _ESCAPES: Final = re.compile(
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _NOISE: Final = re.compile(r"(?:hint|remote): ?")
 _PREFIX: Final = re.compile(r"(?:fatal|error|warning): ")
+
+
+def git_error(text: str) -> BridgeError:
+    """Return the error GIT_ERROR with this text for a person."""
+    return BridgeError("GIT_ERROR", text)
 
 
 def reason(text: bytes, jail: Jail, top: str, private: str = "") -> str:

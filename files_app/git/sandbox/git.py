@@ -14,7 +14,7 @@ from bridge_project.kernel.child_process import Done
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import Jail
 from files_app.git.sandbox import special_files
-from files_app.git.sandbox.error_text import reason
+from files_app.git.sandbox.error_text import git_error, reason
 from sessions_app.working_directory import RepositoryPaths
 
 # Neither the machine's nor anybody's configuration, no lock, no question, no pager, no network; a
@@ -80,7 +80,7 @@ def executable() -> str:
     """Return git's absolute path."""
     found = shutil.which("git", path=child_process.search_path())
     if found is None:
-        raise BridgeError("GIT_ERROR", "git is not installed on the bridge's machine.")
+        raise git_error("git is not installed on the bridge's machine.")
     return found
 
 
@@ -106,9 +106,7 @@ def run(
             check=check,
         )
     except TimeoutError:
-        raise BridgeError(
-            "GIT_ERROR", f"git took longer than {seconds:g} seconds and was ended."
-        ) from None
+        raise git_error(f"git took longer than {seconds:g} seconds and was ended.") from None
     except (FileNotFoundError, NotADirectoryError):  # git exists, so the directory does not
         raise BridgeError("FILE_NOT_FOUND") from None
     except PermissionError:
@@ -134,12 +132,9 @@ class Git:
         """Return git's output; GIT_ERROR when it fails or is too long."""
         done = self.done(*arguments, stdin=stdin, seconds=seconds, index=index)
         if done.cut:
-            raise BridgeError(
-                "GIT_ERROR",
-                (
-                    f"git has more to say than the {limits.GIT_LIST_MAX_BYTES // limits.MB} MB that"
-                    " the bridge reads."
-                ),
+            raise git_error(
+                f"git has more to say than the {limits.GIT_LIST_MAX_BYTES // limits.MB} MB that"
+                " the bridge reads."
             )
         return done.out
 
@@ -171,7 +166,7 @@ class Git:
             check=partial(special_files.check, self.place.top),
         )
         if not done.cut and done.code not in good:
-            raise BridgeError("GIT_ERROR", self._reason(done))
+            raise git_error(self._reason(done))
         return done
 
     def _reason(self, done: Done) -> str:

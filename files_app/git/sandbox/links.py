@@ -7,6 +7,7 @@ from collections.abc import Collection
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import Jail, shown, translate_os_errors
+from files_app.git.sandbox.error_text import git_error
 
 
 def look_at(directory: str, jail: Jail, *, but: Collection[str] = ()) -> list[str]:
@@ -23,9 +24,7 @@ def look_at(directory: str, jail: Jail, *, but: Collection[str] = ()) -> list[st
             elif entry.is_dir(follow_symlinks=False):
                 found.append(entry.path)
             elif not entry.is_file(follow_symlinks=False) and os.path.lexists(entry.path):
-                raise BridgeError(
-                    "GIT_ERROR", f"The git directory holds {shown(entry.name)}, which is no file."
-                )
+                raise git_error(f"The git directory holds {shown(entry.name)}, which is no file.")
     return found + [real for link in links if os.path.isdir(real := _target(link, jail))]
 
 
@@ -44,12 +43,9 @@ def look_below(directory: str, jail: Jail) -> None:
         waiting += others - seen
         seen |= others
         if time.monotonic() > deadline:
-            raise BridgeError(
-                "GIT_ERROR",
-                (
-                    "The repository has more loose objects than the bridge can look through; run"
-                    " git gc."
-                ),
+            raise git_error(
+                "The repository has more loose objects than the bridge can look through; run"
+                " git gc."
             )
 
 
@@ -61,9 +57,7 @@ def _alternates(directory: str, jail: Jail) -> list[str]:
     with jail.open_file(path) as opened:
         data = os.read(opened.fd, limits.GIT_CONFIG_MAX_BYTES + 1)
     if len(data) > limits.GIT_CONFIG_MAX_BYTES:
-        raise BridgeError(
-            "GIT_ERROR", "The repository has more alternates than any that git writes."
-        )
+        raise git_error("The repository has more alternates than any that git writes.")
     found = []
     for line in data.split(b"\n"):
         if not line or line.startswith(b"#"):

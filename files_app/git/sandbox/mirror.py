@@ -26,6 +26,7 @@ from bridge_project.kernel.path_jail import Jail, translate_os_errors
 from bridge_project.kernel.private_files import make_private_dir
 from files_app.git.sandbox import config, git
 from files_app.git.sandbox.config import Setting
+from files_app.git.sandbox.error_text import git_error
 from files_app.git.sandbox.git import Git
 from files_app.git.sandbox.links import look_at, look_below
 from sessions_app.working_directory import RepositoryPaths
@@ -101,9 +102,7 @@ class Mirror:
         """Link to objects and references."""
         for name in ("objects", "refs"):
             if not (real := self._link(name)):
-                raise BridgeError(
-                    "GIT_ERROR", "Not a git repository: it has no objects or no references."
-                )
+                raise git_error("Not a git repository: it has no objects or no references.")
             look_below(real, self.jail)
         os.mkdir(f"{self.directory}/info")
         for name in _SHARED:
@@ -180,9 +179,8 @@ class Mirror:
                 return b""
             raise
         if len(data) > most:
-            raise BridgeError(
-                "GIT_ERROR",
-                f"The repository's {os.path.basename(path)} is larger than any that git writes.",
+            raise git_error(
+                f"The repository's {os.path.basename(path)} is larger than any that git writes."
             )
         return data
 
@@ -194,9 +192,8 @@ def _copy(jail: Jail, path: str, to: str) -> None:
     """Copy a file of a repository with its time."""
     with jail.open_file(path) as opened:
         if opened.stat.st_size > limits.GIT_INDEX_MAX_BYTES:
-            raise BridgeError(
-                "GIT_ERROR",
-                f"The repository's {os.path.basename(path)} is larger than the bridge copies.",
+            raise git_error(
+                f"The repository's {os.path.basename(path)} is larger than the bridge copies."
             )
         with open(opened.fd, "rb", closefd=False) as source, open(to, "wb") as copy:
             shutil.copyfileobj(source, copy, limits.MB)

@@ -7,8 +7,8 @@ from collections import deque
 from typing import Final
 
 from bridge_project.kernel import limits
-from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import shown
+from files_app.git.sandbox.error_text import git_error
 
 _READ_BY_GIT: Final = frozenset({".gitignore", ".gitattributes", ".gitmodules", ".mailmap"})
 
@@ -26,9 +26,7 @@ def check(top: str) -> None:
                 for entry in entries:
                     if entry.name in _READ_BY_GIT and _is_special(entry.path):
                         name = shown(os.path.relpath(entry.path, top))
-                        raise BridgeError(
-                            "GIT_ERROR", f"{name} is no file, and git would wait for it."
-                        )
+                        raise git_error(f"{name} is no file, and git would wait for it.")
                     if entry.name != ".git" and entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
         except OSError:  # vanished, or not to be read: nor by git
