@@ -1,17 +1,28 @@
-"""Answer git_status_request, git_diff and git_commit (SPEC Git resources; D10)."""
+"""Answer requests about files and git (SPEC File resources, Git resources; D7, D10 to D12).
 
+Large replies and their JSON are made in threads, so that other sockets go on.
+"""
+
+from collections.abc import Callable
 from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel
 
 from bridge_project.kernel import limits, threads
+from bridge_project.kernel.path_jail import default_jail
+from bridge_project.kernel.threads import Threads
 from bridge_project.protocol import client_messages as c
 from bridge_project.protocol import repository_messages as r
+from bridge_project.protocol.catalogue import Encoded, encode
 from bridge_project.protocol.parse import ClientMessage
 from bridge_project.protocol.resources import GitCommitSummary
 from devices_app import audit
 from devices_app.models import Device
+from files_app.content import read_lines
 from files_app.git import commit, diff, status
 from files_app.git.repository import repository_of
-from files_app.handlers.reply import reply_from
+from files_app.tree import listing
 from sessions_app.handlers.session import session_of
 from sessions_app.models import Session
 from sessions_app.socket import idempotency
@@ -19,14 +30,24 @@ from sessions_app.socket.connection import ClientConnection
 from sessions_app.socket.dispatch import handles
 
 
+@handles(c.FileList)
+async def file_list(socket: ClientConnection, message: ClientMessage) -> None:
+    await _reply_from(threads.files, _list, socket, message)
+
+
+@handles(c.FileRead)
+async def file_read(socket: ClientConnection, message: ClientMessage) -> None:
+    await _reply_from(threads.files, _read, socket, message)
+
+
 @handles(c.GitStatusRequest)
 async def git_status_request(socket: ClientConnection, message: ClientMessage) -> None:
-    await reply_from(threads.git, _status, socket, message)
+    await _reply_from(threads.git, _status, socket, message)
 
 
 @handles(c.GitDiff)
 async def git_diff(socket: ClientConnection, message: ClientMessage) -> None:
-    await reply_from(threads.git, _diff, socket, message)
+    await _reply_from(threads.git, _diff, socket, message)
 
 
 @handles(c.GitCommit)
@@ -36,6 +57,33 @@ async def git_commit(socket: ClientConnection, message: ClientMessage) -> r.GitS
     answer = await threads.git.run(_commit, session, message.payload, idempotency.begun.get())
     await threads.writers.run(_record, socket.device, session, answer.commit)
     return answer
+
+
+async def _reply_from(
+    threads: Threads,
+    make: Callable[[Session, Any], BaseModel],
+    socket: ClientConnection,
+    message: ClientMessage,
+) -> None:
+    """Call `make` in one of the threads with session and payload; send its result."""
+    session = await session_of(socket, message)
+
+    def reply() -> Encoded:
+        return encode(make(session, message.payload), id=message.id)
+
+    await socket.send_frame(await threads.run(reply))
+
+
+def _list(session: Session, payload: c.FileList) -> r.FileListResponse:
+    found = listing(default_jail(), payload.path, session.working_directory)
+    return r.FileListResponse.model_validate({"session_id": session.session_id, **found})
+
+
+def _read(session: Session, payload: c.FileRead) -> r.FileReadResponse:
+    found = read_lines(
+        default_jail(), payload.path, session.working_directory, payload.offset, payload.limit
+    )
+    return r.FileReadResponse.model_validate({"session_id": session.session_id, **found})
 
 
 def _status(session: Session, payload: c.GitStatusRequest) -> r.GitStatusResponse:

@@ -1,1 +1,0 @@
-"""Handle client messages about files and git, one module a topic."""
