@@ -102,9 +102,7 @@ def _record(action: str, session: Session, device: Device | None, **details: Any
 
 
 def _active(session_pk: int) -> Session:
-    session = Session.objects.select_related("feed").filter(pk=session_pk).first()
-    if session is None:
-        raise BridgeError("SESSION_NOT_FOUND")
+    session = ownership.found(session_pk)
     if session.status == Session.Status.CLOSED:
         raise ownership.closed(session)
     if session.status not in Session.RUNS:

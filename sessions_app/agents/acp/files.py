@@ -4,17 +4,14 @@ import asyncio
 import os
 import secrets
 import stat
-from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import Jail, Opened, default_jail, translate_os_errors
 
-_T = TypeVar("_T")
 _NEW_FILE = 0o644  # whatever the bridge's own umask, which is for its data
 _NEW_DIRECTORY = 0o755
 _DRAFT = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -25,27 +22,21 @@ async def read(
 ) -> str:
     """Return a file's text from ``line`` (first: 1), at most ``limit`` lines.
 
-    Raises BridgeError with the codes of D12, TimeoutError after the spec's time for reading.
+    Raises BridgeError with the codes of D12, TimeoutError after the spec's time for reading; its
+    thread then goes on, unheeded.
     """
-    return await _in_time(
-        lambda: _read(path, str(directory), line, limit), limits.TOOL_TIMEOUT_READ_SECONDS
-    )
+    reading = asyncio.to_thread(_read, path, str(directory), line, limit)
+    return await asyncio.wait_for(reading, limits.TOOL_TIMEOUT_READ_SECONDS)
 
 
 async def write(path: str, directory: Path, content: str) -> str | None:
     """Write a whole file and its directories; return the old text, or None.
 
     A reader sees the old text or the new. Raises BridgeError with the codes of D12, TimeoutError
-    after the spec's time for editing.
+    after the spec's time for editing; its thread then goes on, unheeded.
     """
-    return await _in_time(
-        lambda: _write(path, str(directory), content), limits.TOOL_TIMEOUT_EDIT_SECONDS
-    )
-
-
-async def _in_time(work: Callable[[], _T], seconds: float) -> _T:
-    """Run it in a thread within the spec's time; a late thread goes on, unheeded."""
-    return await asyncio.wait_for(asyncio.to_thread(work), seconds)
+    writing = asyncio.to_thread(_write, path, str(directory), content)
+    return await asyncio.wait_for(writing, limits.TOOL_TIMEOUT_EDIT_SECONDS)
 
 
 def _read(path: str, directory: str, line: int | None, limit: int | None) -> str:

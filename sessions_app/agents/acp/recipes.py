@@ -70,8 +70,6 @@ _OPENCODE_PERMISSION = {
     "task": "allow",  # a subagent's own calls ask
     "question": "allow",
 }
-# The user's settings, and not the repository's, whose hooks and servers would be started.
-_CLAUDE_META = {"claudeCode": {"options": {"settingSources": ["user"]}}}
 
 
 def _adapter(name: str) -> frozenset[str]:
@@ -102,16 +100,12 @@ RECIPES = (
         log_in="gemini",
     ),
     Recipe(
-        programs=_adapter("claude-agent-acp"),
+        programs=_adapter("claude-agent-acp")
+        | {"claude-code-acp", "@zed-industries/claude-code-acp"},
         modes=("default",),
         log_in="claude /login",
-        meta=_CLAUDE_META,
-    ),
-    Recipe(
-        programs=frozenset({"claude-code-acp", "@zed-industries/claude-code-acp"}),
-        modes=("default",),
-        log_in="claude /login",
-        meta=_CLAUDE_META,
+        # The user's settings, and not the repository's, whose hooks and servers would be started.
+        meta={"claudeCode": {"options": {"settingSources": ["user"]}}},
     ),
     Recipe(
         programs=frozenset({"opencode", "opencode-ai"}),

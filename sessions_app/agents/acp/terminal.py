@@ -20,6 +20,7 @@ from sessions_app.agents.process import groups, shell
 from sessions_app.approvals.tool_call import Call
 
 _SHELL = "/bin/sh"
+_SECONDS = limits.TOOL_TIMEOUT_BASH_SECONDS
 
 
 class NoTerminal(LookupError):
@@ -29,10 +30,9 @@ class NoTerminal(LookupError):
 class Terminal:
     """Run a command; end it and all it started when it takes too long."""
 
-    def __init__(self, group: groups.Group, output: Output, seconds: float) -> None:
+    def __init__(self, group: groups.Group, output: Output) -> None:
         self.group = group
         self.output = output
-        self._seconds = seconds
         self._timed_out = False
         self._unwanted = False  # ended because the agent, or nobody any more, wanted it
         self._took_ms: int | None = None
@@ -42,14 +42,14 @@ class Terminal:
         began = time.monotonic()
         group, read = self.group, self.output.read
         self._timed_out = not await shell.finished(
-            group, self._seconds, read(group.stdout), read(group.stderr)
+            group, _SECONDS, read(group.stdout), read(group.stderr)
         )
         self._took_ms = round((time.monotonic() - began) * 1000)
 
     @property
     def text(self) -> str:
         """Return what it has printed."""
-        late = f"\n[ended: it took longer than {self._seconds:g} seconds]"
+        late = f"\n[ended: it took longer than {_SECONDS:g} seconds]"
         return self.output.text + (late if self._timed_out else "")
 
     @property
@@ -78,7 +78,7 @@ class Terminal:
             return ToolSucceeded(call, self.text, None, {"exit_code": 0}, self._took_ms)
         how = shell.ending(code)
         if self._timed_out:
-            how = f"took longer than {self._seconds:g} seconds and was ended"
+            how = f"took longer than {_SECONDS:g} seconds and was ended"
         details = ToolErrorDetails(
             exit_code=None if self._timed_out or code is None or code < 0 else code,
             stdout=self.text,
@@ -107,11 +107,8 @@ class Terminal:
 class Terminals:
     """Hold the terminals of one session."""
 
-    def __init__(
-        self, directory: Path, *, seconds: float = limits.TOOL_TIMEOUT_BASH_SECONDS
-    ) -> None:
+    def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._seconds = seconds
         self._terminals: dict[str, Terminal] = {}
         # those of released terminals too, whose commands may have left something running
         self._groups = groups.Groups()
@@ -145,7 +142,7 @@ class Terminals:
         self._groups.add(group)
         most = limits.TOOL_OUTPUT_BYTES
         output = Output(most if limit is None else min(limit, most), tail=True)
-        terminal_id, terminal = f"terminal-{uuid.uuid4()}", Terminal(group, output, self._seconds)
+        terminal_id, terminal = f"terminal-{uuid.uuid4()}", Terminal(group, output)
         self._terminals[terminal_id] = terminal
         return terminal_id, terminal
 
