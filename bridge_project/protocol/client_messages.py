@@ -26,6 +26,13 @@ def _null_is(default: int) -> BeforeValidator:
     return BeforeValidator(lambda value: default if value is None else value)
 
 
+class SessionPayload(ClientPayload):
+    """Hold a payload about a session, which the client must have joined."""
+
+    needs_joined = True
+    session_id: SessionId
+
+
 class Auth(ClientPayload):
     """Authenticate; always the first message.
 
@@ -88,7 +95,7 @@ class SessionStart(ClientPayload):
     resume: bool
 
 
-class SessionEnd(ClientPayload):
+class SessionEnd(SessionPayload):
     """End or leave a session; from the bridge: it has ended.
 
     The client that ended it gets the row under the id of its request, and not again. No join is
@@ -98,24 +105,20 @@ class SessionEnd(ClientPayload):
     type = "session_end"
     summary = "Ends or leaves a session; says that one has ended."
     from_server = True
-    needs_joined = True
     feed = "all"
-    session_id: SessionId
     reason: SessionEndReason
 
 
-class Message(ClientPayload):
+class Message(SessionPayload):
     type = "message"
     summary = "What the user says to the agent."
-    needs_joined = True
     idempotent = True
     reply = ("stream_start", "stream_chunk", "stream_end")
-    session_id: SessionId
     content: Prompt
     role: Literal["user"]
 
 
-class SessionInterrupt(ClientPayload):
+class SessionInterrupt(SessionPayload):
     """Stop the running turn, and processes that the agent's commands left (D40).
 
     While the agent is being started, it cancels the start, and needs no join.
@@ -123,9 +126,7 @@ class SessionInterrupt(ClientPayload):
 
     type = "session_interrupt"
     summary = "Stops the running turn, and ends what the session's commands have left running."
-    needs_joined = True
     reply = ("stream_end",)
-    session_id: SessionId
 
 
 class ApprovalResponse(ClientPayload):
@@ -162,31 +163,27 @@ class ApprovalResponse(ClientPayload):
         return value
 
 
-class GitStatusRequest(ClientPayload):
+class GitStatusRequest(SessionPayload):
     type = "git_status_request"
     summary = "Asks for the state of the repository."
-    needs_joined = True
     lane = "git"
     reply = ("git_status_response",)
-    session_id: SessionId
 
 
-class GitCommit(ClientPayload):
+class GitCommit(SessionPayload):
     """Commit files; ``files`` null: all that is staged (D10)."""
 
     type = "git_commit"
     summary = "Commits files."
-    needs_joined = True
     idempotent = True
     lane = "git"
     reply = ("git_status_response",)
     nullable = frozenset({"files"})
-    session_id: SessionId
     message: str
     files: Strings | None = None
 
 
-class GitDiff(ClientPayload):
+class GitDiff(SessionPayload):
     """Ask for changes line by line (D10).
 
     ``files`` null: all changes; ``cached`` false: the work tree against the index.
@@ -194,34 +191,28 @@ class GitDiff(ClientPayload):
 
     type = "git_diff"
     summary = "Asks for changes line by line."
-    needs_joined = True
     lane = "git"
     reply = ("git_diff_response",)
     nullable = frozenset({"files"})
-    session_id: SessionId
     files: Strings | None = None
     cached: bool
 
 
-class FileList(ClientPayload):
+class FileList(SessionPayload):
     type = "file_list"
     summary = "Asks for a directory."
-    needs_joined = True
     lane = "files"
     reply = ("file_list_response",)
-    session_id: SessionId
     path: str
 
 
-class FileRead(ClientPayload):
+class FileRead(SessionPayload):
     """Ask for lines of a file; ``offset`` and ``limit`` are optional and count lines."""
 
     type = "file_read"
     summary = "Asks for lines of a file."
-    needs_joined = True
     lane = "files"
     reply = ("file_read_response",)
-    session_id: SessionId
     path: str
     offset: Annotated[int, Field(ge=0, le=_WIRE_INT_MAX), _null_is(0)] = 0
     limit: Annotated[int, Field(ge=1, le=_WIRE_INT_MAX), _null_is(limits.FILE_READ_LINES)] = (
@@ -238,7 +229,7 @@ class NotificationAck(ClientPayload):
     notification_ids: Strings
 
 
-class ReplayRequest(ClientPayload):
+class ReplayRequest(SessionPayload):
     """Ask for a session's messages after a message or a moment (D29).
 
     Without either, for all that are kept.
@@ -246,8 +237,6 @@ class ReplayRequest(ClientPayload):
 
     type = "replay_request"
     summary = "Asks for messages since the last received one."
-    needs_joined = True
     reply = ("replay_buffer",)
-    session_id: SessionId
     after_id: str | None = None
     since: Timestamp | None = None

@@ -31,6 +31,13 @@ from bridge_project.protocol.types import (
 )
 
 
+class SessionRow(ServerPayload):
+    """Hold the payload of a row in the feed of its session."""
+
+    feed = "session"
+    session_id: str
+
+
 class ConnectionAck(ServerPayload):
     type = "connection_ack"
     summary = "The token is good; what the bridge is and which sessions run."
@@ -138,25 +145,21 @@ class SessionUpdate(ServerPayload):
     session: SessionInfo
 
 
-class StreamStart(ServerPayload):
+class StreamStart(SessionRow):
     type = "stream_start"
     summary = "The agent begins to answer."
-    feed = "session"
-    session_id: str
     message_id: str
 
 
-class StreamChunk(ServerPayload):
+class StreamChunk(SessionRow):
     type = "stream_chunk"
     summary = "A piece of the answer."
-    feed = "session"
-    session_id: str
     message_id: str
     content: str
     is_tool_use: bool
 
 
-class StreamEnd(ServerPayload):
+class StreamEnd(SessionRow):
     """End an answer.
 
     ``usage`` (added), only with a turn's last one: its tokens, cost and ``duration_ms``, as far as
@@ -165,8 +168,6 @@ class StreamEnd(ServerPayload):
 
     type = "stream_end"
     summary = "The answer is complete, and why."
-    feed = "session"
-    session_id: str
     message_id: str
     finish_reason: FinishReason
     usage: dict[str, Any] | None = None
@@ -189,18 +190,16 @@ class ReplayBuffer(ServerPayload):
     source: Literal["agent"] | None = None
 
 
-class ToolCall(ServerPayload):
+class ToolCall(SessionRow):
     type = "tool_call"
     summary = "The agent uses a tool."
-    feed = "session"
-    session_id: str
     tool_call_id: str
     tool: str
     params: dict[str, Any]
     description: str
 
 
-class ApprovalRequired(ServerPayload):
+class ApprovalRequired(SessionRow):
     """Ask for a decision; ``description`` is never empty (D37).
 
     It holds the decision when it is sent after that: in a ``replay_buffer``, or to a device that
@@ -210,8 +209,6 @@ class ApprovalRequired(ServerPayload):
     type = "approval_required"
     summary = "The agent waits for a decision about a tool call."
     reply = ("approval_response",)
-    feed = "session"
-    session_id: str
     tool_call_id: str
     tool: str
     params: dict[str, Any]
@@ -239,17 +236,15 @@ class ApprovalRecorded(ServerPayload):
     decided_at: Timestamp
 
 
-class ToolResult(ServerPayload):
+class ToolResult(SessionRow):
     type = "tool_result"
     summary = "What the tool gave."
-    feed = "session"
-    session_id: str
     tool_call_id: str
     tool: str
     result: ToolOutcome
 
 
-class ToolError(ServerPayload):
+class ToolError(SessionRow):
     """Report a failed tool.
 
     ``max_retries``: how often the specification's retry policy allows another attempt.
@@ -257,8 +252,6 @@ class ToolError(ServerPayload):
 
     type = "tool_error"
     summary = "The tool failed."
-    feed = "session"
-    session_id: str
     tool_call_id: str
     tool: str
     code: ToolErrorCode
