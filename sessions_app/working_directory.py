@@ -8,7 +8,7 @@ import os
 import re
 from dataclasses import dataclass
 
-from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.errors import BridgeError, ignoring
 from bridge_project.kernel.path_jail import Jail, default_jail
 
 POINTER_MAX_BYTES = 8192
@@ -127,13 +127,9 @@ def _named_directory(top: str, jail: Jail) -> str:
 
 
 def _common_dir(git_dir: str, jail: Jail) -> str:
-    try:
-        target = _read(f"{git_dir}/commondir", jail)
-    except BridgeError as error:
-        if error.code == "FILE_NOT_FOUND":
-            return git_dir
-        raise
-    return _directory(target, git_dir, jail)
+    with ignoring("FILE_NOT_FOUND"):
+        return _directory(_read(f"{git_dir}/commondir", jail), git_dir, jail)
+    return git_dir
 
 
 def _directory(target: str, base: str, jail: Jail) -> str:
@@ -151,13 +147,10 @@ def _damaged(reason: str) -> BridgeError:
 
 
 def _exists(path: str, jail: Jail) -> bool:
-    try:
+    with ignoring("FILE_NOT_FOUND"):
         jail.resolve(path)
-    except BridgeError as error:
-        if error.code == "FILE_NOT_FOUND":
-            return False
-        raise
-    return True
+        return True
+    return False
 
 
 def _read(path: str, jail: Jail) -> str:

@@ -4,7 +4,8 @@ The pages under `/docs/errors/<CODE>`, which every `documentation_url` opens, an
 are generated from this table; to raise a code that is not in it is a KeyError.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -251,6 +252,16 @@ class BridgeError(Exception):
         self.headers = dict(headers or {})
         self.fields = fields
         super().__init__(f"{code}: {self.message}")
+
+
+@contextmanager
+def ignoring(*codes: str) -> Iterator[None]:
+    """Suppress a BridgeError with one of these codes."""
+    try:
+        yield
+    except BridgeError as error:
+        if error.code not in codes:
+            raise
 
 
 def documentation_path(code: str) -> str:

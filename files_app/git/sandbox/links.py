@@ -5,7 +5,7 @@ import time
 from collections.abc import Collection
 
 from bridge_project.kernel import limits
-from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.errors import BridgeError, ignoring
 from bridge_project.kernel.path_jail import Jail, shown, translate_os_errors
 from files_app.git.sandbox.error_text import git_error
 
@@ -35,11 +35,8 @@ def look_below(directory: str, jail: Jail) -> None:
     while waiting:
         current = waiting.pop()
         others = set(_alternates(current, jail))
-        try:
+        with ignoring("FILE_NOT_FOUND"):  # they vanish while git packs objects
             others.update(look_at(current, jail))
-        except BridgeError as error:
-            if error.code != "FILE_NOT_FOUND":  # they vanish while git packs objects
-                raise
         waiting += others - seen
         seen |= others
         if time.monotonic() > deadline:

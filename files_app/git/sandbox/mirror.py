@@ -21,7 +21,7 @@ from typing import Final
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
-from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.errors import ignoring
 from bridge_project.kernel.path_jail import Jail, translate_os_errors
 from bridge_project.kernel.private_files import make_private_dir
 from files_app.git.sandbox import config, git
@@ -149,35 +149,25 @@ class Mirror:
         with translate_os_errors():
             names = os.listdir(self.place.git_dir)
         for name in ("index", *(name for name in names if name.startswith("sharedindex."))):
-            try:
+            with ignoring("FILE_NOT_FOUND"):
                 _copy(self.jail, f"{self.place.git_dir}/{name}", f"{self.directory}/{name}")
-            except BridgeError as error:
-                if error.code != "FILE_NOT_FOUND":
-                    raise
 
     def _link(self, name: str, base: str = "") -> str:
-        """Link to the real path of something; return it, or None."""
-        try:
+        """Link to the real path of something; return it, empty when there is nothing."""
+        with ignoring("FILE_NOT_FOUND", "FILE_INVALID_PATH"):
             real = self.jail.resolve(f"{base or self.place.common_dir}/{name}")
-        except BridgeError as error:
-            if error.code in ("FILE_NOT_FOUND", "FILE_INVALID_PATH"):
-                return ""
-            raise
-        os.symlink(real, f"{self.directory}/{name}")
-        return real
+            os.symlink(real, f"{self.directory}/{name}")
+            return real
+        return ""
 
     def _listed(self, path: str) -> list[Setting]:
         data = self._read(path, limits.GIT_CONFIG_MAX_BYTES)
         return config.read_file(os.path.basename(path), data, self.directory)
 
     def _read(self, path: str, most: int) -> bytes:
-        try:
-            with self.jail.open_file(path) as opened:
-                data = os.read(opened.fd, most + 1)
-        except BridgeError as error:
-            if error.code == "FILE_NOT_FOUND":
-                return b""
-            raise
+        data = b""
+        with ignoring("FILE_NOT_FOUND"), self.jail.open_file(path) as opened:
+            data = os.read(opened.fd, most + 1)
         if len(data) > most:
             raise git_error(
                 f"The repository's {os.path.basename(path)} is larger than any that git writes."

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
-from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.errors import BridgeError, ignoring
 from bridge_project.kernel.path_jail import Jail, Opened, default_jail, translate_os_errors
 
 _NEW_FILE = 0o644  # whatever the bridge's own umask, which is for its data
@@ -70,14 +70,14 @@ def _write(path: str, directory: str, content: str) -> str | None:
         raise BridgeError("FILE_TOO_LARGE")
     jail = default_jail()
     before, mode, target = None, _NEW_FILE, os.path.join(directory, path)
-    try:
-        with jail.open_file(path, base=directory) as opened, translate_os_errors():
-            target, mode = opened.path, stat.S_IMODE(opened.stat.st_mode)
-            if opened.stat.st_size <= conf.max_message_bytes:
-                before = _text(_content(opened))
-    except BridgeError as error:
-        if error.code != "FILE_NOT_FOUND":
-            raise
+    with (
+        ignoring("FILE_NOT_FOUND"),
+        jail.open_file(path, base=directory) as opened,
+        translate_os_errors(),
+    ):
+        target, mode = opened.path, stat.S_IMODE(opened.stat.st_mode)
+        if opened.stat.st_size <= conf.max_message_bytes:
+            before = _text(_content(opened))
     name = os.path.basename(target)
     if name in ("", ".", ".."):
         raise BridgeError("FILE_INVALID_PATH")
