@@ -161,7 +161,9 @@ class Watcher:
             replayed = message["payload"]["messages"]
             if message["payload"].get("source") == "agent" and any(map(self._is_news, replayed)):
                 self._say("from the agent's own history:")
-            return [id_ for one in replayed for id_ in self._replayed(one)]
+            # what predates the device is only acknowledged
+            taken = ([one["id"]] if self._is_old(one) else self._take(one) for one in replayed)
+            return [id_ for ids in taken for id_ in ids]
         self.console.learn(message)
         if not is_row(message):
             self._print(message)
@@ -176,10 +178,6 @@ class Watcher:
                 self._shown.popitem(last=False)
             self._print(message)
         return [message["id"]]
-
-    def _replayed(self, message: Message) -> list[str]:
-        """Take a message of a replay_buffer; only acknowledge what predates the device."""
-        return [message["id"]] if self._is_old(message) else self._take(message)
 
     def _is_old(self, message: Message) -> bool:
         return bool(message["timestamp"] < self.device.known.get("paired_at", ""))

@@ -11,6 +11,7 @@ from bridge_project.protocol.parse import ClientMessage
 
 Handler = Callable[[Any, ClientMessage], Awaitable[BaseModel | None]]
 
+# every client message of the catalogue has one
 HANDLERS: dict[str, Handler] = {}
 
 
@@ -32,11 +33,6 @@ def handles(model: type[ClientPayload]) -> Callable[[Handler], Handler]:
         return handler
 
     return register
-
-
-def handler_of(message: ClientMessage) -> Handler:
-    """Return the message's handler; every client message of the catalogue has one."""
-    return HANDLERS[message.type]
 
 
 def invalid_message(message: str, field: str, constraint: str, received: str) -> BridgeError:

@@ -13,7 +13,7 @@ from bridge_project.protocol.catalogue import CATALOGUE
 from bridge_project.protocol.parse import ClientMessage, ProtocolInvalid, parse_client
 from sessions_app.socket import idempotency, phases
 from sessions_app.socket.connection import ClientConnection
-from sessions_app.socket.dispatch import Refused, handler_of
+from sessions_app.socket.dispatch import HANDLERS, Refused
 
 log = structlog.get_logger("bridge.socket")
 
@@ -45,7 +45,7 @@ async def handle(connection: ClientConnection, message: ClientMessage) -> None:
 
 
 async def _act(connection: ClientConnection, message: ClientMessage) -> None:
-    await idempotency.answer(connection, message, handler_of(message))
+    await idempotency.answer(connection, message, HANDLERS[message.type])
 
 
 async def guarded(connection: ClientConnection, message: ClientMessage, work: Work) -> bool:

@@ -80,7 +80,8 @@ async def _run(watcher: Watcher, *, commands: bool) -> None:
     running = asyncio.create_task(watcher.run())
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, running.cancel)
-    source = stdin.pipe if commands else stdin.prompt if _can_prompt(watcher) else None
+    may_prompt = not commands and not watcher.raw and stdin.can_prompt()
+    source = stdin.pipe if commands else stdin.prompt if may_prompt else None
     reading = asyncio.create_task(source(watcher)) if source else None
     if reading is not None:
         reading.add_done_callback(lambda _: running.cancel())
@@ -90,7 +91,3 @@ async def _run(watcher: Watcher, *, commands: bool) -> None:
         reading.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await reading
-
-
-def _can_prompt(watcher: Watcher) -> bool:
-    return not watcher.raw and stdin.can_prompt()
