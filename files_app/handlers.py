@@ -1,4 +1,4 @@
-"""Answer requests about files and git (SPEC File resources, Git resources; D7, D10 to D12).
+"""Answer requests about files and git (SPEC File and Git resources; D10 to D12).
 
 Large replies and their JSON are made in threads, so that other sockets go on.
 """

@@ -68,10 +68,9 @@ def listing(
 ) -> dict[str, Any]:
     """Return the fields of file_list_response, by the rules of ``tree``.
 
-    Its ``entries`` have name, type and, for files, size.
-
-    A relative path begins in ``base``, the session's working_directory (D12). What does not fit in
-    a message of ``max_bytes`` (default ``max_message_size_mb``) is cut too.
+    Its ``entries`` have name, type and, for files, size. A relative path begins in ``base``, the
+    session's working_directory (D12). What does not fit in a message of ``max_bytes`` (default
+    ``max_message_size_mb``) is cut too.
     """
     with jail.open_dir(path, base=base) as top:
         found, truncated = _Tree(jail, top, 1, max_entries, max_bytes).grow()

@@ -77,9 +77,7 @@ def find_repository(directory: str, jail: Jail) -> RepositoryPaths | None:
 
 
 def branch_of(directory: str) -> str:
-    """Return the branch's name, or a short commit where HEAD is detached.
-
-    The commit is in parentheses.
+    """Return the branch's name; where HEAD is detached, a short commit in parentheses.
 
     Empty outside a repository and outside the roots.
     """

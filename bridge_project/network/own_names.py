@@ -61,10 +61,9 @@ def allowed_names(
 ) -> frozenset[str]:
     """Return the host names and addresses that the bridge answers to.
 
-    In lower case, IPv6 without brackets; ``*.`` begins a name of a whole domain.
-
-    ``certified``: the names in its certificate. ``addresses``: those of the machine's interfaces;
-    only those it listens on are taken.
+    In lower case, IPv6 without brackets; ``*.`` begins a name of a whole domain. ``certified``: the
+    names in its certificate; ``addresses``: those of the machine's interfaces, of which only those
+    it listens on are taken.
     """
     names = {_host(name) for name in certified}
     names |= {_host(a) for a in addresses if accepts_on(conf.bridge_host, a)}

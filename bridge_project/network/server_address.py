@@ -18,10 +18,8 @@ class Address:
     """Hold the bridge's URLs, its pin and its certificate's fingerprint.
 
     ``base_url``: https address without a path; ``ws_url``: the WebSocket's address; ``pin``,
-    ``fingerprint``: hex SHA-256 of public key and certificate.
-
-    ``local_ws_url``: the WebSocket as this machine reaches it, past any proxy or tunnel that the
-    others name; empty when unknown.
+    ``fingerprint``: hex SHA-256 of public key and certificate; ``local_ws_url``: the WebSocket as
+    this machine reaches it, past any proxy or tunnel that the others name; empty when unknown.
     """
 
     base_url: str

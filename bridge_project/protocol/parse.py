@@ -31,10 +31,8 @@ Fault = tuple[str, dict[str, str]]
 class ClientMessage:
     """Hold a valid message; ``raw`` is its payload as sent.
 
-    ``id`` is the client's, or a fresh UUID v4.
-
-    ``payload`` is an instance of the type's model; typed Any, so that a handler says which one it
-    takes.
+    ``id`` is the client's, or a fresh UUID v4. ``payload`` is an instance of the type's model;
+    typed Any, so that a handler says which one it takes.
     """
 
     type: str

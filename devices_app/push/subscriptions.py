@@ -54,7 +54,6 @@ def _subscribe(
 
 
 def unsubscribe(device: Device) -> None:
-    """Delete a device's subscription."""
     if PushSubscription.objects.filter(device=device).delete()[0]:
         audit.record("push_unsubscribed", device=device)
 

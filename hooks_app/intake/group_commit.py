@@ -1,13 +1,11 @@
 """Commit events that arrive during a transaction together in the next one.
 
-An event that finds the writer idle is committed at once.
-
-A commit waits for the disk (`synchronous=FULL`), which takes longer than all else about an event.
-There is one writer with one thread and one connection, so nobody waits for a lock, and row numbers
-follow the order of arrival. While it commits, the event loop goes on reading requests; all events
-that arrived by then become the next transaction, with one sync. So there is no timer and nothing to
-tune: a single event never waits, and the busier the bridge, the larger the groups
-(metric `bridge_commit_group_events`).
+An event that finds the writer idle is committed at once. A commit waits for the disk
+(`synchronous=FULL`), which takes longer than all else about an event. There is one writer with one
+thread and one connection, so nobody waits for a lock, and row numbers follow the order of arrival.
+While it commits, the event loop goes on reading requests; all events that arrived by then become
+the next transaction, with one sync. So there is no timer and nothing to tune: a single event never
+waits, and the busier the bridge, the larger the groups (metric `bridge_commit_group_events`).
 When an event of a group cannot be stored, each event of the group is stored by itself.
 """
 

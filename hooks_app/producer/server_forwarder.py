@@ -99,7 +99,6 @@ _threads: list[threading.Thread] = []
 
 
 async def start() -> None:
-    """Start the thread."""
     _stop.clear()
     run = Forwarder(spool(), StoreSender()).run_forever
     _threads.append(threading.Thread(target=run, args=(_stop,), name="forwarder", daemon=True))

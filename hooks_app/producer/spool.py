@@ -124,7 +124,6 @@ class Spool:
         return str(uuid.uuid5(uuid.NAMESPACE_URL, f"spool:{self._id}/{file.name}/{file.mtime_ns}"))
 
     def drop(self, name: str) -> None:
-        """Remove a file."""
         try:
             os.unlink(self.path / name)
         except FileNotFoundError:

@@ -33,7 +33,6 @@ def token_from(path: Path) -> Callable[[], str]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Describe the command line."""
     made = argparse.ArgumentParser(description="Forwards an agent's hooks to a bridge.")
     add = made.add_argument
     add("--spool", type=Path, required=True, help="directory that the hook command writes to")
@@ -48,7 +47,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Run the command line."""
     command = parser()
     given = command.parse_args()
     spool = Path(os.path.abspath(given.spool))

@@ -191,7 +191,6 @@ def iso(seconds: float) -> str:
 
 
 def dump(value: Any) -> bytes:
-    """Return compact JSON."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 

@@ -40,11 +40,9 @@ class Breaker:
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Allow a start, whose end is reported. Raises BridgeError CIRCUIT_OPEN.
+        """Allow a start. Raises BridgeError CIRCUIT_OPEN.
 
-        The caller reports ``succeeded`` or ``failed``.
-
-        A start that was cancelled says nothing of the agent.
+        The caller reports ``succeeded`` or ``failed``, unless the start was cancelled.
         """
         if self.open and self._opened is not None:
             wait = max(1, round(self._left(self._opened)))

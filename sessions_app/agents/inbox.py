@@ -54,9 +54,7 @@ def _wake(session_pk: int) -> None:
 def take(session_pk: int, *, busy: bool, at: datetime | None = None) -> Taken | None:
     """Take the next command; a prompt is taken only when no turn runs.
 
-    In the caller's transaction.
-
-    It is marked as taken ``at`` that moment.
+    It is marked as taken ``at`` that moment, in the caller's transaction.
     """
     command = _waiting(session_pk, busy=busy)
     if command is not None:
@@ -91,7 +89,6 @@ def prompts_waiting(session_pk: int) -> tuple[int, int]:
 
 
 def is_waiting(session_pk: int, *, busy: bool) -> bool:
-    """Tell whether there is a command to take."""
     return _waiting(session_pk, busy=busy) is not None
 
 

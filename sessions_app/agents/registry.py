@@ -107,7 +107,6 @@ async def start() -> None:
 
 
 async def stop() -> None:
-    """Stop asking for the versions."""
     _stopped.set()
 
 

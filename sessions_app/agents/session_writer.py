@@ -57,7 +57,6 @@ class SessionWriter:
         self.session.save(update_fields=_SAVED)
 
     def write(self, event: events.Event) -> None:
-        """Write one event."""
         match event:
             case events.Chunk():
                 self._write_chunk(event)
@@ -198,7 +197,6 @@ class SessionWriter:
                 self.notify(notifications.silent(self.session))
 
     def notify(self, notification: s.Notification) -> None:
-        """Notify every device."""
         self.box.append_to_all(encode(notification))
 
     @property

@@ -53,7 +53,6 @@ class Transcript:
         return taken
 
     def write(self, batch: Sequence[events.Event]) -> None:
-        """Write events to the log."""
         with outbox() as box:
             if self._tried and LogRow.objects.filter(message_id=self._tried[0]).exists():
                 ids = self._tried[1]

@@ -16,10 +16,7 @@ EXPECTED = {
 
 
 def check_phase(connection: ClientConnection, type_: str) -> None:
-    """Raise PROTO_SEQUENCE_ERROR when this type may not come now.
-
-    `auth` comes once.
-    """
+    """Raise PROTO_SEQUENCE_ERROR when this type may not come now; `auth` comes once."""
     phase = connection.phase
     if phase < CATALOGUE[type_].phase or (type_ == "auth" and phase > Phase.OPEN):
         raise _out_of_order(connection, type_)

@@ -84,7 +84,6 @@ class Telling:
             self._chars -= len(self._said[-1][1].pop())
 
     def said(self) -> list[Said]:
-        """Return what was said so far."""
         joined = ((by_agent, "".join(pieces)) for by_agent, pieces in self._said)
         texts = (
             (by_agent, (text if by_agent else _FOR_THE_MODEL.sub("", text)).strip())

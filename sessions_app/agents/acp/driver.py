@@ -64,7 +64,6 @@ class AcpDriver(Driver):
 
     @property
     def pid(self) -> int | None:
-        """Return the agent's process id."""
         return self._group.pid if self._group is not None else None
 
     @property

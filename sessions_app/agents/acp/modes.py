@@ -63,9 +63,7 @@ def mode_in(update: Any) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Hold the mode to keep an agent in, and whether it asks there.
-
-    None: nobody knows.
+    """Hold the mode to keep an agent in, and whether it asks there (None: unknown).
 
     ``wanted`` is None when no mode is set; ``fine`` are the modes that need no setting back.
     """
@@ -199,7 +197,6 @@ class ModeKeeper:
             await asyncio.wait({self._returning})
 
     def close(self) -> None:
-        """Stop keeping the mode."""
         self._plan = None
         if self._returning is not None and self._returning is not asyncio.current_task():
             self._returning.cancel()

@@ -57,7 +57,6 @@ class ClaudeProcess(Transport):
 
     @property
     def group(self) -> groups.Group | None:
-        """Return the program's process group."""
         return self._lines.group if self._lines is not None else None
 
     @property

@@ -114,7 +114,6 @@ class Translation:
         return found.call
 
     def decide(self, call_id: str, verdict: Verdict) -> None:
-        """Note a decision."""
         if (found := self._open.get(call_id)) is not None:
             found.waiting, found.begun = False, time.monotonic()
             found.refused = (verdict.reason or REJECTED) if verdict.decision == "rejected" else ""
@@ -134,7 +133,6 @@ class Translation:
     # -- what the agent says -----------------------------------------------------------------------
 
     def read(self, message: object) -> list[Event]:
-        """Translate a message of the SDK."""
         events = list(self._translate(message))
         if any(isinstance(event, TurnEnded) for event in events):
             self._reported = False

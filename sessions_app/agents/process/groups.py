@@ -160,9 +160,7 @@ async def start(
     more: Mapping[str, str] | None = None,
     stdin: bool = False,
 ) -> Group:
-    """Start ``command`` in ``directory`` with scrubbed environment and marks.
-
-    ``more`` is added to its environment.
+    """Start ``command`` in ``directory``; its environment: scrubbed, ``more``, marks.
 
     Its output comes by pipes; with ``stdin`` it can be written to, else that is empty. Raises
     FileNotFoundError, PermissionError, or another OSError when it cannot be started at all.
