@@ -12,7 +12,7 @@ class Device(models.Model):
     """Store a paired phone, tablet or terminal; it outlives its tokens."""
 
     class AckStyle(models.TextChoices):
-        """List what a device has acknowledged; decides what heartbeats prove (D27)."""
+        """List what a device acknowledges; heartbeats prove receipt of the rest (D27)."""
 
         NOTHING = "nothing"
         NOTIFICATIONS = "notifications"

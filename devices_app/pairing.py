@@ -1,4 +1,4 @@
-"""Mint, claim, bind, replace and revoke device tokens (D15, D24, D43, D62)."""
+"""Create, bind, replace and revoke the tokens of devices (D15, D24, D43, D62)."""
 
 from datetime import timedelta
 from typing import Literal

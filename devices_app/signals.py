@@ -1,4 +1,4 @@
-"""Define the signals of pairing and revocation, which the apps above receive."""
+"""Define the signals sent when a device is paired or revoked."""
 
 from django.dispatch import Signal
 

@@ -196,7 +196,7 @@ class ApprovalAdmin(LongAdmin):
 
     @display(description="history")
     def history(self, call: ToolCall) -> SafeString:
-        """Tell what happened to it, in order: asked, decided by whom, run."""
+        """Show a call's history in order: asked, decided and by whom, run."""
         steps = [(call.created_at, "Asked by the agent.")]
         if call.decided_at is not None:
             trail = AuditEntry.objects.filter(

@@ -23,7 +23,7 @@ STOP_SECONDS = 10  # for each work, so that one that hangs cannot keep the other
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Describe a background work: its name, and how it starts and stops."""
+    """Describe a background service: its name, and how it starts and stops."""
 
     name: str
     start: Callable[[], Awaitable[None]]

@@ -30,7 +30,7 @@ WINDOW_SECONDS: Final = 60  # of every rate in ``limits.RATES``
 
 
 class Keyed(Protocol):
-    """Name the key under which a caller's requests count; `Principal` has one."""
+    """Declare what a rate-limited caller needs: a key to count its requests by."""
 
     @property
     def rate_key(self) -> str: ...

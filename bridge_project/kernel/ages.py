@@ -1,4 +1,4 @@
-"""Count ages by a clock that ignores jumps of the machine's clock for a day.
+"""Tell the time for ages; hold back a jump of the machine's clock for a day.
 
 The chores of the serving process delete data by its age. When the clock is set forward by a year, all
 data would be old at once: unsent rows, open approvals, the ids of events that may be posted again.

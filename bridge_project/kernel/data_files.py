@@ -49,7 +49,7 @@ class DataFiles:
         self.check()
 
     def forget_database(self) -> None:
-        """Take whatever file is there next: for a client that keeps nothing of it (`watch`)."""
+        """Forget the database's file, so that the next connection may open another one."""
         with self._lock:
             self._database = {}
 

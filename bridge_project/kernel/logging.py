@@ -219,7 +219,7 @@ _rate_limiters: list[LogRateLimiter] = []
 
 
 def log_held_back() -> None:
-    """Log the counts of all limiters, at the end or before a new set-up."""
+    """Log how many lines all limiters dropped, before they end or are replaced."""
     for one in _rate_limiters:
         one.log_counts()
 

@@ -290,7 +290,7 @@ def identity(stat: os.stat_result) -> Identity:
 
 
 def split(path: str) -> Names:
-    """Split a path; `.` at the end means that a directory must come before."""
+    """Split a path; end with `.` if a final slash demands a directory."""
     names = tuple(name for name in path.split("/") if name not in ("", "."))
     return (*names, ".") if path.endswith(("/", "/.")) else names
 

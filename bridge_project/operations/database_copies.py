@@ -1,4 +1,4 @@
-"""Copy an SQLite database in use, and refuse one of a newer version."""
+"""Copy an SQLite database in use, check a copy, and find unknown migrations."""
 
 import contextlib
 import os

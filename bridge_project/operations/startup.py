@@ -72,7 +72,7 @@ def check_system(conf: Conf) -> None:
 
 
 def make_database(conf: Conf, *, new: bool = False) -> None:
-    """Make an empty SQLite database if it is the first start, or with `new`.
+    """Create the SQLite database on the first start, or on request by `new`.
 
     A bridge has run here if its certificate or recorded address exists: these are made after the
     database and its migrations, so a first start that was interrupted is not refused. If so, and

@@ -46,7 +46,7 @@ def check_removable(conf: Conf) -> None:
 
 
 def put_aside(conf: Conf) -> list[Path]:
-    """Return what restores have put aside, which holds tokens."""
+    """List the old files that restores have kept; they hold tokens."""
     directory, database = Path(os.path.realpath(conf.bridge_data_dir)), sqlite_file(conf)
     found = {*directory.glob(f"{ASIDE}*"), *directory.parent.glob(f"{directory.name}.{ASIDE}*")}
     if database is not None:

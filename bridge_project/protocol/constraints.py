@@ -37,7 +37,7 @@ _BOUNDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Hold one violation: its place, the constraint, and the end of a sentence."""
+    """Hold a violation: its field's path, the constraint, and words for a person."""
 
     path: tuple[str | int, ...]
     constraint: str

@@ -101,7 +101,7 @@ class Client:
         await self.connection.close()
 
     def end(self, why: Lost | Refused) -> None:
-        """End with this error in every waiting call; the first one counts."""
+        """End the connection: every waiting call raises the first error given here."""
         self._lost = self._lost or why
         for answer in self._answers.values():
             if not answer.done():

@@ -53,7 +53,7 @@ async def prompt(watcher: Watcher) -> None:
 
 
 async def pipe(watcher: Watcher) -> None:
-    """Run the lines of standard input, each once there is a connection."""
+    """Run standard input line by line; wait for a connection before each line."""
     await watcher.ready.wait()
     while line := await read_line():
         await watcher.ready.wait()

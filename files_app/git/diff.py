@@ -124,7 +124,7 @@ class _Answer:
         self.truncated = False
 
     def fitting(self, changes: list[Change]) -> list[Change]:
-        """Return the changes whose names fit into the answer, and reserve their bytes."""
+        """Return the first changes whose names fit; deduct those from the budget."""
         for at, change in enumerate(changes):
             longest = max(
                 len(self.names.to_client_name(name)) for name in (change.name, change.old)

@@ -36,7 +36,7 @@ class Budget:
     lines: int
 
     def take(self, size: int, lines: int = 0) -> bool:
-        """Spend this much of the budget; False, from then on, when it is exceeded."""
+        """Spend part of the budget; once it is exceeded, return False ever after."""
         if size > self.bytes or lines > self.lines:
             self.bytes = self.lines = 0
             return False
@@ -96,7 +96,7 @@ class Lists:
 
     @property
     def by_name(self) -> dict[str, Change]:
-        """Return each file once, a file in conflict with its changes."""
+        """Map each file's name to its last change: a conflict lists a file twice."""
         return {change.name: change for change in self.changes}
 
     def _field(self) -> bytes:

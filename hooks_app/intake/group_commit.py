@@ -1,4 +1,4 @@
-"""Commit events that arrive during a transaction together in the next one.
+"""Store events in groups: those arriving during a commit share the next one.
 
 An event that finds the writer idle is committed at once. A commit waits for the disk
 (`synchronous=FULL`), which takes longer than all else about an event. There is one writer with one

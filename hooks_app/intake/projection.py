@@ -1,4 +1,4 @@
-"""Derive messages and notifications from a hook event, without I/O (D13, D37)."""
+"""Derive messages and notifications from a hook event (D13, D37). Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -42,7 +42,7 @@ class File(NamedTuple):
 
     @property
     def odd(self) -> str:
-        """Return why no hook can have written a file, which is then not opened; else ""."""
+        """Return why a file cannot be a hook's and must not be opened; "" if it can."""
         if not _NAME.fullmatch(self.name):
             return "its name is not one that a hook gives"
         if not stat.S_ISREG(self.mode):
@@ -169,7 +169,7 @@ class Spool:
             over -= size
 
     def session_of(self, file: File) -> str:
-        """Return the session id near the start of a file, JSON or not, else NOBODY."""
+        """Return the session id found near a file's start, even in broken JSON."""
         if not stat.S_ISREG(file.mode) or file.uid != os.geteuid():
             return NOBODY
         try:
@@ -200,7 +200,7 @@ class Spool:
         return True
 
     def report_unwritten(self, session: str) -> None:
-        """Delete the marks of hooks that could not write, and report the gap."""
+        """Report the times in which hooks could not write, and delete their marks."""
         for name, why in (("full", "the spool was full"), ("lost", "the disk was full")):
             try:
                 since = (self.path / name).lstat().st_mtime

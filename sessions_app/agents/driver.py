@@ -27,7 +27,7 @@ TOO_MANY_WAIT = "The call was not asked about: too many wait for a decision alre
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Hold what somebody said in a session, as the agent tells it afterwards."""
+    """Hold one message of the conversation that a resumed agent reports."""
 
     text: str
     by_agent: bool

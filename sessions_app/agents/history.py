@@ -1,4 +1,4 @@
-"""Show a session's lost beginning from the agent's own records (D29, D60)."""
+"""Rebuild what came before a session's log from the agent's records (D29, D60)."""
 
 import json
 import uuid

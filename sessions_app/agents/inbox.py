@@ -63,7 +63,7 @@ def take(session_pk: int, *, busy: bool, at: datetime | None = None) -> Taken | 
 
 
 def taken_at(session_pk: int, moment: datetime) -> Taken | None:
-    """Return the command taken at that moment, by a commit whose answer was lost."""
+    """Return the command taken at a time: finds one whose commit was not confirmed."""
     return _taken(Command.objects.filter(session_id=session_pk, taken_at=moment).first())
 
 
@@ -72,7 +72,7 @@ def _taken(command: Command | None) -> Taken | None:
 
 
 def was_queued_since(session_pk: int, content: str, moment: datetime) -> bool:
-    """Tell whether this prompt has been queued since, taken or not."""
+    """Tell whether a prompt with this text was queued at or after ``moment``."""
     return Command.objects.filter(
         session_id=session_pk,
         kind=Kind.PROMPT,

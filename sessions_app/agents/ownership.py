@@ -176,7 +176,7 @@ def pause_stuck(session_pk: int, owner: uuid.UUID, reason: str) -> None:
 
 
 def release(session_pk: int, owner: uuid.UUID, reason: str, *, forgotten: bool) -> None:
-    """Give up resuming a session; ``forgotten``: its agent does not know it any more."""
+    """Release a session that did not resume; ``forgotten``: its agent has lost it."""
     with writing(session_pk, owner) as writer:
         writer.session.owner, writer.session.reason = None, storable_reason(reason)
         writer.session.forgotten = forgotten
@@ -231,7 +231,7 @@ def pause_orphans(process_id: uuid.UUID, known: Collection[int] | None) -> int:
 def pause_suspects(
     process_id: uuid.UUID, known: Collection[int] | None, suspected: Collection[Owned]
 ) -> frozenset[Owned]:
-    """Pause orphans ``suspected`` at the last look; return new suspects."""
+    """Pause sessions found ownerless twice in a row; return those found just once."""
     orphans = _orphans(process_id, known)
     _pause_all(orphan for orphan in orphans if orphan in suspected)
     return frozenset(orphan for orphan in orphans if orphan not in suspected)
@@ -262,7 +262,7 @@ def _pause_all(orphans: Iterable[Owned]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Hold ids of this process's sessions: with commands, joined, still its own."""
+    """Hold the ids of sessions with queued commands, with watchers, and still owned."""
 
     waiting: set[int]
     watched: set[int]
@@ -270,7 +270,7 @@ class Look:
 
 
 def look(process_id: uuid.UUID, session_pks: Collection[int]) -> Look:
-    """Read from the database how this process's sessions stand."""
+    """Find which of this process's sessions have commands, watchers, and an owner."""
     held = Session.objects.filter(pk__in=list(session_pks), owner=process_id)
     return Look(
         inbox.waiting(session_pks),

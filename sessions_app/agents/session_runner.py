@@ -36,7 +36,7 @@ BACKGROUND_LOOKS, BACKGROUND_SECONDS = 10, 0.3
 
 
 async def stored(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a function on the database until it works: agents repeat nothing."""
+    """Retry a database function until it succeeds: an agent reports nothing twice."""
     away = False
     while True:
         try:
@@ -62,7 +62,7 @@ class End:
 
 
 class SessionRunner:
-    """Run a session; call ``end`` when it must end, perhaps repeatedly.
+    """Run a session's agent; call ``end``, at least once, when it must end.
 
     ``end`` calls ``stop``.
     """
@@ -114,7 +114,7 @@ class SessionRunner:
         self._wake.set()
 
     def explain_silence(self) -> None:
-        """Report a turn that gives no sign for long, once until the next sign."""
+        """Report a turn that has been silent for long, once for each silence."""
         now, heard_at = time.monotonic(), max(self.used_at, self._driver.events.heard_at)
         if (
             self.busy

@@ -71,7 +71,7 @@ async def prepare_resume(session: Session) -> tuple[AgentKind, Driver]:
 async def start_agent(
     launch: Launch, begin: Callable[[Callable[[], Coroutine[Any, Any, None]]], Awaitable[None]]
 ) -> None:
-    """Start the agent, whose driver ``begin`` starts; activate the session.
+    """Start the agent through ``begin``, and mark its session as active.
 
     Raises BridgeError when that fails, having written the state down, CancelledError when it is
     cancelled; the driver is closed then.

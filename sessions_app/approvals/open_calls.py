@@ -1,4 +1,4 @@
-"""Find, begin and end the record of a tool call that has not ended (D37)."""
+"""Create, find and end the records of tool calls that are still open (D37)."""
 # ruff: noqa: S608 - only our own names are put into statements
 
 import uuid
@@ -17,7 +17,7 @@ def open_calls(session: Session) -> QuerySet[ToolCall]:
 
 
 def seen_before(session: Session, call: Call) -> ToolCall | None:
-    """Return the equal open call with the same id, if any: it is this very call."""
+    """Return the open call with the same id, tool and parameters, if any."""
     return (
         open_calls(session).filter(tool_call_id=call.id, same=call.same).first()
         if call.id
@@ -42,7 +42,7 @@ def asked_before(box: Outbox, session: Session, call: Call) -> ToolCall | None:
 
 
 def equal_not_decided(session: Session, call: Call) -> ToolCall | None:
-    """Return the oldest equal open call without a question yet, else a pending one."""
+    """Return the oldest equal open call nobody was asked about, else a pending one."""
     equal = open_calls(session).filter(same=call.same)
     return equal.filter(decision=None).first() or equal.filter(decision=_PENDING).first()
 
@@ -83,7 +83,7 @@ def begin_call(box: Outbox, session: Session, call: Call, tool: str) -> str | No
 
 
 def end_call(box: Outbox, session: Session, call: Call) -> tuple[int, str, str | None] | None:
-    """End the open call that ran; return its key, its id and its decision.
+    """Mark the open call that ran as ended; return its key, id and decision.
 
     It is the equal call with that id, else the oldest equal one, else the one with that id.
     """

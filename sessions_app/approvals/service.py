@@ -173,7 +173,7 @@ def conclude(
     outcome: ToolOutcome,
     error: s.ToolError | None = None,
 ) -> None:
-    """Record the end of a call of an agent that the bridge runs.
+    """Record the outcome of a tool call in a session that the bridge runs.
 
     A refusal has a result too, and that is no tool that ran.
     """
@@ -238,7 +238,7 @@ def reject_pending(box: Outbox, session: Session, *, by: str, reason: str = "") 
 
 
 def moved_on(box: Outbox, session: Session) -> None:
-    """Reject pending calls: the session went on, so they were refused at the machine."""
+    """Reject calls still pending when the session goes on: refused at the machine."""
     reject_pending(box, session, by=ToolCall.DecidedBy.AGENT)
     _report_not_run(box, session)
 

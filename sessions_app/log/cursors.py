@@ -62,7 +62,7 @@ def acknowledge(
 
 
 def prove(device_id: int, sent: Mapping[int, int]) -> None:
-    """Record that a heartbeat proves each feed received up to ``sent[feed id]``.
+    """Move cursors to ``sent[feed id]``, which a heartbeat proves was received.
 
     It counts for what the device never acknowledges: for everything if it acknowledges nothing, for
     all but notifications if it answers those alone, as the spec's table has it; for nothing if it

@@ -1,4 +1,4 @@
-"""Run handwritten SQL where each event passes: the ORM would be slower.
+"""Run handwritten SQL for what every event does, where the ORM would be slower.
 
 The ORM compiles a query anew for each event, which costs more than running it.
 Portable between SQLite and PostgreSQL. Every function takes the cursor of an outbox.
@@ -84,7 +84,7 @@ def read_where_in(cursor: Any, statement: str, values: Sequence[Any]) -> list[tu
 
 
 def moment(value: datetime | None) -> Any:
-    """Return a moment as the database takes it."""
+    """Convert a time to the form that the database stores."""
     return connection.ops.adapt_datetimefield_value(value)
 
 
@@ -141,7 +141,7 @@ def oldest(cursor: Any, count: int, feed_id: int | None = None) -> list[tuple[in
 
 
 def discard(cursor: Any, rows: Sequence[tuple[int, int, int]]) -> None:
-    """Delete the oldest (seq, feed, size) rows; feeds remember how far (D29)."""
+    """Delete the oldest rows; each feed stores the newest one it lost (D29)."""
     gone: dict[int, tuple[int, int, int]] = {}
     for seq, feed_id, size in rows:
         count, total, _ = gone.get(feed_id, (0, 0, 0))

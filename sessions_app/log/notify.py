@@ -53,7 +53,7 @@ class Notifier:
         self._tasks = []
 
     def publish(self, feeds: set[int], upto: int) -> None:
-        """Publish that these feeds have rows up to ``upto``, several at once."""
+        """Announce that feeds have rows up to ``upto``; bundle several announcements."""
         if self._tasks:
             self._grown |= feeds
             self._upto = max(upto, self._upto)

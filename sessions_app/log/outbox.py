@@ -1,4 +1,4 @@
-"""Append log rows in their cause's transaction, and wake sockets after it (D26).
+"""Append log rows in the transaction that causes them; then wake sockets (D26).
 
 This is the transactional outbox.
 """
@@ -40,7 +40,7 @@ class Outbox:
         self._amended: dict[str, str] = {}  # message id → frame
 
     def append(self, feed: Feed, message: Encoded) -> Row:
-        """Add a message to a feed; a feed's first instance is the one that counts."""
+        """Append a message to a feed as a new row; the counters of both grow."""
         feed = self._feeds.setdefault(feed.pk, feed)
         self.seq += 1
         feed.rows += 1
@@ -65,7 +65,7 @@ class Outbox:
         return self.append(feed, message)
 
     def amend(self, message: Encoded) -> None:
-        """Replace the row of that message's id; sockets that have it keep it.
+        """Replace the row of this message's id; who got the old one gets no new one.
 
         Its size stays as it was counted.
         """

@@ -41,7 +41,7 @@ class Row:
 
     @property
     def wire(self) -> bytes:
-        """Return the WebSocket frame, made with the first socket that takes it."""
+        """Return the row's WebSocket frame, made once and used for every socket."""
         self._wire = self._wire or text_frame(self.frame)
         return self._wire
 
@@ -123,7 +123,7 @@ class Reader:
 
 
 def newest(after: int, count: int, size: int) -> tuple[int, list[Row]]:
-    """Return the head of the log, and all feeds' rows after a row.
+    """Return the newest row's number, and the rows of all feeds after ``after``.
 
     At most the newest ``count`` rows and ``size`` bytes; the newest row whatever its size.
     """

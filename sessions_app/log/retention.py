@@ -1,4 +1,4 @@
-"""Delete rows of the log that are too old (D30); the outbox keeps other bounds."""
+"""Delete rows that are too old (D30); the outbox limits their count and bytes."""
 
 from datetime import timedelta
 

@@ -41,7 +41,7 @@ class Acknowledgements:
         self._writer: asyncio.Task[None] | None = None
 
     def sent_summary(self, message_id: str, feed_id: int, through: int, gap: int) -> None:
-        """Note a message that acknowledges a feed's rows up to ``through``.
+        """Note a sent message whose acknowledgement covers a feed up to ``through``.
 
         It is a ``replay_buffer``, or a notice that rows up to ``gap`` are gone (0: none).
         """
@@ -50,7 +50,7 @@ class Acknowledgements:
             self._gaps[feed_id] = gap
 
     def sent_answer(self, request_id: str, row_id: str) -> None:
-        """Note that a row was sent under the id of the request that it answers."""
+        """Note that a row was sent as an answer, under the request's id."""
         self._answers[request_id] = row_id
 
     def acknowledged(self, message_ids: Iterable[str]) -> None:
@@ -68,7 +68,7 @@ class Acknowledgements:
             await asyncio.wait({self._writer})
 
     def answered(self, row_id: str) -> None:
-        """Count an unsent row as received: an answer has said the same."""
+        """Count a row as received unsent: the client got its content as an answer."""
         self._answered.add(row_id)
         self._write()
 

@@ -58,7 +58,7 @@ class Claim:
 
 
 async def answer(connection: ClientConnection, message: ClientMessage, handle: Handler) -> None:
-    """Handle and answer a message; one that must not be repeated only once."""
+    """Handle and answer a message; an idempotent one is handled once for each id."""
     # joining is always done; its handler makes a session once
     if not CATALOGUE[message.type].idempotent or message.type == "session_start":
         payload = await handle(connection, message)

@@ -1,4 +1,4 @@
-"""Check which message a client may send when (D21, D22). No I/O."""
+"""Check which message a client may send when (D21, D22). Pure."""
 
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.base import Phase

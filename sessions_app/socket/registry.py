@@ -39,7 +39,7 @@ class Registry:
     async def take_place(
         self, connection: ClientConnection, device: Device, token_digest: str
     ) -> None:
-        """Make a connection the device's only one; end an older one first (D23).
+        """Register an authenticated connection, and end the device's older one (D23).
 
         Raises Refused RATE_LIMITED when there is no place left.
         """

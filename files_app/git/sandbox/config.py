@@ -112,7 +112,7 @@ def of_user(settings: Iterable[Setting], *, filters: bool) -> list[Setting]:
 
 
 def absolute(path: str) -> str:
-    """Return a path from the top or the home directory; empty for any other."""
+    """Return an absolute path, also for ``~/…``; empty for a relative one."""
     path = f"{git.home()}/{path[2:]}" if path.startswith("~/") else path
     return path if path.startswith("/") else ""
 

@@ -50,7 +50,7 @@ _TRUE: Final = frozenset({"true", "yes", "on", "1"})
 
 @contextmanager
 def reading(place: RepositoryPaths, jail: Jail) -> Iterator[Git]:
-    """Make a git that can only read. Raises GIT_ERROR and the jail's errors."""
+    """Yield a Git that can only read. Raises GIT_ERROR and the jail's errors."""
     with _made(place, jail) as mirror:
         mirror.configure([("core.bigFileThreshold", str(limits.GIT_BIG_FILE_BYTES))])
         yield Git(place, jail, mirror.directory, git.reading_environment(mirror.directory))
@@ -58,7 +58,7 @@ def reading(place: RepositoryPaths, jail: Jail) -> Iterator[Git]:
 
 @contextmanager
 def committing(place: RepositoryPaths, jail: Jail) -> Iterator[tuple[Git, Mirror]]:
-    """Make a git that moves HEAD and writes objects, on a copy of the index."""
+    """Yield a Git that moves HEAD and writes objects, on a copy of the index."""
     with _made(place, jail) as mirror:
         mirror.configure([], filters=True)
         environment = git.committing_environment(mirror.directory, place.git_dir)

@@ -59,7 +59,7 @@ def text_of(block: Any) -> str:
 
 
 class Telling:
-    """Collect the end of the conversation that an agent reports when it loads it."""
+    """Collect the newest part of the conversation that a resumed agent reports."""
 
     def __init__(self) -> None:
         self._said: deque[tuple[bool, list[str]]] = deque()
@@ -67,7 +67,7 @@ class Telling:
         self._whole = True  # the next piece begins a new one
 
     def take(self, update: Any) -> None:
-        """Take an update, in the order in which they come."""
+        """Add the agent's or the person's text of an update; call it in their order."""
         by_agent = isinstance(update, schema.AgentMessageChunk)
         if not by_agent and not isinstance(update, schema.UserMessageChunk):
             self._whole = True  # a call in between, or a thought

@@ -40,7 +40,7 @@ def tool_failed(call: Call, error: Exception) -> ToolFailed:
 
 
 def refuse(error: Exception, what: str) -> NoReturn:
-    """Raise the agent's refusal in words that its model can act on."""
+    """Raise a failure as an ACP error whose text the agent's model can act on."""
     if is_missing(error):
         raise RequestError.resource_not_found(what)
     raise RequestError(REFUSED, f"{_words(error)} ({what[:200]})")

@@ -88,12 +88,12 @@ class Permissions:
         self._approvals.withdraw()
 
     def next_follow_up(self) -> str | None:
-        """Return the next prompt that reports a person's change to the agent."""
+        """Return the next prompt telling the agent how a person changed its call."""
         return self._changes.popleft() if self._changes else None
 
 
 def reason_of(verdict: Verdict) -> str:
-    """Return for the agent why a call is not run that a person did not approve."""
+    """Return the text that tells an agent why its call was not approved."""
     return CHANGED if verdict.decision == "modified" else verdict.reason or REJECTED
 
 

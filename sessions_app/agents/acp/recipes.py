@@ -47,7 +47,7 @@ class Recipe:
 
     @property
     def needs_line(self) -> bool:
-        """Tell whether it asks only when the bridge itself started its program."""
+        """Tell whether it asks only with options or environment that the bridge sets."""
         return bool(self.options or self.environment)
 
 

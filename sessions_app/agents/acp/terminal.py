@@ -63,7 +63,7 @@ class Terminal:
 
     @property
     def fault(self) -> Fault:
-        """Return the retry table's row for how it ended."""
+        """Return the error code and the retry count for how the command ended."""
         if self._timed_out:
             return Fault("TOOL_TIMEOUT")
         code = self.group.returncode
@@ -95,7 +95,7 @@ class Terminal:
         await asyncio.wait({self._work})
 
     def give_up(self) -> None:
-        """Note that nobody needs it any more, if it runs."""
+        """Mark a running command as unwanted, so that its end is no failure."""
         self._unwanted = self._unwanted or self.group.returncode is None
 
     async def kill(self) -> None:

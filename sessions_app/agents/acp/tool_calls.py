@@ -67,7 +67,7 @@ class Record:
     fault: Fault = field(default_factory=Fault)
 
     def merge(self, update: Update) -> None:
-        """Merge an update; what it leaves out or empty stays."""
+        """Merge an update; fields that it omits or leaves empty keep their value."""
         content, given = update.content or [], update.raw_input
         diffs = [part for part in content if isinstance(part, schema.FileEditToolCallContent)]
         changes = [Change(diff.path, diff.old_text or "", diff.new_text) for diff in diffs]
@@ -162,7 +162,7 @@ class ToolCalls:
     # -- what the agent reports --------------------------------------------------------------------
 
     def think(self, text: str) -> None:
-        """Keep a thought: those before a call are its reasoning."""
+        """Store the agent's thought, shown as the reasoning of its next call."""
         self._thoughts = (self._thoughts + text)[-_REASONING_MAX_CHARS:]
 
     def update(self, update: schema.ToolCallStart | schema.ToolCallProgress) -> list[Event]:
@@ -217,7 +217,7 @@ class ToolCalls:
     # -- what an approval covers -------------------------------------------------------------------
 
     def granting_text(self, path: str, before: str, after: str) -> Record | None:
-        """Return the approved, running call that makes this text of the file."""
+        """Return the approved, running call that permits this change to a file."""
         where = self._real(path)
         for record, grant in self._granted():
             if grant.covers_text(where, before, after):
@@ -233,7 +233,7 @@ class ToolCalls:
         return None
 
     def granting_command(self, shown: str, inner: str, cwd: str | None) -> Record | None:
-        """Return the call that approved exactly this command, there, once.
+        """Return the call whose approval permits this command, and use that approval up.
 
         The command is meant by itself (``shown``) or as what a shell is given (``inner``).
         """

@@ -60,7 +60,7 @@ _USAGE = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_cre
 
 
 def asks(tool: str) -> bool:
-    """Tell whether a tool's calls ask by our rule; the agent may ask about more."""
+    """Tell whether the bridge requires an approval for calls of this tool."""
     return tool not in UNASKED
 
 

@@ -37,7 +37,7 @@ CLEAN_LOOKS = 2  # a list of children can lack one while another ends
 
 
 def main(arguments: list[str]) -> None:
-    """Become the guard of a command, or the process behind it."""
+    """Read a command, and become its guard or, on Linux, the guard's parent."""
     control = int(arguments[0])
     os.set_inheritable(control, False)
     given = read_command(control)
@@ -70,7 +70,7 @@ def read_command(control: int) -> list[str]:
 
 
 class Parent:
-    """Own processes of which nothing may be left."""
+    """Wait for all child processes, or kill them until none is left."""
 
     command = 0  # the process of the command, 0 when there is none or it has been waited for
 
@@ -103,7 +103,7 @@ class Parent:
 
 
 class Guard(Parent):
-    """Own a command, and what the command leaves behind."""
+    """Run a command as the bridge says, and end the processes that it leaves behind."""
 
     def __init__(self, control: int) -> None:
         self.control = control
@@ -154,7 +154,7 @@ class Guard(Parent):
                 time.sleep(LOOK_SECONDS)
 
     def read_request(self) -> bytes:
-        """Return what the bridge asks for; empty when it is gone."""
+        """Return the bridge's next request, one byte; empty when the bridge is gone."""
         try:
             return os.read(self.control, 1)
         except OSError:

@@ -132,7 +132,7 @@ def retries_of(code: int | None, stderr: str) -> int:
 
 
 def retries_of_error(error: Exception) -> int:
-    """Return how often to retry a command that an operating system's error ended.
+    """Return how often to retry a command that failed with a Python exception.
 
     None for the bridge's own time limit, which has no number of the system's.
     """
@@ -154,7 +154,7 @@ def quoted(command: str, arguments: Sequence[str]) -> str:
 
 
 def script(command: str, arguments: Sequence[str]) -> str:
-    """Return the script that a shell is given; any other command as one line."""
+    """Return the script in a ``sh -c`` command; any other command as one line."""
     if command in _SHELLS and len(arguments) == 2 and arguments[0] in _FLAGS:
         return arguments[1]
     return quoted(command, arguments)
