@@ -35,6 +35,18 @@ def start(
     )
 
 
+def send_start(
+    phone: Phone, directory: Path | str, session_id: str, agent: str, *, resume: bool = False
+) -> str:
+    """A session_start without waiting for the answer; its id."""
+    body = {"agent": agent, "session_id": session_id, "resume": resume}
+    return phone.send("session_start", body | {"working_directory": str(directory)})
+
+
+def answer_to(phone: Phone, id_: str) -> Message:
+    return phone.until(lambda message: message.get("id") == id_, "its answer")
+
+
 def begin(bridge: Bridge, phone: Phone, session_id: str | None = None, agent: str = AGENT) -> str:
     """A session that works in the bridge's root, joined; its id."""
     ready = start(phone, bridge.root, session_id, agent=agent)

@@ -102,8 +102,6 @@ class Scripted:
         )
 
     def initialize(self, params: dict[str, Any]) -> dict[str, Any]:
-        if MODE == "slow":
-            time.sleep(4)
         while MODE == "told" and not os.path.exists(f"{JOURNAL}-go"):
             time.sleep(0.01)
         if MODE == "nonsense":

@@ -22,7 +22,17 @@ from tests.conformance.agent_tools import (
     tidied,
     wait_status,
 )
-from tests.conformance.agents import ask, begin, end, log_of, say, start, words
+from tests.conformance.agents import (
+    answer_to,
+    ask,
+    begin,
+    end,
+    log_of,
+    say,
+    send_start,
+    start,
+    words,
+)
 from tests.conformance.approvals import (
     assert_refused,
     assert_stands,
@@ -87,9 +97,8 @@ class Hanging(NamedTuple):
 def hanging(bridge: Bridge) -> Iterator[Hanging]:
     """Asked for as early as can be: it hangs while the other tests run."""
     with bridge.phones(1) as (phone,):
-        body = {"agent": "hangs", "session_id": (sid := new_session()), "resume": False}
-        asked = phone.send("session_start", body | {"working_directory": str(bridge.root)})
-        yield Hanging(phone, sid, asked)
+        sid = new_session()
+        yield Hanging(phone, sid, send_start(phone, bridge.root, sid, "hangs"))
 
 
 @pytest.fixture(autouse=True)
@@ -328,8 +337,7 @@ def test_an_agent_that_hangs_at_start(bridge: Bridge, script: Script, hanging: H
     session in error, its process gone.
     """
     phone, sid, asked = hanging
-    answer = phone.until(lambda message: message.get("id") == asked, "the answer")
-    error = assert_refused(answer, "AGENT_ERROR", True, sid)
+    error = assert_refused(answer_to(phone, asked), "AGENT_ERROR", True, sid)
     readable(error, f"{START_SECONDS} s")
     assert_last_words(bridge, error)
     assert status(bridge, sid) == "error"

@@ -11,7 +11,18 @@ from dataclasses import dataclass
 import pytest
 
 from tests.conformance.agent_tools import Script, begun, http_say, status, stream, tidied
-from tests.conformance.agents import ask, begin, end, log_of, say, start, tool, words
+from tests.conformance.agents import (
+    answer_to,
+    ask,
+    begin,
+    end,
+    log_of,
+    say,
+    send_start,
+    start,
+    tool,
+    words,
+)
 from tests.conformance.approvals import assert_refused, decide, of
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.phone import Message, Phone
@@ -62,7 +73,7 @@ class Orphaned:
 
 @pytest.fixture(scope="module")
 def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
-    return Script(tmp_path_factory.mktemp("script"), "plain", "slow")
+    return Script(tmp_path_factory.mktemp("script"), "plain", "told")
 
 
 @pytest.fixture(scope="module")
@@ -236,11 +247,11 @@ def test_one_id_on_both_at_once(pair: Pair, script: Script, near: Phone, far: Ph
     it.
     """
     sid, agents = new_session(), len(script.lines("new"))
-    with ThreadPoolExecutor(2) as pool:
-        answers = list(
-            pool.map(lambda phone: start(phone, pair[0].root, sid, agent="slow"), (near, far))
-        )
-    assert [answer["type"] for answer in answers] == ["session_ready"] * 2, answers
+    asked = {phone: send_start(phone, pair[0].root, sid, "told") for phone in (near, far)}
+    eventually(lambda: pair[0].knows(sid) and script.processes())
+    script.go.touch()
+    for phone, id_ in asked.items():
+        assert answer_to(phone, id_)["type"] == "session_ready"
     assert len(script.lines("new")) == agents + 1
     say(far, sid, "who is there")
     for phone in (near, far):

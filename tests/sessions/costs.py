@@ -10,7 +10,6 @@ from typing import Any
 
 from django.db import connection
 
-LOG = "sessions_app_logrow"
 GRAIN = 10  # SQLite reports every so many steps
 
 
