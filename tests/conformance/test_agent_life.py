@@ -286,22 +286,6 @@ def test_the_grace_time_of_an_agent(quick: Bridge, script: Script) -> None:
         stays.close()
 
 
-def test_what_the_grace_timer_closed_is_ended_for_good(quick: Bridge) -> None:
-    """D60: by a person, who need not resume it for that; every device is told."""
-    with quick.phones(2) as (leaves, stays):
-        sid = begin(quick, leaves, agent="plain")
-        ask(leaves, sid, "hello")
-        leaves.vanish()
-        stays.expect("session_end", session_id=sid, reason="timeout")
-        assert listed(quick, sid) == ("closed", True)
-        leaves.ready()
-        assert end(leaves, sid)["type"] == "session_end"
-        stays.expect("session_end", session_id=sid, reason="user_request")
-        assert listed(quick, sid) == ("closed", False)
-        for answer in (start(leaves, quick.root, sid, resume=True), end(leaves, sid)):
-            assert_refused(answer, "SESS_CLOSED", False, sid)
-
-
 def listed(bridge: Bridge, session_id: str) -> tuple[str, bool]:
     """The session's state, and whether it can be resumed, in GET /sessions."""
     sessions = bridge.get("/api/v1/sessions", bridge.admin_token).json()["sessions"]
@@ -309,29 +293,55 @@ def listed(bridge: Bridge, session_id: str) -> tuple[str, bool]:
     return found["status"], found["resumable"]
 
 
-@pytest.mark.parametrize("agent", ["no-load", "forgets"])
-def test_an_agent_without_its_checkpoint(quick: Bridge, agent: str) -> None:
-    """D60: one that cannot load is not resumable; one that has forgotten it stays closed, and is not
-    resumable from then on.
-    """
+@pytest.fixture(scope="module")
+def expired(quick: Bridge) -> dict[str, str]:
+    """Sessions that the grace timer has closed, by their agents; in `unasked` nothing was said."""
     with quick.phones(2) as (leaves, stays):
-        asked, unasked = (begin(quick, leaves, agent=agent) for _ in range(2))
-        ask(leaves, asked, "hello")
+        found = {
+            agent: begin(quick, leaves, agent=agent) for agent in ("plain", "no-load", "forgets")
+        }
+        for sid in found.values():
+            ask(leaves, sid, "hello")
+        found["unasked"] = begin(quick, leaves, agent="no-load")
         leaves.vanish()
-        for sid in (asked, unasked):
+        for sid in found.values():
             stays.expect("session_end", session_id=sid, reason="timeout")
-        assert listed(quick, asked) == ("closed", agent == "forgets")
-        leaves.ready()
-        answer = start(leaves, quick.root, asked, resume=True)
-        assert_refused(answer, "SESS_NOT_RESUMABLE", False, asked)
-        assert listed(quick, asked) == ("closed", False)
-        refused = assert_refused(start(leaves, quick.root, asked), "SESS_CLOSED", False, asked)
+    return found
+
+
+def test_what_the_grace_timer_closed_is_ended_for_good(
+    quick: Bridge, phone: Phone, expired: dict[str, str]
+) -> None:
+    """D60: by a person, who need not resume it for that; every device is told."""
+    sid = expired["plain"]
+    assert listed(quick, sid) == ("closed", True)
+    with quick.phones(1) as (other,):
+        assert end(phone, sid)["type"] == "session_end"
+        other.expect("session_end", session_id=sid, reason="user_request")
+    assert listed(quick, sid) == ("closed", False)
+    for answer in (start(phone, quick.root, sid, resume=True), end(phone, sid)):
+        assert_refused(answer, "SESS_CLOSED", False, sid)
+
+
+def test_an_agent_without_its_checkpoint(
+    quick: Bridge, phone: Phone, expired: dict[str, str]
+) -> None:
+    """D60: one that cannot load is not resumable; one that has forgotten it stays closed, and is not
+    resumable from then on. Where nothing was said it begins afresh.
+    """
+    for agent in ("no-load", "forgets"):
+        sid = expired[agent]
+        assert listed(quick, sid) == ("closed", agent == "forgets")
+        answer = start(phone, quick.root, sid, resume=True)
+        assert_refused(answer, "SESS_NOT_RESUMABLE", False, sid)
+        assert listed(quick, sid) == ("closed", False)
+        refused = assert_refused(start(phone, quick.root, sid), "SESS_CLOSED", False, sid)
         assert "Resume it" not in refused["message"]
-        if agent == "no-load":
-            assert listed(quick, unasked) == ("closed", True), "nothing was said: it begins afresh"
-            assert start(leaves, quick.root, unasked, resume=True)["type"] == "session_ready"
-            assert words(ask(leaves, unasked, "hello"))
-            end(leaves, unasked)
+    sid = expired["unasked"]
+    assert listed(quick, sid) == ("closed", True)
+    assert start(phone, quick.root, sid, resume=True)["type"] == "session_ready"
+    assert words(ask(phone, sid, "hello"))
+    end(phone, sid)
 
 
 @pytest.mark.spec("state.grace", "state.reconnect")
