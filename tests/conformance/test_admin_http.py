@@ -109,16 +109,3 @@ def test_commands_are_never_run(shared: Bridge, config: Path, tmp_path: Path) ->
     config.write_text(json.dumps({"PreToolUse": [entry(f"touch {tmp_path}/ran")]}))
     assert reload(shared).status == 200
     assert not (tmp_path / "ran").exists()
-
-
-def test_who_may(shared: Bridge) -> None:
-    """D14: the admin token alone."""
-    https = shared.https()
-    assert_error(https.post("/api/v1/admin/reload-hooks"), 401, "AUTH_INVALID_TOKEN")
-    for token in (shared.hook_token, shared.device_token()):
-        assert_error(
-            https.post("/api/v1/admin/reload-hooks", token=token), 403, "AUTH_INSUFFICIENT_SCOPE"
-        )
-    assert_error(
-        https.get("/api/v1/admin/reload-hooks", token=shared.admin_token), 405, "METHOD_NOT_ALLOWED"
-    )

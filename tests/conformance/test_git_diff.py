@@ -11,7 +11,14 @@ import pytest
 from tests.conformance.approvals import assert_refused
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
-from tests.conformance.repositories import Repository, diff, lines, session_in
+from tests.conformance.repositories import (
+    Repository,
+    changes,
+    diff,
+    lines,
+    session_in,
+    status,
+)
 from tests.conformance.test_git_status import ODD_NAMES
 
 pytestmark = pytest.mark.spec("ws.git_diff", "ws.git_diff_response")
@@ -255,6 +262,8 @@ def test_a_conflict(shared: Bridge, repository: Repository, phone: Phone) -> Non
         [],
     )
     assert lines(a, "context") == ["ours"] and "theirs" in lines(a, "added")
+    seen = status(phone, sid)
+    assert seen["is_clean"] is False and changes(seen)["a"][0] == "modified"
     assert [file["hunks"] for file in diff(phone, sid, cached=True)] == [[], []]
 
 

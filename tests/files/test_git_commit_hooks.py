@@ -128,13 +128,13 @@ def test_a_hook_after_the_commit_may_fail_or_commit_again(
 def test_a_hook_that_takes_too_long(
     repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """It is ended with its children. Before the commit: nothing is changed, no lock is left; after
+    """It is ended with its children, also such as ignore SIGTERM. Before the commit: nothing is changed, no lock is left; after
     it: the commit is made.
     """
     monkeypatch.setattr(limits, "GIT_COMMIT_SECONDS", 1.0)
     first = repository.commit_files({"a": "1\n"})
     pids = repository.path / ".git/pids"
-    hook(repository, name, f"sleep 600 & echo $! $$ > '{pids}'; wait")
+    hook(repository, name, f"(trap '' TERM; sleep 600; :) & echo $! $$ > '{pids}'; wait")
     repository.write("a", "2\n")
     if name == "pre-commit":
         with pytest.raises(BridgeError, match="longer than 1 seconds"):

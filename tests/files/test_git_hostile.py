@@ -13,15 +13,10 @@ import pytest
 
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
+from files_app.git.sandbox import git
 from tests.conformance.repositories import Repository
 from tests.files.conftest import SECRET, House, no_leak, refused
 from tests.files.repositories import Seen, digest, leftovers
-
-# What makes git use them, where a key alone does not.
-
-
-# -- links in the git directory --------------------------------------------------------------------
-
 
 Way = Callable[[Path, Path], None]  # the git directory, one of another repository outside the roots
 
@@ -184,3 +179,20 @@ def test_a_huge_configuration_or_index_is_refused(
     os.truncate(repository.path / ".git/index", 2**40)
     with refused("GIT_ERROR"):
         seen.status()
+
+
+def test_git_comes_from_an_absolute_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative entry in PATH would let a repository bring its own git."""
+    (tmp_path / "git").write_text("#!/bin/sh\n")
+    (tmp_path / "git").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f":.:{os.environ['PATH']}")
+    git.executable.cache_clear()
+    try:
+        assert os.path.isabs(git.executable()) and git.executable() != str(tmp_path / "git")
+        monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+        git.executable.cache_clear()
+        with refused("GIT_ERROR"):
+            git.executable()
+    finally:
+        git.executable.cache_clear()

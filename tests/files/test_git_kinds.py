@@ -74,13 +74,6 @@ def test_objects_shared_with_a_neighbour_inside_the_roots(
     assert Seen(house.jail, clone).changes() == {"a": ("modified", 1, 1)}
 
 
-def test_packed_references_and_objects(repository: Repository, seen: Seen) -> None:
-    change(repository)
-    repository.git("gc", "-q")
-    repository.git("pack-refs", "--all")
-    assert seen.changes() == {"a": ("modified", 1, 1)}
-
-
 def test_line_ends_of_another_system(repository: Repository, seen: Seen) -> None:
     """core.autocrlf says how files are stored, and is harmless."""
     repository.git("config", "core.autocrlf", "true")

@@ -12,7 +12,6 @@ from bridge_project.protocol.jsontext import dumps_unicode
 from bridge_project.protocol.resources import DiffLine
 from files_app.git import patch
 from files_app.git.patch import Budget, Change, Lists
-from files_app.git.status import parse
 from tests.conformance.repositories import Repository
 
 # What breaks readers of diffs: their own marks, other ends of lines, bytes that are no text.
@@ -171,36 +170,3 @@ def test_what_is_said_stays_in_the_budget(lines: list[str], room: int, most: int
     assert len(added) <= most
     assert [line.content for line in added] == lines[: len(added)]
     assert change.cut == (len(added) < len(lines))
-
-
-# -- states ----------------------------------------------------------------------------------------
-
-
-@given(
-    names=some.dictionaries(
-        some.text(alphabet='aü \n"#?12u', min_size=1, max_size=8),
-        some.sampled_from("12u?"),
-        max_size=8,
-    ),
-    cut=some.integers(0, 2000),
-)
-def test_a_state_names_what_was_listed(names: dict[str, str], cut: int) -> None:
-    """Whatever names look like, and wherever the list ends."""
-    head = f"100644 100644 100644 {'a' * 40} {'b' * 40}"
-    kinds = {
-        "1": f"1 .M N... {head} ",
-        "2": f"2 R. N... {head} R90 ",
-        "u": f"u UU N... {head} 100644 {'c' * 40} ",
-        "?": "? ",
-    }
-    records = [
-        kinds[kind] + name + ("\0old " + name) * (kind == "2") for name, kind in names.items()
-    ]
-    data = "".join(
-        record + "\0" for record in ["# branch.oid (initial)", "# branch.head m", *records]
-    ).encode()
-    words = {"1": "modified", "2": "renamed", "u": "modified", "?": "untracked"}
-    assert {entry.name: entry.status for entry in parse(data).entries.values()} == {
-        name: words[kind] for name, kind in names.items()
-    }
-    assert parse(data[:cut], cut=True).entries.keys() <= names.keys()

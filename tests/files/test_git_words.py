@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.path_jail import Jail, shown
-from files_app.git.paths import Names, Selection
+from files_app.git.paths import Names
 from files_app.git.sandbox import config
 from files_app.git.sandbox.error_text import reason
 from sessions_app.working_directory import RepositoryPaths
@@ -55,34 +55,6 @@ def test_a_name_behind_a_link_to_the_work_tree(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("top")
     names = names_of(f"{tmp_path}/top", f"{tmp_path}/top")
     assert names.to_git_name(f"{tmp_path}/link/file") == "file"
-
-
-def test_a_selection() -> None:
-    names = names_of("/top", "/top")
-    known = [
-        "a",
-        "a/b",
-        "ab",
-        "c/d/e",
-        os.fsdecode(b"\xff"),
-        os.fsdecode(b"x\xfe"),
-        os.fsdecode(b"x\xfd"),
-        "new/",
-    ]
-    for asked, expected in {
-        ("a",): ["a", "a/b"],
-        ("c/d/", "./ab"): ["ab", "c/d/e"],
-        (".",): known,
-        ("\ufffd",): [os.fsdecode(b"\xff")],
-        ("x\ufffd",): [],  # it could be either
-        ("new",): ["new/"],
-        (): [],
-    }.items():
-        assert Selection(names, asked).find(known) == expected
-    assert Selection(names, ["a", "c", "gone", "c/d/e/f", ".", "\ufffd"]).unknown(known) == [
-        "c/d/e/f",
-        "gone",
-    ]
 
 
 # -- configurations --------------------------------------------------------------------------------

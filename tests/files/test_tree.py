@@ -76,15 +76,6 @@ def test_git_is_shown_but_not_entered(house: House) -> None:
     assert names(tree(house.jail, f"{house.second}/.git")["entries"]) == {"HEAD": 5}
 
 
-def test_the_data_directory_does_not_appear(house: House) -> None:
-    assert "var" not in json.dumps(tree(house.jail, ".", 20))
-    assert "var" not in json.dumps(listing(house.jail, "."))
-    alias = house.root / "docs" / "alias"
-    house.data.rename(alias)
-    house.data.symlink_to(alias)
-    assert "alias" not in json.dumps(tree(house.jail, ".", 20))
-
-
 def test_an_unreadable_directory_is_shown_empty(house: House) -> None:
     make(house.second, "shut/f", "listed/f", "entered/f")
     for name, mode in {"shut": 0, "listed": 0o444, "entered": 0o111}.items():

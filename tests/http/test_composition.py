@@ -19,7 +19,7 @@ from bridge_project.network.transport import ConnectionMode, Transport
 from bridge_project.protocol.http import AgentInfo
 from devices_app import tokens
 from sessions_app.agents import registry
-from tests.http.conftest import SIX, Api
+from tests.http.conftest import SIX
 
 HANDLER = Handler()
 
@@ -168,16 +168,3 @@ async def test_an_upgrade_while_the_database_is_away(monkeypatch: pytest.MonkeyP
 
 async def connecting() -> dict[str, Any]:
     return {"type": "websocket.connect"}
-
-
-def test_the_admin_site_is_there(stranger: Api, db: None) -> None:
-    response = stranger.get("/admin/login/")
-    assert (response.status_code, response.headers["Content-Type"]) == (
-        200,
-        "text/html; charset=utf-8",
-    )
-    assert stranger.get("/admin").headers["Location"] == "/admin/"
-    refused = stranger.post(
-        "/admin/login/", "username=x&password=y", content_type="application/x-www-form-urlencoded"
-    )
-    assert refused.status_code in (200, 403)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from django.db import OperationalError
@@ -17,7 +16,7 @@ from sessions_app.agents import registry
 from sessions_app.agents.demo.driver import DemoDriver
 from sessions_app.agents.driver import AgentKind
 from sessions_app.socket import presence
-from tests.http.conftest import Api, check_error
+from tests.http.conftest import Api
 
 pytestmark = pytest.mark.django_db(transaction=True)  # the checks run in threads of their own
 
@@ -136,48 +135,3 @@ def test_info_lists_the_agents_that_can_start_now(
         Info.model_validate(body)
         assert (body["supported_agents"], body["agents"]) == (["demo"], [demo | version, absent])
         registry.ask_versions()
-
-
-def test_addresses_come_from_the_public_url_when_there_is_one(
-    stranger: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from bridge_project.http import request
-
-    monkeypatch.setattr(
-        request,
-        "conf",
-        conf.model_copy(update={"bridge_public_url": "https://bridge.example/inner"}),
-    )
-    body: dict[str, Any] = stranger.get("/api/v1/ws").json()
-    assert body["websocket_url"] == "wss://bridge.example/inner/api/v1/ws"
-    assert (
-        body["documentation_url"] == "https://bridge.example/inner/docs/errors/WS_UPGRADE_REQUIRED"
-    )
-
-
-@pytest.mark.spec("auth.scope", "code.AUTH_INSUFFICIENT_SCOPE")
-def test_the_scopes_of_every_endpoint(hook: Api, admin: Api, device: Api) -> None:
-    """D14, as a table: which kind of token gets past the door."""
-    doors: list[tuple[str, str, Callable[[str], bool]]] = [
-        ("GET", "/api/v1/health", lambda kind: True),
-        ("GET", "/api/v1/info", lambda kind: True),
-        ("GET", "/api/v1/sessions", lambda kind: kind != "hook"),
-        ("GET", "/api/v1/sessions/none", lambda kind: kind != "hook"),
-        ("POST", "/api/v1/sessions/none/events", lambda kind: kind != "hook"),
-        ("GET", "/api/v1/files/tree", lambda kind: kind != "hook"),
-        ("GET", "/api/v1/files/content", lambda kind: kind != "hook"),
-        ("POST", "/api/v1/admin/reload-hooks", lambda kind: kind == "admin"),
-        ("POST", "/api/v1/hooks/event", lambda kind: kind == "hook"),
-        ("POST", "/api/v1/hooks/batch", lambda kind: kind == "hook"),
-        ("POST", "/hooks/event", lambda kind: kind == "hook"),
-        ("POST", "/hooks/batch", lambda kind: kind == "hook"),
-    ]
-    for method, address, opens in doors:
-        for kind, client in (("hook", hook), ("admin", admin), ("device", device)):
-            response = client(method, address, "{}")
-            if opens(kind):
-                assert response.status_code not in (401, 403), (address, kind)
-            elif "/hooks/" in address:
-                check_error(response, "HOOK_AUTH_FAILED", 401)
-            else:
-                check_error(response, "AUTH_INSUFFICIENT_SCOPE", 403)

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge_project.docs import asyncapi
-from bridge_project.protocol import client_messages as c
 from bridge_project.protocol.catalogue import CATALOGUE
 from bridge_project.protocol.constraints import describe
 from bridge_project.protocol.parse import ClientMessage, ProtocolInvalid, parse_client
@@ -54,36 +53,7 @@ def fields(invalid: ProtocolInvalid) -> list[str]:
     return [violation["field"] for violation in invalid.violations]
 
 
-# -- the envelope ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("id", ["", "x" * 129, 5, True, [], {}])
-def test_an_unusable_id(id: Any) -> None:
-    invalid = refused(frame("message", MESSAGE, id=id))
-    assert (fields(invalid), invalid.id, invalid.type) == (["id"], None, "message")
-
-
-@pytest.mark.parametrize("data", ["", "NaN", "[" * 1_000_000, '{"a":"\\ud800"}', "\ufeff{}"])
-def test_text_that_is_no_json(data: str) -> None:
-    invalid = refused(data)
-    assert invalid.message.startswith("the message is not usable JSON: ")
-    assert (invalid.id, invalid.type) == (None, None)
-
-
-@pytest.mark.parametrize("more", [{}, {"payload": None}, {"id": "h-1", "payload": {"x": 1}}])
-def test_a_heartbeat_needs_only_type_and_timestamp(more: dict[str, Any]) -> None:
-    message = parse(json.dumps({"type": "heartbeat_ping", "timestamp": AT, **more}))
-    assert isinstance(message.payload, c.HeartbeatPing)
-    assert fields(refused(frame("heartbeat_ping", []))) == ["payload"]
-
-
 # -- payloads --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("sent", [{}, {"offset": None, "limit": None}])
-def test_file_read_starts_at_the_top_and_takes_2000_lines(sent: dict[str, Any]) -> None:
-    payload = parse(frame("file_read", READ | sent)).payload
-    assert (payload.offset, payload.limit) == (0, 2000)
 
 
 @pytest.mark.parametrize(

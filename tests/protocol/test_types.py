@@ -14,7 +14,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from bridge_project.kernel import limits
 from bridge_project.protocol.types import (
-    HOOK_EVENTS,
     SemVer,
     SessionId,
     Timestamp,
@@ -190,7 +189,3 @@ def test_uuids() -> None:
     ):
         assert not is_uuid4(text)
     assert not is_uuid(four.replace("-", ""))
-
-
-def test_the_nine_hook_events() -> None:
-    assert len(HOOK_EVENTS) == 9
