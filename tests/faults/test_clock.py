@@ -4,9 +4,6 @@ D46, D47): nothing is lost, doubled or over too soon.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,9 +13,6 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from hooks_app.producer.__main__ import make_one_file
-from hooks_app.producer.shell_command import hook_command, write_hook_script
-from hooks_app.producer.spool import spool_status
 from tests.conformance import phone as phones
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import parse_time
@@ -27,7 +21,7 @@ from tests.conformance.samples import new_id, new_session, now, prompt
 from tests.faults.clock import ClockBridge
 from tests.faults.load import under_load, within
 from tests.faults.quick import QuickBridge, with_limits
-from tests.servers import Postgres, stop_process, wait_until
+from tests.servers import Postgres
 
 HOUR = 3600.0
 # seconds after a jump, until the bridge's own leases are right again: sooner than it would have
@@ -63,31 +57,6 @@ def off(request: pytest.FixtureRequest, bridge: ClockBridge) -> ClockBridge:
     return bridge
 
 
-@pytest.fixture
-def spool(off: ClockBridge, tmp_path: Path) -> Iterator[Path]:
-    """An agent's spool on a machine with the right time, and the forwarder beside it."""
-    directory, token, producer = (tmp_path / name for name in ("spool", "token", "producer.py"))
-    make_one_file(producer)
-    directory.mkdir(mode=0o700)
-    write_hook_script(directory)
-    token.write_text(off.hook_token)
-    command = [
-        sys.executable,
-        str(producer),
-        "--spool",
-        str(directory),
-        "--url",
-        f"https://127.0.0.1:{off.port}",
-        "--token-file",
-        str(token),
-    ]
-    forwarder = subprocess.Popen(
-        [*command, "--pin", str(off.pin)], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    yield directory
-    stop_process(forwarder)
-
-
 def test_an_event_with_another_time_is_refused(off: ClockBridge) -> None:
     """Spec, hook validation codes: more than 5 minutes off the server's time; the answer tells that
     time.
@@ -99,42 +68,6 @@ def test_an_event_with_another_time_is_refused(off: ClockBridge) -> None:
     assert abs(server - off.ahead) < 30
     assert not off.knows(sid)
     off.accept(prompt(sid, 2, timestamp=now(off.ahead)))
-
-
-def test_hooks_of_a_machine_with_another_time_arrive(off: ClockBridge, spool: Path) -> None:
-    """D47: HOOK_STALE_TIMESTAMP is retried with the server's time: each hook once and in order,
-    with its own time beside the server's.
-    """
-    sid, fired = new_session(), datetime.now(UTC)
-    for number in range(4):
-        raw = {
-            "hook_event_name": "UserPromptSubmit",
-            "session_id": sid,
-            "prompt": "p",
-            "number": number,
-        }
-        done = subprocess.run(
-            ["/bin/sh", "-c", hook_command(str(spool))],
-            input=json.dumps(raw).encode(),
-            capture_output=True,
-            timeout=180,
-        )
-        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-        if number == 0:
-            wait_until(lambda: off.knows(sid), "the first hook is through")
-            phone = off.phone().ready()
-            phone.join(sid)
-    events = phone.wait_numbers(sid, [1, 2, 3])
-    phone.close()
-    assert spool_status(spool)["rejected"] == 0
-    for event in events:
-        assert (
-            abs((parse_time(event["payload"]["timestamp"]) - fired).total_seconds() - off.ahead)
-            < 60
-        ), "the server's time"
-        assert abs((parse_time(event["payload"]["occurred_at"]) - fired).total_seconds()) < 60, (
-            "and the hook's own"
-        )
 
 
 def test_a_phone_with_another_time_is_warned_and_served(off: ClockBridge) -> None:

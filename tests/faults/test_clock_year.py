@@ -1,4 +1,4 @@
-"""The bridge's clock is set forth and back by an hour and by a year (D15, D19, D30, D31, D38): what
+"""The bridge's clock is set forth and back by a year, by an hour in test_clock.py (D15, D19, D30, D31, D38): what
 was accepted arrives, nobody is kept out, and no code becomes good again.
 """
 
@@ -18,6 +18,7 @@ from tests.conformance.raw import RawSocket
 from tests.conformance.samples import new_id, new_session, now, prompt
 from tests.faults.clock import FakedBridge
 from tests.faults.load import within
+from tests.servers import wait_until
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -41,7 +42,7 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakedBridge]:
     bridge.kill()
 
 
-@pytest.fixture(params=[HOUR, -HOUR, YEAR, -YEAR], ids=["hour", "-hour", "year", "-year"])
+@pytest.fixture(params=[YEAR, -YEAR], ids=["year", "-year"])
 def jump(request: pytest.FixtureRequest, bridge: FakedBridge) -> Iterator[Callable[[], None]]:
     """Call it, and the clock jumps; afterwards it is right again."""
     bridge.set(0)
@@ -99,7 +100,7 @@ def test_who_was_in_stays_in(bridge: FakedBridge, jump: Callable[[], None]) -> N
     assert gone.connect().auth()["type"] == "connection_error"
 
 
-@pytest.mark.parametrize("ahead", [-HOUR, YEAR, -YEAR])
+@pytest.mark.parametrize("ahead", [-HOUR, YEAR])
 def test_a_code_that_was_minted_by_another_clock(bridge: FakedBridge, ahead: float) -> None:
     """D15: it is good neither after its time nor long before it, also when the clock comes back; a
     new one is.
@@ -150,11 +151,15 @@ def test_a_bridge_that_was_born_in_the_future(tmp_path: Path) -> None:
         assert authority.not_valid_before_utc < datetime.now(UTC) < authority.not_valid_after_utc
         for ahead in (0, HOUR, -HOUR, YEAR, -YEAR, 0):
             bridge.set(ahead)
-            answers = [bridge.get("/api/v1/sessions", "wrong") for _ in range(12)]
-            assert {answer.status for answer in answers} <= {401, 429}
-            waits = [int(a.headers["retry-after"]) for a in answers if a.status == 429]
-            assert waits and max(waits) <= 61
+            wait_until(lambda: told_to_wait(bridge), "who has no token is limited")
             bridge.accept(prompt(new_session(), 0, timestamp=now(ahead)))
     finally:
         bridge.hang_up()
         bridge.kill()
+
+
+def told_to_wait(bridge: FakedBridge) -> bool:
+    answer = bridge.get("/api/v1/sessions", "wrong")
+    assert answer.status in (401, 429), answer
+    assert answer.status == 401 or int(answer.headers["retry-after"]) <= 61
+    return answer.status == 429

