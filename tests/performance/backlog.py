@@ -7,13 +7,13 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import pairwise
 from statistics import median
 
 from tests.conformance.bridge import Bridge
 from tests.performance.load import MIX, Flight, Target, hook_event, quantile
 from tests.performance.machine import cpu_seconds
-from tests.performance.report import Goal, Report, progress
+from tests.performance.report import Report, progress
 from tests.performance.servers import authenticate, bridge, connect, directory, target
 from tests.performance.sockets import Socket, clock
 
@@ -22,20 +22,10 @@ SESSIONS = 4  # a session's queue holds 10,000 messages, and a gap would be anot
 BATCH = 500
 LIVE_PAUSE = 0.01  # seconds between two events of the one live poster
 FIRST_MS, RATE, DELAY_MS, COMPRESSED = 100.0, 10_000.0, 20.0, 1 / 6
+MARK = b'"waiting":'
 COLUMNS = (
-    "round",
-    "first ms after connect",
-    "after auth",
-    "events/s",
-    "CPU µs/event",
-    "arrived",
-    "out of order",
-    "live p50 ms",
-    "p99",
-    "max",
-    "quiet p50 ms",
-    "p99",
-    "max",
+    *("round", "first ms after connect", "after auth", "events/s", "CPU µs/event", "arrived"),
+    *("out of order", "live p50 ms", "p99", "max", "quiet p50 ms", "p99", "max"),
 )
 
 
@@ -51,11 +41,22 @@ class Return:
     numbers: list[int] = field(default_factory=list)
 
     def take(self, text: bytes, at: float) -> None:
-        found = text.find(b'"waiting":')
-        if found >= 0:
-            self.first = self.first or at
-            self.last = at
-            self.numbers.append(int(text[found + 10 : text.index(b"}", found)]))
+        found = text.index(MARK) + len(MARK)
+        self.first, self.last = self.first or at, at
+        self.numbers.append(int(text[found : text.index(b"}", found)]))
+
+    @property
+    def complete(self) -> bool:
+        return len(self.numbers) >= WAITING
+
+    @property
+    def rate(self) -> float:
+        return len(self.numbers) / (self.last - self.first)
+
+    @property
+    def out_of_order(self) -> int:
+        """Events that came after a later one: a backlog is sent in the order of the log."""
+        return sum(later < earlier for earlier, later in pairwise(self.numbers))
 
 
 def measure(rounds: int, seconds: float) -> Report:
@@ -66,11 +67,10 @@ def measure(rounds: int, seconds: float) -> Report:
 
 
 async def _measure(rounds: int, seconds: float) -> Report:
-    report = Report(
-        "backlog",
-        f"{WAITING:,} events wait for a phone that connects, while another gets live ones",
-        COLUMNS,
-    )
+    about = f"{WAITING:,} events wait for a phone that connects, while another gets live ones"
+    report = Report("backlog", about, COLUMNS)
+    returns: list[Return] = []
+    later: dict[float, list[float]] = {0.5: [], 0.99: []}
     with directory() as path, bridge(path / "bridge") as ours:
         tokens = [ours.device_token() for _ in range(rounds + 1)]
         for token in tokens:
@@ -78,63 +78,41 @@ async def _measure(rounds: int, seconds: float) -> Report:
         _post(ours)
         where = target(ours)
         live = await connect(ours, ours.device_token(), where.session)
-        returns, delays, quiets = [], [], []
-        report.goals.append(await _compressed(ours, tokens.pop()))
+        await _compressed(report, ours, tokens.pop())
         for number, token in enumerate(tokens):
-            quiet = (await Flight(where, [live], pause=LIVE_PAUSE).run(1, seconds)).delivery
+            quiet = list((await Flight(where, [live], pause=LIVE_PAUSE).run(1, seconds)).delivery)
             found, during = await _come_back(ours, token, where, live)
             returns.append(found)
-            delays.append(during)
-            quiets.append(list(quiet))
+            for part, delays in later.items():
+                delays.append(quantile(during, part) - quantile(quiet, part))
             progress(f"backlog: round {number + 1} of {rounds}")
             report.add(
                 number + 1,
                 (found.first - found.began) * 1e3,
                 (found.first - found.authenticated) * 1e3,
-                _rate(found),
+                found.rate,
                 found.cpu * 1e6 / WAITING,
                 len(found.numbers),
-                _out_of_order(found),
-                *(_of(during, part) for part in (0.5, 0.99, 1.0)),
-                *(_of(quiets[-1], part) for part in (0.5, 0.99, 1.0)),
+                found.out_of_order,
+                *(quantile(some, part) for some in (during, quiet) for part in (0.5, 0.99, 1.0)),
             )
         live.close()
-    report.goals += [
-        Goal(
-            "the first of them after the connection was begun",
-            median(r.first - r.began for r in returns) * 1e3,
-            FIRST_MS,
-            "ms",
-        ),
-        Goal(
-            "events of the backlog", median(_rate(r) for r in returns), RATE, "a second", least=True
-        ),
-        Goal(
-            "missing, doubled or out of order",
-            sum(abs(WAITING - len(set(r.numbers))) + _out_of_order(r) for r in returns),
-            0,
-        ),
-        Goal(
-            "live events later than when it is quiet, at the median",
-            median(_of(d, 0.5) - _of(q, 0.5) for d, q in zip(delays, quiets, strict=True)),
-            DELAY_MS,
-            "ms",
-        ),
-        Goal(
-            "live events later than when it is quiet, at p99",
-            median(_of(d, 0.99) - _of(q, 0.99) for d, q in zip(delays, quiets, strict=True)),
-            DELAY_MS,
-            "ms",
-        ),
-    ]
+    first = median(one.first - one.began for one in returns) * 1e3
+    report.goal("the first of them after the connection was begun", first, FIRST_MS, "ms")
+    rate = median(one.rate for one in returns)
+    report.goal("events of the backlog", rate, RATE, "a second", least=True)
+    wrong = sum(abs(WAITING - len(set(one.numbers))) + one.out_of_order for one in returns)
+    report.goal("missing, doubled or out of order", wrong, 0)
+    for part, delays in later.items():
+        what = f"live events later than when it is quiet, at {part:.0%}"
+        report.goal(what, median(delays), DELAY_MS, "ms")
     return report
 
 
 def _post(ours: Bridge) -> None:
-    bodies, turns = [], [count() for _ in range(SESSIONS)]
+    bodies = []
     for number in range(WAITING):
-        session = number % SESSIONS
-        turn = next(turns[session])
+        turn, session = divmod(number, SESSIONS)
         call = f"toolu_{session}_{(turn - 1) // 2}"  # a call's two events follow each other
         kind = MIX[turn % len(MIX)]
         bodies.append(hook_event(kind, f"waiting-{session}", call, {"waiting": number}))
@@ -143,78 +121,36 @@ def _post(ours: Bridge) -> None:
         assert answer["accepted"] == BATCH, json.dumps(answer)[:500]
 
 
-async def _compressed(ours: Bridge, token: str) -> Goal:
+async def _compressed(report: Report, ours: Bridge, token: str) -> None:
     """A phone that offers permessage-deflate (D58)."""
-    opened, waiting = await Socket.open(ours.port, "/api/v1/ws", deflate=True), 0
-    keep = opened.on_text
-
-    def take(text: bytes, at: float) -> None:
-        nonlocal waiting
-        if b'"waiting":' in text:
-            waiting += 1
-        else:
-            keep(text, at)
-
-    opened.on_text = take
+    opened, found = await Socket.open(ours.port, "/api/v1/ws", deflate=True), Return()
+    opened.divert(MARK, found.take)
     await authenticate(opened, token)
-    async with asyncio.timeout(60):
-        while waiting < WAITING:
-            await asyncio.sleep(0.01)
+    await opened.came_to(lambda: found.complete)
     opened.close()
     text = f"on the wire, compressed, of {opened.text_bytes / 1e6:.2f} MB of JSON"
-    return Goal(text, opened.wire_bytes / opened.text_bytes, COMPRESSED, "")
+    report.goal(text, opened.wire_bytes / opened.text_bytes, COMPRESSED)
 
 
 async def _come_back(
     ours: Bridge, token: str, where: Target, live: Socket
 ) -> tuple[Return, list[float]]:
     """The phone's return, and how long live events took that were posted in that time."""
-    found = Return()
-    watching = asyncio.create_task(_watch(where, live, found))
+    found, flight = Return(), Flight(where, [live], pause=LIVE_PAUSE)
+    flying = asyncio.create_task(flight.run(1, 60.0))
     await asyncio.sleep(0.2)  # the live poster is under way
     before, found.began = cpu_seconds(where.processes), clock()
     opened = await Socket.open(ours.port, "/api/v1/ws")
-    keep, found.authenticated = opened.on_text, clock()
-    opened.on_text = lambda text, at: (
-        found.take(text, at) if b'"waiting":' in text else keep(text, at)
-    )
+    found.authenticated = clock()
+    opened.divert(MARK, found.take)
     await authenticate(opened, token)
-    async with asyncio.timeout(60):
-        while len(found.numbers) < WAITING:
-            await asyncio.sleep(0.01)
+    await opened.came_to(lambda: found.complete)
     found.cpu = cpu_seconds(where.processes) - before
-    during = await watching
-    opened.close()
-    return found, during
-
-
-async def _watch(where: Target, live: Socket, found: Return) -> list[float]:
-    flight = Flight(where, [live], pause=LIVE_PAUSE)
-    running = asyncio.create_task(flight.run(1, 60.0))
-    while len(found.numbers) < WAITING and not running.done():
-        await asyncio.sleep(0.005)
     flight.until = 0.0
-    await running
-    seen = flight.seen[0].times
-    return [
+    await flying
+    opened.close()
+    return found, [
         (at - flight.started[n]) * 1e3
-        for n, at in seen.items()
+        for n, at in flight.seen[0].times.items()
         if found.began <= flight.started[n] <= found.last
     ]
-
-
-def _rate(found: Return) -> float:
-    return len(found.numbers) / (found.last - found.first)
-
-
-def _out_of_order(found: Return) -> int:
-    """Events that came after a later one of the whole backlog: it is sent in the order of the
-    log.
-    """
-    return sum(
-        later < earlier for earlier, later in zip(found.numbers, found.numbers[1:], strict=False)
-    )
-
-
-def _of(values: list[float], part: float) -> float:
-    return quantile(values, part)

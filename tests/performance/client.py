@@ -14,7 +14,7 @@ import time
 from tests.conformance import agents
 from tests.conformance.bridge import Bridge
 from tests.conformance.samples import hook, new_session, prompt
-from tests.performance.report import Goal, Report, progress
+from tests.performance.report import Report, progress
 from tests.performance.servers import bridge, directory
 from tests.performance.trace import Trace
 from tests.web.actions import approve, open_approval
@@ -140,8 +140,8 @@ def _first_load(report: Report, page: Page) -> None:
     )
     report.add("first load", sum(loaded) / 1000, sum(loaded) / 1000, "KB")
     report.add("first load", len(loaded), len(loaded), "requests")
-    report.goals.append(Goal("first load", sum(loaded) / 1000, 60, "KB"))
-    report.goals.append(Goal("first load", len(loaded), 25, "requests"))
+    report.goal("first load", sum(loaded) / 1000, 60, "KB")
+    report.goal("first load", len(loaded), 25, "requests")
 
 
 def _back(page: Page) -> float:
@@ -225,4 +225,4 @@ def _wait_shown(page: Page, number: int) -> None:
 
 def _add(report: Report, what: str, found: list[float], limit: float, unit: str = "ms") -> None:
     report.add(what, statistics.median(found), max(found), unit)
-    report.goals.append(Goal(what, statistics.median(found), limit, unit))
+    report.goal(what, statistics.median(found), limit, unit)

@@ -17,23 +17,16 @@ from statistics import median
 
 from tests.conformance.bridge import REPOSITORY
 from tests.performance.load import quantile
-from tests.performance.report import Goal, Report, progress
-from tests.performance.servers import bridge, directory
+from tests.performance.report import Report, progress
+from tests.performance.servers import bridge, directory, installed_hook
 
 FIXTURE = REPOSITORY / "tests" / "fixtures" / "hooks" / "PreToolUse-Bash.json"
 LARGE = 200_000  # bytes
 MEDIAN, P90 = 2.0, 3.0  # times fork+exec
 WARM_UP = 5
 COLUMNS = (
-    "what",
-    "runs",
-    "p50 ms",
-    "p90 ms",
-    "max ms",
-    "p50 ratio",
-    "p90 ratio",
-    "non-zero exits",
-    "bytes printed",
+    *("what", "runs", "p50 ms", "p90 ms", "max ms", "p50 ratio", "p90 ratio"),
+    *("non-zero exits", "bytes printed"),
 )
 
 
@@ -48,28 +41,15 @@ class Runs:
 
 def run_once(command: str, stdin: Path, runs: Runs, *, counted: bool) -> None:
     """From the spawn to the exit, with nothing of Python's subprocess in between."""
-    given, said = (
-        os.open(stdin, os.O_RDONLY),
-        os.open(tempfile.gettempdir(), os.O_TMPFILE | os.O_RDWR),
-    )
-    actions = [
-        (os.POSIX_SPAWN_DUP2, given, 0),
-        (os.POSIX_SPAWN_DUP2, said, 1),
-        (os.POSIX_SPAWN_DUP2, said, 2),
-    ]
-    environment = {
-        "PATH": os.environ["PATH"],
-        "HOME": os.environ.get("HOME", "/"),
-        "LANG": "C.UTF-8",
-    }
+    given = os.open(stdin, os.O_RDONLY)
+    said = os.open(tempfile.gettempdir(), os.O_TMPFILE | os.O_RDWR)
+    actions = [(os.POSIX_SPAWN_DUP2, *ends) for ends in ((given, 0), (said, 1), (said, 2))]
+    environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    words = ["/bin/sh", "-c", command]
     try:
         start = time.perf_counter()
-        status = os.waitpid(
-            os.posix_spawn(
-                "/bin/sh", ["/bin/sh", "-c", command], environment, file_actions=actions
-            ),
-            0,
-        )[1]
+        process = os.posix_spawn(words[0], words, environment, file_actions=actions)
+        status = os.waitpid(process, 0)[1]
         took = time.perf_counter() - start
         runs.failed += status != 0
         runs.printed += os.fstat(said).st_size
@@ -84,16 +64,15 @@ def measure(rounds: int, seconds: float) -> Report:
     """``rounds`` runs of each command; ``seconds`` is not used."""
     report = Report("hookwait", "the installed hook command beside fork+exec, interleaved", COLUMNS)
     with directory() as path, bridge(path / "bridge") as ours:
-        settings = path / "settings.json"
-        ours.manage("install_hooks", "--settings", str(settings), "--yes")
-        command = json.loads(settings.read_text())["hooks"]["PreToolUse"][0]["hooks"][0]["command"]
+        command = installed_hook(ours)
         small, large = path / "small.json", path / "large.json"
         event = json.loads(FIXTURE.read_text())
         small.write_text(json.dumps(event))
         large.write_text(json.dumps(event | {"tool_input": {"command": "x" * LARGE}}))
-        _compare(report, "bridge up", command, {"hook": small, "hook, 200 kB": large}, rounds)
+        events = {"hook": small, "hook, 200 kB": large}
+        _compare(report, "bridge up", command, events, rounds)
         ours.stop()
-        _compare(report, "bridge down", command, {"hook": small, "hook, 200 kB": large}, rounds)
+        _compare(report, "bridge down", command, events, rounds)
     return report
 
 
@@ -113,22 +92,13 @@ def _compare(
         return median(runs.times) / p50, quantile(runs.times, 0.9) / p90
 
     for name, runs in {"fork+exec": nothing, **hooks}.items():
+        times = (median(runs.times), quantile(runs.times, 0.9), max(runs.times))
         report.add(
-            f"{name}, {state}",
-            len(runs.times),
-            median(runs.times),
-            quantile(runs.times, 0.9),
-            max(runs.times),
-            *ratio(runs),
-            runs.failed,
-            runs.printed,
+            f"{name}, {state}", len(runs.times), *times, *ratio(runs), runs.failed, runs.printed
         )
     for name, runs in hooks.items():
         at_median, at_p90 = ratio(runs)
-        report.goals.append(
-            Goal(f"{name}, {state}, at the median", at_median, MEDIAN, "times fork+exec")
-        )
-        report.goals.append(Goal(f"{name}, {state}, at p90", at_p90, P90, "times fork+exec"))
-        report.goals.append(
-            Goal(f"{name}, {state}, runs that failed or printed", runs.failed + runs.printed, 0)
-        )
+        report.goal(f"{name}, {state}, at the median", at_median, MEDIAN, "times fork+exec")
+        report.goal(f"{name}, {state}, at p90", at_p90, P90, "times fork+exec")
+        wrong = runs.failed + runs.printed
+        report.goal(f"{name}, {state}, runs that failed or printed", wrong, 0)

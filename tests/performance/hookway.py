@@ -19,8 +19,8 @@ from typing import Any
 from tests.conformance.bridge import REPOSITORY
 from tests.conformance.samples import hook
 from tests.performance.load import quantile
-from tests.performance.report import Goal, Report, progress
-from tests.performance.servers import bridge, connect, directory
+from tests.performance.report import Report, progress
+from tests.performance.servers import bridge, connect, directory, installed_hook
 from tests.performance.sockets import Socket, clock
 
 FIXTURES = REPOSITORY / "tests" / "fixtures" / "hooks"
@@ -117,9 +117,7 @@ def measure(rounds: int, seconds: float) -> Report:
 async def _measure(rounds: int, seconds: float) -> Report:
     report = Report("hookway", f"hook command to phone, {len(SESSIONS)} sessions", COLUMNS)
     with directory() as path, bridge(path / "bridge", BRIDGE_RATE_LIMITS="on") as ours:
-        settings = path / "settings.json"
-        ours.manage("install_hooks", "--settings", str(settings), "--yes")
-        command = json.loads(settings.read_text())["hooks"]["PreToolUse"][0]["hooks"][0]["command"]
+        command = installed_hook(ours)
         ours.accept(*[hook("SessionStart", session) for session in SESSIONS])
         phone = await connect(ours, ours.device_token(), *SESSIONS)
         way = Way(command, path, phone)
@@ -133,9 +131,8 @@ async def _measure(rounds: int, seconds: float) -> Report:
                 _add(report, way, "permission request", asked)
         took = [await _at_once(way) for _ in range(rounds)]
         report.add(f"{AT_ONCE} at once", rounds * AT_ONCE, *[""] * 2, max(took), *_faults(way))
-        report.goals.append(Goal(f"{AT_ONCE} at once, all there", max(took) / 1e3, ALL_WITHIN, "s"))
-        faults = Goal("lost, doubled or out of order in a session", sum(_faults(way)), 0)
-        report.goals.append(faults)
+        report.goal(f"{AT_ONCE} at once, all there", max(took) / 1e3, ALL_WITHIN, "s")
+        report.goal("lost, doubled or out of order in a session", sum(_faults(way)), 0)
         phone.close()
     return report
 
@@ -178,4 +175,4 @@ def _add(report: Report, way: Way, what: str, serials: set[int]) -> None:
     report.add(what, len(serials), p50, p99, max(times, default=0.0), *_faults(way))
     for part, measured, limit in (("p50", p50, GOALS[what][0]), ("p99", p99, GOALS[what][1])):
         if limit is not None:
-            report.goals.append(Goal(f"{what}, {part}", measured, limit, "ms"))
+            report.goal(f"{what}, {part}", measured, limit, "ms")

@@ -9,7 +9,7 @@ import time
 
 from tests.conformance.bridge import Bridge
 from tests.performance import machine
-from tests.performance.report import Goal, Report, progress
+from tests.performance.report import Report, progress
 from tests.performance.servers import SESSION, bridge, connect, directory, process_of, target
 from tests.performance.sockets import Socket
 
@@ -26,8 +26,8 @@ def measure(rounds: int, seconds: float) -> Report:
         for _ in range(rounds):
             asyncio.run(_measure(report, ours, seconds))
     for state, _, memory, cpu in report.rows:
-        report.goals.append(Goal(f"memory, {state}", float(memory), MEMORY_MB, "MB"))
-        report.goals.append(Goal(f"CPU, {state}", float(cpu), CPU_PERCENT, "% of a core"))
+        report.goal(f"memory, {state}", float(memory), MEMORY_MB, "MB")
+        report.goal(f"CPU, {state}", float(cpu), CPU_PERCENT, "% of a core")
     return report
 
 

@@ -260,6 +260,22 @@ class Outcome:
     errors: int
     busy: float
 
+    @property
+    def wrong(self) -> int:
+        return self.lost + self.doubled + self.reordered + self.errors
+
+    @property
+    def ack_p50(self) -> float:
+        return quantile(self.ack, 0.5)
+
+    @property
+    def delivery_p50(self) -> float:
+        return quantile(self.delivery, 0.5)
+
+    @property
+    def delivery_p99(self) -> float:
+        return quantile(self.delivery, 0.99)
+
     @staticmethod
     def of(flight: Flight, start: float, cpu: float, busy: float) -> Outcome:
         accepted = len(flight.acked)

@@ -5,46 +5,24 @@ each.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from tests.conformance.bridge import Bridge
-from tests.performance.load import Flight, Outcome, Target, quantile
-from tests.performance.report import Goal, Report, progress
+from tests.performance.compare import COLUMNS, Fleet, compare
+from tests.performance.report import Report
 from tests.performance.servers import SESSION, bridge, connect, directory, target
-from tests.performance.sockets import Socket
-from tests.servers import Postgres, Redis, stop_process
+from tests.servers import Postgres, Redis
 
-POSTERS = (1, 16, 64)
 SOCKETS = 4  # half of them on each process
-COLUMNS = (
-    "posters",
-    "bridge",
-    "events/s",
-    "200 p50 ms",
-    "delivery p50 ms",
-    "p99 ms",
-    "CPU µs/event",
-    "accepted",
-    "lost",
-    "doubled",
-    "reordered",
-    "refused",
-)
-SQLITE, ONE, TWO = (
-    "1 process, SQLite",
-    "1 process, PostgreSQL + Redis",
-    "2 processes, PostgreSQL + Redis",
-)
-Key = tuple[int, str]
+SQLITE, ONE, TWO = "SQLite", "PostgreSQL + Redis", "2 processes, PostgreSQL + Redis"
 
 
 def measure(rounds: int, seconds: float) -> Report:
-    flown: dict[Key, list[Outcome]] = defaultdict(list)
+    about = f"{SOCKETS} sockets on one session, {rounds} interleaved rounds, medians; everything on one machine, the databases and the generator too; CPU: of the bridge's processes alone"
+    report = Report("processes", about, COLUMNS)
     with ExitStack() as stack:
         path = stack.enter_context(directory())
         postgres, redis = stack.enter_context(_servers(path))
@@ -52,26 +30,19 @@ def measure(rounds: int, seconds: float) -> Report:
             "redis_url": redis.url,
             "database_url": postgres.create_database(),
         }
-        first = stack.enter_context(bridge(path / "first", **shared))
-        tokens: dict[str, Any] = {
-            "BRIDGE_HOOK_TOKEN": first.hook_token,
-            "BRIDGE_ADMIN_TOKEN": first.admin_token,
+        alone: dict[str, Any] = {
+            "redis_url": redis.url.removesuffix("0") + "1",
+            "database_url": postgres.create_database(),
         }
+        first = stack.enter_context(bridge(path / "first", **shared))
+        shared |= {"BRIDGE_HOOK_TOKEN": first.hook_token, "BRIDGE_ADMIN_TOKEN": first.admin_token}
         fleet = {
             SQLITE: [stack.enter_context(bridge(path / "sqlite"))],
-            ONE: [
-                stack.enter_context(
-                    bridge(
-                        path / "one",
-                        redis_url=shared["redis_url"].removesuffix("0") + "1",
-                        database_url=postgres.create_database(),
-                    )
-                )
-            ],
-            TWO: [first, stack.enter_context(bridge(path / "second", **shared, **tokens))],
+            ONE: [stack.enter_context(bridge(path / "one", **alone))],
+            TWO: [first, stack.enter_context(bridge(path / "second", **shared))],
         }
-        asyncio.run(_measure(fleet, flown, rounds, seconds))
-    return _report(flown, rounds)
+        asyncio.run(_measure(report, fleet, rounds, seconds))
+    return report
 
 
 @contextmanager
@@ -86,74 +57,18 @@ def _servers(path: Path) -> Iterator[tuple[Postgres, Redis]]:
         yield postgres, redis
     finally:
         postgres.stop()
-        if redis.process is not None:
-            stop_process(redis.process)
+        redis.stop()
 
 
 async def _measure(
-    fleet: dict[str, list[Bridge]], flown: dict[Key, list[Outcome]], rounds: int, seconds: float
+    report: Report, bridges: dict[str, list[Bridge]], rounds: int, seconds: float
 ) -> None:
-    ready: dict[str, tuple[Target, list[Socket]]] = {}
-    for name, bridges in fleet.items():
-        where = await asyncio.to_thread(target, *bridges)
-        ready[name] = (
+    fleet: Fleet = {}
+    for name, ours in bridges.items():
+        where, tokens = target(*ours), [ours[0].device_token() for _ in range(SOCKETS)]
+        fleet[name] = (
             where,
-            [
-                await connect(
-                    bridges[n % len(bridges)],
-                    await asyncio.to_thread(bridges[0].device_token),
-                    SESSION,
-                )
-                for n in range(SOCKETS)
-            ],
+            [await connect(ours[n % len(ours)], t, SESSION) for n, t in enumerate(tokens)],
         )
-    for number in range(rounds):
-        for posters in POSTERS:
-            for name, (where, sockets) in ready.items():
-                flown[posters, name].append(await Flight(where, sockets).run(posters, seconds))
-        progress(f"processes: round {number + 1} of {rounds}")
-    for _, sockets in ready.values():
-        for opened in sockets:
-            opened.close()
-
-
-def _report(flown: dict[Key, list[Outcome]], rounds: int) -> Report:
-    about = f"{SOCKETS} sockets on one session, {rounds} interleaved rounds, medians; everything on one machine, the databases and the generator too"
-    report = Report("processes", about, COLUMNS)
-    for (posters, name), outcomes in flown.items():
-        times = [
-            median(values)
-            for values in zip(
-                *(
-                    (quantile(o.ack, 0.5), quantile(o.delivery, 0.5), quantile(o.delivery, 0.99))
-                    for o in outcomes
-                ),
-                strict=True,
-            )
-        ]
-        counts = [
-            sum(getattr(o, what) for o in outcomes)
-            for what in ("accepted", "lost", "doubled", "reordered", "errors")
-        ]
-        report.add(
-            posters,
-            name,
-            median(o.rate for o in outcomes),
-            *times,
-            median(o.cpu for o in outcomes),
-            *counts,
-        )
-    wrong = sum(
-        o.lost + o.doubled + o.reordered + o.errors for outcomes in flown.values() for o in outcomes
-    )
-    report.goals.append(Goal("lost, doubled, reordered or refused, in all of them", wrong, 0))
-    for posters in POSTERS:
-        for one, other in ((TWO, ONE), (ONE, SQLITE), (TWO, SQLITE)):
-            ratio = median(o.rate for o in flown[posters, one]) / median(
-                o.rate for o in flown[posters, other]
-            )
-            report.notes.append(
-                f"  {posters} posters, {one}: {ratio:.2f} times the events a second of {other}"
-            )
-    report.notes.append("  CPU: of the bridge's processes alone")
-    return report
+    ratios = [(TWO, ONE), (ONE, SQLITE), (TWO, SQLITE)]
+    await compare(report, fleet, rounds, seconds, ours=list(fleet), ratios=ratios)

@@ -41,6 +41,11 @@ class Report:
     goals: list[Goal] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    def goal(
+        self, text: str, measured: float, limit: float, unit: str = "", *, least: bool = False
+    ) -> None:
+        self.goals.append(Goal(text, measured, limit, unit, least))
+
     def add(self, *cells: Cell) -> None:
         assert len(cells) == len(self.columns), cells
         self.rows.append(cells)

@@ -1,10 +1,11 @@
-"""The servers that are measured: bridges, and the yardsticks beside them, each on a free port with
-a directory of its own.
+"""The servers that are measured: bridges, and the yardstick beside them, each on a free port with a
+directory of its own.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import secrets
 import shutil
 import socket
@@ -56,14 +57,16 @@ def process_of(*bridges: Bridge) -> list[int]:
 def target(*bridges: Bridge, session: str = SESSION) -> Target:
     """All of them are one bridge. The session exists from here on."""
     bridges[0].accept(hook("SessionStart", session))
-    ports = [made.port for made in bridges]
-    return Target(
-        ports,
-        "/api/v1/hooks/event",
-        f"Bearer {bridges[0].hook_token}",
-        session,
-        process_of(*bridges),
-    )
+    ports, token = [made.port for made in bridges], f"Bearer {bridges[0].hook_token}"
+    return Target(ports, "/api/v1/hooks/event", token, session, process_of(*bridges))
+
+
+def installed_hook(bridge: Bridge) -> str:
+    """The command that `install_hooks` writes."""
+    settings = bridge.directory / "settings.json"
+    bridge.manage("install_hooks", "--settings", str(settings), "--yes")
+    hooks = json.loads(settings.read_text())["hooks"]
+    return str(hooks["PreToolUse"][0]["hooks"][0]["command"])
 
 
 async def connect(bridge: Bridge, token: str, *sessions: str) -> Socket:
@@ -71,14 +74,8 @@ async def connect(bridge: Bridge, token: str, *sessions: str) -> Socket:
     opened = await Socket.open(bridge.port, "/api/v1/ws")
     await authenticate(opened, token)
     for session in sessions:
-        await opened.ask(
-            "session_start",
-            "session_ready",
-            agent="",
-            session_id=session,
-            working_directory="/",
-            resume=True,
-        )
+        where = {"session_id": session, "working_directory": "/", "resume": True}
+        await opened.ask("session_start", "session_ready", agent="", **where)
     return opened
 
 
@@ -93,50 +90,41 @@ async def authenticate(opened: Socket, token: str) -> None:
     )
 
 
-class Yardstick:
-    """One of our own small servers, `tests.performance.NAME`, in a process."""
+class Tutorial:
+    """The yardstick, `tests.performance.tutorial`, in a process."""
 
-    def __init__(self, name: str, scheme: str, post: str, sockets: str, path: Path) -> None:
-        self.name, self.socket_path, self.port = name, f"{sockets}{SESSION}", free_port()
-        token, issued = secrets.token_hex(20), trustme.CA().issue_cert(HOST)
-        issued.private_key_pem.write_to_path(path / f"{name}.key")
-        issued.cert_chain_pems[0].write_to_path(path / f"{name}.pem")
-        arguments = [
-            str(self.port),
-            str(path / f"{name}.pem"),
-            str(path / f"{name}.key"),
-            str(path / f"{name}.sqlite3"),
-            token,
-        ]
-        with (path / f"{name}.log").open("wb") as log:
-            command = [sys.executable, "-m", f"tests.performance.{name}", *arguments]
+    def __init__(self, path: Path) -> None:
+        port, token, issued = free_port(), secrets.token_hex(20), trustme.CA().issue_cert(HOST)
+        issued.private_key_pem.write_to_path(path / "tutorial.key")
+        issued.cert_chain_pems[0].write_to_path(path / "tutorial.pem")
+        places = [str(path / f"tutorial.{kind}") for kind in ("pem", "key", "sqlite3")]
+        with (path / "tutorial.log").open("wb") as log:
             self.process = subprocess.Popen(
-                command, cwd=REPOSITORY, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+                [sys.executable, "-m", "tests.performance.tutorial", str(port), *places, token],
+                cwd=REPOSITORY,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
             )
-        self.target = Target([self.port], post, f"{scheme} {token}", SESSION, [self.process.pid])
-        wait_until(self._listens, f"{name} listens; its log is {path / name}.log")
+        self.port = port
+        processes = [self.process.pid]
+        self.target = Target([port], "/events/", f"Token {token}", SESSION, processes)
+        wait_until(self._listens, f"it listens; its log is {path / 'tutorial.log'}")
 
     def _listens(self) -> bool:
-        assert self.process.poll() is None, f"{self.name} has ended"
+        assert self.process.poll() is None, "the yardstick has ended"
         with contextlib.suppress(OSError), socket.create_connection((HOST, self.port), 1):
             return True
         return False
 
     async def connect(self, count: int) -> list[Socket]:
-        return [await Socket.open(self.port, self.socket_path) for _ in range(count)]
-
-
-# Name → how it is posted to: scheme of the token, path of the posts, path of the sockets.
-YARDSTICKS = {"tutorial": ("Token", "/events/", "/ws/"), "bare": ("Bearer", "/events", "/ws/")}
+        return [await Socket.open(self.port, f"/ws/{SESSION}") for _ in range(count)]
 
 
 @contextlib.contextmanager
-def yardsticks(path: Path, *names: str) -> Iterator[list[Yardstick]]:
-    """Those named, or all."""
-    made: list[Yardstick] = []
+def tutorial(path: Path) -> Iterator[Tutorial]:
+    made = Tutorial(path)
     try:
-        made.extend(Yardstick(name, *YARDSTICKS[name], path) for name in names or YARDSTICKS)
         yield made
     finally:
-        for one in made:
-            stop_process(one.process)
+        stop_process(made.process)

@@ -65,6 +65,17 @@ class Socket(asyncio.Protocol):
         self.messages.append(json.loads(text))
         self.came.set()
 
+    def divert(self, mark: bytes, take: Callable[[bytes, float], None]) -> None:
+        """Give texts that have the mark to `take` in place of keeping them."""
+        keep = self.on_text
+        self.on_text = lambda text, at: take(text, at) if mark in text else keep(text, at)
+
+    async def came_to(self, enough: Callable[[], bool], seconds: float = 60) -> None:
+        """Raises TimeoutError."""
+        async with asyncio.timeout(seconds):
+            while not enough():
+                await asyncio.sleep(0.01)
+
     def tell(self, type_: str, **payload: Any) -> None:
         """Send a message of the bridge's protocol."""
         self._frame(

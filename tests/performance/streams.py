@@ -8,7 +8,7 @@ import asyncio
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -21,7 +21,7 @@ from tests.conformance.agent_tools import Script
 from tests.conformance.bridge import Bridge
 from tests.performance import lag
 from tests.performance.load import quantile
-from tests.performance.report import Goal, Report, progress
+from tests.performance.report import Report, progress
 from tests.performance.servers import authenticate, bridge, directory, process_of
 from tests.performance.sockets import Socket, clock
 from tests.servers import Running, stop_process
@@ -35,20 +35,9 @@ FIRST_MS, LAG_MS = 150.0, 50.0
 # the bridge's loop before and during the streams; one that does nothing else, meanwhile
 LOOPS = ("quiet", "streaming", "beside")
 COLUMNS = (
-    "round",
-    "first words ms p50",
-    "max",
-    "streaming ms p50",
-    "max",
+    *("round", "first words ms p50", "max", "streaming ms p50", "max"),
     *(f"lag {name} ms {part}" for name in LOOPS for part in ("p50", "p99", "max")),
-)
-COLUMNS += (
-    "messages",
-    "lost",
-    "doubled",
-    "out of order",
-    "slowest agent s",
-    "bridge CPU % of a core",
+    *("messages", "lost", "doubled", "out of order", "slowest agent s", "bridge CPU % of a core"),
 )
 
 
@@ -76,20 +65,14 @@ class Phone:
     async def connect(ours: Bridge, token: str) -> Phone:
         phone = Phone(await Socket.open(ours.port, "/api/v1/ws"))
         await authenticate(phone.socket, token)
-        phone._keep, phone.socket.on_text = phone.socket.on_text, phone._take
+        phone.socket.divert(b'{"type":"stream_', phone._take)
         return phone
 
-    _keep: Callable[[bytes, float], None] = field(init=False)
-
     def _take(self, text: bytes, at: float) -> None:
-        if not text.startswith(b'{"type":"stream_'):
-            self._keep(text, at)
-            return
         message = json.loads(text)
-        payload = message["payload"]
-        self.said[payload["session_id"]].append(
-            (message["type"], payload.get("content", ""), time.time() - clock() + at)
-        )
+        payload, when = message["payload"], time.time() - clock() + at
+        words = (message["type"], payload.get("content", ""), when)
+        self.said[payload["session_id"]].append(words)
         self.untold.append(message["id"])
         self.socket.came.set()
 
@@ -142,26 +125,11 @@ def measure(rounds: int, seconds: float) -> Report:
         ("first words ms p50", "first words at the phone, median"),
         ("streaming ms p50", "first words while ten others stream, median"),
     ):
-        report.goals.append(Goal(what, _median(columns[name]), FIRST_MS, "ms"))
-    report.goals.append(
-        Goal(
-            "the event loop's lag while streaming, p99",
-            _median(columns["lag streaming ms p99"]),
-            LAG_MS,
-            "ms",
-        )
-    )
-    report.goals.append(
-        Goal(
-            "lost, doubled or out of order",
-            sum(
-                float(cell)
-                for name in ("lost", "doubled", "out of order")
-                for cell in columns[name]
-            ),
-            0,
-        )
-    )
+        report.goal(what, _median(columns[name]), FIRST_MS, "ms")
+    late = _median(columns["lag streaming ms p99"])
+    report.goal("the event loop's lag while streaming, p99", late, LAG_MS, "ms")
+    wrong = sum(sum(map(float, columns[name])) for name in ("lost", "doubled", "out of order"))
+    report.goal("lost, doubled or out of order", wrong, 0)
     return report
 
 
@@ -188,25 +156,13 @@ class Streams:
 
     async def _begin(self) -> str:
         first, *others = self.phones
-        where = str(self.ours.root)
-        ready = await first.socket.ask(
-            "session_start",
-            "session_ready",
-            agent="plain",
-            session_id=None,
-            working_directory=where,
-            resume=False,
-        )
+        start = ("session_start", "session_ready")
+        new: dict[str, Any] = {"agent": "plain", "session_id": None, "resume": False}
+        ready = await first.socket.ask(*start, **new, working_directory=str(self.ours.root))
         session = str(ready["payload"]["session_id"])
         for phone in others:
-            await phone.socket.ask(
-                "session_start",
-                "session_ready",
-                agent="",
-                session_id=session,
-                working_directory="",
-                resume=False,
-            )
+            join = new | {"agent": "", "session_id": session}
+            await phone.socket.ask(*start, **join, working_directory="")
         return session
 
     async def _round(self, number: int, seconds: float) -> tuple[float | int, ...]:
@@ -217,12 +173,8 @@ class Streams:
         rest, busy = (began, time.monotonic()), []
         for phone in self.phones:
             phone.said.clear()
-        server = psutil.Process(process_of(self.ours)[0])
-        used, began, chunks = (
-            sum(server.cpu_times()[:2]),
-            time.monotonic(),
-            int(seconds * PER_SECOND),
-        )
+        server, chunks = psutil.Process(process_of(self.ours)[0]), int(seconds * PER_SECOND)
+        used, began = sum(server.cpu_times()[:2]), time.monotonic()
         for one, session in enumerate(streaming):
             first.say(session, f"/rate r{number}s{one} {chunks} {PER_SECOND}")
         for _ in range(STAMPS):
@@ -235,26 +187,17 @@ class Streams:
         until = time.monotonic()
         used = sum(server.cpu_times()[:2]) - used
         await asyncio.sleep(1.5)  # until what was seen of the loops has been written
+        of, meanwhile = self.ours.lags, (began, until)
         lags = [
             lag.read(file, *when)
-            for file, when in (
-                (self.ours.lags, rest),
-                (self.ours.lags, (began, until)),
-                (self.beside, (began, until)),
-            )
+            for file, when in ((of, rest), (of, meanwhile), (self.beside, meanwhile))
         ]
         messages = sum(len(phone.said[session]) for phone in self.phones for session in streaming)
         slowest = max(line["seconds"] for line in self.script.lines("said")[-SESSIONS:])
         times = [figure for some in (quiet, busy) for figure in (median(some), max(some))]
         late = [quantile(some, part) for some in lags for part in (0.5, 0.99, 1.0)]
-        return (
-            *times,
-            *late,
-            messages,
-            *self._wrong(number, chunks),
-            slowest,
-            100 * used / (until - began),
-        )
+        wrong = self._wrong(number, chunks)
+        return (*times, *late, messages, *wrong, slowest, 100 * used / (until - began))
 
     async def _stamp(self, session: str) -> float:
         """Milliseconds from when the agent said its first words to when the first phone had
