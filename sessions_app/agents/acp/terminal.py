@@ -20,7 +20,6 @@ from sessions_app.agents.process import groups, shell
 from sessions_app.approvals.tool_call import Call
 
 _SHELL = "/bin/sh"
-_SECONDS = limits.TOOL_TIMEOUT_BASH_SECONDS
 
 
 class NoTerminal(LookupError):
@@ -42,14 +41,14 @@ class Terminal:
         began = time.monotonic()
         group, read = self.group, self.output.read
         self._timed_out = not await shell.finished(
-            group, _SECONDS, read(group.stdout), read(group.stderr)
+            group, limits.TOOL_TIMEOUT_BASH_SECONDS, read(group.stdout), read(group.stderr)
         )
         self._took_ms = round((time.monotonic() - began) * 1000)
 
     @property
     def text(self) -> str:
         """Return what it has printed."""
-        late = f"\n[ended: it took longer than {_SECONDS:g} seconds]"
+        late = f"\n[ended: it took longer than {limits.TOOL_TIMEOUT_BASH_SECONDS:g} seconds]"
         return self.output.text + (late if self._timed_out else "")
 
     @property
@@ -78,7 +77,7 @@ class Terminal:
             return ToolSucceeded(call, self.text, None, {"exit_code": 0}, self._took_ms)
         how = shell.ending(code)
         if self._timed_out:
-            how = f"took longer than {_SECONDS:g} seconds and was ended"
+            how = f"took longer than {limits.TOOL_TIMEOUT_BASH_SECONDS:g} seconds and was ended"
         details = ToolErrorDetails(
             exit_code=None if self._timed_out or code is None or code < 0 else code,
             stdout=self.text,
