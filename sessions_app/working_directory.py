@@ -8,7 +8,7 @@ import os
 import re
 from dataclasses import dataclass
 
-from bridge_project.kernel.errors import BridgeError, ignoring
+from bridge_project.kernel.errors import BridgeError, Ignoring
 from bridge_project.kernel.path_jail import Jail, default_jail
 
 POINTER_MAX_BYTES = 8192
@@ -125,7 +125,7 @@ def _named_directory(top: str, jail: Jail) -> str:
 
 
 def _common_dir(git_dir: str, jail: Jail) -> str:
-    with ignoring("FILE_NOT_FOUND"):
+    with Ignoring("FILE_NOT_FOUND"):
         return _directory(_read(f"{git_dir}/commondir", jail), git_dir, jail)
     return git_dir
 
@@ -145,7 +145,7 @@ def _damaged(reason: str) -> BridgeError:
 
 
 def _exists(path: str, jail: Jail) -> bool:
-    with ignoring("FILE_NOT_FOUND"):
+    with Ignoring("FILE_NOT_FOUND"):
         jail.resolve(path)
         return True
     return False

@@ -4,8 +4,7 @@ The pages under `/docs/errors/<CODE>`, which every `documentation_url` opens, an
 are generated from this table; to raise a code that is not in it is a KeyError.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -254,14 +253,17 @@ class BridgeError(Exception):
         super().__init__(f"{code}: {self.message}")
 
 
-@contextmanager
-def ignoring(*codes: str) -> Iterator[None]:
-    """Suppress a BridgeError with one of these codes."""
-    try:
-        yield
-    except BridgeError as error:
-        if error.code not in codes:
-            raise
+class Ignoring:
+    """Suppress a BridgeError with one of these codes, for a `with`."""
+
+    def __init__(self, *codes: str) -> None:
+        self.codes = codes
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        return isinstance(error, BridgeError) and error.code in self.codes
 
 
 def documentation_path(code: str) -> str:

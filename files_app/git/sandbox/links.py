@@ -5,7 +5,7 @@ import time
 from collections.abc import Collection
 
 from bridge_project.kernel import limits
-from bridge_project.kernel.errors import BridgeError, ignoring
+from bridge_project.kernel.errors import BridgeError, Ignoring
 from bridge_project.kernel.path_jail import Jail, shown, translate_os_errors
 from files_app.git.sandbox.error_text import git_error
 
@@ -35,7 +35,7 @@ def look_below(directory: str, jail: Jail) -> None:
     while waiting:
         current = waiting.pop()
         others = set(_alternates(current, jail))
-        with ignoring("FILE_NOT_FOUND"):  # they vanish while git packs objects
+        with Ignoring("FILE_NOT_FOUND"):  # they vanish while git packs objects
             others.update(look_at(current, jail))
         waiting += others - seen
         seen |= others

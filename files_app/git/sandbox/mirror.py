@@ -21,7 +21,7 @@ from typing import Final
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
-from bridge_project.kernel.errors import ignoring
+from bridge_project.kernel.errors import Ignoring
 from bridge_project.kernel.path_jail import Jail, translate_os_errors
 from bridge_project.kernel.private_files import make_private_dir
 from files_app.git.sandbox import config, git
@@ -149,12 +149,12 @@ class Mirror:
         with translate_os_errors():
             names = os.listdir(self.place.git_dir)
         for name in ("index", *(name for name in names if name.startswith("sharedindex."))):
-            with ignoring("FILE_NOT_FOUND"):
+            with Ignoring("FILE_NOT_FOUND"):
                 _copy(self.jail, f"{self.place.git_dir}/{name}", f"{self.directory}/{name}")
 
     def _link(self, name: str, base: str = "") -> str:
         """Link to the real path of something; return it, empty when there is nothing."""
-        with ignoring("FILE_NOT_FOUND", "FILE_INVALID_PATH"):
+        with Ignoring("FILE_NOT_FOUND", "FILE_INVALID_PATH"):
             real = self.jail.resolve(f"{base or self.place.common_dir}/{name}")
             os.symlink(real, f"{self.directory}/{name}")
             return real
@@ -166,7 +166,7 @@ class Mirror:
 
     def _read(self, path: str, most: int) -> bytes:
         data = b""
-        with ignoring("FILE_NOT_FOUND"), self.jail.open_file(path) as opened:
+        with Ignoring("FILE_NOT_FOUND"), self.jail.open_file(path) as opened:
             data = os.read(opened.fd, most + 1)
         if len(data) > most:
             raise git_error(

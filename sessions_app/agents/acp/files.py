@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
-from bridge_project.kernel.errors import BridgeError, ignoring
+from bridge_project.kernel.errors import BridgeError, Ignoring
 from bridge_project.kernel.path_jail import Jail, Opened, default_jail, translate_os_errors
 
 _NEW_FILE = 0o644  # whatever the bridge's own umask, which is for its data
@@ -71,7 +71,7 @@ def _write(path: str, directory: str, content: str) -> str | None:
     jail = default_jail()
     before, mode, target = None, _NEW_FILE, os.path.join(directory, path)
     with (
-        ignoring("FILE_NOT_FOUND"),
+        Ignoring("FILE_NOT_FOUND"),
         jail.open_file(path, base=directory) as opened,
         translate_os_errors(),
     ):
