@@ -201,6 +201,37 @@ def _page(title: str, icon: str, name: str, permission: str = "", **more: str) -
     }
 
 
+def _table(title: str, icon: str, app: str, model: str, **more: str) -> dict[str, Any]:
+    """Describe the page of a model's rows."""
+    return _page(title, icon, f"{app}_{model}_changelist", f"{app}.view_{model}", **more)
+
+
+_PENDING = {"badge": "sessions_app.admin.pending_approvals", "badge_variant": "warning"}
+_MAY_PAIR = "devices_app.change_device"
+_IS_DEVICES, _IS_SESSIONS = "devices_app.admin.is_devices", "sessions_app.admin.is_sessions"
+_MENU = [
+    {
+        "items": [
+            _page("Now", "dashboard", "index"),
+            _table("Approvals", "task_alt", "sessions_app", "toolcall", **_PENDING),
+            _table("Devices", "smartphone", "devices_app", "device", active=_IS_DEVICES),
+            _page("Pair a device", "qr_code_2", "devices_app_device_pair", _MAY_PAIR),
+            _table("Sessions", "forum", "sessions_app", "session", active=_IS_SESSIONS),
+            _page("Agents", "smart_toy", "sessions_app_agents", "sessions_app.view_session"),
+            _table("Audit trail", "history", "devices_app", "auditentry"),
+        ]
+    },
+    {
+        "title": "Details",
+        "items": [
+            _table("Hook events", "bolt", "hooks_app", "hookevent"),
+            _table("Pending queue", "inbox", "sessions_app", "logrow"),
+            _table("Connections", "cable", "sessions_app", "connection"),
+            _table("Users", "person", "auth", "user"),
+        ],
+    },
+]
+
 # A style in the page is against its policy: colours are in admin.css.
 UNFOLD: dict[str, Any] = {
     "SITE_TITLE": "Bridge",
@@ -213,74 +244,5 @@ UNFOLD: dict[str, Any] = {
     "STYLES": [f"{STATIC_URL}bridge/admin.css"],
     "SCRIPTS": [f"{STATIC_URL}bridge/admin.js"],
     "DASHBOARD_CALLBACK": "bridge_project.operations.dashboard.fill",
-    "SIDEBAR": {
-        "navigation": [
-            {
-                "items": [
-                    _page("Now", "dashboard", "index"),
-                    _page(
-                        "Approvals",
-                        "task_alt",
-                        "sessions_app_toolcall_changelist",
-                        "sessions_app.view_toolcall",
-                        badge="sessions_app.admin.pending_approvals",
-                        badge_variant="warning",
-                    ),
-                    _page(
-                        "Devices",
-                        "smartphone",
-                        "devices_app_device_changelist",
-                        "devices_app.view_device",
-                        active="devices_app.admin.is_devices",
-                    ),
-                    _page(
-                        "Pair a device",
-                        "qr_code_2",
-                        "devices_app_device_pair",
-                        "devices_app.change_device",
-                    ),
-                    _page(
-                        "Sessions",
-                        "forum",
-                        "sessions_app_session_changelist",
-                        "sessions_app.view_session",
-                        active="sessions_app.admin.is_sessions",
-                    ),
-                    _page(
-                        "Agents", "smart_toy", "sessions_app_agents", "sessions_app.view_session"
-                    ),
-                    _page(
-                        "Audit trail",
-                        "history",
-                        "devices_app_auditentry_changelist",
-                        "devices_app.view_auditentry",
-                    ),
-                ]
-            },
-            {
-                "title": "Details",
-                "items": [
-                    _page(
-                        "Hook events",
-                        "bolt",
-                        "hooks_app_hookevent_changelist",
-                        "hooks_app.view_hookevent",
-                    ),
-                    _page(
-                        "Pending queue",
-                        "inbox",
-                        "sessions_app_logrow_changelist",
-                        "sessions_app.view_logrow",
-                    ),
-                    _page(
-                        "Connections",
-                        "cable",
-                        "sessions_app_connection_changelist",
-                        "sessions_app.view_connection",
-                    ),
-                    _page("Users", "person", "auth_user_changelist", "auth.view_user"),
-                ],
-            },
-        ]
-    },
+    "SIDEBAR": {"navigation": _MENU},
 }

@@ -37,46 +37,25 @@ class Command(DeviceCommand):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         whose = parser.add_mutually_exclusive_group()
-        whose.add_argument(
-            "--name",
-            type=device_name,
-            help="name of the new device (default: Device and its number)",
+        name = "name of the new device (default: Device and its number)"
+        whose.add_argument("--name", type=device_name, help=name)
+        known = (
+            "a paired device that gets a new token and keeps its place in the log; its old token"
+            " ends when the new one is first used"
         )
-        whose.add_argument(
-            "--device",
-            metavar="ID_OR_NAME",
-            help=(
-                "a paired device that gets a new token and keeps its place in the log; its old"
-                " token ends when the new one is first used"
-            ),
+        whose.add_argument("--device", metavar="ID_OR_NAME", help=known)
+        ttl = "how long the code can be used for pairing: 90s, 10m, 2h, 7d (default: 10m)"
+        usual = timedelta(seconds=limits.PAIRING_TTL_SECONDS)
+        parser.add_argument("--ttl", type=duration, default=usual, help=ttl)
+        lifetime = "how long the token itself is valid, from now (default: until it is revoked)"
+        parser.add_argument("--lifetime", type=duration, help=lifetime)
+        forms = (
+            "terminal: a QR code and the link (default); png, svg: a picture; url: the link;"
+            " json: for programs"
         )
-        parser.add_argument(
-            "--ttl",
-            type=duration,
-            default=timedelta(seconds=limits.PAIRING_TTL_SECONDS),
-            help="how long the code can be used for pairing: 90s, 10m, 2h, 7d (default: 10m)",
-        )
-        parser.add_argument(
-            "--lifetime",
-            type=duration,
-            default=None,
-            help="how long the token itself is valid, from now (default: until it is revoked)",
-        )
-        parser.add_argument(
-            "--format",
-            choices=FORMATS,
-            default="terminal",
-            help=(
-                "terminal: a QR code and the link (default); png, svg: a picture; url: the"
-                " link; json: for programs"
-            ),
-        )
-        parser.add_argument(
-            "--output",
-            type=Path,
-            metavar="FILE",
-            help="write to this file, readable by you alone, instead of the terminal",
-        )
+        parser.add_argument("--format", choices=FORMATS, default="terminal", help=forms)
+        output = "write to this file, readable by you alone, instead of the terminal"
+        parser.add_argument("--output", type=Path, metavar="FILE", help=output)
 
     def handle(self, *args: Any, **options: Any) -> None:
         form, output, colour = options["format"], options["output"], sys.stdout.isatty()

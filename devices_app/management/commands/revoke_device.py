@@ -15,11 +15,8 @@ class Command(DeviceCommand):
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "device",
-            metavar="NAME_OR_ID",
-            help="the device's id (see list_devices), or its name when only one has it",
-        )
+        which = "the device's id (see list_devices), or its name when only one has it"
+        parser.add_argument("device", metavar="NAME_OR_ID", help=which)
 
     def handle(self, *args: Any, **options: Any) -> None:
         device = find_device(options["device"])
