@@ -54,16 +54,9 @@ def stage(git: Git, names: Names, files: list[str]) -> None:
 def _update(git: Git, files: Iterable[str], *how: str) -> None:
     stdin = b"".join(os.fsencode(name) + b"\0" for name in files)
     if stdin:
-        git(
-            "-c",
-            "core.fsyncMethod=batch",  # one sync for all objects
-            "update-index",
-            *how,
-            "-z",
-            "--stdin",
-            stdin=stdin,
-            seconds=limits.GIT_COMMIT_SECONDS,
-        )
+        one_sync = ("-c", "core.fsyncMethod=batch")  # for all objects
+        command = (*one_sync, "update-index", *how, "-z", "--stdin")
+        git(*command, stdin=stdin, seconds=limits.GIT_COMMIT_SECONDS)
 
 
 def _check(git: Git, names: Names, chosen: Selection, meant: list[status.Entry]) -> None:

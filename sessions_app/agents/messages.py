@@ -53,19 +53,15 @@ def send_prompt(
         observed_sessions.entitle(session, content)
         session.last_activity_at = box.now
         session.save(update_fields=["title", "titled", "last_activity_at"])
-        box.append(
-            session.feed,
-            encode(
-                prompt_event(
-                    session.session_id,
-                    prompt=content,
-                    source=source,
-                    device=device.name if device else None,
-                    message_id=message_id,
-                    queued=count > 0 or session.turn != Session.Turn.IDLE,
-                )
-            ),
+        shown = prompt_event(
+            session.session_id,
+            prompt=content,
+            source=source,
+            device=device.name if device else None,
+            message_id=message_id,
+            queued=count > 0 or session.turn != Session.Turn.IDLE,
         )
+        box.append(session.feed, encode(shown))
         inbox.add(session, inbox.Kind.PROMPT, content=content)
         _record("message", session, device, characters=len(content))
 

@@ -21,6 +21,8 @@ from sessions_app.log.outbox import Outbox, outbox
 from sessions_app.models import Feed, Session, ToolCall
 
 DEFAULT_AGENT = "primary-agent"
+# what closing a session changes of it
+_CLOSED = ("status", "closed_at", "pending_approvals", "turn", "doing", "decided_by_device")
 
 
 def find(session_id: str) -> Session | None:
@@ -104,16 +106,7 @@ def close_idle() -> int:
         sessions = list(idle.select_related("feed"))
         for session in sessions:
             close(box, session, "timeout")
-            session.save(
-                update_fields=[
-                    "status",
-                    "closed_at",
-                    "pending_approvals",
-                    "turn",
-                    "doing",
-                    "decided_by_device",
-                ]
-            )
+            session.save(update_fields=_CLOSED)
     return len(sessions)
 
 
