@@ -30,9 +30,8 @@ class DataFiles:
         self.taken = ""  # what happened, once the bridge stops because of it
         self.held: sqlite3.Connection | None = None  # see `hold`
         self._lock = threading.Lock()
-        self._database: dict[
-            str, Identity
-        ] = {}  # the file itself first; what commits are checked by
+        # the file itself first; what commits are checked by
+        self._database: dict[str, Identity] = {}
         self._others: dict[str, Identity] = {}
 
     def note_open(self, path: Path, descriptor: int) -> None:

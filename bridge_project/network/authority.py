@@ -60,10 +60,8 @@ def load_or_renew_authority(
     if ca.not_valid_after_utc - now() >= RENEW_BEFORE:
         return ca
     log.warning(
-        (
-            "The certificate authority ends on %s and was renewed with the same key; phones"
-            " that trust it must install /ca.crt again."
-        ),
+        "The certificate authority ends on %s and was renewed with the same key; phones that trust"
+        " it must install /ca.crt again.",
         ca.not_valid_after_utc.date(),
     )
     name = str(ca.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)

@@ -116,10 +116,8 @@ class Standalone:
             sys.exit(getattr(error, "returncode", 1))
         if not daphne_command.tls_endpoints() and not conf.bridge_trusted_proxies:
             log.warning(
-                (
-                    "every request will be refused: daphne listens without TLS, and no proxy is"
-                    " trusted"
-                ),
+                "every request will be refused: daphne listens without TLS, and no proxy is"
+                " trusted",
                 remedy="daphne -e ssl:…, or BRIDGE_TRUSTED_PROXIES",
             )
         from twisted.internet import defer, reactor  # daphne has installed it

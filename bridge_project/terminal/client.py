@@ -24,9 +24,8 @@ from bridge_project.protocol.types import now_text
 Message = dict[str, Any]
 
 ANSWER_SECONDS = 30.0  # for the answer to a request
-START_SECONDS = (
-    limits.AGENT_START_SECONDS + ANSWER_SECONDS
-)  # for the answer to a request that may start an agent
+# for the answer to a request that may start an agent
+START_SECONDS = limits.AGENT_START_SECONDS + ANSWER_SECONDS
 OPEN_SECONDS: Final = 10.0
 ACK_MAX: Final = 500  # ids in one notification_ack
 

@@ -170,10 +170,8 @@ def status(answer: Message) -> list[str]:
     return [
         clean(answer["branch"]) + "".join(ways) + (", clean" if answer["is_clean"] else ""),
         *(
-            (
-                f"  {one['status']:<9} +{one['additions']:<5} -{one['deletions']:<5}"
-                f" {clean(one['path'])}"
-            )
+            f"  {one['status']:<9} +{one['additions']:<5} -{one['deletions']:<5}"
+            f" {clean(one['path'])}"
             for one in answer["changes"]
         ),
     ]

@@ -23,9 +23,8 @@ from sessions_app.log.tail import Tail
 from sessions_app.models import Feed
 from sessions_app.socket.acknowledgements import Acknowledgements
 
-ROWS_AT_ONCE = (
-    64  # rows sent in one turn of the event loop; between turns other sockets get their live rows
-)
+# rows sent in one turn of the event loop; between turns other sockets get their live rows
+ROWS_AT_ONCE = 64
 
 logger = structlog.get_logger("bridge.delivery")
 _delivered = cache(metrics.deliveries.labels)

@@ -43,11 +43,8 @@ _BY_WORDS = {
     "file_not_found": r"no such file or directory|not found",
 }
 _TAIL_CHARS = 2000
-_SHELLS = frozenset(
-    f"{where}{name}"
-    for where in ("", "/bin/", "/usr/bin/")
-    for name in ("sh", "bash", "zsh", "dash")
-)
+_NAMES = ("sh", "bash", "zsh", "dash")
+_SHELLS = frozenset(f"{where}{name}" for where in ("", "/bin/", "/usr/bin/") for name in _NAMES)
 # with others, what is run is not only what the last argument says
 _FLAGS = frozenset({"-c", "-lc"})
 
@@ -134,18 +131,16 @@ def retries_of(code: int | None, stderr: str) -> int:
 def retries_of_error(error: Exception) -> int:
     """Return how often to retry a command that failed with a Python exception.
 
-    None for the bridge's own time limit, which has no number of the system's.
+    0 for the bridge's own time limit, which has no number of the system's.
     """
     number = error.errno if isinstance(error, OSError) else None
     return TOOL_RETRIES.get(_BY_ERRNO.get(number or 0, ""), 0)
 
 
 def ending(code: int | None) -> str:
-    return (
-        f"was ended by signal {-code}"
-        if code is not None and code < 0
-        else f"ended with code {code}"
-    )
+    if code is not None and code < 0:
+        return f"was ended by signal {-code}"
+    return f"ended with code {code}"
 
 
 def quoted(command: str, arguments: Sequence[str]) -> str:
