@@ -1,4 +1,6 @@
-"""What is told of a turn that gives no sign (issue: silence is explained)."""
+"""What is told of a turn that gives no sign (issue: silence is explained), and what becomes of a
+session in which nothing is said (D35).
+"""
 
 from __future__ import annotations
 
@@ -7,33 +9,29 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.agent_tools import Script
+from tests.conformance.agent_tools import Script, quick_bridge, wait_status
 from tests.conformance.agents import begin, end, say, tool
-from tests.conformance.approvals import decide, notifications
+from tests.conformance.approvals import assert_refused, decide, notifications
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
-from tests.faults.quick import ImpatientBridge, nursery
+from tests.faults.quick import QuickBridge, with_limits
 
 SECONDS = 2  # of silence, in place of a minute
+IDLE = 5  # in place of half an hour
 
 
-class Impatient(ImpatientBridge):
-    """It serves as any other, but explains a shorter silence."""
+class Impatient(QuickBridge):
+    """It serves as any other, but explains a shorter silence, and pauses sooner."""
 
-    limit, seconds = "TURN_SILENCE_SECONDS", SECONDS
+    first = with_limits(TURN_SILENCE_SECONDS=SECONDS, AGENT_IDLE_SECONDS=IDLE)
 
 
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     script = Script(tmp_path_factory.mktemp("script"), "plain")
-    bridge = Impatient(
-        tmp_path_factory.mktemp("silence"), BRIDGE_ACP_AGENTS=script.setting, BRIDGE_DEMO_SHELL="1"
-    )
-    bridge.start()
-    bridge.pin = bridge.pairing().pin
-    yield bridge
-    bridge.stop()
-    nursery.forget(bridge.environment)
+    place = tmp_path_factory.mktemp("silence")
+    with quick_bridge(place, script, kind=Impatient, BRIDGE_DEMO_SHELL="1") as bridge:
+        yield bridge
 
 
 def low(phone: Phone, session_id: str) -> list[str]:
@@ -74,3 +72,17 @@ def test_thoughts_are_a_sign(bridge: Bridge) -> None:
         phone.expect("stream_end", session_id=thinks, finish_reason="stop")
         assert not low(phone, thinks)
         end(phone, thinks)
+
+
+def test_an_idle_session_is_paused(bridge: Bridge) -> None:
+    """D35: active → paused when idle for 30 minutes, but not while a turn runs; told as agent_idle."""
+    with bridge.phones(1) as (phone,):
+        busy, idle = (begin(bridge, phone) for _ in range(2))
+        say(phone, busy, "/sleep 60")
+        phone.expect("notification", session_id=idle, notification_type="agent_idle")
+        wait_status(bridge, idle, "paused")
+        refused = phone.request("message", {"session_id": idle, "content": "x", "role": "user"})
+        assert_refused(refused, "SESS_NOT_ACTIVE", True, idle)
+        assert bridge.session(busy)["status"] == "active"
+        for session_id in (busy, idle):
+            end(phone, session_id)

@@ -70,13 +70,18 @@ class Script:
 
 
 @contextmanager
-def quick_bridge(directory: Path, *scripts: Script, **settings: str) -> Iterator[Bridge]:
+def quick_bridge(
+    directory: Path,
+    *scripts: Script,
+    agents: str = "",
+    kind: type[QuickBridge] = QuickBridge,
+    **settings: str,
+) -> Iterator[Bridge]:
     """A bridge that may be killed often, with the scripts' agents, of which nothing is left when it
-    has been stopped.
+    has been stopped, and with `agents` besides.
     """
-    bridge = QuickBridge(
-        directory, BRIDGE_ACP_AGENTS=";".join(script.setting for script in scripts), **settings
-    )
+    lines = [script.setting for script in scripts] + ([agents] if agents else [])
+    bridge = kind(directory, BRIDGE_ACP_AGENTS=";".join(lines), **settings)
     try:
         bridge.start()
         bridge.pin = bridge.pairing().pin

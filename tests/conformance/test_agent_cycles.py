@@ -8,48 +8,36 @@ import os
 import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
 
 import pytest
 
 from tests.agents.drive import command
-from tests.conformance.agent_tools import Script, children, figure
+from tests.conformance.agent_tools import Script, children, figure, quick_bridge
 from tests.conformance.agents import ask, begin, end, start, words
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.phone import Phone
-from tests.faults.quick import QuickBridge, nursery
-from tests.servers import Running
+from tests.faults.quick import QuickBridge
 
 # the issue's goal is 1000, which `make soak` runs
-CYCLES = int(os.environ.get("TEST_AGENT_CYCLES", "40"))
+CYCLES = int(os.environ.get("TEST_AGENT_CYCLES", "20"))
 # cycles; a start of the latter takes a second
-OF_PROCESSES = {"plain": max(10, CYCLES // 10)} | (
+OF_PROCESSES = {"plain": max(6, CYCLES // 10)} | (
     {"demo-acp": CYCLES // 10} if CYCLES >= 1000 else {}
 )
-FIRST = max(20, CYCLES // 10)  # before the first look: what is made once has been made
+FIRST = max(10, CYCLES // 10)  # before the first look: what is made once has been made
 MB = 2**20
 # of the process at most, in the second half of the cycles; measured in a thousand: 0.6 and 0.9 MB,
 # part of it SQLite's pages at hand
 GROWTH = 2 * MB
 TAIL_ROWS = 40
+
+
 # The newest rows are kept at hand, up to 4 MB of them: so few here that they are as many before the
 # first look as at the last.
-SERVE = f"""
-import runpy, sys
-from sessions_app.log import tail as hub
-assert hub.TAIL_ROWS > {TAIL_ROWS}
-hub.TAIL_ROWS = {TAIL_ROWS}
-sys.argv = ["manage.py", "serve"]
-runpy.run_path("manage.py", run_name="__main__")
-"""
-
-
 class Forgetful(QuickBridge):
     """It serves as any other, but for how many rows it keeps at hand."""
 
-    def popen(self, arguments: list[str], log: IO[bytes]) -> Running:
-        assert arguments == ["manage.py", "serve"]
-        return nursery.spawn(["-c"], self.environment, log, log, SERVE)
+    first = f"from sessions_app.log import tail; tail.TAIL_ROWS = {TAIL_ROWS}\n"
 
 
 @pytest.fixture(scope="module")
@@ -59,28 +47,16 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator[Bridge]:
-    agents = f"{script.setting};demo-acp={shlex.join(command('tests.agents.acp_agent'))}"
-    bridge = Forgetful(tmp_path_factory.mktemp("cycles"), BRIDGE_ACP_AGENTS=agents)
-    try:
-        bridge.start()
-        bridge.pin = bridge.pairing().pin
+    place, agents = tmp_path_factory.mktemp("cycles"), shlex.join(command("tests.agents.acp_agent"))
+    with quick_bridge(place, script, agents=f"demo-acp={agents}", kind=Forgetful) as bridge:
         yield bridge
-        bridge.stop()
-        script.assert_gone()
-    finally:
-        nursery.forget(bridge.environment)
 
 
 def files(bridge: Bridge) -> int:
     """As the bridge counts them: nobody else but root may look."""
-    metrics = bridge.get("/metrics", bridge.admin_token).body.decode()
-    return int(
-        next(
-            float(line.split()[1])
-            for line in metrics.splitlines()
-            if line.startswith("process_open_fds ")
-        )
-    )
+    metrics = bridge.get("/metrics", bridge.admin_token).body.decode().splitlines()
+    (line,) = [line for line in metrics if line.startswith("process_open_fds ")]
+    return int(float(line.split()[1]))
 
 
 def threads(bridge: Bridge) -> int:

@@ -5,7 +5,6 @@ decision, and no passing of time approves anything.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import IO
 
 import pytest
 
@@ -23,17 +22,14 @@ from tests.conformance.approvals import (
 from tests.conformance.bridge import Bridge, Pairing, eventually
 from tests.conformance.phone import Message, Phone
 from tests.conformance.samples import hook, new_id, new_session, now
-from tests.faults.quick import QuickBridge, nursery
-from tests.servers import Postgres, Running
+from tests.faults.quick import QuickBridge
 
 HOUR = 3600
-SERVE_LATER = """
-import runpy, sys, time, time_machine
+LATER = """
+import time, time_machine
 from bridge_project.kernel.ages import ages
 time_machine.travel(time.time() + {seconds}, tick=True).start()
 ages.__init__()  # forked: for a clock that is set while it runs nothing ages at once
-sys.argv = ["manage.py", "serve"]
-runpy.run_path("manage.py", run_name="__main__")
 """
 
 
@@ -68,17 +64,8 @@ class Killed:
 
 
 @pytest.fixture(scope="module")
-def killed(
-    database: str, make_bridge: Callable[..., Bridge], request: pytest.FixtureRequest
-) -> Iterator[Killed]:
-    """On a database of its own: the processes of other tests would take over what the killed one
-    held.
-    """
-    url = None
-    if database != "sqlite":
-        postgres: Postgres = request.getfixturevalue("postgres_server")
-        url = postgres.create_database()
-    bridge = make_bridge("killed", database_url=url)
+def killed(make_bridge: Callable[..., Bridge]) -> Iterator[Killed]:
+    bridge = make_bridge("killed")
     yield Killed(bridge)
     bridge.stop()
 
@@ -129,14 +116,9 @@ class Ageing(QuickBridge):
 
     seconds = 0
 
-    def popen(self, arguments: list[str], log: IO[bytes]) -> Running:
-        assert arguments == ["manage.py", "serve"]
-        code = SERVE_LATER.format(seconds=self.seconds)
-        return nursery.spawn(["-c"], self.environment, log, log, code)
-
     def later(self, seconds: int) -> None:
         self.stop()
-        self.seconds = seconds
+        self.seconds, self.first = seconds, LATER.format(seconds=seconds)
         self.start()
 
     def connected(self, pairing: Pairing) -> Phone:

@@ -68,7 +68,10 @@ class Client:
         self.process.stdin.write(json.dumps(message) + "\n")
         self.process.stdin.flush()
 
-    def end(self) -> None:
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
         self.process.kill()
         self.process.wait(180)
 
@@ -119,8 +122,7 @@ def test_each_event_once_and_in_order_across_a_kill(mortal: Bridge, program: Pat
     """
     old, fresh = new_session(), new_session()
     mortal.accept(prompt(old, "before"))
-    client = Client(program, address(mortal))
-    try:
+    with Client(program, address(mortal)) as client:
         client.until(lambda m: m["type"] == "session_ready")
         mortal.accept(hook("SessionStart", fresh), prompt(old, 1), prompt(old, 2))
         client.until(lambda m: m["type"] == "session_ready" and m["payload"]["session_id"] == fresh)
@@ -134,15 +136,10 @@ def test_each_event_once_and_in_order_across_a_kill(mortal: Bridge, program: Pat
         client.have(number(old, 4))
         events = [m["payload"] for m in client.got if m["type"] == "agent_event"]
         assert [e["payload"]["number"] for e in events if e["session_id"] == old] == [1, 2, 4]
-        assert [
-            e["payload"]["number"]
-            for e in events
-            if e["session_id"] == fresh and "number" in e["payload"]
-        ] == [3, 5]
+        of_fresh = [e["payload"].get("number") for e in events if e["session_id"] == fresh]
+        assert [one for one in of_fresh if one is not None] == [3, 5]
         ids = [m["id"] for m in client.got]
         assert len(ids) == len(set(ids))
-    finally:
-        client.end()
 
 
 def test_it_decides_an_approval(mortal: Bridge, program: Path) -> None:
@@ -156,8 +153,7 @@ def test_it_decides_an_approval(mortal: Bridge, program: Path) -> None:
         "tool_use_id": new_id(),
     }
     mortal.accept(hook("PreToolUse", session_id, payload=payload))
-    client = Client(program, address(mortal))
-    try:
+    with Client(program, address(mortal)) as client:
         asked = client.until(lambda m: m["type"] == "approval_required")["payload"]
         client.say(
             type="approval_response",
@@ -171,8 +167,6 @@ def test_it_decides_an_approval(mortal: Bridge, program: Path) -> None:
             payload["tool_use_id"],
             "approved",
         )
-    finally:
-        client.end()
 
 
 def test_the_code_s_token_is_refused_once_it_is_connected(mortal: Bridge, program: Path) -> None:
@@ -180,11 +174,8 @@ def test_the_code_s_token_is_refused_once_it_is_connected(mortal: Bridge, progra
     link = address(mortal)
     fields = dict(parse_qsl(urlsplit(link).fragment))
     for _ in range(2):
-        client = Client(program, link)
-        try:
+        with Client(program, link) as client:
             shown = client.until(lambda m: m["type"] == "connection_ack")
-        finally:
-            client.end()
         assert "device_token" not in shown["payload"]
         assert mortal.get("/api/v1/info", fields["token"]).status == 401
     code = hashlib.sha256(fields["token"].encode()).hexdigest()
@@ -200,11 +191,8 @@ def test_it_falls_back_when_its_fresh_token_became_void(mortal: Bridge, program:
     code = hashlib.sha256(token.encode()).hexdigest()
     void = {"device_id": new_id(), "tokens": [token, "bridge_device_void"]}
     (program.parent / f"bridge-{code[:16]}.json").write_text(json.dumps(void))
-    client = Client(program, link)
-    try:
+    with Client(program, link) as client:
         client.until(lambda m: m["type"] == "connection_ack")
-    finally:
-        client.end()
     assert mortal.get("/api/v1/info", token).status == 401
 
 

@@ -4,8 +4,7 @@ ways in, and the bridge lives on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import IO
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -13,39 +12,32 @@ from tests.conformance.approvals import assert_refused
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_error
 from tests.conformance.reader import Reader
-from tests.faults.quick import QuickBridge, nursery
-from tests.servers import Running
+from tests.faults.quick import QuickBridge
 
-# The operating system's own open, broken for one name: whatever reads a file of that name fails in
-# a way of its own. Then the command.
-FAULT = """
-import os, runpy, sys
+
+class Broken(QuickBridge):
+    """The operating system's own open is broken for one name: whatever reads a file of that name
+    fails in a way of its own.
+    """
+
+    first = """
+import os
 honest = os.open
 def broken(path, *rest, **more):
     if isinstance(path, (str, bytes)) and b"provoked" in os.fsencode(path):
         raise ZeroDivisionError("a secret detail")
     return honest(path, *rest, **more)
 os.open = broken
-sys.argv = sys.argv[1:]
-runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-class Broken(QuickBridge):
-    def popen(self, arguments: list[str], log: IO[bytes]) -> Running:
-        return nursery.spawn(["-c", *arguments], self.environment, log, log, FAULT)
-
-
 @pytest.fixture(scope="module")
-def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    bridge = Broken(tmp_path_factory.mktemp("broken"))
-    bridge.start()
-    bridge.pin = bridge.pairing().pin
+def broken(make_bridge: Callable[..., Bridge]) -> Iterator[Bridge]:
+    bridge = make_bridge("broken", kind=Broken)
     (bridge.root / "provoked.txt").write_text("1")
     (bridge.root / "other.txt").write_text("1")
     yield bridge
     bridge.stop()
-    nursery.forget(bridge.environment)
 
 
 @pytest.fixture(scope="module")
@@ -97,21 +89,13 @@ def test_the_devices_are_told_once(fresh: Bridge, code: str) -> None:
                 assert_refused(answer, code, True)
                 ids.append(answer["id"])
             else:
-                ids.append(
-                    assert_error(
-                        fresh.get("/api/v1/files/content?path=provoked.txt", fresh.admin_token),
-                        500,
-                        code,
-                    )["request_id"]
-                )
+                path = "/api/v1/files/content?path=provoked.txt"
+                error = assert_error(fresh.get(path, fresh.admin_token), 500, code)
+                ids.append(error["request_id"])
         for told in (phone, other):
             notice = told.expect("notification", notification_type="error")["payload"]
-            assert (
-                notice["data"] == {"code": code, "reference": ids[0]} and ids[0] in notice["body"]
-            )
+            assert notice["data"] == {"code": code, "reference": ids[0]}
+            assert ids[0] in notice["body"]
             fresh.fence(told)
-            assert [
-                m["payload"]["data"].get("code")
-                for m in told.messages
-                if m["type"] == "notification"
-            ].count(code) == 1
+            notices = [m["payload"] for m in told.messages if m["type"] == "notification"]
+            assert [notice["data"].get("code") for notice in notices].count(code) == 1

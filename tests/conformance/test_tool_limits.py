@@ -6,25 +6,25 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import Any
 
 import pytest
 
 from tests.agents.drive import carrying, command
+from tests.conformance.agent_tools import quick_bridge
 from tests.conformance.agents import ask, begin, end, say, tool, words
 from tests.conformance.approvals import decide
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.phone import Phone
 from tests.conformance.samples import new_id
-from tests.faults.quick import QuickBridge, nursery
-from tests.servers import Running
+from tests.faults.quick import QuickBridge
 
 # here; elsewhere as the specification says, which the server below looks at first
 COMMAND_SECONDS, FILE_SECONDS = 5, 0.5
 # Files that are called `hangs` are opened only when there is one in the root that is called `go
 # on`.
-SERVE = f"""
-import os, pathlib, runpy, sys, time
+FIRST = f"""
+import os, pathlib, time
 from bridge_project.kernel import limits
 from sessions_app.agents.process import shell
 assert limits.TOOL_TIMEOUT_MS == {{"bash": 300_000, "read_file": 10_000, "edit_file": 30_000, "search": 60_000}}
@@ -38,8 +38,6 @@ def slow(path, *rest, **more):
         time.sleep(0.1)
     return honest(path, *rest, **more)
 os.open = slow
-sys.argv = ["manage.py", "serve"]
-runpy.run_path("manage.py", run_name="__main__")
 """
 # The spec's retry policy: command → how it ends, and how often it may be tried again.
 RETRIES = {
@@ -57,28 +55,18 @@ RETRIES = {
 class Hurried(QuickBridge):
     """It serves as any other, but for how long a tool may take, and for files that hang."""
 
-    def popen(self, arguments: list[str], log: IO[bytes]) -> Running:
-        assert arguments == ["manage.py", "serve"]
-        return nursery.spawn(["-c"], self.environment, log, log, SERVE)
+    first = FIRST
 
 
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    acp = shlex.join(command("tests.agents.acp_agent"))
-    bridge = Hurried(
-        tmp_path_factory.mktemp("limits"),
-        BRIDGE_DEMO_SHELL="1",
-        BRIDGE_ACP_AGENTS=f"demo-acp={acp}",
-    )
-    try:
-        bridge.start()
-        bridge.pin = bridge.pairing().pin
+    place, agents = tmp_path_factory.mktemp("limits"), shlex.join(command("tests.agents.acp_agent"))
+    with quick_bridge(
+        place, kind=Hurried, agents=f"demo-acp={agents}", BRIDGE_DEMO_SHELL="1"
+    ) as bridge:
         (bridge.root / "hangs").write_text("text\n")
         yield bridge
         (bridge.root / "go on").touch()
-        bridge.stop()
-    finally:
-        nursery.forget(bridge.environment)
 
 
 @pytest.fixture
@@ -87,17 +75,10 @@ def phone(bridge: Bridge) -> Iterator[Phone]:
         yield phone
 
 
-@pytest.fixture(params=["demo", "demo-acp"])
-def agent(request: pytest.FixtureRequest) -> str:
-    """Both ways in which the bridge runs a command: for `demo`, and for a program that has it do
-    so.
-    """
-    return str(request.param)
-
-
 @pytest.fixture
-def session(bridge: Bridge, phone: Phone, agent: str) -> Iterator[str]:
-    session_id = begin(bridge, phone, agent=agent)
+def session(bridge: Bridge, phone: Phone, request: pytest.FixtureRequest) -> Iterator[str]:
+    """Of the agent that the test asks for, by default of one that is a program."""
+    session_id = begin(bridge, phone, agent=getattr(request, "param", "demo-acp"))
     yield session_id
     end(phone, session_id)
 
@@ -107,99 +88,76 @@ def failure(phone: Phone, session: str, call_id: str, name: str) -> dict[str, An
     of the same call says that it has failed.
     """
     payload = dict(phone.expect("tool_error", session_id=session, tool_call_id=call_id)["payload"])
-    assert set(payload) == {
-        "session_id",
-        "tool_call_id",
-        "tool",
-        "code",
-        "message",
-        "details",
-        "retryable",
-        "max_retries",
-    }, payload
-    assert set(payload["details"]) <= {"exit_code", "stderr", "stdout", "execution_time_ms"}, (
-        payload
-    )
-    assert payload["tool"] == name and isinstance(payload["message"], str) and payload["message"], (
-        payload
-    )
-    assert type(payload["max_retries"]) is int and payload["retryable"] is (
-        payload["max_retries"] > 0
-    ), payload
-    assert (
-        phone.expect("tool_result", session_id=session, tool_call_id=call_id)["payload"]["result"][
-            "success"
-        ]
-        is False
-    )
-    return payload
-
-
-def run(phone: Phone, session: str, agent: str, line: str) -> dict[str, Any]:
-    """Have the agent run a command that fails, to the end of its turn; the tool_error's payload."""
-    if agent == "demo":
-        call_id = tool(phone, session, command=line)["tool_call_id"]
-    else:
-        say(phone, session, f"/run {line}")
-        call_id = phone.expect("approval_required", session_id=session)["payload"]["tool_call_id"]
-    decide(phone, session, call_id, "approved")
-    payload = failure(phone, session, call_id, "Bash")
-    phone.expect("stream_end", session_id=session, finish_reason="stop")
+    fields = {"session_id", "tool_call_id", "tool", "code", "message", "details"}
+    assert set(payload) == fields | {"retryable", "max_retries"}, payload
+    assert set(payload["details"]) <= {"exit_code", "stderr", "stdout", "execution_time_ms"}
+    assert payload["tool"] == name and isinstance(payload["message"], str) and payload["message"]
+    assert type(payload["max_retries"]) is int
+    assert payload["retryable"] is (payload["max_retries"] > 0), payload
+    result = phone.expect("tool_result", session_id=session, tool_call_id=call_id)["payload"]
+    assert result["result"]["success"] is False
     return payload
 
 
 @pytest.mark.spec(
     "wscode.TOOL_TIMEOUT", "limit.tool_timeouts", "error.tool_error.*", "ws.tool_error"
 )
-def test_a_command_that_takes_too_long(phone: Phone, session: str, agent: str) -> None:
+def test_a_command_that_takes_too_long(bridge: Bridge, phone: Phone) -> None:
     """Spec: TOOL_TIMEOUT with what it said until then; the command and what it started are gone,
-    and the agent goes on.
+    and the agent goes on. In both ways in which the bridge runs one: for `demo`, and for a program
+    that has it do so.
     """
-    mark = new_id()
-    payload = run(phone, session, agent, f"echo begun; sleep 100 & sleep 100; : {mark}")
-    details = payload["details"]
-    assert (
-        payload["code"] == "TOOL_TIMEOUT"
-        and f"longer than {COMMAND_SECONDS} seconds" in payload["message"]
-    )
-    assert details["stdout"].startswith("begun\n") and details.get("exit_code") is None
-    assert details["execution_time_ms"] >= COMMAND_SECONDS * 1000
-    assert (payload["retryable"], payload["max_retries"]) == (False, 0)
+    line, calls = f"echo begun; sleep 100 & sleep 100; : {(mark := new_id())}", {}
+    for agent in ("demo", "demo-acp"):
+        session = begin(bridge, phone, agent=agent)
+        if agent == "demo":
+            calls[session] = tool(phone, session, command=line)["tool_call_id"]
+        else:
+            say(phone, session, f"/run {line}")
+            asked = phone.expect("approval_required", session_id=session)["payload"]
+            calls[session] = asked["tool_call_id"]
+    for session, call_id in calls.items():
+        decide(phone, session, call_id, "approved")
+    for session, call_id in calls.items():
+        payload = failure(phone, session, call_id, "Bash")
+        details = payload["details"]
+        assert payload["code"] == "TOOL_TIMEOUT"
+        assert f"longer than {COMMAND_SECONDS} seconds" in payload["message"]
+        assert details["stdout"].startswith("begun\n") and details.get("exit_code") is None
+        assert details["execution_time_ms"] >= COMMAND_SECONDS * 1000
+        assert (payload["retryable"], payload["max_retries"]) == (False, 0)
+        phone.expect("stream_end", session_id=session, finish_reason="stop")
+        assert "and on" in words(ask(phone, session, "and on"))
+        end(phone, session)
     eventually(lambda: not carrying(f": {mark}"))
-    assert "and on" in words(ask(phone, session, "and on"))
 
 
 @pytest.mark.spec(
     "retry.policy", "wscode.TOOL_EXECUTION_FAILED", "wscode.TOOL_ERROR", "error.tool_error.*"
 )
-def test_the_retry_policy(bridge: Bridge, phone: Phone, session: str, agent: str) -> None:
+@pytest.mark.parametrize("session", ["demo"], indirect=True)
+def test_the_retry_policy(bridge: Bridge, phone: Phone, session: str) -> None:
     """Spec, Tool retry policy; D50: whatever the failure, the code says that the tool ran, and
     TOOL_ERROR is in the table alone, as never sent.
     """
     for line, (exit_code, retries) in RETRIES.items():
-        payload = run(phone, session, agent, line)
-        assert (payload["code"], payload["retryable"], payload["max_retries"]) == (
-            "TOOL_EXECUTION_FAILED",
-            retries > 0,
-            retries,
-        ), (line, payload)
+        call_id = tool(phone, session, command=line)["tool_call_id"]
+        decide(phone, session, call_id, "approved")
+        payload = failure(phone, session, call_id, "Bash")
+        phone.expect("stream_end", session_id=session, finish_reason="stop")
+        told = (payload["code"], payload["retryable"], payload["max_retries"])
+        assert told == ("TOOL_EXECUTION_FAILED", retries > 0, retries), (line, payload)
         details = payload["details"]
-        assert details.get("exit_code") in (exit_code, None if exit_code < 0 else exit_code), (
-            line,
-            details,
-        )
+        assert details.get("exit_code") in (exit_code, None if exit_code < 0 else exit_code), line
         assert 0 <= details["execution_time_ms"] < 1000 * COMMAND_SECONDS, details
-        assert "echo" not in line or line.split("'")[1] in (details.get("stderr") or "") + (
-            details.get("stdout") or ""
-        )
+        said = (details.get("stderr") or "") + (details.get("stdout") or "")
+        assert "echo" not in line or line.split("'")[1] in said
     page = bridge.get("/docs/errors/TOOL_ERROR").body.decode()
-    assert (
-        "never sent" in page and "TOOL_EXECUTION_FAILED" in page and "Change the parameters" in page
-    )
+    for words_of_it in ("never sent", "TOOL_EXECUTION_FAILED", "Change the parameters"):
+        assert words_of_it in page
 
 
 @pytest.mark.spec("limit.tool_timeouts", "wscode.TOOL_TIMEOUT")
-@pytest.mark.parametrize("agent", ["demo-acp"], indirect=True)
 @pytest.mark.parametrize("way", ["Read", "Write"])
 def test_a_file_that_takes_too_long(phone: Phone, session: str, way: str) -> None:
     """Spec: read_file and edit_file have a time of their own: nobody is asked about reading, and
@@ -211,17 +169,13 @@ def test_a_file_that_takes_too_long(phone: Phone, session: str, way: str) -> Non
     if way == "Write":
         decide(phone, session, asked["tool_call_id"], "approved")
     payload = failure(phone, session, asked["tool_call_id"], way)
-    assert (payload["code"], payload["retryable"], payload["max_retries"]) == (
-        "TOOL_TIMEOUT",
-        False,
-        0,
-    )
+    told = (payload["code"], payload["retryable"], payload["max_retries"])
+    assert told == ("TOOL_TIMEOUT", False, 0)
     phone.expect("stream_end", session_id=session, finish_reason="stop")
     assert "and on" in words(ask(phone, session, "and on"))
 
 
 @pytest.mark.spec("wscode.TOOL_EXECUTION_FAILED")
-@pytest.mark.parametrize("agent", ["demo-acp"], indirect=True)
 def test_a_file_that_may_not_be_read(phone: Phone, session: str) -> None:
     """D12: the agent is told, and so are the devices, that it wanted what lies outside; a file that
     is not there is no failure.
@@ -235,9 +189,6 @@ def test_a_file_that_may_not_be_read(phone: Phone, session: str) -> None:
     [call] = [
         message["payload"] for message in phone.messages[before:] if message["type"] == "tool_call"
     ]
-    assert (payload["code"], payload["max_retries"], payload["tool_call_id"]) == (
-        "TOOL_EXECUTION_FAILED",
-        0,
-        call["tool_call_id"],
-    )
+    assert (payload["code"], payload["max_retries"]) == ("TOOL_EXECUTION_FAILED", 0)
+    assert payload["tool_call_id"] == call["tool_call_id"]
     assert call["params"] == {"file_path": "/etc/passwd"} and "root:" not in str(phone.messages)
