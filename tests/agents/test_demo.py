@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,8 +9,8 @@ import pytest
 
 from bridge_project.kernel.config import conf
 from sessions_app.agents.demo.driver import DemoDriver
-from sessions_app.agents.events import ToolStopped, ToolSucceeded, TurnEnded
-from tests.agents.drive import APPROVED, Drive, carrying, eventually, kinds, only, text, within
+from sessions_app.agents.events import ToolSucceeded, TurnEnded
+from tests.agents.drive import APPROVED, Drive, kinds, only, text
 
 
 @pytest.fixture
@@ -46,24 +44,6 @@ async def test_without_a_shell_nothing_is_run_and_it_says_so(drive: Drive, tmp_p
 async def test_a_tool_that_cannot_be_read_is_explained(drive: Drive, prompt: str) -> None:
     said = await drive.turn(prompt)
     assert kinds(said) == ["TurnEnded"] and "/tool NAME" in text(said)
-
-
-@pytest.mark.parametrize("prompt", ["/sleep soon", "/sleep nan", "/sleep -1"])
-async def test_a_sleep_without_an_end_is_explained(drive: Drive, prompt: str) -> None:
-    assert "/sleep takes a number" in text(await drive.turn(prompt))
-
-
-async def test_an_interrupt_ends_a_running_command(drive: Drive, with_shell: None) -> None:
-    mark = uuid.uuid4().hex
-    turn = asyncio.create_task(
-        drive.turn(f'/tool Bash {{"command": "sleep 100; : {mark}"}}', APPROVED)
-    )
-    await eventually(lambda: bool(carrying(mark)))
-    await drive.driver.interrupt()
-    said = await within(turn)
-    assert kinds(said) == ["ApprovalAsked", "ToolStopped", "TurnEnded"]
-    assert only(ToolStopped, said).reason == "The call was interrupted."
-    assert carrying(mark) == []
 
 
 @pytest.mark.parametrize("command", ["echo a\\u0000b", "echo \\ud800"])

@@ -50,17 +50,6 @@ def family(number: str) -> str:
     return FAMILY.format(n=number)
 
 
-async def test_a_group_ends_with_all_it_started(tmp_path: Path, number: str) -> None:
-    """D40: nothing of an agent is left, not what it put into another session, nor what lost its
-    parent.
-    """
-    group = await groups.start(["sh", "-c", family(number)], tmp_path)
-    await eventually(lambda: len(sleeping(number)) == 4)
-    await within(groups.end_group(group))
-    assert sleeping(number) == []
-    assert group.exited.is_set()
-
-
 async def test_a_group_whose_leader_has_gone_ends_too(tmp_path: Path, number: str) -> None:
     group = await groups.start(
         ["sh", "-c", f"setsid sleep 5{number} & sleep 6{number} & exit 3"], tmp_path
@@ -90,13 +79,6 @@ async def test_it_is_asked_first(tmp_path: Path) -> None:
     await within(groups.end_group(group))
     assert group.returncode == 0
     assert await within(group.stdout.read()) == b"bye\n"
-
-
-async def test_ending_twice_and_at_once_is_no_fault(tmp_path: Path) -> None:
-    group = await groups.start(["sleep", "1000"], tmp_path)
-    await within(asyncio.gather(groups.end_group(group), groups.end_group(group)))
-    await within(groups.end_group(group))
-    assert group.exited.is_set()
 
 
 async def test_ending_leaves_everybody_else_alone(tmp_path: Path, number: str) -> None:
@@ -313,15 +295,3 @@ async def test_a_launcher_whose_bridge_has_gone_runs_nothing(tmp_path: Path) -> 
             == 0
         )
     assert not (tmp_path / "ran").exists()
-
-
-async def test_no_descriptor_is_left_even_of_what_nobody_read(tmp_path: Path) -> None:
-    """D35 and the thousand cycles: an agent that was being read no more when it ended leaves no
-    pipe open.
-    """
-    before = psutil.Process().num_fds()
-    for _ in range(3):
-        group = await groups.start(["yes"], tmp_path, stdin=True)
-        await within(group.stdout.readline())
-        await within(groups.end_group(group))
-    await eventually(lambda: psutil.Process().num_fds() <= before)

@@ -16,12 +16,11 @@ import pytest
 
 from tests.conformance.agent_tools import Script, figure
 from tests.conformance.agents import begin, end, say
-from tests.conformance.approvals import assert_recorded, assert_stands, greeted, notifications, pre
+from tests.conformance.approvals import greeted, notifications, pre
 from tests.conformance.bridge import Bridge
 from tests.conformance.delivery import send
 from tests.conformance.phone import Phone
 from tests.conformance.racers import DECISIONS, PATIENT, Call, race, racing, wait_asked
-from tests.conformance.raw import RawSocket
 from tests.conformance.repositories import Repository, session_in
 from tests.conformance.samples import hook, new_id, new_session, prompt
 from tests.servers import Postgres, Redis
@@ -30,7 +29,7 @@ GROUP = 10  # decisions on their way at once, at most: who is first often wins a
 # among which the calls are shared out: what a decision costs grows with what its session has open
 SESSIONS = 4
 PIECE = 250  # races in the same sessions
-TIMES = int(os.environ.get("SOAK_RACES") or 60)
+TIMES = int(os.environ.get("SOAK_RACES") or 40)
 SEED = os.environ.get("RACE_SEED") or "38"
 pytestmark = pytest.mark.timeout(420 + TIMES)
 
@@ -169,41 +168,6 @@ def test_an_agent_is_told_once(pair: tuple[Bridge, Bridge], script: Script) -> N
 def test_on_one_process(shared: Bridge) -> None:
     """D38: the same on SQLite and one process."""
     race_observed(shared, shared, 30)
-
-
-def test_a_decision_on_the_other_process_is_told_at_once(pair: tuple[Bridge, Bridge]) -> None:
-    """D38, D46: a phone on the one process sees what was decided on the other, and what is pending
-    greets it there.
-    """
-    first, second = pair
-    session_id = new_session()
-    pairings = first.pairing(), first.pairing()
-    first.accept(pre(session_id, approval=True, tool_call_id="x"))
-    here, there = (
-        RawSocket(first.port).ready(pairings[0].token),
-        RawSocket(second.port).ready(pairings[1].token),
-    )
-    body = {
-        "session_id": session_id,
-        "tool_call_id": "x",
-        "decision": "approved",
-        "modifications": None,
-    }
-    assert_recorded(
-        there.read_until(there.send("approval_response", body)), session_id, "x", "approved"
-    )
-    seen: list[str] = []
-    while "approval_decided" not in seen:
-        message = here.read()
-        if message["type"] == "notification" and message["payload"]["session_id"] == session_id:
-            seen.append(message["payload"]["notification_type"])
-    assert_stands(
-        here.read_until(here.send("approval_response", body | {"decision": "rejected"})),
-        "approved",
-        pairings[1].name,
-    )
-    here.close()
-    there.close()
 
 
 @pytest.mark.spec("client.repeat", "processes")

@@ -5,7 +5,6 @@ twice, lost, or taken for a yes that nobody gave.
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 import uuid
 from collections.abc import Iterator
@@ -21,22 +20,20 @@ from django.utils import timezone
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
-from sessions_app.agents import breaker, inbox, messages, ownership, registry, transcript
+from sessions_app.agents import breaker, messages, ownership, registry, transcript
 from sessions_app.agents.driver import Verdict
 from sessions_app.agents.events import (
     AgentDied,
     ApprovalAsked,
     Chunk,
     SessionIdentified,
-    ToolStarted,
-    ToolSucceeded,
     TurnEnded,
 )
 from sessions_app.approvals import decisions
 from sessions_app.log.outbox import Outbox, outbox
-from sessions_app.models import Command, Process, Session
+from sessions_app.models import Process, Session
 from tests.sessions.agent_driver import NAME, Agency, call, has_said, has_state, said, state, until
-from tests.sessions.test_agent_runtime import say
+from tests.sessions.test_agent_conversation import say
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -122,44 +119,6 @@ async def test_a_prompt_that_was_taken_before_the_connection_broke_is_told(
 
 
 # -- a person said yes to something ----------------------------------------------------------------
-
-
-async def test_the_parameters_that_are_asked_about_are_those_of_now(agency: Agency) -> None:
-    """D38: a call that was announced with other parameters than it is asked about with: a person
-    sees what will run, under the same id.
-    """
-    session, driver = await agency.session()
-    await say(session)
-    await driver.say(ToolStarted(call(command="ls")), ApprovalAsked(call(command="rm -r build")))
-    shown = await asked(session, 1)
-    assert (shown["tool_call_id"], shown["params"]) == ("call-1", {"command": "rm -r build"})
-    assert await decide(agency, session, "call-1")
-    await until(lambda: ("call-1", Verdict("approved")) in driver.told, "the agent is told")
-    await driver.say(ToolSucceeded(call(command="rm -r build"), "done"))
-    results = await has_said(session, "tool_result")
-    assert [message["payload"]["tool_call_id"] for message in results] == ["call-1"], "D37"
-    assert not await sync_to_async(lambda: list(session.toolcall_set.filter(finished_at=None)))()
-
-
-async def test_a_call_that_is_asked_about_again_is_another(agency: Agency) -> None:
-    """D38: an agent that asks once more about a call that was approved (to run it without its
-    sandbox, say) gets an answer of its own.
-    """
-    session, driver = await agency.session()
-    await say(session)
-    await driver.say(ApprovalAsked(call()))
-    await asked(session, 1)
-    await decide(agency, session, "call-1")
-    await driver.say(ApprovalAsked(call()))
-    second = (await asked(session, 2))["tool_call_id"]
-    assert second != "call-1"
-    await until(lambda: len(driver.told) == 3, "the agent is told of the first")
-    assert driver.told[2:] == [("call-1", Verdict("approved"))], (
-        "the first yes is none to the second question"
-    )
-    await decide(agency, session, second)
-    await until(lambda: len(driver.told) == 4, "the agent is told of the second")
-    assert driver.told[3] == ("call-1", Verdict("approved"))
 
 
 async def test_a_yes_that_comes_behind_an_interrupt_starts_nothing(agency: Agency) -> None:
@@ -297,31 +256,6 @@ async def test_what_waits_for_an_agent_is_bounded(
     await driver.say(TurnEnded("stop"))
     await until(lambda: len(driver.prompts) == 2, "the agent has the next prompt")
     await say(session, "has room")
-
-
-@sync_to_async
-def _taken_long_ago() -> int:
-    Command.objects.update(
-        taken_at=timezone.now(),
-        created_at=timezone.now() - timedelta(seconds=limits.COMMAND_KEEP_SECONDS + 1),
-    )
-    return inbox.forget_old()
-
-
-async def test_commands_are_forgotten_in_steps(agency: Agency) -> None:
-    """D30: pruning holds nobody up, however much there is; what nobody has taken stays."""
-    session, _ = await agency.session()
-
-    def fill() -> None:
-        Command.objects.bulk_create(
-            Command(
-                session=session, kind="interrupt", payload=json.dumps({}), taken_at=timezone.now()
-            )
-            for _ in range(1001)
-        )
-
-    await sync_to_async(fill)()
-    assert await _taken_long_ago() == 1001
 
 
 async def test_text_that_the_log_has_not_taken_is_bounded(

@@ -1,9 +1,11 @@
-"""Talking with an agent that the bridge runs: turns, streams, tools, decisions, interrupts (SPEC
-WebSocket operations; D31, D37, D38, D40, D51).
+"""What an agent that the bridge runs says, where a real one cannot be made to say it, and when its
+session is no longer its own (SPEC WebSocket operations; D13, D30, D37, D46, D60).
 """
 
 from __future__ import annotations
 
+import asyncio
+import uuid
 from typing import Any
 
 import pytest
@@ -14,26 +16,27 @@ from sessions_app import leases
 from sessions_app.agents import messages as agent_messages
 from sessions_app.agents.events import (
     ApprovalAsked,
-    ApprovalWithdrawn,
     Chunk,
+    SessionIdentified,
     ToolStarted,
     ToolSucceeded,
     TurnEnded,
 )
 from sessions_app.approvals import decisions
-from sessions_app.models import Session, ToolCall
+from sessions_app.models import Session
 from sessions_app.socket import presence
 from tests.sessions.agent_driver import (
     Agency,
     Scripted,
     announced,
-    approval,
     call,
     has_said,
+    has_state,
     said,
     state,
     until,
 )
+from tests.sessions.test_log import set_conf
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -46,7 +49,7 @@ async def talk(agency: Agency, prompt: str = "hello") -> tuple[Session, Scripted
     return session, driver
 
 
-async def say(session: Session, content: str) -> None:
+async def say(session: Session, content: str = "hello") -> None:
     await sync_to_async(agent_messages.send_prompt)(
         session.pk, content, device=None, message_id="m", source="http"
     )
@@ -174,17 +177,56 @@ async def test_an_id_used_for_two_calls(agency: Agency) -> None:
     assert (await has_said(session, "tool_result", 2))[1]["payload"]["tool_call_id"] == second
 
 
-async def test_a_call_that_is_withdrawn(agency: Agency) -> None:
-    """D40: what the agent no longer waits for is rejected, and is not forwarded to it
-    afterwards.
+# -- states ----------------------------------------------------------------------------------------
+
+
+async def test_a_driver_that_fails(agency: Agency) -> None:
+    """Issue: an agent that speaks garbage that its driver does not foresee: error, with words."""
+
+    async def fail() -> None:
+        raise RuntimeError("what nobody foresaw")
+
+    agency.change = lambda driver: setattr(driver, "on_prompt", fail)
+    session, _ = await agency.session()
+    await say(session)
+    assert "what nobody foresaw" in (await has_state(session, "error")).reason
+
+
+async def test_a_prompt_that_comes_while_the_timer_closes(
+    agency: Agency, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D60: it was accepted, so it waits for the resume, as in a session that is paused."""
+    closes, go = asyncio.Event(), asyncio.Event()
+    session, driver = await agency.session()
+    await driver.say(SessionIdentified("own"))
+    real = driver.close
+
+    async def close() -> None:
+        closes.set()
+        await go.wait()
+        await real()
+
+    monkeypatch.setattr(driver, "close", close)
+    set_conf(monkeypatch, "bridge_session_grace_seconds", 0.1)  # type: ignore[arg-type]
+    await asyncio.wait_for(closes.wait(), 60)
+    await say(session, "just in time")
+    go.set()
+    closed = await has_state(session, "closed")
+    set_conf(monkeypatch, "bridge_session_grace_seconds", 300)
+    await agency.supervisor.resume(closed, agency.device)
+    again = agency.made[-1]
+    await until(lambda: again.prompts == ["just in time"], "it is said to the agent that resumes")
+    assert again.told[0].resume_id == "own" and driver.prompts == []
+
+
+@pytest.mark.parametrize("speaks", [True, False])
+async def test_a_session_that_was_taken_over_is_let_go(agency: Agency, speaks: bool) -> None:
+    """D46: a process that was taken for dead writes nothing more to a session that is not its own,
+    and ends the agent, whether or not that speaks.
     """
-    session, driver = await talk(agency)
-    await driver.say(ApprovalAsked(call("ask-1")), ApprovalWithdrawn("ask-1"))
-    await has_said(session, "approval_required")
-    record = await until(lambda: _decided(session), "it is rejected")
-    assert (record.decision, record.reason) == ("rejected", "interrupted")
-
-
-async def _decided(session: Session) -> ToolCall | None:
-    record: ToolCall = await approval(session)
-    return record if record.decision != "pending" else None
+    session, driver = await agency.session()
+    await sync_to_async(Session.objects.filter(pk=session.pk).update)(owner=uuid.uuid4())
+    if speaks:
+        await driver.say(Chunk("Am I still here?"))
+    await until(driver.closed.is_set, "the agent is ended")
+    assert await said(session) == [] and (await state(session)).status == "active"

@@ -56,27 +56,13 @@ def test_the_first_real_one_that_can_start(
         registry.resolve(name)
 
 
-def test_what_can_start_is_listed(add: Add) -> None:
-    """D41: supported_agents lists what can start here and now; anything else is AGENT_UNAVAILABLE,
-    with what can.
-    """
-    add("demo", real=False)
-    add("absent", "It is not installed.")
-    assert registry.supported() == ["demo"]
-    for name in ("absent", "nobody", "Demo"):
-        with pytest.raises(BridgeError, match=r"AGENT_UNAVAILABLE.*What can: demo"):
-            registry.resolve(name)
-
-
 def test_versions_are_asked_in_the_background(add: Add) -> None:
     """D41: a version may take seconds, as it runs a program; until it is known there is none, and
     whoever asks meanwhile does not wait.
     """
     free, asked = threading.Event(), threading.Event()
-    by: list[threading.Thread] = []
 
     def slow() -> str:
-        by.append(threading.current_thread())
         asked.set()
         free.wait(180)
         return "2.0" * 100
@@ -104,7 +90,6 @@ def test_versions_are_asked_in_the_background(add: Add) -> None:
     asyncio.run(asyncio.wait_for(serve(), 60))
     version = registry.listed()[2].version
     assert version and len(version) == registry.VERSION_MAX_CHARS
-    assert by and by[0] is not threading.main_thread() and by[0].daemon
 
 
 def test_a_version_is_asked_again(add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,20 +127,10 @@ def test_agents_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        "qwen",
-        "qwen=",
-        "=x",
-        "a=x;a=y",
-        "demo=x",
-        "claude-code=x",
-        "a b=x",
-        "a='x",
-        "primary-agent=x",
-    ],
-)
+WRONG = "qwen", "qwen=", "=x", "a=x;a=y", "demo=x", "claude-code=x", "a b=x", "a='x"
+
+
+@pytest.mark.parametrize("value", [*WRONG, "primary-agent=x"])
 def test_a_bad_setting_stops_the_start(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     """D44: one line that names the setting."""
     monkeypatch.setenv("BRIDGE_ACP_AGENTS", value)

@@ -10,7 +10,7 @@ import pytest
 
 from bridge_project.kernel import limits
 from sessions_app.agents.acp.permissions import CHANGED, TOO_MANY
-from sessions_app.agents.driver import CannotResume, CannotStart, Said, Verdict
+from sessions_app.agents.driver import Said, Verdict
 from sessions_app.agents.events import (
     ApprovalAsked,
     Chunk,
@@ -20,25 +20,13 @@ from sessions_app.agents.events import (
     ToolSucceeded,
     TurnEnded,
 )
-from tests.agents.conftest import Open, scripted
+from tests.agents.conftest import Open
 from tests.agents.drive import APPROVED, kinds, only, text
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 # the agent of most tests here: one that greets whoever starts it before it speaks the protocol
 BANNER = "banner"
 CAPTURED = Path(__file__).parents[2] / "fixtures" / "acp"
-
-
-@pytest.mark.parametrize(("mode", "set_to"), [(BANNER, "default"), ("config", "m=default")])
-async def test_the_asking_mode_is_set(opened: Open, mode: str, set_to: str) -> None:
-    """docs/agents.md: whatever mode the agent would begin in."""
-    drive = await opened(mode=mode)
-    assert text(await drive.turn("/mode")) == set_to
-
-
-async def test_an_agent_that_cannot_be_made_to_ask_is_not_run(opened: Open) -> None:
-    with pytest.raises(CannotStart, match="this mode is locked"):
-        await opened(mode="stubborn")
 
 
 async def test_empty_chunks_echoes_and_thoughts_are_not_said(opened: Open) -> None:
@@ -106,16 +94,6 @@ async def test_a_failed_call_has_its_details(opened: Open) -> None:
     assert (failed.call.tool, failed.call.params) == ("Bash", {"command": "make"})
 
 
-async def test_a_call_is_never_allowed_for_good(opened: Open) -> None:
-    """docs/agents.md: a person decides on one call; an agent that offers only "always" is refused,
-    and the reason is said.
-    """
-    drive = await opened(APPROVED, mode=BANNER)
-    said = await drive.turn("/always")
-    assert text(said) == "no" and drive.of(ApprovalAsked) == []
-    assert "allow this call once" in only(ToolFailed, said).message
-
-
 async def test_more_changes_than_one_turn_may_have(opened: Open) -> None:
     """Those that fit are said to the agent, in order, each as a prompt of the same turn; of one
     more nobody is told that the agent knows it.
@@ -134,11 +112,6 @@ async def test_nonsense_between_messages_does_no_harm(opened: Open) -> None:
     assert text(await drive.turn("/nonsense")) == "sense"
 
 
-async def test_an_agent_sees_nothing_of_the_bridges(opened: Open) -> None:
-    drive = await opened(mode=BANNER)
-    assert text(await drive.turn("/env")) == "BRIDGE_AGENT_OF BRIDGE_AGENT_RUN"
-
-
 async def test_history_that_comes_after_the_answer_is_not_said(opened: Open) -> None:
     """gemini tells its history when it has already answered, with what it gives the model; it is
     kept for who asks what was said before (D60), pieces joined.
@@ -151,10 +124,3 @@ async def test_history_that_comes_after_the_answer_is_not_said(opened: Open) -> 
         Said("This is what was said before.", by_agent=True),
         Said("This is what was said before.old 0 old 1 old 2 old 3 old 4", by_agent=True),
     ]
-
-
-@pytest.mark.parametrize("mode", ["no-load", "forgets"])
-async def test_a_session_that_cannot_be_continued(root: Path, tmp_path: Path, mode: str) -> None:
-    """D35: SESS_NOT_RESUMABLE, with the reason."""
-    with pytest.raises(CannotResume, match=r"cannot continue|does not know"):
-        await scripted(tmp_path / "journal", mode).start(root, "scripted-1")

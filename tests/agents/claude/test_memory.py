@@ -90,7 +90,7 @@ async def test_a_repository_that_wants_more_than_memory(
     model: Model, surroundings: dict[str, str], drive: Drive, repository: Path
 ) -> None:
     """Links out of it, a device, a FIFO and a huge file; and what settings, hooks, rules and
-    servers it has stays without effect.
+    servers it has stays without effect, as do the user's own (issue: setting_sources=[]).
     """
     write(repository.parent / "other/key", "PRIVATE KEY")
     write(Path(surroundings["HOME"]) / "key", "PRIVATE KEY")
@@ -115,6 +115,9 @@ async def test_a_repository_that_wants_more_than_memory(
     for place in (repository, work):
         write(place / ".claude/settings.json", json.dumps(settings))
         write(place / ".mcp.json", json.dumps({"mcpServers": server}))
+    own = Path(surroundings["CLAUDE_CONFIG_DIR"])
+    write(own / "settings.json", json.dumps(settings))
+    write(own / ".claude.json", json.dumps({"mcpServers": server}))
     write(work / "CLAUDE.md", "much\n" * 10_000_000)
     write(work / ".claude/rules/a.md", "---\nallowed-tools: Bash\n---\nA rule.")
     system = await given(model, drive, work)

@@ -9,16 +9,13 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import psutil
 import pytest
 
 from bridge_project.kernel.config import PROJECT_DIR
 from sessions_app.agents.claude import agent
 from sessions_app.agents.driver import CannotResume, CannotStart, Start
-from sessions_app.agents.events import ApprovalAsked, ToolStarted
-from tests.agents.claude_model import Model, Text, Tool
-from tests.agents.conftest import Open, claude_driver
-from tests.agents.drive import REJECTED, only
+from tests.agents.claude_model import Model
+from tests.agents.conftest import claude_driver
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -64,51 +61,6 @@ async def test_no_option_can_be_an_id(surroundings: dict[str, str], root: Path) 
         with pytest.raises(CannotResume, match="cannot continue"):
             await driver.start(Start("a-session", root, resume_id))
         await driver.close()
-
-
-async def test_no_secret_of_the_bridge_reaches_it(
-    opened: Open, surroundings: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither by its name nor by its value; what the agent needs does (issue: a scrubbed
-    environment).
-    """
-    secrets = {
-        "BRIDGE_HOOK_TOKEN": "h" * 40,
-        "BRIDGE_ANYTHING": "a" * 40,
-        "DATABASE_URL": "postgres://u:p4ssw0rd4you@h/d",
-        "REDIS_URL": "redis://:p4ssw0rd4you@h/0",
-    }
-    for name, value in secrets.items():
-        monkeypatch.setenv(name, value)
-    session = await opened(make=claude_driver, fresh=True)
-    program, found = psutil.Process(session.driver.pid), agent.program()
-    assert found is not None and found.samefile(program.exe())
-    environ = program.environ()
-    assert not secrets.keys() & environ.keys()
-    assert not set(secrets.values()) & set(environ.values())
-    assert environ["ANTHROPIC_API_KEY"] == "not-a-key"
-
-
-async def test_nothing_that_is_configured_is_run(
-    model: Model, opened: Open, surroundings: dict[str, str], root: Path
-) -> None:
-    """Hooks, permissions and servers of the user's and the repository's settings (issue:
-    setting_sources=[]).
-    """
-    (root / ".claude").mkdir()
-    own = Path(surroundings["CLAUDE_CONFIG_DIR"])
-    own.mkdir(exist_ok=True)
-    planted = '{"permissions": {"allow": ["Bash"]}, "hooks": {"UserPromptSubmit": [{"hooks": [{"type": "command", "command": "touch %s"}]}]}}'
-    (root / ".claude" / "settings.json").write_text(planted % (root / "hooked"))
-    (own / "settings.json").write_text(planted % (root / "hooked by the user"))
-    server = '{"mcpServers": {"own": {"command": "touch", "args": ["%s"]}}}'
-    (own / ".claude.json").write_text(server % (root / "served to the user"))
-    (root / ".mcp.json").write_text(server % (root / "served"))
-    prompt = model.play("touch", [Tool("Bash", {"command": "touch made"})], [Text("Not then.")])
-    said = await (await opened(make=claude_driver, fresh=True)).turn(prompt, REJECTED)
-    assert only(ApprovalAsked, said).call.tool == "Bash"
-    assert not [event for event in said if isinstance(event, ToolStarted)]
-    assert sorted(path.name for path in root.iterdir()) == [".claude", ".mcp.json"]
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,10 @@ claude-agent-sdk; D35, D38, D40, D41). What holds for every agent: tests/agents/
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import signal
 import threading
-import time
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,9 +32,7 @@ from tests.agents.conftest import Open, claude_driver
 from tests.agents.drive import (
     APPROVED,
     REJECTED,
-    SECONDS,
     Drive,
-    carrying,
     eventually,
     kinds,
     only,
@@ -302,35 +297,6 @@ async def test_an_interrupt_while_a_tool_runs(model: Model, session: Drive) -> N
     await session.driver.interrupt()
     assert (await session.said_one(TurnEnded)).finish_reason == "stop"
     assert len(session.of(ToolStopped)) == 1 and not session.of(ToolFailed)
-
-
-async def test_a_late_decision_counts(model: Model, session: Drive) -> None:
-    """Nothing decides in the person's place (D38); how late was tried is in docs/agents.md."""
-    session.answers = []
-    late = [Tool("Bash", {"command": "touch made"})]
-    await session.driver.prompt(model.play("patient", late, [Text("Thanks.")]))
-    asked = await session.said_one(ApprovalAsked)
-    # the passing of time is what is tested
-    await asyncio.sleep(float(os.environ.get("LATE_SECONDS", "1")))
-    assert await session.driver.decide(asked.call.id or "", APPROVED)
-    await session.said_one(TurnEnded)
-    assert len(session.of(ToolSucceeded)) == 1 and (session.directory / "made").exists()
-
-
-async def test_nothing_is_left_after_the_end(
-    model: Model, opened: Open, surroundings: dict[str, str]
-) -> None:
-    """Not even a command that the agent runs in a session of its own."""
-    session, mark = await opened(APPROVED, make=claude_driver, fresh=True), uuid.uuid4().hex
-    pid = session.driver.pid
-    assert os.getpgid(pid) == pid != os.getpgid(0)
-    endless = Tool("Bash", {"command": f"setsid sh -c 'while :; do sleep 1; : {mark}; done'"})
-    await session.driver.prompt(model.play("busy", [endless], [Text("never")]))
-    await eventually(lambda: len(carrying(f": {mark}")) > 1)
-    began = time.monotonic()
-    await session.close()
-    assert time.monotonic() - began < SECONDS / 2
-    assert carrying(f": {mark}") == [] and not psutil.pid_exists(pid)
 
 
 async def test_a_killed_program_is_said_and_its_turn_continued(
