@@ -1,0 +1,126 @@
+"""The pairing page: the fragment is read, cleared, shown, copied, and never leaves it (D43)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.conformance.bridge import Bridge
+from tests.web.browser import PHONE, Page
+from tests.web.conftest import MakePage
+
+pytestmark = pytest.mark.web
+
+TOKEN = "bridge_device_" + "Az0-_" * 8 + "abc"
+PIN = "0123456789abcdef" * 4
+VALUES = "['url', 'token', 'pin'].map((id) => document.getElementById(id).textContent)"
+CODE_IS_SHOWN = "document.getElementById('code').checkVisibility()"
+
+
+@pytest.fixture
+def page(make_page: MakePage, bridge: Bridge) -> Page:
+    """A browser that is not paired."""
+    return make_page(bridge)
+
+
+def url_of(page: Page) -> str:
+    return page.base.replace("https", "wss") + "/api/v1/ws"
+
+
+def scan(page: Page, *, token: str = TOKEN, url: str = "", pin: str = PIN, v: str = "1") -> str:
+    """Open the page with these values; the link."""
+    link = f"{page.base}/pair#v={v}&token={token}&url={url or url_of(page)}&pin={pin}"
+    page.driver.get(link)
+    return link
+
+
+def test_it_shows_the_code_and_tells_nobody(page: Page) -> None:
+    """Neither another address nor the history, nor who reloads the page."""
+    scan(page)
+    page.tap("summary")
+    page.wait_equal(VALUES, [url_of(page), TOKEN, PIN])
+    asked = [url for url in page.requests() if url.startswith("http")]
+    assert asked == [f"{page.base}/pair"]
+    assert page.driver.get_cookies() == []
+    assert page.driver.current_url == f"{page.base}/pair"
+    history = page.cdp("Page.getNavigationHistory")["entries"]
+    assert not [entry for entry in history if TOKEN in entry["url"]]
+    page.driver.refresh()
+    page.wait_text("without a pairing code")
+    assert not page.js(CODE_IS_SHOWN)
+
+
+def test_it_copies(page: Page) -> None:
+    """Each value, the link, or all as JSON; without a clipboard it selects."""
+    permissions = ["clipboardReadWrite", "clipboardSanitizedWrite"]
+    page.cdp("Browser.grantPermissions", permissions=permissions, origin=page.base)
+    link = scan(page)
+    page.tap("summary")
+    values = {"url": url_of(page), "token": TOKEN, "pin": PIN}
+    read = "navigator.clipboard.readText().then(arguments[0], (e) => arguments[0](String(e)))"
+    for name, expected in (values | {"link": link, "all": {"v": 1} | values}).items():
+        page.tap(f"[data-copy={name}]")
+        page.wait("document.getElementById('said').textContent.startsWith('Copied')")
+        copied = page.driver.execute_async_script(read)
+        assert (json.loads(copied) if name == "all" else copied) == expected
+        page.js("document.getElementById('said').textContent = ''")
+    page.js("navigator.clipboard.writeText = () => Promise.reject(new Error('no'))")
+    page.tap("[data-copy=token]")
+    page.wait("document.getElementById('said').textContent.startsWith('Selected')")
+    assert page.js("String(getSelection())") == TOKEN
+
+
+WRONG = [
+    ({"token": "<img/src=x>"}, "damaged (token)"),
+    ({"pin": "zz", "v": "2"}, "damaged (version, pin)"),
+    ({"url": "javascript:alert(1)"}, "damaged (address)"),
+    ({"url": "wss://evil.example/api/v1/ws"}, "another place"),
+    ({"url": "wss://127.0.0.1@evil.example/"}, "another place"),
+]
+
+
+def test_another_code_in_the_same_tab(page: Page) -> None:
+    """Takes the place of the first; one that is wrong is said and not shown."""
+    scan(page)
+    other = TOKEN[:-3] + "xyz"
+    scan(page, token=other)
+    page.wait_equal(VALUES, [url_of(page), other, PIN])
+    assert other not in page.driver.current_url
+    for changes, says in WRONG:
+        page.driver.get("about:blank")
+        scan(page, **changes)
+        page.wait_text(says)
+        assert not page.js(CODE_IS_SHOWN)
+        assert page.js(VALUES) == ["", "", ""]
+        assert page.driver.current_url == f"{page.base}/pair"
+
+
+def test_the_policy_stops_what_somebody_would_slip_in(page: Page) -> None:
+    page.expected.append("Content Security Policy")
+    scan(page)
+    page.driver.execute_script(
+        "const s = document.createElement('script');"
+        "s.textContent = 'document.title = \"run\"'; document.body.append(s)"
+    )
+    assert page.driver.title == "Pair this device"
+    ends = "() => arguments[0]('sent'), () => arguments[0]('stopped')"
+    picture = "new Promise((y, n) => Object.assign(new Image(), {onload: y, onerror: n, src: '/'}))"
+    for leak in ("fetch('/pair?leak')", picture):
+        assert page.driver.execute_async_script(f"{leak}.then({ends})") == "stopped"
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_everybody_can_read_it(page: Page, axe: str, dark: bool) -> None:
+    """On a small phone too: nothing is wider, and every target is large enough for a thumb."""
+    page.show_as(PHONE | {"width": 320}, dark=dark)
+    scan(page)
+    page.tap("summary")
+    page.check_accessibility(axe)
+    assert page.js("matchMedia('(prefers-color-scheme: dark)').matches") == dark
+    assert page.js("document.documentElement.scrollWidth") <= 320
+    heights = (
+        "[...document.querySelectorAll('button, summary')].filter((one) => one.checkVisibility())"
+        ".map((one) => one.getBoundingClientRect().height)"
+    )
+    assert min(page.js(heights)) >= 44
