@@ -19,7 +19,7 @@ from tests.conformance.agents import begin, end
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.reader import Reader
-from tests.conformance.repositories import Repository
+from tests.conformance.repositories import Repository, Work
 from tests.conformance.samples import hook, new_session
 from tests.faults.quick import QuickBridge, nursery
 from tests.servers import (
@@ -216,6 +216,12 @@ def repository(bridge: Bridge) -> Repository:
     name.
     """
     return Repository(bridge.root / f"repository {new_session()[8:20]}")
+
+
+@pytest.fixture
+def work(bridge: Bridge, phone: Phone, repository: Repository) -> Work:
+    """A joined session in the repository."""
+    return Work(bridge, phone, repository.path)
 
 
 @pytest.fixture

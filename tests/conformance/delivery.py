@@ -33,9 +33,8 @@ def nothing_more(bridge: Bridge, phone: Phone, session_id: str, expected: list[A
 def replay(phone: Phone, session_id: str, **how: Any) -> dict[str, Any]:
     answer = phone.request("replay_request", {"session_id": session_id} | how)
     assert answer["type"] == "replay_buffer", answer
-    assert answer["payload"]["session_id"] == session_id and isinstance(
-        answer["payload"]["complete"], bool
-    )
+    assert answer["payload"]["session_id"] == session_id
+    assert isinstance(answer["payload"]["complete"], bool)
     return dict(answer["payload"])
 
 

@@ -133,10 +133,7 @@ def document_of(bridge: Bridge) -> bytes:
 
 
 def explore(
-    bridge: Bridge,
-    directory: Path,
-    *arguments: str,
-    tokens: dict[str, str] | None = None,
+    bridge: Bridge, directory: Path, *arguments: str, tokens: dict[str, str] | None = None
 ) -> Run:
     """Its command, as a user runs it; AssertionError with what it printed unless it found
     nothing.

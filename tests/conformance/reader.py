@@ -42,24 +42,18 @@ class Reader:
         answer = self.ask("file_read", path, **more)
         assert answer["type"] == "file_read_response", str(answer)[:1000]
         payload = dict(answer["payload"])
-        assert (
-            set(payload) >= {"session_id", "path", "content", "size", "lines"}
-            and payload["session_id"] == self.sid
-        )
-        assert (
-            isinstance(payload["path"], str)
-            and type(payload["size"]) is int
-            and type(payload["lines"]) is int
-        )
+        assert set(payload) >= {"session_id", "path", "content", "size", "lines"}
+        assert payload["session_id"] == self.sid
+        assert isinstance(payload["path"], str)
+        assert type(payload["size"]) is int
+        assert type(payload["lines"]) is int
         return payload
 
     def list(self, path: Any) -> dict[str, dict[str, Any]]:
         answer = self.ask("file_list", path)
         assert answer["type"] == "file_list_response", answer
-        assert (
-            set(answer["payload"]) >= {"session_id", "path", "entries"}
-            and answer["payload"]["session_id"] == self.sid
-        )
+        assert set(answer["payload"]) >= {"session_id", "path", "entries"}
+        assert answer["payload"]["session_id"] == self.sid
         entries = {entry["name"]: entry for entry in answer["payload"]["entries"]}
         assert len(entries) == len(answer["payload"]["entries"])
         return entries

@@ -124,12 +124,10 @@ def assert_status(answer: Message, session_id: str) -> dict[str, Any]:
         set(payload) >= {"session_id", "branch", "ahead", "behind", "is_clean", "changes"}
         and payload["session_id"] == session_id
     ), payload
-    assert (
-        isinstance(payload["branch"], str)
-        and type(payload["ahead"]) is int
-        and type(payload["behind"]) is int
-        and isinstance(payload["is_clean"], bool)
-    )
+    assert isinstance(payload["branch"], str)
+    assert type(payload["ahead"]) is int
+    assert type(payload["behind"]) is int
+    assert isinstance(payload["is_clean"], bool)
     for change in payload["changes"]:
         assert (
             set(change) >= {"path", "status", "additions", "deletions"}
@@ -217,3 +215,30 @@ def committed(answer: Message, session_id: str) -> dict[str, Any]:
     summary = payload["commit"]
     assert set(summary) == {"hash", "summary", "files_changed", "additions", "deletions"}, summary
     return dict(summary)
+
+
+class Work:
+    """A session in a directory, joined by a phone, and what that sees of its repository."""
+
+    def __init__(self, bridge: Bridge, phone: Phone, directory: Path) -> None:
+        self.phone, self.sid = phone, session_in(bridge, phone, directory)
+
+    def ask(self, type_: str, **fields: Any) -> Message:
+        return self.phone.request(type_, {"session_id": self.sid} | fields)
+
+    def status(self) -> dict[str, Any]:
+        return status(self.phone, self.sid)
+
+    def changes(self) -> dict[str, tuple[str, int, int]]:
+        return changes(self.status())
+
+    def diff(self, *files: str, cached: bool = False) -> list[dict[str, Any]]:
+        """Of all files, or of those that are named."""
+        return diff(self.phone, self.sid, list(files) or None, cached=cached)
+
+    def commit(self, message: str, files: list[str] | None = None) -> Message:
+        return commit(self.phone, self.sid, message, files)
+
+    def committed(self, message: str, files: list[str] | None = None) -> dict[str, Any]:
+        """Commit, which must succeed; its summary."""
+        return committed(self.commit(message, files), self.sid)

@@ -74,7 +74,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "severity.fatal": "fatal: logged, the process ends with a message",
     },
     "Tool retries": {
-        "retry.policy": "network and rate: again with back-off; not found and denied: never; memory: once",
+        "retry.policy": "network and rate: again with back-off; not found and denied: never; memory: once"
     },
     "Limits": {
         "limit.rate.status": "/health and /info: 60 a minute",

@@ -33,10 +33,8 @@ def test_a_joined_client_gets_events_live(bridge: Bridge, sid: str, phone: Phone
     events = phone.wait_numbers(sid, range(1, 6))
     for event, body, answer in zip(events, bodies, answers, strict=True):
         payload = event["payload"]
-        assert (
-            payload["event"] == payload["event_type"] == "UserPromptSubmit"
-            and payload["event_id"] == answer["event_id"]
-        )
+        assert payload["event"] == payload["event_type"] == "UserPromptSubmit"
+        assert payload["event_id"] == answer["event_id"]
         assert payload["session_id"] == sid and payload["payload"] == body["payload"]
         assert parse_time(payload["timestamp"]) == parse_time(body["timestamp"])
         assert is_uuid(event["id"])

@@ -252,10 +252,7 @@ def test_other_media_types(shared: Bridge, sid: str, content_type: str) -> None:
     assert not shared.knows(sid)
 
 
-@pytest.mark.parametrize(
-    "content_type",
-    ["application/json; charset=utf-8", "APPLICATION/JSON"],
-)
+@pytest.mark.parametrize("content_type", ["application/json; charset=utf-8", "APPLICATION/JSON"])
 def test_json_with_parameters(shared: Bridge, sid: str, content_type: str) -> None:
     """RFC 9110: media types are case-insensitive and may have parameters."""
     answer = shared.https().post(

@@ -89,12 +89,10 @@ def test_a_text(reader: Reader, data: bytes, lines: int) -> None:
     """
     reader.write("a", data)
     payload = reader.read("a")
-    assert (
-        payload["content"].encode(),
-        payload["size"],
-        payload["lines"],
-        payload["encoding"],
-    ) == (data, len(data), lines, "utf-8")
+    assert payload["content"].encode() == data
+    assert payload["size"] == len(data)
+    assert payload["lines"] == lines
+    assert payload["encoding"] == "utf-8"
 
 
 def test_offset_and_limit(reader: Reader) -> None:

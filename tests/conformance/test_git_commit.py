@@ -10,8 +10,8 @@ import pytest
 
 from tests.conformance.approvals import assert_refused
 from tests.conformance.bridge import Bridge
-from tests.conformance.phone import Message, Phone
-from tests.conformance.repositories import Repository, changes, commit, committed, session_in
+from tests.conformance.phone import Message
+from tests.conformance.repositories import Repository, Work, changes, committed
 from tests.conformance.samples import hook
 from tests.conformance.test_git_status import ODD_NAMES
 
@@ -39,7 +39,7 @@ def assert_as_it_was(
     return payload
 
 
-def test_all_that_is_staged(shared: Bridge, repository: Repository, phone: Phone) -> None:
+def test_all_that_is_staged(repository: Repository, work: Work) -> None:
     """D10: files null: all staged, nothing else; answered by the fresh status plus commit {hash,
     summary, files_changed, additions, deletions}.
     """
@@ -49,9 +49,8 @@ def test_all_that_is_staged(shared: Bridge, repository: Repository, phone: Phone
     repository.git("add", "a", "new")
     repository.write("b", "2\n")
     repository.write("untracked", "1\n")
-    sid = session_in(shared, phone, repository.path)
-    answer = commit(phone, sid, "Change a\n\nAnd add one.")
-    summary = committed(answer, sid)
+    answer = work.commit("Change a\n\nAnd add one.")
+    summary = committed(answer, work.sid)
     assert summary == {
         "hash": repository.head(),
         "summary": "Change a",
@@ -76,7 +75,7 @@ def test_all_that_is_staged(shared: Bridge, repository: Repository, phone: Phone
 
 
 @pytest.mark.spec("git.commit.files")
-def test_named_files(shared: Bridge, repository: Repository, phone: Phone) -> None:
+def test_named_files(repository: Repository, work: Work) -> None:
     """Issue, D10: as they are in the work tree: modified, untracked, deleted, in a directory. What
     is staged of them does not count; what is staged of others stays.
     """
@@ -93,8 +92,7 @@ def test_named_files(shared: Bridge, repository: Repository, phone: Phone) -> No
     repository.write("d/x", "2\n")
     repository.write("d/new/z", "something new\n")
     (repository.path / "d/y").chmod(0o755)
-    sid = session_in(shared, phone, repository.path)
-    summary = committed(commit(phone, sid, "Some", ["a", "gone", "removed", "d"]), sid)
+    summary = work.committed("Some", ["a", "gone", "removed", "d"])
     assert (summary["files_changed"], summary["additions"], summary["deletions"]) == (6, 3, 4)
     assert sorted(repository.git("show", "--name-only", "--format=").split()) == [
         "a",
@@ -110,17 +108,14 @@ def test_named_files(shared: Bridge, repository: Repository, phone: Phone) -> No
     assert repository.git("diff", "--name-only").split() == ["staged"]
 
 
-def test_a_detached_head(shared: Bridge, repository: Repository, phone: Phone) -> None:
+def test_a_detached_head(repository: Repository, work: Work) -> None:
     """D10: a commit there is a commit."""
     first = repository.commit_files({"a": "1\n"})
     repository.git("checkout", "-q", "--detach")
     repository.write("a", "2\n")
-    sid = session_in(shared, phone, repository.path)
-    summary = committed(commit(phone, sid, "Detached", ["a"]), sid)
-    assert (
-        summary["hash"] == repository.head()
-        and repository.git("rev-parse", "main").strip() == first
-    )
+    summary = work.committed("Detached", ["a"])
+    assert summary["hash"] == repository.head()
+    assert repository.git("rev-parse", "main").strip() == first
 
 
 MESSAGES = (
@@ -133,13 +128,12 @@ MESSAGES = (
 )
 
 
-def test_messages(shared: Bridge, repository: Repository, phone: Phone) -> None:
+def test_messages(repository: Repository, work: Work) -> None:
     """Issue, bad input: messages beginning with `-`: a message is a message, as it was sent."""
     parent = repository.commit_files({"a": "0\n"})
-    sid = session_in(shared, phone, repository.path)
     for number, message in enumerate(MESSAGES, 1):
         repository.write("a", f"{number}\n")
-        summary = committed(commit(phone, sid, message, ["a"]), sid)
+        summary = work.committed(message, ["a"])
         assert repository.git("log", "-1", "--format=%B").strip() == message.strip()
         assert repository.git("rev-parse", "HEAD^").strip() == parent, (
             "one more commit, no other one changed"
@@ -149,12 +143,12 @@ def test_messages(shared: Bridge, repository: Repository, phone: Phone) -> None:
 
 
 @pytest.mark.spec("wscode.GIT_ERROR")
-def test_nothing_to_commit(shared: Bridge, repository: Repository, phone: Phone) -> None:
+def test_nothing_to_commit(repository: Repository, work: Work) -> None:
     """D10: GIT_ERROR, the reason in message; what is changed and not staged is not meant."""
     repository.commit_files({"a": "1\n"})
     repository.write("a", "2\n")
     before = state(repository)
-    answer = commit(phone, session_in(shared, phone, repository.path), "Nothing")
+    answer = work.commit("Nothing")
     assert "commit" in assert_as_it_was(answer, repository, before)["message"].lower()
 
 
@@ -167,7 +161,7 @@ def hook_file(repository: Repository, name: str, text: str) -> None:
     ("name", "files"), [("pre-commit", None), ("commit-msg", ["a", "untracked"])]
 )
 def test_a_hook_that_refuses(
-    shared: Bridge, repository: Repository, phone: Phone, name: str, files: list[str] | None
+    repository: Repository, work: Work, name: str, files: list[str] | None
 ) -> None:
     """D10: GIT_ERROR with the hook's own words; nothing staged that was not staged before."""
     repository.commit_files({"a": "1\n", "b": "1\n"})
@@ -176,24 +170,19 @@ def test_a_hook_that_refuses(
         repository.write(path, "2\n")
     repository.git("add", "b")
     before = state(repository)
-    payload = assert_as_it_was(
-        commit(phone, session_in(shared, phone, repository.path), "Refused", files),
-        repository,
-        before,
-    )
+    payload = assert_as_it_was(work.commit("Refused", files), repository, before)
     assert "seven of nine" in payload["message"]
 
 
-def test_a_hook_that_asks_a_terminal(shared: Bridge, repository: Repository, phone: Phone) -> None:
+def test_a_hook_that_asks_a_terminal(repository: Repository, work: Work) -> None:
     """Issue: a hook that reads its standard input gets nothing, and holds nobody up."""
     repository.commit_files({"a": "1\n"})
     hook_file(repository, "pre-commit", "read answer && exit 1\nexit 0")
     repository.write("a", "2\n")
-    sid = session_in(shared, phone, repository.path)
-    committed(commit(phone, sid, "Asked", ["a"]), sid)
+    work.committed("Asked", ["a"])
 
 
-def test_a_conflict(shared: Bridge, repository: Repository, phone: Phone) -> None:
+def test_a_conflict(repository: Repository, work: Work) -> None:
     """D10: a conflict: GIT_ERROR, and it is still the same conflict."""
     repository.commit_files({"a": "base\n", "b": "1\n"})
     repository.git("checkout", "-q", "-b", "other")
@@ -203,21 +192,17 @@ def test_a_conflict(shared: Bridge, repository: Repository, phone: Phone) -> Non
     repository.git("merge", "-q", "other", check=False)
     repository.write("b", "2\n")
     before = state(repository)
-    sid = session_in(shared, phone, repository.path)
     for files in (None, ["a"], ["b"]):
-        assert_as_it_was(commit(phone, sid, "Conflict", files), repository, before)
+        assert_as_it_was(work.commit("Conflict", files), repository, before)
     assert (repository.path / ".git" / "MERGE_HEAD").exists()
 
 
-def test_names_that_are_options_or_patterns(
-    shared: Bridge, repository: Repository, phone: Phone
-) -> None:
+def test_names_that_are_options_or_patterns(repository: Repository, work: Work) -> None:
     """Issue, bad input: names that are options: each is a name, and means itself alone."""
     repository.commit_files({"a": "1\n", "b.star": "1\n"})
     for name in ("a", "b.star", *ODD_NAMES):
         repository.write(name, "2\n")
-    sid = session_in(shared, phone, repository.path)
-    summary = committed(commit(phone, sid, "Odd", ODD_NAMES), sid)
+    summary = work.committed("Odd", ODD_NAMES)
     assert summary["files_changed"] == len(ODD_NAMES)
     assert sorted(
         repository.git("show", "--name-only", "--format=", "-z").strip("\0\n").split("\0")
@@ -225,19 +210,7 @@ def test_names_that_are_options_or_patterns(
     assert sorted(repository.git("diff", "--name-only").split()) == ["a", "b.star"]
 
 
-def test_a_directory_inside_a_repository(
-    shared: Bridge, repository: Repository, phone: Phone
-) -> None:
-    """D10: paths are relative to the session's working_directory."""
-    repository.commit_files({"sub/a": "1\n", "a": "1\n"})
-    for name in ("sub/a", "a"):
-        repository.write(name, "2\n")
-    sid = session_in(shared, phone, repository.path / "sub")
-    committed(commit(phone, sid, "Inner", ["a"]), sid)
-    assert repository.git("show", "--name-only", "--format=").split() == ["sub/a"]
-
-
-def test_ten_thousand_files(shared: Bridge, repository: Repository, phone: Phone) -> None:
+def test_ten_thousand_files(repository: Repository, work: Work) -> None:
     """Issue, bad input: 10,000 files in one commit, each named: more than a command line holds."""
     repository.commit_files({"a": "1\n"})
     names = [
@@ -246,18 +219,15 @@ def test_ten_thousand_files(shared: Bridge, repository: Repository, phone: Phone
     ]
     for name in names:
         repository.write(name, "1\n")
-    sid = session_in(shared, phone, repository.path)
-    answer = commit(phone, sid, "Many", names)
-    summary = committed(answer, sid)
-    assert (summary["files_changed"], summary["additions"]) == (10_000, 10_000) and answer[
-        "payload"
-    ]["is_clean"] is True
+    answer = work.commit("Many", names)
+    summary = committed(answer, work.sid)
+    assert (summary["files_changed"], summary["additions"]) == (10_000, 10_000)
+    assert answer["payload"]["is_clean"] is True
 
 
-def test_a_closed_session(shared: Bridge, repository: Repository, phone: Phone) -> None:
+def test_a_closed_session(shared: Bridge, repository: Repository, work: Work) -> None:
     """D7: git requests work in a closed observed session that is joined."""
     repository.commit_files({"a": "1\n"})
     repository.write("a", "2\n")
-    sid = session_in(shared, phone, repository.path)
-    shared.accept(hook("SessionEnd", sid))
-    assert committed(commit(phone, sid, "Late", ["a"]), sid)["hash"] == repository.head()
+    shared.accept(hook("SessionEnd", work.sid))
+    assert work.committed("Late", ["a"])["hash"] == repository.head()

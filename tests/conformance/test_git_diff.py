@@ -11,14 +11,7 @@ import pytest
 from tests.conformance.approvals import assert_refused
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
-from tests.conformance.repositories import (
-    Repository,
-    changes,
-    diff,
-    lines,
-    session_in,
-    status,
-)
+from tests.conformance.repositories import Repository, Work, changes, lines
 from tests.conformance.test_git_status import ODD_NAMES
 
 pytestmark = pytest.mark.spec("ws.git_diff", "ws.git_diff_response")
@@ -35,13 +28,13 @@ pytestmark = pytest.mark.spec("ws.git_diff", "ws.git_diff_response")
     "git.hunk.*",
     "git.line.*",
 )
-def test_files_hunks_and_lines(shared: Bridge, repository: Repository, phone: Phone) -> None:
+def test_files_hunks_and_lines(repository: Repository, work: Work) -> None:
     """Spec: one file with two hunks, its lines in order, each without its sign and its end."""
     before = [f"line {number}" for number in range(1, 31)]
     repository.commit_files({"a.txt": "\n".join(before) + "\n"})
     after = [*before[:1], "two", *before[2:27], "inserted", *before[27:]]
     repository.write("a.txt", "\n".join(after) + "\n")
-    (file,) = diff(phone, session_in(shared, phone, repository.path))
+    (file,) = work.diff()
     assert (file["path"], file["old_path"], file["new_path"], file["status"]) == (
         "a.txt",
         "a.txt",
@@ -50,15 +43,9 @@ def test_files_hunks_and_lines(shared: Bridge, repository: Repository, phone: Ph
     )
     assert (file["additions"], file["deletions"]) == (2, 1)
     first, second = file["hunks"]
-    assert (first["old_start"], first["old_lines"], first["new_start"], first["new_lines"]) == (
-        1,
-        5,
-        1,
-        5,
-    )
-    assert first["header"].startswith("@@ -1,5 +1,5 @@") and second["header"].startswith(
-        "@@ -25,6 +25,7 @@"
-    )
+    assert first == first | {"old_start": 1, "old_lines": 5, "new_start": 1, "new_lines": 5}
+    assert first["header"].startswith("@@ -1,5 +1,5 @@")
+    assert second["header"].startswith("@@ -25,6 +25,7 @@")
     assert [(line["type"], line["content"]) for line in first["lines"]] == [
         ("context", "line 1"),
         ("removed", "line 2"),
@@ -71,7 +58,7 @@ def test_files_hunks_and_lines(shared: Bridge, repository: Repository, phone: Ph
 
 
 @pytest.mark.spec("git.diff.cached")
-def test_cached_and_not(shared: Bridge, repository: Repository, phone: Phone) -> None:
+def test_cached_and_not(repository: Repository, work: Work) -> None:
     """Spec, git_diff; D10: cached false is the work tree against the index, cached true the index
     against the last commit.
     """
@@ -79,56 +66,52 @@ def test_cached_and_not(shared: Bridge, repository: Repository, phone: Phone) ->
     repository.write("a", "2\n")
     repository.git("add", "a")
     repository.write("a", "3\n")
-    sid = session_in(shared, phone, repository.path)
-    (staged,), (unstaged,) = diff(phone, sid, cached=True), diff(phone, sid, cached=False)
+    (staged,), (unstaged,) = work.diff(cached=True), work.diff(cached=False)
     assert (lines(staged, "removed"), lines(staged, "added")) == (["1"], ["2"])
     assert (lines(unstaged, "removed"), lines(unstaged, "added")) == (["2"], ["3"])
 
 
 @pytest.mark.spec("git.diff.files")
-def test_all_or_some_files(shared: Bridge, repository: Repository, phone: Phone) -> None:
+def test_all_or_some_files(repository: Repository, work: Work) -> None:
     """Spec, git_diff: null means all changes; a directory means what is in it; a file that has none
     has none.
     """
     repository.commit_files({"a": "1\n", "b": "1\n", "sub/c": "1\n", "same": "1\n"})
     for name in ("a", "b", "sub/c"):
         repository.write(name, "2\n")
-    sid = session_in(shared, phone, repository.path)
-    assert sorted(file["path"] for file in diff(phone, sid)) == ["a", "b", "sub/c"]
-    assert [file["path"] for file in diff(phone, sid, ["b"])] == ["b"]
-    assert sorted(file["path"] for file in diff(phone, sid, ["a", "sub"])) == ["a", "sub/c"]
-    assert sorted(file["path"] for file in diff(phone, sid, ["./a", "sub/../b"])) == ["a", "b"]
-    assert diff(phone, sid, ["same"]) == []
+    assert sorted(file["path"] for file in work.diff()) == ["a", "b", "sub/c"]
+    assert [file["path"] for file in work.diff("b")] == ["b"]
+    assert sorted(file["path"] for file in work.diff("a", "sub")) == ["a", "sub/c"]
+    assert sorted(file["path"] for file in work.diff("./a", "sub/../b")) == ["a", "b"]
+    assert work.diff("same") == []
 
 
-def test_before_the_first_commit(shared: Bridge, repository: Repository, phone: Phone) -> None:
+def test_before_the_first_commit(repository: Repository, work: Work) -> None:
     """Issue: no commit yet: what is staged is added."""
     repository.write("a", "1\n")
     repository.git("add", "a")
-    sid = session_in(shared, phone, repository.path)
-    (file,) = diff(phone, sid, cached=True)
-    assert (file["path"], file["status"], lines(file, "added")) == ("a", "added", ["1"]) and diff(
-        phone, sid
-    ) == []
+    (file,) = work.diff(cached=True)
+    assert (file["path"], file["status"], lines(file, "added")) == (
+        "a",
+        "added",
+        ["1"],
+    ) and work.diff() == []
 
 
-def test_untracked_files_when_named(shared: Bridge, repository: Repository, phone: Phone) -> None:
+def test_untracked_files_when_named(repository: Repository, work: Work) -> None:
     """Issue: untracked files when they are named, and only then; the index stays as it was."""
     repository.commit_files({"a": "1\n"})
     repository.write("new dir/new", "1\n2\n")
-    sid = session_in(shared, phone, repository.path)
-    assert diff(phone, sid) == []
-    (file,) = diff(phone, sid, ["new dir/new"])
-    assert (file["path"], file["additions"], file["deletions"], lines(file, "added")) == (
-        "new dir/new",
-        2,
-        0,
-        ["1", "2"],
-    )
+    assert work.diff() == []
+    (file,) = work.diff("new dir/new")
+    assert file["path"] == "new dir/new"
+    assert file["additions"] == 2
+    assert file["deletions"] == 0
+    assert lines(file, "added") == ["1", "2"]
     assert file["status"] in ("untracked", "added") and repository.staged() == []
 
 
-def test_a_rename_by_either_name(shared: Bridge, repository: Repository, phone: Phone) -> None:
+def test_a_rename_by_either_name(repository: Repository, work: Work) -> None:
     """Spec, Diff file: old_path and new_path; renamed, with what changed besides, also when it is
     asked for alone.
     """
@@ -138,18 +121,17 @@ def test_a_rename_by_either_name(shared: Bridge, repository: Repository, phone: 
     repository.write("new name", content + "more\n")
     repository.write("other", "2\n")
     repository.git("add", "-A")
-    sid = session_in(shared, phone, repository.path)
     for name in ("old name", "new name"):
-        (file,) = diff(phone, sid, [name], cached=True)
+        (file,) = work.diff(name, cached=True)
         assert file["path"] == "new name" and file["status"] == "renamed"
         assert (file["old_path"], file["new_path"]) == ("old name", "new name")
         assert (file["additions"], file["deletions"], lines(file, "added")) == (1, 0, ["more"])
-    both = diff(phone, sid, ["old name", "other"], cached=True)
+    both = work.diff("old name", "other", cached=True)
     assert {file["path"] for file in both} == {"new name", "other"}
 
 
 @pytest.mark.spec("git.diff.modes")
-def test_modes(shared: Bridge, repository: Repository, phone: Phone) -> None:
+def test_modes(repository: Repository, work: Work) -> None:
     """Spec, Diff file: old_mode and new_mode are there where they differ; of an added file the new
     one, of a deleted one the old one.
     """
@@ -161,7 +143,7 @@ def test_modes(shared: Bridge, repository: Repository, phone: Phone) -> None:
     repository.write("same", "2\n")
     repository.write("new", "another\n")
     repository.git("add", "--intent-to-add", "new")
-    found = {file["path"]: file for file in diff(phone, session_in(shared, phone, repository.path))}
+    found = {file["path"]: file for file in work.diff()}
     assert {
         name: (file["status"], file.get("old_mode"), file.get("new_mode"))
         for name, file in found.items()
@@ -176,11 +158,11 @@ def test_modes(shared: Bridge, repository: Repository, phone: Phone) -> None:
     assert (lines(found["type"], "removed"), lines(found["type"], "added")) == (["1"], ["mode"])
 
 
-def test_a_binary_file(shared: Bridge, repository: Repository, phone: Phone) -> None:
+def test_a_binary_file(repository: Repository, work: Work) -> None:
     """Issue: binary files are named and have no lines."""
     repository.commit_files({"image": b"\x89PNG\x00" * 100})
     repository.write("image", b"\x89PNG\x00\xff" * 100)
-    (file,) = diff(phone, session_in(shared, phone, repository.path))
+    (file,) = work.diff()
     assert (file["path"], file["status"], file["additions"], file["deletions"], file["hunks"]) == (
         "image",
         "modified",
@@ -190,7 +172,7 @@ def test_a_binary_file(shared: Bridge, repository: Repository, phone: Phone) -> 
     )
 
 
-def test_no_newline_at_the_end(shared: Bridge, repository: Repository, phone: Phone) -> None:
+def test_no_newline_at_the_end(repository: Repository, work: Work) -> None:
     """Issue: git's remark about it is no line of the file: `no_newline` on the line that ends it,
     also of a file that is new.
     """
@@ -198,13 +180,12 @@ def test_no_newline_at_the_end(shared: Bridge, repository: Repository, phone: Ph
     repository.write("a", "1\n3")
     repository.write("b", "2")
     repository.write("c", "1\n2")
-    sid = session_in(shared, phone, repository.path)
     assert {
         file["path"]: [
             (line["type"], line["content"], line.get("no_newline"))
             for line in file["hunks"][0]["lines"]
         ]
-        for file in diff(phone, sid, ["a", "b", "c"])
+        for file in work.diff("a", "b", "c")
     } == {
         "a": [("context", "1", None), ("removed", "2", True), ("added", "3", True)],
         "b": [("removed", "1", None), ("added", "2", True)],
@@ -212,17 +193,16 @@ def test_no_newline_at_the_end(shared: Bridge, repository: Repository, phone: Ph
     }
 
 
-def test_odd_names(shared: Bridge, repository: Repository, phone: Phone) -> None:
+def test_odd_names(repository: Repository, work: Work) -> None:
     """Issue: names with spaces, quotes, newlines and umlauts, options and patterns among them: as
     they are, and each means itself alone.
     """
     repository.commit_files(dict.fromkeys([*ODD_NAMES, "a.star"], "1\n"))
     for name in (*ODD_NAMES, "a.star"):
         repository.write(name, "2\n")
-    sid = session_in(shared, phone, repository.path)
-    assert sorted(file["path"] for file in diff(phone, sid)) == sorted([*ODD_NAMES, "a.star"])
+    assert sorted(file["path"] for file in work.diff()) == sorted([*ODD_NAMES, "a.star"])
     for name in ODD_NAMES:
-        (file,) = diff(phone, sid, [name])
+        (file,) = work.diff(name)
         assert (file["path"], file["old_path"], file["new_path"]) == (name, name, name)
 
 
@@ -235,13 +215,13 @@ def test_a_directory_inside_a_repository(
     repository.commit_files({"sub/a": "1\n", "a": "1\n"})
     repository.write("sub/a", "2\n")
     repository.write("a", "3\n")
-    sid = session_in(shared, phone, repository.path / "sub")
-    (file,) = diff(phone, sid, ["a"])
+    work = Work(shared, phone, repository.path / "sub")
+    (file,) = work.diff("a")
     assert (file["path"], lines(file, "added")) == ("a", ["2"])
-    assert {file["path"] for file in diff(phone, sid)} <= {"a", "../a"}
+    assert {file["path"] for file in work.diff()} <= {"a", "../a"}
 
 
-def test_a_conflict(shared: Bridge, repository: Repository, phone: Phone) -> None:
+def test_a_conflict(repository: Repository, work: Work) -> None:
     """Issue: conflicts: against our side; of a file that is in conflict without ours there are no
     lines.
     """
@@ -252,48 +232,40 @@ def test_a_conflict(shared: Bridge, repository: Repository, phone: Phone) -> Non
     repository.git("rm", "-q", "gone")
     repository.commit_files({"a": "ours\n"})
     repository.git("merge", "-q", "other", check=False)
-    sid = session_in(shared, phone, repository.path)
-    a, gone = sorted(diff(phone, sid), key=lambda file: str(file["path"]))
-    assert (a["path"], a["status"], gone["path"], gone["status"], gone["hunks"]) == (
-        "a",
-        "modified",
-        "gone",
-        "modified",
-        [],
-    )
+    a, gone = sorted(work.diff(), key=lambda file: str(file["path"]))
+    assert a["path"] == "a"
+    assert a["status"] == "modified"
+    assert gone["path"] == "gone"
+    assert gone["status"] == "modified"
+    assert gone["hunks"] == []
     assert lines(a, "context") == ["ours"] and "theirs" in lines(a, "added")
-    seen = status(phone, sid)
+    seen = work.status()
     assert seen["is_clean"] is False and changes(seen)["a"][0] == "modified"
-    assert [file["hunks"] for file in diff(phone, sid, cached=True)] == [[], []]
+    assert [file["hunks"] for file in work.diff(cached=True)] == [[], []]
 
 
-def test_a_large_diff_is_cut_and_says_so(
-    shared: Bridge, repository: Repository, phone: Phone
-) -> None:
+def test_a_large_diff_is_cut_and_says_so(repository: Repository, phone: Phone, work: Work) -> None:
     """Issue: large diffs are cut with a sign that says so: the answer fits max_message_size_mb; the
     connection lives.
     """
     repository.commit_files({"file": "\n"})
     repository.write("file", f"{'x' * 99}\n" * 120_000)
-    sid = session_in(shared, phone, repository.path)
-    asked = {"session_id": sid, "files": None, "cached": False}
-    payload = phone.request("git_diff", asked, 30)["payload"]
+    payload = work.ask("git_diff", files=None, cached=False)["payload"]
     (file,) = payload["files"]
     assert payload["truncated"] is file["truncated"] is True and file["additions"] == 120_000
     assert lines(file, "added") and len(json.dumps(payload)) < 10 * 2**20
     phone.ping()
 
 
-def test_a_file_that_is_not_there(shared: Bridge, repository: Repository, phone: Phone) -> None:
+def test_a_file_that_is_not_there(repository: Repository, work: Work) -> None:
     """D12: what neither git nor the work tree knows is not found; what is only unchanged, or gone
     from one of them, has no changes.
     """
     repository.commit_files({"same": "1\n", "removed": "1\n"})
     repository.git("rm", "-q", "removed")
     (repository.path / "link").symlink_to("/etc")
-    sid = session_in(shared, phone, repository.path)
-    assert diff(phone, sid, ["same"]) == diff(phone, sid, ["removed"]) == []
-    assert [file["status"] for file in diff(phone, sid, ["removed"], cached=True)] == ["deleted"]
+    assert work.diff("same") == work.diff("removed") == []
+    assert [file["status"] for file in work.diff("removed", cached=True)] == ["deleted"]
     for name in ("missing", "same/below", "link/passwd", "--help", ":(top)"):
-        asked = {"session_id": sid, "files": ["same", name], "cached": False}
-        assert_refused(phone.request("git_diff", asked), "FILE_NOT_FOUND", True, sid)
+        answer = work.ask("git_diff", files=["same", name], cached=False)
+        assert_refused(answer, "FILE_NOT_FOUND", True, work.sid)

@@ -62,13 +62,7 @@ def work_tree_above(repository: Repository, secret: Repository) -> None:
 
 WAYS = {
     way.__name__: way
-    for way in (
-        git_file,
-        git_link,
-        common_directory,
-        other_work_tree,
-        work_tree_above,
-    )
+    for way in (git_file, git_link, common_directory, other_work_tree, work_tree_above)
 }
 
 

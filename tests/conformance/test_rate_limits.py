@@ -168,11 +168,9 @@ def test_websocket_messages(rated: Bridge) -> None:
     refused = [index for index, id_ in enumerate(sent) if answers[id_]["type"] == "error"]
     assert refused and refused[0] >= 1190, "1,200 a minute, the few of getting ready aside"
     payload = answers[sent[refused[0]]]["payload"]
-    assert (
-        isinstance(payload, dict)
-        and payload["code"] == "RATE_LIMITED"
-        and payload["recoverable"] is True
-    )
+    assert isinstance(payload, dict)
+    assert payload["code"] == "RATE_LIMITED"
+    assert payload["recoverable"] is True
     phone.ping()
     phone.close()
 

@@ -41,16 +41,6 @@ def test_without_upgrade_and_token(shared: Bridge) -> None:
     assert_error(shared.get("/api/v1/ws", "wrong" * 10), (400, 401))
 
 
-def test_the_url_of_the_pairing(shared: Bridge, device: Phone) -> None:
-    """D43: the pairing's url is the wss address; with its token in the header too the upgrade is a
-    101.
-    """
-    pairing = shared.pairing()
-    assert pairing.url == f"wss://127.0.0.1:{shared.port}/api/v1/ws"
-    device.connect(headers={"Authorization": f"Bearer {device.token}"})
-    assert device.auth()["type"] == "connection_ack"
-
-
 def test_auth_is_needed_either_way(device: Phone) -> None:
     """D18: a token in the header does not replace the auth message."""
     device.connect(headers={"Authorization": f"Bearer {device.token}"})

@@ -9,7 +9,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
@@ -28,33 +28,15 @@ def refused(edge: Edge, stream: socket.socket, status: int, code: str) -> dict[s
     given, headers, body = read_response(stream)
     found: dict[str, Any] = json.loads(body)
     assert (given, found["code"]) == (status, code)
-    assert (
-        set(found) == SIX
-        and headers["connection"] == "close"
-        and headers["content-type"] == "application/json"
-    )
+    assert set(found) == SIX
+    assert headers["connection"] == "close"
+    assert headers["content-type"] == "application/json"
     assert headers["x-request-id"] == found["request_id"]
     assert found["documentation_url"] == f"https://127.0.0.1:{edge.port}/docs/errors/{code}"
     return found
 
 
 # -- scope -----------------------------------------------------------------------------------------
-
-
-def test_scope_over_tls(edge: Edge) -> None:
-    status, told = edge.get("/scope?a=1")
-    assert status == 200
-    assert (told["scheme"], told["secure"], told["mode"], told["via_proxy"], told["query"]) == (
-        "https",
-        True,
-        "local_only",
-        False,
-        "a=1",
-    )
-    assert (
-        told["client"][0] == told["bridge_client"] == "127.0.0.1"
-        and told["base_url"] == f"https://127.0.0.1:{edge.port}"
-    )
 
 
 def test_scope_from_a_trusted_proxy(edge: Edge) -> None:
@@ -73,11 +55,8 @@ def test_ipv6(edge: Edge) -> None:
     if "Listening on :: port" not in edge.log:
         pytest.skip("this machine has no IPv6")
     told = edge.get("/scope", host="::1")[1]
-    assert (told["client"][0], told["mode"], told["base_url"]) == (
-        "::1",
-        "local_only",
-        f"https://[::1]:{edge.port}",
-    )
+    assert told["client"][0] == "::1"
+    assert told == told | {"mode": "local_only", "base_url": f"https://[::1]:{edge.port}"}
 
 
 def test_a_forbidden_local_address_is_reset_before_tls(
@@ -105,43 +84,17 @@ def test_no_warning_and_no_query_in_the_log(edge: Edge) -> None:
     edge.get("/scope?token=secret")
     wait_for(lambda: "INFO bridge.access GET /scope 200 127.0.0.1" in edge.log)
     assert "secret" not in edge.log
-    assert (
-        "WARNING" not in edge.log.partition("GET")[0]
-        and "Warning" not in edge.log.partition("GET")[0]
-    )
+    assert "WARNING" not in edge.log.partition("GET")[0]
+    assert "Warning" not in edge.log.partition("GET")[0]
 
 
 # -- insecure --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "headers", [{}, {"X-Forwarded-Proto": "http"}, {"X-Forwarded-For": "9.9.9.9"}]
-)
-def test_plain_http_is_refused(edge: Edge, headers: dict[str, str]) -> None:
-    status, body = edge.get("/scope", headers | {"X-Request-ID": "mine-1"}, plain=True)
-    assert (status, body["code"], set(body), body["request_id"]) == (
-        403,
-        "INSECURE_TRANSPORT",
-        SIX,
-        "mine-1",
-    )
 
 
 def test_plain_http_is_refused_before_the_body(edge: Edge) -> None:
     with edge.stream(plain=True) as stream:
         stream.sendall(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nhalf")
         refused(edge, stream, 403, "INSECURE_TRANSPORT")
-
-
-def test_an_untrusted_proxy_is_no_proxy(start: Callable[..., Edge]) -> None:
-    edge = start(plain=True)
-    assert edge.get("/scope", FROM_PROXY, plain=True)[0] == 403
-    told = edge.get("/scope", FROM_PROXY)[1]
-    assert (told["bridge_client"], told["via_proxy"], told["mode"]) == (
-        "127.0.0.1",
-        False,
-        "direct_public",
-    )
 
 
 def test_http_on_the_tls_port_is_told_so(edge: Edge) -> None:
@@ -182,27 +135,6 @@ def test_a_body_of_exactly_the_limit(edge: Edge) -> None:
     connection.close()
 
 
-def test_a_body_over_the_limit_is_refused_at_once(edge: Edge) -> None:
-    with edge.stream() as stream:
-        stream.sendall(
-            b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (10 * MB + 1)
-        )
-        refused(edge, stream, 413, "PAYLOAD_TOO_LARGE")
-
-
-def test_a_client_over_tls_that_still_sends_reads_413(edge: Edge) -> None:
-    connection = edge.http()
-    connection.request(
-        "POST",
-        "/echo",
-        body=(b"x" * MB for _ in range(30)),
-        headers={"Transfer-Encoding": "chunked"},
-        encode_chunked=True,
-    )
-    assert connection.getresponse().status == 413
-    connection.close()
-
-
 def test_expect_100_continue(edge: Edge) -> None:
     with edge.stream() as stream:
         stream.sendall(
@@ -234,49 +166,49 @@ def test_a_form_is_not_read_by_the_edge(edge: Edge) -> None:
 # -- bad requests ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "request_bytes",
-    [
-        b"nonsense\r\n\r\n",
-        b"GET\r\n\r\n",
-        b"GET / HTTP/9.9 x\r\n\r\n",
-        b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
-        b"GET / HTTP/1.1\r\nBad Name: x\r\n\r\n",
-        b"GET / HTTP/1.1\r\nX: a\x00b\r\n\r\n",
-        b"GET /%s HTTP/1.1\r\n\r\n" % (b"a" * 40000),
-        b"GET / HTTP/1.1\r\nX: %s\r\n\r\n" % (b"a" * 40000),
-        b"GET / HTTP/1.1\r\n" + b"X: a\r\n" * 600 + b"\r\n",
-        b"GET / HTTP/1.1\r\n" + b"X: %s\r\n" % (b"a" * 100) * 300 + b"\r\n",
-        b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
-        b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
-        b"POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
-        b"POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        b"POST / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n",
-        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n\r\n",
-        b"GET /\xc3\xa9 HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET /?\xc3\xa9 HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET / HTTP/1.1\r\nX: a\x85b\r\n\r\n",
-        b"GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Protocol: \xff\r\n\r\n",
-    ],
-    ids=range(20),
-)
-def test_what_is_not_http_gets_400(edge: Edge, request_bytes: bytes) -> None:
-    with edge.stream() as stream:
-        stream.sendall(request_bytes)
-        refused(edge, stream, 400, "VALIDATION_ERROR")
-        assert stream.recv(1) == b"", "the connection ends with it"
+NOT_HTTP = [
+    b"nonsense\r\n\r\n",
+    b"GET\r\n\r\n",
+    b"GET / HTTP/9.9 x\r\n\r\n",
+    b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
+    b"GET / HTTP/1.1\r\nBad Name: x\r\n\r\n",
+    b"GET / HTTP/1.1\r\nX: a\x00b\r\n\r\n",
+    b"GET /%s HTTP/1.1\r\n\r\n" % (b"a" * 40000),
+    b"GET / HTTP/1.1\r\nX: %s\r\n\r\n" % (b"a" * 40000),
+    b"GET / HTTP/1.1\r\n" + b"X: a\r\n" * 600 + b"\r\n",
+    b"GET / HTTP/1.1\r\n" + b"X: %s\r\n" % (b"a" * 100) * 300 + b"\r\n",
+    b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+    b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+    b"POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+    b"POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    b"POST / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n",
+    b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n\r\n",
+    b"GET /\xc3\xa9 HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"GET /?\xc3\xa9 HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"GET / HTTP/1.1\r\nX: a\x85b\r\n\r\n",
+    b"GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Protocol: \xff\r\n\r\n",
+]
+
+
+def test_what_is_not_http_gets_400(edge: Edge) -> None:
+    """All at once: the bridge waits a moment for each to read its answer before it hangs up."""
+    with ExitStack() as closing:
+        streams = [closing.enter_context(edge.stream()) for _ in NOT_HTTP]
+        for stream, request in zip(streams, NOT_HTTP, strict=True):
+            stream.sendall(request)
+        for stream, request in zip(streams, NOT_HTTP, strict=True):
+            refused(edge, stream, 400, "VALIDATION_ERROR")
+            assert stream.recv(1) == b"", f"the connection ends with it: {request[:40]!r}"
     assert edge.get("/scope")[0] == 200
 
 
 @pytest.mark.parametrize("path", ["/raise", "/nothing"])
 def test_an_application_that_fails(edge: Edge, path: str) -> None:
     status, body = edge.get(path, {"X-Request-ID": f"of{path[1:]}"})
-    assert (status, body["code"], set(body), body["request_id"]) == (
-        500,
-        "INTERNAL_ERROR",
-        SIX,
-        f"of{path[1:]}",
-    )
+    assert status == 500
+    assert body["code"] == "INTERNAL_ERROR"
+    assert set(body) == SIX
+    assert body["request_id"] == f"of{path[1:]}"
     if path == "/raise":
         assert "request_id ofraise): on purpose" in edge.log
 
@@ -297,9 +229,8 @@ def test_pipelined_and_kept_alive(edge: Edge) -> None:
         text = b""
         while b'{"size": 3}' not in text:
             text += reader.read1(4096)
-        assert text.count(b"HTTP/1.1 200 OK") == 2 and text.index(b'{"size": 0}') < text.index(
-            b'{"size": 3}'
-        )
+        assert text.count(b"HTTP/1.1 200 OK") == 2
+        assert text.index(b'{"size": 0}') < text.index(b'{"size": 3}')
         reader.close()
 
 

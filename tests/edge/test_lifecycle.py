@@ -58,7 +58,7 @@ def test_a_certificate_that_breaks_leaves_the_old_one_in_use(start: Callable[...
     assert presented(edge) == before
 
 
-def test_tls_1_1_is_refused_and_h2_not_chosen(start: Callable[..., Edge]) -> None:
+def test_tls_1_3_and_not_h2_are_chosen(start: Callable[..., Edge]) -> None:
     edge = start()
     context = edge.context()
     context.set_alpn_protocols(["h2", "http/1.1"])

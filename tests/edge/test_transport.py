@@ -16,7 +16,6 @@ from bridge_project.network.transport import (
     accepts_on,
     base_url,
     connection_mode_description,
-    is_web_origin,
     mode_of_address,
     mode_of_url,
     normalise,
@@ -39,35 +38,21 @@ def through(
     return resolve(conf(**settings), tls=tls, local_address=local, peer_address=peer, headers=pairs)
 
 
-@pytest.mark.parametrize(
-    ("address", "mode"),
-    [
-        ("127.0.0.1", LOCAL),
-        ("127.255.0.9", LOCAL),
-        ("::1", LOCAL),
-        ("::ffff:127.0.0.1", LOCAL),
-        ("10.0.0.1", PRIVATE),
-        ("172.16.0.1", PRIVATE),
-        ("172.31.255.255", PRIVATE),
-        ("172.32.0.1", PUBLIC),
-        ("172.15.255.255", PUBLIC),
-        ("192.168.0.1", PRIVATE),
-        ("192.169.0.1", PUBLIC),
-        ("::ffff:192.168.0.1", PRIVATE),
-        ("fc00::1", PRIVATE),
-        ("fdff::1", PRIVATE),
-        ("fe80::1%eth0", PUBLIC),
-        ("169.254.1.1", PUBLIC),
-        ("100.64.0.1", REMOTE),
-        ("100.127.255.255", REMOTE),
-        ("100.128.0.1", PUBLIC),
-        ("fd7a:115c:a1e0::5", REMOTE),
-        ("8.8.8.8", PUBLIC),
-        ("2001:4860:4860::8888", PUBLIC),
-        ("not an address", PUBLIC),
-        ("", PUBLIC),
-    ],
-)
+def cases(table: dict[Any, str]) -> list[tuple[str, Any]]:
+    """(word, expected) for each word of a table of expected results → words."""
+    return [(word, expected) for expected, words in table.items() for word in words.split()]
+
+
+ADDRESSES = {
+    LOCAL: "127.0.0.1 127.255.0.9 ::1 ::ffff:127.0.0.1",
+    PRIVATE: "10.0.0.1 172.16.0.1 172.31.255.255 192.168.0.1 ::ffff:192.168.0.1 fc00::1 fdff::1",
+    REMOTE: "100.64.0.1 100.127.255.255 fd7a:115c:a1e0::5",
+    PUBLIC: "172.32.0.1 172.15.255.255 192.169.0.1 100.128.0.1 169.254.1.1 fe80::1%eth0 8.8.8.8 "
+    "2001:4860:4860::8888 nonsense",
+}
+
+
+@pytest.mark.parametrize(("address", "mode"), [*cases(ADDRESSES), ("", PUBLIC)])
 @pytest.mark.spec(
     "mode.local_only", "mode.private_network", "mode.secure_remote", "mode.direct_public"
 )
@@ -90,113 +75,60 @@ def test_auto_takes_no_public_address_and_a_named_one_takes_all(local: str, name
     assert accepts_on("0.0.0.0", local)
 
 
-@pytest.mark.parametrize(
-    ("url", "mode"),
-    [
-        ("https://bridge.example", PUBLIC),
-        ("https://machine.tailnet.ts.net", REMOTE),
-        ("https://MACHINE.TAILNET.TS.NET.", REMOTE),
-        ("https://ts.net", PUBLIC),
-        ("https://evilts.net", PUBLIC),
-        ("https://ts.net.evil.example", PUBLIC),
-        ("https://words.trycloudflare.com:8443", REMOTE),
-        ("https://a.ngrok-free.app/path", REMOTE),
-        ("https://a.tunnel.example", REMOTE),
-        ("https://tunnel.example", REMOTE),
-        ("https://b.other.example", REMOTE),
-        ("https://192.168.1.5:8443", PRIVATE),
-        ("https://[::1]:8443", LOCAL),
-        ("https://[fd7a:115c:a1e0::5]", REMOTE),
-        ("https://100.100.1.1", REMOTE),
-        ("https://8.8.8.8", PUBLIC),
-        ("https://localhost:8443", LOCAL),
-        ("http://192.168.1.5", WRONG),
-        ("http://machine.ts.net", WRONG),
-        ("wss://bridge.example", WRONG),
-    ],
-)
+URLS = {
+    LOCAL: "https://[::1]:8443 https://localhost:8443",
+    PRIVATE: "https://192.168.1.5:8443",
+    REMOTE: "https://machine.tailnet.ts.net https://MACHINE.TAILNET.TS.NET. "
+    "https://words.trycloudflare.com:8443 https://a.ngrok-free.app/path https://a.tunnel.example "
+    "https://tunnel.example https://b.other.example https://[fd7a:115c:a1e0::5] "
+    "https://100.100.1.1",
+    PUBLIC: "https://bridge.example https://ts.net https://evilts.net "
+    "https://ts.net.evil.example https://8.8.8.8",
+    WRONG: "http://192.168.1.5 http://machine.ts.net wss://bridge.example",
+}
+
+
+@pytest.mark.parametrize(("url", "mode"), cases(URLS))
 @pytest.mark.spec("mode.secure_remote", "mode.misconfigured")
 def test_mode_of_a_public_url(url: str, mode: ConnectionMode) -> None:
     assert mode_of_url(url, ["tunnel.example", "*.other.example"]) is mode
 
 
+HERE, TUNNEL = "127.0.0.1", {"bridge_public_url": "https://m.ts.net"}
+PROXY = {"bridge_trusted_proxies": HERE}
+
+
 @pytest.mark.parametrize(
     ("settings", "local", "peer", "headers", "mode"),
     [
-        ({}, "127.0.0.1", "127.0.0.1", [], LOCAL),
-        ({}, "192.168.1.5", "192.168.1.9", [], PRIVATE),
-        ({}, "100.64.0.5", "100.64.0.9", [], REMOTE),
-        ({}, "8.8.8.8", "9.9.9.9", [], PUBLIC),
+        ({}, HERE, HERE, {}, LOCAL),
+        ({}, "192.168.1.5", "192.168.1.9", {}, PRIVATE),
+        ({}, "100.64.0.5", "100.64.0.9", {}, REMOTE),
+        ({}, "8.8.8.8", "9.9.9.9", {}, PUBLIC),
         # a public peer, whatever address it came in on
-        ({}, "192.168.1.5", "9.9.9.9", [], PUBLIC),
-        ({"bridge_public_url": "https://m.ts.net"}, "192.168.1.5", "9.9.9.9", [], PUBLIC),
+        ({}, "192.168.1.5", "9.9.9.9", {}, PUBLIC),
+        (TUNNEL, "192.168.1.5", "9.9.9.9", {}, PUBLIC),
         # forwarding headers from a peer that is no trusted proxy
-        ({}, "127.0.0.1", "127.0.0.1", [("x-forwarded-for", "127.0.0.1")], PUBLIC),
-        ({}, "127.0.0.1", "127.0.0.1", [("forwarded", "for=10.0.0.1")], PUBLIC),
-        (
-            {"bridge_public_url": "https://m.ts.net"},
-            "127.0.0.1",
-            "127.0.0.1",
-            [("x-real-ip", "10.0.0.1")],
-            PUBLIC,
-        ),
+        ({}, HERE, HERE, {"x-forwarded-for": HERE}, PUBLIC),
+        ({}, HERE, HERE, {"forwarded": "for=10.0.0.1"}, PUBLIC),
+        (TUNNEL, HERE, HERE, {"x-real-ip": "10.0.0.1"}, PUBLIC),
         # the public URL decides
-        ({"bridge_public_url": "https://m.ts.net"}, "127.0.0.1", "127.0.0.1", [], REMOTE),
-        ({"bridge_public_url": "https://bridge.example"}, "127.0.0.1", "127.0.0.1", [], PUBLIC),
-        (
-            {"bridge_public_url": "http://bridge.example"},
-            "127.0.0.1",
-            "9.9.9.9",
-            [("x-forwarded-for", "1.1.1.1")],
-            WRONG,
-        ),
+        (TUNNEL, HERE, HERE, {}, REMOTE),
+        ({"bridge_public_url": "https://bridge.example"}, HERE, HERE, {}, PUBLIC),
+        ({"bridge_public_url": "http://b.example"}, HERE, "9.9.9.9", {"forwarded": "x"}, WRONG),
         # a trusted proxy: the public URL, else where its client is
-        (
-            {"bridge_trusted_proxies": "127.0.0.1", "bridge_public_url": "https://m.ts.net"},
-            "127.0.0.1",
-            "127.0.0.1",
-            [("x-forwarded-for", "9.9.9.9")],
-            REMOTE,
-        ),
-        (
-            {"bridge_trusted_proxies": "127.0.0.1"},
-            "127.0.0.1",
-            "127.0.0.1",
-            [("x-forwarded-for", "9.9.9.9")],
-            PUBLIC,
-        ),
-        (
-            {"bridge_trusted_proxies": "127.0.0.1"},
-            "127.0.0.1",
-            "127.0.0.1",
-            [("x-forwarded-for", "10.0.0.9")],
-            PRIVATE,
-        ),
-        (
-            {"bridge_trusted_proxies": "127.0.0.1"},
-            "127.0.0.1",
-            "127.0.0.1",
-            [("x-forwarded-proto", "https")],
-            PUBLIC,
-        ),
+        (PROXY | TUNNEL, HERE, HERE, {"x-forwarded-for": "9.9.9.9"}, REMOTE),
+        (PROXY, HERE, HERE, {"x-forwarded-for": "9.9.9.9"}, PUBLIC),
+        (PROXY, HERE, HERE, {"x-forwarded-for": "10.0.0.9"}, PRIVATE),
+        (PROXY, HERE, HERE, {"x-forwarded-proto": "https"}, PUBLIC),
         # a header that forwards nothing
-        (
-            {},
-            "127.0.0.1",
-            "127.0.0.1",
-            [("host", "bridge.example"), ("origin", "https://evil.example")],
-            LOCAL,
-        ),
+        ({}, HERE, HERE, {"host": "b.example", "origin": "https://evil.example"}, LOCAL),
     ],
 )
 def test_mode_of_a_connection(
-    settings: dict[str, Any],
-    local: str,
-    peer: str,
-    headers: list[tuple[str, str]],
-    mode: ConnectionMode,
+    settings: dict[str, Any], local: str, peer: str, headers: dict[str, str], mode: ConnectionMode
 ) -> None:
-    assert through(settings, local, peer, *headers).mode is mode
+    assert through(settings, local, peer, *headers.items()).mode is mode
 
 
 PROXIES = {"bridge_trusted_proxies": "127.0.0.1, 10.0.0.0/8"}
@@ -236,12 +168,10 @@ def test_no_peer_but_a_trusted_proxy_can_say_who_it_is(hops: list[str]) -> None:
         ("x-forwarded-proto", "https"),
         tls=False,
     )
-    assert (found.client, found.via_proxy, found.secure, found.mode) == (
-        "192.168.1.9",
-        False,
-        False,
-        PUBLIC,
-    )
+    assert found.client == "192.168.1.9"
+    assert found.via_proxy is False
+    assert found.secure is False
+    assert found.mode == PUBLIC
 
 
 @given(st.lists(addresses, min_size=1, max_size=5))
@@ -322,57 +252,29 @@ def test_allowed_names_are_those_of_certificate_url_and_addresses() -> None:
     assert allowed_names(conf(bridge_host="0.0.0.0"), NAMES, ["8.8.8.8"]) >= {"8.8.8.8"}
 
 
-@pytest.mark.parametrize(
-    ("header", "allowed"),
-    [
-        ("localhost", True),
-        ("LOCALHOST:8443", True),
-        ("box.local.", True),
-        ("[::1]:8443", True),
-        ("[0:0::1]", True),
-        ("127.0.0.1:1", True),
-        ("a.bridge.example", True),
-        ("a.b.bridge.example", False),
-        ("bridge.example", False),
-        ("evil.example", False),
-        ("evil.example:8443", False),
-        ("", False),
-        ("[", False),
-        ("10.0.0.1", False),
-    ],
-)
+HOSTS = {
+    True: "localhost LOCALHOST:8443 box.local. [::1]:8443 [0:0::1] 127.0.0.1:1 a.bridge.example",
+    False: "a.b.bridge.example bridge.example evil.example evil.example:8443 [ 10.0.0.1",
+}
+
+
+@pytest.mark.parametrize(("header", "allowed"), [*cases(HOSTS), ("", False)])
 def test_host_header(header: str, allowed: bool) -> None:
     assert host_allowed(allowed_names(conf(), NAMES), header) is allowed
 
 
-@pytest.mark.parametrize(
-    ("origin", "allowed"),
-    [
-        (None, True),
-        ("https://localhost:8443", True),
-        ("https://LOCALHOST:8443", True),
-        ("https://[::1]:8443", True),
-        ("https://x.bridge.example:8443", True),
-        ("https://public.example", True),
-        ("https://public.example:443", True),
-        ("https://app.example", True),
-        ("http://localhost:3000", True),
-        ("capacitor://localhost", True),
-        ("https://localhost", False),  # another server of this machine
-        ("https://localhost:3000", False),
-        ("http://localhost:8443", False),
-        ("https://public.example:444", False),
-        ("http://public.example", False),
-        ("https://evil.example", False),
-        ("https://localhost.evil.example:8443", False),
-        ("ionic://localhost", False),
-        ("null", False),
-        ("file://", False),
-        ("", False),
-        ("https://[", False),
-        ("https://localhost:99999", False),
-    ],
-)
+ORIGINS = {
+    True: "https://localhost:8443 https://LOCALHOST:8443 https://[::1]:8443 "
+    "https://x.bridge.example:8443 https://public.example https://public.example:443 "
+    "https://app.example http://localhost:3000 capacitor://localhost",
+    # https://localhost is another server of this machine
+    False: "https://localhost https://localhost:3000 http://localhost:8443 null file:// https://[ "
+    "https://public.example:444 http://public.example https://evil.example ionic://localhost "
+    "https://localhost.evil.example:8443 https://localhost:99999",
+}
+
+
+@pytest.mark.parametrize(("origin", "allowed"), [*cases(ORIGINS), (None, True), ("", False)])
 def test_origin(origin: str | None, allowed: bool) -> None:
     settings = conf(
         bridge_public_url="https://public.example",
@@ -388,49 +290,27 @@ def test_no_text_breaks_the_checks(text: str) -> None:
     assert origin_allowed(conf(), names, text) is False
 
 
-def test_is_web_origin() -> None:
-    assert is_web_origin("https://app.example")
-    assert is_web_origin("http://localhost:3000")
-    assert not is_web_origin("capacitor://localhost")
+def at(url: str) -> dict[str, str]:
+    return {"bridge_public_url": url}
 
 
 @pytest.mark.parametrize(
-    ("settings", "host", "base", "wss"),
+    ("settings", "host", "base"),
     [
-        ({}, "", "https://localhost:8443", "wss://localhost:8443/api/v1/ws"),
-        ({}, "192.168.1.5", "https://192.168.1.5:8443", "wss://192.168.1.5:8443/api/v1/ws"),
-        ({}, "::ffff:10.0.0.1", "https://10.0.0.1:8443", "wss://10.0.0.1:8443/api/v1/ws"),
-        ({}, "fd00::2", "https://[fd00::2]:8443", "wss://[fd00::2]:8443/api/v1/ws"),
-        ({"bridge_port": 443}, "box.local", "https://box.local", "wss://box.local/api/v1/ws"),
-        (
-            {"bridge_host": "10.0.0.7", "bridge_port": 9000},
-            "",
-            "https://10.0.0.7:9000",
-            "wss://10.0.0.7:9000/api/v1/ws",
-        ),
-        (
-            {"bridge_public_url": "https://p.example/"},
-            "10.0.0.1",
-            "https://p.example",
-            "wss://p.example/api/v1/ws",
-        ),
-        (
-            {"bridge_public_url": "https://p.example:1/b"},
-            "",
-            "https://p.example:1/b",
-            "wss://p.example:1/b/api/v1/ws",
-        ),
-        (
-            {"bridge_public_url": "http://p.example"},
-            "",
-            "http://p.example",
-            "ws://p.example/api/v1/ws",
-        ),
+        ({}, "", "https://localhost:8443"),
+        ({}, "192.168.1.5", "https://192.168.1.5:8443"),
+        ({}, "::ffff:10.0.0.1", "https://10.0.0.1:8443"),
+        ({}, "fd00::2", "https://[fd00::2]:8443"),
+        ({"bridge_port": 443}, "box.local", "https://box.local"),
+        ({"bridge_host": "10.0.0.7", "bridge_port": 9000}, "", "https://10.0.0.7:9000"),
+        (at("https://p.example/"), "10.0.0.1", "https://p.example"),
+        (at("https://p.example:1/b"), "", "https://p.example:1/b"),
+        (at("http://p.example"), "", "http://p.example"),
     ],
 )
-def test_own_addresses(settings: dict[str, Any], host: str, base: str, wss: str) -> None:
+def test_own_addresses(settings: dict[str, Any], host: str, base: str) -> None:
     assert base_url(conf(**settings), host) == base
-    assert websocket_url(base) == wss
+    assert websocket_url(base) == base.replace("http", "ws", 1) + "/api/v1/ws"
 
 
 def test_every_mode_is_described_in_one_sentence() -> None:

@@ -31,10 +31,7 @@ def put(house: House, data: bytes) -> str:
 # -- content ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "piece",
-    [b"\x01", b'"', "\U0001f600".encode(), b"\0"],
-)
+@pytest.mark.parametrize("piece", [b"\x01", b'"', "\U0001f600".encode(), b"\0"])
 def test_the_limit_is_of_what_is_sent(house: House, piece: bytes) -> None:
     """Base64 and JSON's escapes are counted, and nothing is said to be longer than it is."""
     whole = len(content_module.content(house.jail, put(house, piece * 3)))

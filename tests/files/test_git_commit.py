@@ -129,9 +129,8 @@ def test_a_merge_is_concluded_with_all_that_is_staged(repository: Repository, se
     with refused("GIT_ERROR"):
         seen.commit("Half", "a")
     summary = seen.commit("Merge")
-    assert (summary.files_changed, summary.additions) == (1, 2) and len(
-        repository.git("log", "-1", "--format=%P").split()
-    ) == 2
+    assert (summary.files_changed, summary.additions) == (1, 2)
+    assert len(repository.git("log", "-1", "--format=%P").split()) == 2
     repository.git(
         "merge",
         "-q",
@@ -222,10 +221,8 @@ def test_a_commit_is_stored_as_at_the_machine(repository: Repository, seen: Seen
     object_file = repository.path / ".git/objects" / head[:2] / head[2:]
     assert object_file.stat().st_mode & 0o777 == 0o444
     assert (repository.path / ".git/index").stat().st_mode & 0o777 == 0o644
-    assert (
-        head in repository.git("reflog", "--no-abbrev")
-        and (repository.path / ".git/logs/refs/heads/main").exists()
-    )
+    assert head in repository.git("reflog", "--no-abbrev")
+    assert (repository.path / ".git/logs/refs/heads/main").exists()
 
 
 # -- refusals --------------------------------------------------------------------------------------
@@ -236,7 +233,5 @@ def test_a_refused_first_commit_leaves_no_logs(repository: Repository, seen: See
     repository.write("a", "1\n")
     with refused("GIT_ERROR"):
         seen.commit("No", "a")
-    assert (
-        not (repository.path / ".git/logs").exists()
-        and repository.git("status", "--porcelain") == "?? a\n"
-    )
+    assert not (repository.path / ".git/logs").exists()
+    assert repository.git("status", "--porcelain") == "?? a\n"

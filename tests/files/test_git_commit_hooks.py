@@ -75,16 +75,12 @@ def test_a_hook_may_change_what_is_committed(repository: Repository, seen: Seen)
     repository.git("add", "other")
     repository.write("a", "2\n")
     summary = seen.commit("Change", "a")
-    assert (summary.hash, summary.summary, summary.files_changed) == (
-        repository.head(),
-        "T-1: Change",
-        2,
-    )
-    assert (
-        repository.git("show", "HEAD:a") == "formatted\n"
-        and repository.staged() == ["other"]
-        and repository.git("diff", "--name-only") == ""
-    )
+    assert summary.hash == repository.head()
+    assert summary.summary == "T-1: Change"
+    assert summary.files_changed == 2
+    assert repository.git("show", "HEAD:a") == "formatted\n"
+    assert repository.staged() == ["other"]
+    assert repository.git("diff", "--name-only") == ""
     repository.write("version", "3\n")
     repository.git("add", "version")
     seen.commit("The rest")
@@ -197,9 +193,8 @@ def test_hooks_where_the_configuration_says(
     (house.root / "ran").unlink(missing_ok=True)
     repository.write("a", "2\n")
     seen.commit("Elsewhere", "a")
-    assert (house.root / "ran").exists() == (where == "hooks") and not (
-        house.root / "ran otherwise"
-    ).exists()
+    assert (house.root / "ran").exists() == (where == "hooks")
+    assert not (house.root / "ran otherwise").exists()
     if where == "hooks":
         assert (house.root / "ran").read_text() == f"{directory}/pre-commit\n"
 
@@ -276,13 +271,10 @@ def test_two_commits_at_once(repository: Repository, seen: Seen) -> None:
         thread.start()
     for thread in threads:
         thread.join(180)
-    assert len({summary.hash for summary in summaries}) == 4 and all(
-        summary.files_changed == 1 for summary in summaries
-    )
-    assert (
-        repository.git("rev-list", "--count", "HEAD").strip() == "5"
-        and repository.porcelain() == ""
-    )
+    assert len({summary.hash for summary in summaries}) == 4
+    assert all(summary.files_changed == 1 for summary in summaries)
+    assert repository.git("rev-list", "--count", "HEAD").strip() == "5"
+    assert repository.porcelain() == ""
 
 
 def test_another_git_that_holds_the_index(
