@@ -12,7 +12,8 @@ from typing import Any, Final
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.path_jail import Jail, Opened, shown, translate_os_errors
+from bridge_project.kernel.path_jail import Jail, shown
+from bridge_project.kernel.path_walk import Opened, translate_os_errors
 from bridge_project.protocol.jsontext import dumps_unicode
 
 _CHUNK: Final = 2**20

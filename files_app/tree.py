@@ -11,15 +11,8 @@ from typing import Any
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.path_jail import (
-    Identity,
-    Jail,
-    Names,
-    Opened,
-    identity,
-    shown,
-    translate_os_errors,
-)
+from bridge_project.kernel.path_jail import Jail, shown
+from bridge_project.kernel.path_walk import Identity, Names, Opened, identity, translate_os_errors
 from bridge_project.protocol.jsontext import dumps_unicode
 from files_app.content import ENVELOPE_BYTES, modified_at
 

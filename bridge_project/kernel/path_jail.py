@@ -27,21 +27,7 @@ from bridge_project.kernel.path_walk import (
     Want,
     identity,
     split,
-    translate_os_errors,
 )
-
-__all__ = [
-    "Identity",
-    "Jail",
-    "Names",
-    "Opened",
-    "default_jail",
-    "identity",
-    "mount_points",
-    "shown",
-    "split",
-    "translate_os_errors",
-]
 
 # a directory that changed since may change again without a newer time
 _STEADY_NS: Final = 2 * 10**9

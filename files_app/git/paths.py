@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterable
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.path_jail import Jail, identity, shown
+from bridge_project.kernel.path_jail import Jail, shown
+from bridge_project.kernel.path_walk import identity
 from files_app.git.sandbox.git import Git
 from sessions_app.working_directory import RepositoryPaths
 

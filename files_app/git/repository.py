@@ -3,13 +3,8 @@
 import os
 
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.path_jail import (
-    Jail,
-    default_jail,
-    mount_points,
-    split,
-    translate_os_errors,
-)
+from bridge_project.kernel.path_jail import Jail, default_jail, mount_points
+from bridge_project.kernel.path_walk import split, translate_os_errors
 from files_app.git.sandbox import config
 from files_app.git.sandbox.error_text import git_error
 from files_app.git.sandbox.git import Git

@@ -8,7 +8,7 @@ from typing import Final
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.path_jail import Opened, translate_os_errors
+from bridge_project.kernel.path_walk import Opened, translate_os_errors
 from files_app.git.sandbox.git import Git
 
 _BINARY_LOOK: Final = 8000  # bytes in which git looks for a NUL

@@ -6,7 +6,8 @@ from collections.abc import Collection
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError, Ignoring
-from bridge_project.kernel.path_jail import Jail, shown, translate_os_errors
+from bridge_project.kernel.path_jail import Jail, shown
+from bridge_project.kernel.path_walk import translate_os_errors
 from files_app.git.sandbox.error_text import git_error
 
 

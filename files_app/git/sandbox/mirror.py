@@ -22,7 +22,8 @@ from typing import Final
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import Ignoring
-from bridge_project.kernel.path_jail import Jail, translate_os_errors
+from bridge_project.kernel.path_jail import Jail
+from bridge_project.kernel.path_walk import translate_os_errors
 from bridge_project.kernel.private_files import make_private_dir
 from files_app.git.sandbox import config, git
 from files_app.git.sandbox.config import Setting

@@ -10,7 +10,8 @@ from pathlib import Path
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError, Ignoring
-from bridge_project.kernel.path_jail import Jail, Opened, default_jail, translate_os_errors
+from bridge_project.kernel.path_jail import Jail, default_jail
+from bridge_project.kernel.path_walk import Opened, translate_os_errors
 
 _NEW_FILE = 0o644  # whatever the bridge's own umask, which is for its data
 _NEW_DIRECTORY = 0o755
