@@ -4,6 +4,8 @@ Standard library only: the forwarder of another machine carries this module in i
 patterns were seen in claude-code 2.1.330.
 """
 
+from __future__ import annotations
+
 import re
 
 _TASK = re.compile(r"\s*<task-notification>.*", re.DOTALL)
