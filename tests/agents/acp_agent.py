@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
@@ -65,7 +64,6 @@ class DemoAgent:
     def __init__(self) -> None:
         self.demos: dict[str, DemoDriver] = {}
         self.directories: dict[str, Path] = {}
-        self.modes: dict[str, str] = {}
         self.cancelled = False
 
     def on_connect(self, conn: Client) -> None:
@@ -82,20 +80,7 @@ class DemoAgent:
 
     async def new_session(self, cwd: str, **_: Any) -> schema.NewSessionResponse:
         session_id = await self.open(cwd, None)
-        if MODE != "config":
-            return schema.NewSessionResponse(session_id=session_id, modes=self.offer())
-        choices = [
-            schema.SessionConfigSelectOption(value=mode.id, name=mode.name) for mode in MODES
-        ]
-        option = schema.SessionConfigOptionSelect(
-            id="m",
-            name="Mode",
-            category="mode",
-            type="select",
-            current_value="auto",
-            options=choices,
-        )
-        return schema.NewSessionResponse(session_id=session_id, config_options=[option])
+        return schema.NewSessionResponse(session_id=session_id, modes=self.offer())
 
     async def load_session(
         self, cwd: str, session_id: str, **_: Any
@@ -133,16 +118,7 @@ class DemoAgent:
     async def set_session_mode(
         self, session_id: str, mode_id: str, **_: Any
     ) -> schema.SetSessionModeResponse:
-        if MODE == "stubborn":
-            raise RequestError.invalid_params({"details": "this mode is locked"})
-        self.modes[session_id] = mode_id
         return schema.SetSessionModeResponse()
-
-    async def set_config_option(
-        self, config_id: str, session_id: str, value: str, **_: Any
-    ) -> schema.SetSessionConfigOptionResponse:
-        self.modes[session_id] = f"{config_id}={value}"
-        return schema.SetSessionConfigOptionResponse(config_options=[])
 
     async def tell_late(self, session_id: str) -> None:
         for number in range(5):
@@ -245,9 +221,6 @@ class DemoAgent:
 class StrangeAgent(DemoAgent):
     """Has the habits of real agents, one for each ``do_…``."""
 
-    async def do_mode(self, session_id: str, rest: str) -> None:
-        await self.say(session_id, self.modes.get(session_id, "none"))
-
     async def do_noise(self, session_id: str, rest: str) -> None:
         await self.say(session_id, "")
         echo: Any = schema.UserMessageChunk(
@@ -301,10 +274,6 @@ class StrangeAgent(DemoAgent):
         for _ in range(2):
             await self.try_(session_id, self.run(session_id, rest))
 
-    async def do_always(self, session_id: str, rest: str) -> None:
-        options = [option for option in OPTIONS if option.kind != "allow_once"]
-        await self.say(session_id, await self.ask(session_id, options, title="x"))
-
     async def do_ask(self, session_id: str, rest: str) -> None:
         """Asks for so many commands at once, and repeats what it is told afterwards."""
         calls = [
@@ -341,10 +310,6 @@ class StrangeAgent(DemoAgent):
             else:
                 update = schema.ToolCallProgress.model_validate(said)
                 await self.client.session_update(session_id, update)
-
-    async def do_env(self, session_id: str, rest: str) -> None:
-        names = sorted(name for name in os.environ if name.startswith("BRIDGE_"))
-        await self.say(session_id, " ".join(names))
 
 
 def _call(call: Call) -> schema.ToolCallUpdate:

@@ -18,7 +18,6 @@ import pytest_asyncio
 from bridge_project.kernel.config import conf
 from sessions_app.agents.acp.driver import AcpDriver
 from sessions_app.agents.claude import agent as claude
-from sessions_app.agents.demo.driver import DemoDriver
 from sessions_app.agents.driver import Driver, Verdict
 from sessions_app.agents.events import AgentDied
 from sessions_app.agents.process import groups
@@ -169,7 +168,3 @@ async def session(opened: Open, surroundings: dict[str, str]) -> Drive:
     """The session of claude-code that is kept, between two turns."""
     found: Drive = await opened(make=claude_driver)
     return found
-
-
-def demo_driver() -> Driver:
-    return DemoDriver()

@@ -1,5 +1,5 @@
-"""What holds for every driver, told once: text, decisions, interrupts, failures, resumes (D35, D38,
-D40, D41).
+"""What holds for every driver of a program, told once: text, decisions, interrupts, failures,
+resumes (D35, D38, D40, D41). Of the demo agent: tests/conformance/test_agent_chat.py.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from bridge_project.kernel.config import conf
 from sessions_app.agents.driver import CannotResume, Verdict
 from sessions_app.agents.events import (
     AgentDied,
@@ -27,7 +26,7 @@ from sessions_app.agents.events import (
     TurnEnded,
 )
 from tests.agents.claude_model import Model, Refused, Text, Tool
-from tests.agents.conftest import Open, claude_driver, demo_driver
+from tests.agents.conftest import Open, claude_driver
 from tests.agents.drive import APPROVED, REJECTED, Drive, kinds, only, text, within
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -50,24 +49,17 @@ class Subject:
         return drive
 
 
-@pytest_asyncio.fixture(loop_scope="module", params=["demo", "acp", "claude"])
-async def subject(
-    request: pytest.FixtureRequest, opened: Open, monkeypatch: pytest.MonkeyPatch
-) -> Subject:
+@pytest_asyncio.fixture(loop_scope="module", params=["acp", "claude"])
+async def subject(request: pytest.FixtureRequest, opened: Open) -> Subject:
     if request.param != "claude":
-        monkeypatch.setitem(conf.__dict__, "bridge_demo_shell", True)
-
-        async def open_demo(*answers: Verdict, **more: Any) -> Any:
-            return await opened(*answers, make=demo_driver, **more)
-
         return Subject(
             request.param,
-            open_demo if request.param == "demo" else opened,
+            opened,
             lambda words: words,
             lambda line: f"/tool Bash {json.dumps({'command': line})}",
             "/fail for a reason",
             "/sleep 1000",
-            runs=request.param == "demo",
+            runs=False,
         )
     model: Model = request.getfixturevalue("model")
     request.getfixturevalue("surroundings")

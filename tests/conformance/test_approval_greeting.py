@@ -30,37 +30,19 @@ def asked(phone: Phone, session_id: str) -> list[str]:
     return [message["id"] for message in of(phone, "approval_required", session_id)]
 
 
-def test_a_new_device_is_asked(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D28: also one that starts at the present: the whole question, with the id that the others
-    know, before it has joined anything.
+def test_a_new_device_is_asked(bridge: Bridge, sid: str, joined: Phone, device: Phone) -> None:
+    """D28: right after connection_ack, also one that starts at the present and has joined nothing:
+    the whole question, with the id that the others know. D21: it can be decided once the connection
+    is ready.
     """
-    ask(bridge, joined, sid, {"command": "rm x"}, risk="critical")
+    call_id = ask(bridge, joined, sid, {"command": "rm x"}, risk="critical")
     (question,) = of(joined, "approval_required", sid)
-    with bridge.phones(1) as (fresh,):
-        greeted(bridge, fresh)
-        (greeting,) = of(fresh, "approval_required", sid)
-        assert greeting["id"] == question["id"] and greeting["payload"] == question["payload"]
-        assert_recorded(
-            decide(fresh, sid, greeting["payload"]["tool_call_id"], "approved"),
-            sid,
-            greeting["payload"]["tool_call_id"],
-            "approved",
-        )
-
-
-def test_before_ready(bridge: Bridge, sid: str, joined: Phone, device: Phone) -> None:
-    """D28: right after connection_ack; D21: it can be decided once the connection is ready."""
-    call_id = ask(bridge, joined, sid)
     device.connect()
     device.auth()
-    device.expect("approval_required", session_id=sid)
-    body = {
-        "session_id": sid,
-        "tool_call_id": call_id,
-        "decision": "approved",
-        "modifications": None,
-    }
-    assert device.request("approval_response", body)["payload"]["code"] == "PROTO_SEQUENCE_ERROR"
+    greeting = device.expect("approval_required", session_id=sid)
+    assert greeting["id"] == question["id"] and greeting["payload"] == question["payload"]
+    refused = decide(device, sid, call_id, "approved")
+    assert refused["payload"]["code"] == "PROTO_SEQUENCE_ERROR"
     assert device.health_check()["payload"]["ready"] is True
     assert_recorded(decide(device, sid, call_id, "rejected"), sid, call_id, "rejected")
 
@@ -127,10 +109,7 @@ def test_all_that_is_pending(bridge: Bridge, sid: str, joined: Phone) -> None:
     other = new_session()
     bridge.watch(joined, other)
     kept = [ask(bridge, joined, sid, {"command": f"ls {number}"}) for number in range(3)]
-    by_device, by_machine = (
-        ask(bridge, joined, sid, {"command": "a"}),
-        ask(bridge, joined, sid, {"command": "b"}),
-    )
+    by_device, by_machine = (ask(bridge, joined, sid, {"command": one}) for one in "ab")
     elsewhere = ask(bridge, joined, other)
     decide(joined, sid, by_device, "modified")
     bridge.accept(post(sid, {"command": "b"}))
@@ -144,22 +123,14 @@ def test_many_pending(bridge: Bridge, sid: str, joined: Phone) -> None:
     meanwhile.
     """
     padding = "x" * 20_000
-    answer = bridge.post_batch(
-        [
-            pre(
-                sid, {"command": padding, "n": number}, approval=True, tool_call_id=f"call-{number}"
-            )
-            for number in range(100)
-        ]
-    )
-    assert answer.json()["accepted"] == 100
+    names = [f"call-{number}" for number in range(100)]
+    calls = [pre(sid, {"command": padding}, approval=True, tool_call_id=name) for name in names]
+    assert bridge.post_batch(calls).json()["accepted"] == 100
     with bridge.phones(1) as (fresh,):
         fresh.ping()
         fresh.collect(lambda: len(asked(fresh, sid)) == 100, "all questions", 30)
         greeted(bridge, fresh)
-        assert sorted(call_ids(fresh, "approval_required", sid)) == sorted(
-            f"call-{number}" for number in range(100)
-        )
+        assert sorted(call_ids(fresh, "approval_required", sid)) == sorted(names)
     joined.collect(lambda: len(asked(joined, sid)) == 100, "all questions, live", 30)
 
 

@@ -27,19 +27,28 @@ def body(session_id: str, payload: str) -> bytes:
     return f'{{"event": "PreToolUse", "timestamp": "{now()}", "session_id": {json.dumps(session_id)}, "payload": {payload}}}'.encode()
 
 
-def told_or_refused(
-    bridge: Bridge, phone: Phone, session_id: str, payload: str
-) -> dict[str, Any] | None:
-    """The question that a PreToolUse became, or None where the event was refused; anything but 200
-    and 400 is a fault.
-    """
-    answer = bridge.https().post(
-        "/api/v1/hooks/event", token=bridge.hook_token, body=body(session_id, payload)
-    )
+def post_raw(bridge: Bridge, data: bytes) -> bool:
+    """Whether it was accepted; anything but 200 and 400 is a fault."""
+    answer = bridge.https().post("/api/v1/hooks/event", token=bridge.hook_token, body=data)
     if answer.status != 200:
         assert_error(answer, 400)
+    return answer.status == 200
+
+
+def asked_and_decided(
+    bridge: Bridge, phone: Phone, session_id: str, fields: str
+) -> dict[str, Any] | None:
+    """The question that a PreToolUse with these fields became, which was then decided; None where
+    the event was refused.
+    """
+    payload = f'{{{fields}, "risk_level": "low", "requires_approval": true}}'
+    if not post_raw(bridge, body(session_id, payload)):
         return None
-    return dict(phone.expect("approval_required", session_id=session_id)["payload"])
+    asked = dict(phone.expect("approval_required", session_id=session_id)["payload"])
+    call_id = asked["tool_call_id"]
+    answer = decide(phone, session_id, call_id, "rejected")
+    assert_recorded(answer, session_id, call_id, "rejected")
+    return asked
 
 
 def test_odd_params(bridge: Bridge, sid: str, joined: Phone) -> None:
@@ -47,73 +56,34 @@ def test_odd_params(bridge: Bridge, sid: str, joined: Phone) -> None:
     can decide it.
     """
     for text in ODD:
-        asked = told_or_refused(
-            bridge,
-            joined,
-            sid,
-            f'{{"tool": "Bash", "params": {{"odd": {text}}}, "risk_level": "low", "requires_approval": true}}',
-        )
-        if asked is not None:
+        fields = f'"tool": "Bash", "params": {{"odd": {text}}}'
+        if asked := asked_and_decided(bridge, joined, sid, fields):
             assert asked["params"] == {"odd": strict_json(text)}, text[:40]
-            assert_recorded(
-                decide(joined, sid, asked["tool_call_id"], "rejected"),
-                sid,
-                asked["tool_call_id"],
-                "rejected",
-            )
 
 
 def test_odd_tools_and_ids(bridge: Bridge, sid: str, joined: Phone) -> None:
     """D37: a tool's name and a call's id are any strings; what is none has an id made."""
-    for text in (
-        "5",
-        "{}",
-        "true",
-        '"a\\u0000b"',
-        '"\\ud800"',
-        '"' + "x" * 5000 + '"',
-        '" "',
-        '""',
-        '"\\u202e"',
-    ):
-        for fields in (
-            f'"tool": {text}',
-            f'"tool": "Bash", "tool_call_id": {text}',
-            f'"tool": "Bash", "reasoning": {text}',
-        ):
-            asked = told_or_refused(
-                bridge,
-                joined,
-                sid,
-                f'{{{fields}, "params": {{"f": {json.dumps(fields)}}}, "risk_level": "low", "requires_approval": true}}',
-            )
-            if asked is not None:
+    long = f'"{"x" * 5000}"'
+    strings = ('"a\\u0000b"', '"\\ud800"', long, '" "', '""', '"\\u202e"')
+    for text in ("5", "{}", "true", *strings):
+        for name in ("tool", "tool_call_id", "reasoning"):
+            tool = "" if name == "tool" else '"tool": "Bash", '
+            fields = f'{tool}"{name}": {text}'
+            fields += f', "params": {{"f": {json.dumps(fields)}}}'
+            if asked := asked_and_decided(bridge, joined, sid, fields):
                 assert asked["tool_call_id"].strip() and asked["description"].strip(), fields
-                assert_recorded(
-                    decide(joined, sid, asked["tool_call_id"], "approved"),
-                    sid,
-                    asked["tool_call_id"],
-                    "approved",
-                )
 
 
 def test_odd_results(bridge: Bridge, sid: str, joined: Phone) -> None:
     """Spec: PostToolUse result is any: it comes as a string, or the event is refused."""
     for number, text in enumerate(ODD):
         bridge.accept(pre(sid, {"n": number}, tool_call_id=str(number)))
-        payload = f'{{"tool": "Bash", "params": {{"n": {number}}}, "tool_call_id": "{number}", "result": {text}, "success": true}}'
-        answer = bridge.https().post(
-            "/api/v1/hooks/event",
-            token=bridge.hook_token,
-            body=body(sid, payload).replace(b"PreToolUse", b"PostToolUse", 1),
-        )
-        if answer.status != 200:
-            assert_error(answer, 400)
-            continue
-        result = joined.expect("tool_result", session_id=sid)["payload"]
-        assert result["tool_call_id"] == str(number) and isinstance(
-            result["result"]["content"], str
-        ), text[:40]
+        fields = f'"tool": "Bash", "params": {{"n": {number}}}, "tool_call_id": "{number}"'
+        payload = f'{{{fields}, "result": {text}, "success": true}}'
+        if post_raw(bridge, body(sid, payload).replace(b"PreToolUse", b"PostToolUse", 1)):
+            result = joined.expect("tool_result", session_id=sid)["payload"]
+            assert result["tool_call_id"] == str(number)
+            assert isinstance(result["result"]["content"], str), text[:40]
 
 
 def test_odd_modifications(bridge: Bridge, sid: str, joined: Phone) -> None:
@@ -124,22 +94,11 @@ def test_odd_modifications(bridge: Bridge, sid: str, joined: Phone) -> None:
         bridge.accept(pre(sid, {"n": number}, approval=True, tool_call_id=str(number)))
         joined.expect("approval_required", session_id=sid)
         fields = f'{{"session_id": {json.dumps(sid)}, "tool_call_id": "{number}", "decision": "modified", "modifications": {{"odd": {text}}}}}'
-        before = len(joined.messages)
-        joined.send_raw(
-            f'{{"type": "approval_response", "id": "odd-{number}", "timestamp": "{now()}", "payload": {fields}}}'
+        head = f'"type": "approval_response", "id": "odd-{number}", "timestamp": "{now()}"'
+        joined.send_raw(f'{{{head}, "payload": {fields}}}')
+        answer = joined.until(
+            lambda message: message["type"] in ("error", "approval_recorded"), text[:40]
         )
-        joined.collect(
-            lambda: any(
-                message["type"] in ("error", "approval_recorded")
-                for message in joined.messages[before:]  # noqa: B023 - called before the next
-            ),
-            f"an answer to {text[:40]}",
-        )
-        (answer,) = [
-            message
-            for message in joined.messages[before:]
-            if message["type"] in ("error", "approval_recorded")
-        ]
         if answer["type"] == "error":
             assert_refused(answer, "PROTO_INVALID_MESSAGE", True)
         else:
