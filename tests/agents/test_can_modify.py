@@ -11,17 +11,19 @@ from bridge_project.kernel.config import conf
 from sessions_app.agents import registry
 from sessions_app.agents.acp.permissions import CHANGED
 from tests.agents.drive import command
-from tests.conformance.agent_tools import quick_bridge
+from tests.conformance.agent_tools import served
 from tests.conformance.agents import begin, end, reasons, say, words
 from tests.conformance.approvals import decide
 from tests.conformance.bridge import Bridge
+from tests.faults.quick import QuickBridge
 
 
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     line = shlex.join(command("tests.agents.acp_agent"))
     agents = f"demo-acp={line};cancelling={line} cancelling"
-    with quick_bridge(tmp_path_factory.mktemp("acp bridge"), agents=agents) as bridge:
+    place = tmp_path_factory.mktemp("acp bridge")
+    with served(QuickBridge(place, BRIDGE_ACP_AGENTS=agents)) as bridge:
         yield bridge
 
 

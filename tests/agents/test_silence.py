@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.agent_tools import Script, quick_bridge, wait_status
+from tests.conformance.agent_tools import Script, served, wait_status
 from tests.conformance.agents import begin, end, say, tool
 from tests.conformance.approvals import assert_refused, decide, notifications
 from tests.conformance.bridge import Bridge
@@ -29,8 +29,10 @@ class Impatient(QuickBridge):
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     script = Script(tmp_path_factory.mktemp("script"), "plain")
-    place = tmp_path_factory.mktemp("silence")
-    with quick_bridge(place, script, kind=Impatient, BRIDGE_DEMO_SHELL="1") as bridge:
+    impatient = Impatient(
+        tmp_path_factory.mktemp("silence"), BRIDGE_ACP_AGENTS=script.setting, BRIDGE_DEMO_SHELL="1"
+    )
+    with served(impatient, script) as bridge:
         yield bridge
 
 

@@ -70,18 +70,8 @@ class Script:
 
 
 @contextmanager
-def quick_bridge(
-    directory: Path,
-    *scripts: Script,
-    agents: str = "",
-    kind: type[QuickBridge] = QuickBridge,
-    **settings: str,
-) -> Iterator[Bridge]:
-    """A bridge that may be killed often, with the scripts' agents, of which nothing is left when it
-    has been stopped, and with `agents` besides.
-    """
-    lines = [script.setting for script in scripts] + ([agents] if agents else [])
-    bridge = kind(directory, BRIDGE_ACP_AGENTS=";".join(lines), **settings)
+def served(bridge: QuickBridge, *scripts: Script) -> Iterator[Bridge]:
+    """The bridge, running; nothing is left of the scripts' agents when it has been stopped."""
     try:
         bridge.start()
         bridge.pin = bridge.pairing().pin
@@ -91,6 +81,14 @@ def quick_bridge(
             script.assert_gone()
     finally:
         nursery.forget(bridge.environment)
+
+
+@contextmanager
+def quick_bridge(directory: Path, *scripts: Script, **settings: str) -> Iterator[Bridge]:
+    """A bridge that may be killed often, with the scripts' agents."""
+    agents = ";".join(script.setting for script in scripts)
+    with served(QuickBridge(directory, BRIDGE_ACP_AGENTS=agents, **settings), *scripts) as bridge:
+        yield bridge
 
 
 @contextmanager

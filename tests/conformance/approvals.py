@@ -83,6 +83,14 @@ def notifications(phone: Phone, session_id: str, kind: str | None = None) -> lis
     return [payload for payload in found if kind is None or payload["notification_type"] == kind]
 
 
+def decided(phone: Phone, session_id: str) -> dict[str, str]:
+    """Call id → the decision of which the phone was told, each once."""
+    told = [payload["data"] for payload in notifications(phone, session_id, "approval_decided")]
+    found = {data["tool_call_id"]: str(data["decision"]) for data in told}
+    assert len(found) == len(told), told
+    return found
+
+
 def ask(bridge: Bridge, phone: Phone, session_id: str, params: Any = None, /, **more: Any) -> str:
     """A tool call that needs approval; its id, once the phone, which has joined, was asked."""
     bridge.accept(pre(session_id, params, approval=True, **more))

@@ -16,8 +16,8 @@ from tests.conformance.agent_tools import (
     Script,
     alive,
     http_say,
-    quick_bridge,
     restart,
+    served,
     status,
     stream,
     tidied,
@@ -68,14 +68,14 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
 
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator[Bridge]:
-    with quick_bridge(
+    absent = f"absent=no-such-program-{new_id()} --acp"
+    impatient = Impatient(
         tmp_path_factory.mktemp("bad-agents"),
-        script,
-        kind=Impatient,
-        agents=f"broken=/bin/false;absent=no-such-program-{new_id()} --acp",
+        BRIDGE_ACP_AGENTS=f"{script.setting};broken=/bin/false;{absent}",
         BRIDGE_DEFAULT_AGENT="demo",
         SCRIPTED_API_KEY=KEY,
-    ) as bridge:
+    )
+    with served(impatient, script) as bridge:
         yield bridge
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.agents.drive import command
-from tests.conformance.agent_tools import Script, children, figure, quick_bridge
+from tests.conformance.agent_tools import Script, children, figure, served
 from tests.conformance.agents import ask, begin, end, start, words
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.phone import Phone
@@ -47,8 +47,9 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator[Bridge]:
-    place, agents = tmp_path_factory.mktemp("cycles"), shlex.join(command("tests.agents.acp_agent"))
-    with quick_bridge(place, script, agents=f"demo-acp={agents}", kind=Forgetful) as bridge:
+    agents = f"{script.setting};demo-acp={shlex.join(command('tests.agents.acp_agent'))}"
+    forgetful = Forgetful(tmp_path_factory.mktemp("cycles"), BRIDGE_ACP_AGENTS=agents)
+    with served(forgetful, script) as bridge:
         yield bridge
 
 

@@ -209,7 +209,8 @@ def test_a_bad_event(shared: Bridge, sid: str) -> None:
     lacking = [
         {key: MESSAGE[key] for key in MESSAGE if key != name} for name in ("type", "content")
     ]
-    for body in (None, [], "x", {}, *lacking, *(MESSAGE | part for part in wrong)):
+    bodies: list[Any] = [None, [], "x", {}, *lacking, *(MESSAGE | part for part in wrong)]
+    for body in bodies:
         assert_error(http_say(shared, sid, body), 400, "VALIDATION_ERROR")
 
 

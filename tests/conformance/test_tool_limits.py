@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.agents.drive import carrying, command
-from tests.conformance.agent_tools import quick_bridge
+from tests.conformance.agent_tools import served
 from tests.conformance.agents import ask, begin, end, say, tool, words
 from tests.conformance.approvals import decide
 from tests.conformance.bridge import Bridge, eventually
@@ -60,10 +60,13 @@ class Hurried(QuickBridge):
 
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    place, agents = tmp_path_factory.mktemp("limits"), shlex.join(command("tests.agents.acp_agent"))
-    with quick_bridge(
-        place, kind=Hurried, agents=f"demo-acp={agents}", BRIDGE_DEMO_SHELL="1"
-    ) as bridge:
+    acp = shlex.join(command("tests.agents.acp_agent"))
+    hurried = Hurried(
+        tmp_path_factory.mktemp("limits"),
+        BRIDGE_DEMO_SHELL="1",
+        BRIDGE_ACP_AGENTS=f"demo-acp={acp}",
+    )
+    with served(hurried) as bridge:
         (bridge.root / "hangs").write_text("text\n")
         yield bridge
         (bridge.root / "go on").touch()
