@@ -24,6 +24,10 @@ from tests.servers import Running, free_port
 from tests.websocket import WebSocket
 
 PROJECT = Path(__file__).resolve().parents[2]
+UPGRADE = (
+    b"GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
 # All are forked from one template: what it read of its own environment, and how it logs, is not
 # theirs.
 FORKED = """

@@ -17,12 +17,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from websockets.exceptions import ConnectionClosed
 
-from tests.edge.edge import Edge, wait_for
-
-UPGRADE = (
-    b"GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-)
+from tests.edge.edge import UPGRADE, Edge, wait_for
 
 
 def presented(edge: Edge) -> tuple[str, str]:

@@ -5,11 +5,10 @@ D19, D25, D30).
 from __future__ import annotations
 
 import json
-import socket
-import struct
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any
 
@@ -18,10 +17,11 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.extensions.permessage_deflate import ClientPerMessageDeflateFactory
 
 from bridge_project.kernel import limits
-from tests.edge.edge import Edge, read_response, wait_for
+from tests.conformance.https import assert_error
+from tests.conformance.raw import CLOSE, PING, RawSocket
+from tests.edge.edge import UPGRADE, Edge, wait_for
 
 MB = 2**20
-FROM_PROXY = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "9.9.9.9"}
 
 
 def closed(websocket: Any, timeout: float = 10) -> tuple[int, str]:
@@ -34,35 +34,30 @@ def closed(websocket: Any, timeout: float = 10) -> tuple[int, str]:
     return frame.code, frame.reason
 
 
-def upgrade(
-    edge: Edge,
-    changed: dict[str, str | None] | None = None,
-    *,
-    plain: bool = False,
-    path: str = "/ws",
-) -> socket.socket:
-    """A bare connection that has sent an upgrade, with headers changed or (None) left out."""
-    headers: dict[str, str | None] = {
-        "Host": "x",
-        "Upgrade": "websocket",
-        "Connection": "Upgrade",
-        "Sec-WebSocket-Version": "13",
-        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
-        "X-Forwarded-Proto": "https" if plain else None,
-    }
-    headers |= changed or {}
-    stream = edge.stream(plain=plain)
-    lines = [f"{name}: {value}" for name, value in headers.items() if value is not None]
-    stream.sendall("\r\n".join([f"GET {path} HTTP/1.1", *lines, "", ""]).encode())
-    return stream
+@contextmanager
+def upgraded(
+    edge: Edge, extensions: str | None = None, *, plain: bool = False, path: str = "/ws"
+) -> Iterator[RawSocket]:
+    """A socket of a client without manners."""
+    port = edge.plain_port if plain else edge.port
+    with closing(RawSocket(port, plain=plain, timeout=180)) as raw:
+        headers = {
+            "X-Forwarded-Proto": "https" if plain else None,
+            "Sec-WebSocket-Extensions": extensions,
+        }
+        answer = raw.upgrade(path=path, headers=headers)
+        assert answer.status == 101
+        if extensions is not None:
+            spoken = "permessage-deflate; client_no_context_takeover"
+            assert answer.headers["sec-websocket-extensions"] == spoken
+        yield raw
 
 
-def upgraded(stream: socket.socket) -> bytes:
-    """The head of the answer, once it is here; no byte after it is read."""
-    head = b""
-    while b"\r\n\r\n" not in head:
-        head += stream.recv(1)
-    return head
+def close_code(raw: RawSocket) -> int:
+    """The code of the close frame, which comes next."""
+    opcode, data = raw.read_frame()
+    assert opcode == CLOSE
+    return int.from_bytes(data[:2], "big")
 
 
 # -- scope and refusals ----------------------------------------------------------------------------
@@ -123,12 +118,8 @@ def test_every_refused_upgrade_has_the_six_fields(
     ids=range(7),
 )
 def test_a_malformed_upgrade_gets_400(edge: Edge, changed: dict[str, str | None]) -> None:
-    with upgrade(edge, changed) as stream:
-        status, headers, body = read_response(stream)
-        assert status == 400
-        assert json.loads(body)["code"] == "VALIDATION_ERROR"
-        assert len(json.loads(body)) == 6
-        assert headers["content-type"] == "application/json"
+    with closing(RawSocket(edge.port)) as raw:
+        assert_error(raw.upgrade(headers=changed), 400, "VALIDATION_ERROR")
 
 
 def test_without_upgrade_it_is_http(edge: Edge) -> None:
@@ -167,11 +158,9 @@ def test_10_mb_are_taken_and_more_closes_1009(edge: Edge, compress: bool) -> Non
     ],
 )
 def test_frames_that_break_the_protocol(edge: Edge, frame: bytes, code: int) -> None:
-    with upgrade(edge) as stream:
-        upgraded(stream)
-        stream.sendall(frame + b"\x00" * 1000)
-        answer = stream.recv(1000)
-        assert answer[0] == 0x88 and struct.unpack("!H", answer[2:4])[0] == code
+    with upgraded(edge) as raw:
+        raw.socket.sendall(frame + b"\x00" * 1000)
+        assert close_code(raw) == code
     assert edge.get("/scope")[0] == 200
 
 
@@ -191,34 +180,7 @@ def test_a_flood_that_the_application_does_not_take_is_not_read(edge: Edge) -> N
 # -- compression (D58) -----------------------------------------------------------------------------
 
 
-def deflating(edge: Edge, offer: str = "permessage-deflate", path: str = "/ws") -> socket.socket:
-    """A bare connection that has upgraded with this offer."""
-    stream = upgrade(edge, {"Sec-WebSocket-Extensions": offer}, path=path)
-    head = upgraded(stream)
-    assert b"Extensions: permessage-deflate; client_no_context_takeover\r" in head
-    return stream
-
-
-def send_frame(stream: socket.socket, first: int, payload: bytes) -> None:
-    size = len(payload)
-    how, code = ("B", size) if size < 126 else ("BH", 126) if size < 65536 else ("BQ", 127)
-    length = (code,) if size < 126 else (code, size)
-    head = struct.pack(f"!B{how}4x", first, 0x80 | length[0], *length[1:])
-    stream.sendall(head + payload)
-
-
-def read_frame(stream: socket.socket) -> tuple[int, bytes]:
-    def exactly(size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            data += (more := stream.recv(size - len(data)))
-            assert more, "the connection has ended"
-        return data
-
-    first, size = exactly(2)
-    if size == 126:
-        size = int.from_bytes(exactly(2), "big")
-    return first, exactly(size)
+DEFLATE, COMPRESSED = "permessage-deflate", 4  # the offer, and the bit of a frame
 
 
 @pytest.mark.parametrize(
@@ -229,11 +191,11 @@ def test_a_bomb_is_not_inflated(edge: Edge, path: str, limit: int) -> None:
     bomb = b"".join(deflate.compress(b"x" * MB) for _ in range(60))
     bomb = bomb[: limits.EARLY_BYTES // 2] if path == "/stranger" else bomb + deflate.flush()
     before = edge.memory
-    with deflating(edge, path=path) as stream:
-        send_frame(stream, 0xC1, bomb)
-        first, payload = read_frame(stream)
-        assert (first, struct.unpack("!H", payload[:2])) == (0x88, (1009,))
-        assert str(limit) in payload.decode(errors="replace")
+    with upgraded(edge, DEFLATE, path=path) as raw:
+        raw.frame(bomb, reserved=COMPRESSED)
+        opcode, data = raw.read_frame()
+        assert (opcode, data[:2]) == (CLOSE, (1009).to_bytes(2, "big"))
+        assert str(limit) in data[2:].decode()
     assert edge.memory - before < 30 * MB
 
 
@@ -242,23 +204,21 @@ def test_bombs_that_each_fit_are_taken_one_by_one(edge: Edge) -> None:
     deflate = zlib.compressobj(wbits=-15)
     bomb = deflate.compress(b"x" * 10 * MB) + deflate.flush(zlib.Z_SYNC_FLUSH)
     before = edge.memory
-    with edge.websocket() as other, deflating(edge) as stream:
-        sleep = zlib.compressobj(wbits=-15)
-        send_frame(stream, 0xC1, sleep.compress(b"sleep") + sleep.flush(zlib.Z_SYNC_FLUSH)[:-4])
+    with edge.websocket() as other, upgraded(edge, DEFLATE) as raw:
+        raw.frame(b"sleep")
         for _ in range(5):
-            send_frame(stream, 0xC1, bomb[:-4])
+            raw.frame(bomb[:-4], reserved=COMPRESSED)
         other.send("hello")
         assert other.recv() == "hello"
         assert edge.memory - before < 40 * MB
         for _ in range(5):
-            read_frame(stream)
+            raw.read_frame()
 
 
 def test_what_is_no_deflate_closes_1007(edge: Edge) -> None:
-    with deflating(edge) as stream:
-        send_frame(stream, 0xC1, b"\xff" * 100)
-        first, payload = read_frame(stream)
-        assert (first, struct.unpack("!H", payload[:2])) == (0x88, (1007,))
+    with upgraded(edge, DEFLATE) as raw:
+        raw.frame(b"\xff" * 100, reserved=COMPRESSED)
+        assert close_code(raw) == 1007
 
 
 @pytest.mark.parametrize(
@@ -287,14 +247,13 @@ def test_any_offer_is_spoken(
 def test_a_quiet_socket_forgets_and_its_client_does_not_notice(start: Callable[..., Edge]) -> None:
     """What repeats is short, until the bridge has forgotten what it repeats."""
     inflate, sizes = zlib.decompressobj(wbits=-15), []
-    with deflating(start("hasty")) as stream:
+    with upgraded(start("hasty"), DEFLATE) as raw:
 
         def ask() -> int:
-            send_frame(stream, 0x81, b"scope")
-            first, payload = read_frame(stream)
-            while first == 0x89:  # a ping
-                first, payload = read_frame(stream)
-            assert first == 0xC1
+            raw.frame(b"scope")
+            opcode, payload = raw.read_frame()
+            while opcode == PING:
+                opcode, payload = raw.read_frame()
             assert json.loads(inflate.decompress(payload + b"\0\0\xff\xff"))["path"] == "/ws"
             sizes.append(len(payload))
             return len(payload)
@@ -326,16 +285,16 @@ def test_the_application_hears_of_every_end(edge: Edge) -> None:
     with edge.websocket() as websocket:
         websocket.close(4000)
     wait_for(lambda: edge.stats()["disconnects"][heard:] == [4000])
-    with upgrade(edge) as stream:
-        assert stream.recv(1000).startswith(b"HTTP/1.1 101")
+    with upgraded(edge):
+        pass
     wait_for(lambda: edge.stats()["disconnects"][heard:] == [4000, 1006])
     with edge.websocket() as websocket:
         websocket.send("abort")
         with pytest.raises(ConnectionClosed):
             websocket.recv(10)
     wait_for(lambda: edge.stats()["disconnects"][heard:] == [4000, 1006, 1006])
-    with upgrade(edge, path="/hesitant"):
-        pass  # gone before it was accepted
+    with edge.stream() as stream:  # gone before it was accepted
+        stream.sendall(UPGRADE.replace(b"/ws", b"/hesitant"))
     wait_for(lambda: edge.stats()["connected"] == 0)
 
 
@@ -355,9 +314,8 @@ def test_a_client_that_reads_gets_all_of_it(edge: Edge) -> None:
 @pytest.mark.parametrize("plain", [False, True])
 def test_a_client_that_stops_reading_is_felt(edge: Edge, plain: bool) -> None:
     before = edge.memory
-    with upgrade(edge, plain=plain) as stream:
-        upgraded(stream)
-        stream.sendall(b"\x81\x85\x00\x00\x00\x00flood")
+    with upgraded(edge, plain=plain) as raw:
+        raw.frame(b"flood")
         wait_for(
             lambda: (
                 edge.stats().get("stuck", 0) > 0.5
@@ -388,21 +346,18 @@ def test_the_server_pings_and_does_not_wait_for_an_application_for_ever(
 ) -> None:
     """With a ping each half second, and one second for a handshake."""
     edge = start("hasty")
-    with upgrade(edge) as stream, upgrade(edge, path="/mute") as mute:
-        assert stream.recv(1000).startswith(b"HTTP/1.1 101")
-        assert stream.recv(1)[0] == 0x89
-        status, _, body = read_response(mute)
-        assert (status, json.loads(body)["code"]) == (503, "INTERNAL_ERROR")
+    with upgraded(edge) as raw, closing(RawSocket(edge.port, timeout=180)) as mute:
+        assert raw.read_frame()[0] == PING
+        assert_error(mute.upgrade(path="/mute"), 503, "INTERNAL_ERROR")
 
 
 def test_pings_without_reading_cost_nothing(edge: Edge) -> None:
     before = edge.memory
-    with upgrade(edge, plain=True) as stream:
-        upgraded(stream)
+    with upgraded(edge, plain=True) as raw:
         ping = b"\x89\xfd\x00\x00\x00\x00" + b"p" * 125
         end = time.monotonic() + 1.5
         sent = 0
         while time.monotonic() < end and sent < 40 * MB:
-            sent += stream.send(ping * 500)
+            sent += raw.socket.send(ping * 500)
         assert sent > limits.FRAMES_BURST * len(ping)
         assert edge.memory - before < 30 * MB
