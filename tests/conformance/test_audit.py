@@ -21,41 +21,23 @@ pytestmark = pytest.mark.spec("admin.audit")
 STATES = ("pending", "approved", "rejected", "modified")
 
 
-@pytest.fixture(scope="module")
-def admin(shared: Bridge) -> Admin:
-    return Admin(shared, f"ada-{new_id()[:8]}")
+class Site:
+    """The admin site's lists of approvals and of the audit trail, by the words that lead there."""
+
+    def __init__(self, admin: Admin) -> None:
+        self.admin, lists = admin, admin.lists()
+        (self.approvals,) = {path for words, path in lists.items() if "approval" in words}
+        (self.trail,) = {path for words, path in lists.items() if "audit" in words}
+
+    def find(self, path: str, *words: str) -> list[str]:
+        """The rows of a list that have all these words."""
+        rows = rows_of(self.admin.page(path))
+        return [row for row in rows if all(word.lower() in row.lower() for word in words)]
 
 
 @pytest.fixture(scope="module")
-def lists(admin: Admin) -> dict[str, str]:
-    return admin.lists()
-
-
-@pytest.fixture(scope="module")
-def approvals(lists: dict[str, str]) -> str:
-    """The path of the list of approvals, by the words that lead there."""
-    (path,) = {path for words, path in lists.items() if "approval" in words}
-    return path
-
-
-@pytest.fixture(scope="module")
-def trail(lists: dict[str, str]) -> str:
-    (path,) = {path for words, path in lists.items() if "audit" in words}
-    return path
-
-
-@pytest.fixture
-def find(admin: Admin) -> Callable[..., list[str]]:
-    """The rows of a list that have all these words."""
-
-    def find(path: str, *words: str) -> list[str]:
-        return [
-            row
-            for row in rows_of(admin.page(path))
-            if all(word.lower() in row.lower() for word in words)
-        ]
-
-    return find
+def site(shared: Bridge) -> Site:
+    return Site(Admin(shared, f"ada-{new_id()[:8]}"))
 
 
 def filtered(admin: Admin, path: str, state: str) -> str:
@@ -69,14 +51,7 @@ def filtered(admin: Admin, path: str, state: str) -> str:
 
 
 @pytest.mark.spec("record.decision", "record.decided_at")
-def test_approvals_by_state(
-    shared: Bridge,
-    admin: Admin,
-    approvals: str,
-    find: Callable[..., list[str]],
-    sid: str,
-    joined: Phone,
-) -> None:
+def test_approvals_by_state(shared: Bridge, site: Site, sid: str, joined: Phone) -> None:
     """Issue: kept for manual handling, filtered by state, with who decided, when and from which
     device.
     """
@@ -87,40 +62,31 @@ def test_approvals_by_state(
         if state != "pending":
             decide(with_name, sid, call_id, state)
     for state in STATES:
-        (row,) = find(filtered(admin, approvals, state), mark)
+        (row,) = site.find(filtered(site.admin, site.approvals, state), mark)
         assert f"{mark} {state}" in row
         if state == "pending":
             assert pairing.name not in row
         else:
             assert pairing.name in row and re.search(r"20\d\d", row), "who and when"
-    assert len(find(approvals, mark)) == 4
+    assert len(site.find(site.approvals, mark)) == 4
     with_name.close()
 
 
-def test_decided_at_the_machine(
-    shared: Bridge,
-    admin: Admin,
-    approvals: str,
-    find: Callable[..., list[str]],
-    sid: str,
-    joined: Phone,
-) -> None:
+def test_decided_at_the_machine(shared: Bridge, site: Site, sid: str, joined: Phone) -> None:
     """D37, D38: decided_by agent, or by the session's close, and no device."""
     mark = new_id()[:13]
     for word in ("granted", "refused"):
         ask(shared, joined, sid, {"command": f"ls {mark} {word}"})
     shared.accept(post(sid, {"command": f"ls {mark} granted"}), hook("Stop", sid))
     (granted,), (refused,) = (
-        find(filtered(admin, approvals, "approved"), mark),
-        find(filtered(admin, approvals, "rejected"), mark),
+        site.find(filtered(site.admin, site.approvals, "approved"), mark),
+        site.find(filtered(site.admin, site.approvals, "rejected"), mark),
     )
     assert "agent" in granted.lower() and "agent" in refused.lower()
 
 
 @pytest.mark.spec("record.*")
-def test_the_whole_record(
-    shared: Bridge, admin: Admin, approvals: str, sid: str, joined: Phone
-) -> None:
+def test_the_whole_record(shared: Bridge, site: Site, sid: str, joined: Phone) -> None:
     """Spec, Tool call / approval record: all its fields are kept and can be looked at, with who
     decided, when and on which device.
     """
@@ -139,10 +105,10 @@ def test_the_whole_record(
         post(sid, {"command": f"ls -l {mark}"}, tool_call_id=call_id, result=f"total {mark}")
     )
     joined.expect("tool_result", session_id=sid)
-    page = admin.page(approvals)
+    page = site.admin.page(site.approvals)
     row = next(row for row in re.findall(r"<tr.*?</tr>", page, re.DOTALL) if mark in row)
-    link = next(link for link in links_of(row) if link.startswith(approvals))
-    text = text_of(admin.page(link))
+    link = next(link for link in links_of(row) if link.startswith(site.approvals))
+    text = text_of(site.admin.page(link))
     for part in (
         f"call-{mark}",
         "Bash",
@@ -162,18 +128,13 @@ def test_the_whole_record(
 
 
 def test_a_record_cannot_be_made_or_changed(
-    shared: Bridge,
-    admin: Admin,
-    approvals: str,
-    find: Callable[..., list[str]],
-    sid: str,
-    joined: Phone,
+    shared: Bridge, site: Site, sid: str, joined: Phone
 ) -> None:
     """D38: what a device did not decide, nobody writes down as decided."""
     mark = new_id()[:13]
     ask(shared, joined, sid, {"command": f"ls {mark}"})
-    assert_unchangeable(admin, approvals, mark, {"decision": "approved"})
-    assert find(filtered(admin, approvals, "pending"), mark)
+    assert_unchangeable(site.admin, site.approvals, mark, {"decision": "approved"})
+    assert site.find(filtered(site.admin, site.approvals, "pending"), mark)
 
 
 def assert_unchangeable(admin: Admin, path: str, mark: str, fields: dict[str, str]) -> None:
@@ -187,10 +148,8 @@ def assert_unchangeable(admin: Admin, path: str, mark: str, fields: dict[str, st
     assert admin.get(f"{path}add/").status == 403
     admin.page(own)
     assert admin.post(own, fields).status == 403
-    assert (
-        admin.get(f"{path}{key}/delete/").status == 403
-        and admin.post(f"{path}{key}/delete/", {"post": "yes"}).status == 403
-    )
+    assert admin.get(f"{path}{key}/delete/").status == 403
+    assert admin.post(f"{path}{key}/delete/", {"post": "yes"}).status == 403
     admin.page(path)
     answer = admin.post(path, {"action": "delete_selected", "_selected_action": key, "post": "yes"})
     assert answer.status in (200, 302, 403), answer
@@ -199,9 +158,7 @@ def assert_unchangeable(admin: Admin, path: str, mark: str, fields: dict[str, st
     ]
 
 
-def test_the_trail_of_decisions(
-    shared: Bridge, trail: str, find: Callable[..., list[str]], sid: str, joined: Phone
-) -> None:
+def test_the_trail_of_decisions(shared: Bridge, site: Site, sid: str, joined: Phone) -> None:
     """Issue: every decision, by a device and at the machine, once."""
     pairing, mark = shared.pairing(), new_id()[:13]
     phone = shared.phone(pairing).ready()
@@ -210,20 +167,16 @@ def test_the_trail_of_decisions(
     decide(phone, sid, by_device, "approved")  # comes too late: it decides nothing
     ask(shared, joined, sid, {"command": "pwd"}, tool_call_id=f"agent-{mark}")
     shared.accept(hook("Stop", sid))
-    (row,) = find(trail, f"device-{mark}")
+    (row,) = site.find(site.trail, f"device-{mark}")
     assert "decision" in row and pairing.name in row and "rejected" in row and sid in row
-    (row,) = find(trail, f"agent-{mark}")
-    assert (
-        "decision" in row
-        and "agent" in row.lower().replace(f"agent-{mark}", "")
-        and "rejected" in row
-    )
+    (row,) = site.find(site.trail, f"agent-{mark}")
+    assert "decision" in row
+    assert "agent" in row.lower().replace(f"agent-{mark}", "")
+    assert "rejected" in row
     phone.close()
 
 
-def test_the_trail_of_commits(
-    shared: Bridge, trail: str, find: Callable[..., list[str]], repository: Repository
-) -> None:
+def test_the_trail_of_commits(shared: Bridge, site: Site, repository: Repository) -> None:
     """Issue: every client action that changes something: a commit; one that is refused changes
     nothing, one that is repeated is one.
     """
@@ -241,7 +194,7 @@ def test_the_trail_of_commits(
         summary = committed(
             phone.until(lambda message: message.get("id") == id_, "the commit"), sid
         )
-    (row,) = find(trail, sid)
+    (row,) = site.find(site.trail, sid)
     assert "commit" in row and pairing.name in row and summary["hash"][:7] in row, row
     phone.close()
 
@@ -279,9 +232,8 @@ def test_the_trail_of_sessions(make_bridge: Callable[..., Bridge]) -> None:
         )
     phone.close()
 
-    admin = Admin(bridge, "ada")
-    (path,) = {path for words, path in admin.lists().items() if "audit" in words}
-    rows = [row for row in rows_of(admin.page(path)) if sid in row]
+    site = Site(Admin(bridge, "ada"))
+    rows = site.find(site.trail, sid)
     found = [
         re.search(rf"(\w+) Device {re.escape(pairing.name)} (.*){sid} (.*)", row)
         for row in reversed(rows)
@@ -297,30 +249,28 @@ def test_the_trail_of_sessions(make_bridge: Callable[..., Bridge]) -> None:
     assert '{"characters": 9}' in rows[-2] and "/sleep" not in rows[-2], rows
 
 
-def test_the_trail_of_devices(shared: Bridge, trail: str, find: Callable[..., list[str]]) -> None:
+def test_the_trail_of_devices(shared: Bridge, site: Site) -> None:
     """Issue: pairing and revoking; a later connection is neither."""
     pairing = shared.pairing()
     for _ in range(2):
         shared.phone(pairing).ready().close()
-    (row,) = find(trail, pairing.name)
+    (row,) = site.find(site.trail, pairing.name)
     assert "pair" in row.lower(), row
     shared.manage("revoke_device", pairing.name)
-    eventually(lambda: len(find(trail, pairing.name)) == 2)
-    assert [row for row in find(trail, pairing.name) if "revo" in row.lower()]
+    eventually(lambda: len(site.find(site.trail, pairing.name)) == 2)
+    assert [row for row in site.find(site.trail, pairing.name) if "revo" in row.lower()]
 
 
-def test_the_trail_cannot_be_changed(
-    shared: Bridge, admin: Admin, trail: str, sid: str, joined: Phone
-) -> None:
+def test_the_trail_cannot_be_changed(shared: Bridge, site: Site, sid: str, joined: Phone) -> None:
     """Issue: append-only."""
     mark = new_id()[:13]
     decide(joined, sid, ask(shared, joined, sid, tool_call_id=f"call-{mark}"), "rejected")
-    assert_unchangeable(admin, trail, mark, {"action": "pairing", "details": "{}"})
+    assert_unchangeable(site.admin, site.trail, mark, {"action": "pairing", "details": "{}"})
 
 
-def test_nobody_else_sees_it(shared: Bridge, approvals: str, trail: str) -> None:
+def test_nobody_else_sees_it(shared: Bridge, site: Site) -> None:
     """D14: the admin site is for its users: no token opens it."""
-    for path in (approvals, trail):
+    for path in (site.approvals, site.trail):
         for token in (None, shared.admin_token, shared.device_token(), shared.hook_token):
             answer = shared.get(path, token)
             assert answer.status in (302, 401, 403) and b"result_list" not in answer.body, answer

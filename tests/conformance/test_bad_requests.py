@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,98 +18,39 @@ from tests.files.repositories import digest
 
 pytestmark = pytest.mark.spec("error.recoverable")
 
-# code → what the error table says of its recoverability (docs/errors.md)
-RECOVERABLE = {
-    "SESSION_NOT_FOUND": False,
-    "SESS_NOT_FOUND": False,
-    "SESS_CLOSED": False,
-    "TOOL_CALL_NOT_FOUND": False,
-    "TOOL_ALREADY_DECIDED": False,
-    "PROTO_SEQUENCE_ERROR": True,
-    "PROTO_INVALID_MESSAGE": True,
-    "GIT_ERROR": True,
-    "FILE_INVALID_PATH": True,
-    "FILE_ACCESS_DENIED": True,
-    "FILE_NOT_FOUND": True,
-}
-# name → the message, its fields besides the session, and the one code that answers it (D10, D12)
-REQUESTS: dict[str, tuple[str, dict[str, Any], str]] = {
-    "list outside": ("file_list", {"path": "/etc"}, "FILE_ACCESS_DENIED"),
-    "list above": ("file_list", {"path": "../../.."}, "FILE_ACCESS_DENIED"),
-    "list a file": ("file_list", {"path": "a.txt"}, "FILE_INVALID_PATH"),
-    "list nothing": ("file_list", {"path": "missing"}, "FILE_NOT_FOUND"),
-    "list the empty path": ("file_list", {"path": ""}, "FILE_INVALID_PATH"),
-    "read outside": ("file_read", {"path": "/etc/passwd"}, "FILE_ACCESS_DENIED"),
-    "read a directory": ("file_read", {"path": "sub"}, "FILE_INVALID_PATH"),
-    "read nothing": ("file_read", {"path": "sub/missing"}, "FILE_NOT_FOUND"),
-    "read below a file": ("file_read", {"path": "a.txt/x"}, "FILE_INVALID_PATH"),
-    "read from before the beginning": (
-        "file_read",
-        {"path": "a.txt", "offset": -1, "limit": 1},
-        "PROTO_INVALID_MESSAGE",
-    ),
-    "diff outside": ("git_diff", {"files": ["/etc/passwd"], "cached": False}, "FILE_ACCESS_DENIED"),
-    "diff above": ("git_diff", {"files": ["a.txt", "../x"], "cached": True}, "FILE_ACCESS_DENIED"),
-    "diff with a NUL": ("git_diff", {"files": ["a\x00"], "cached": False}, "FILE_INVALID_PATH"),
-    "diff of an endless name": (
-        "git_diff",
-        {"files": ["a" * 5000], "cached": False},
-        "FILE_INVALID_PATH",
-    ),
-    "diff of a number": ("git_diff", {"files": [5], "cached": False}, "PROTO_INVALID_MESSAGE"),
-    "commit nothing": ("git_commit", {"message": "m", "files": ["same.txt"]}, "GIT_ERROR"),
-    "commit no files": ("git_commit", {"message": "m", "files": []}, "GIT_ERROR"),
-    "commit outside": (
-        "git_commit",
-        {"message": "m", "files": ["a.txt", "/etc/passwd"]},
-        "FILE_ACCESS_DENIED",
-    ),
-    "commit above": (
-        "git_commit",
-        {"message": "m", "files": ["../x", "a.txt"]},
-        "FILE_ACCESS_DENIED",
-    ),
-    "commit what is missing": (
-        "git_commit",
-        {"message": "m", "files": ["a.txt", "missing"]},
-        "GIT_ERROR",
-    ),
-    "commit with an option for a name": (
-        "git_commit",
-        {"message": "m", "files": ["--all"]},
-        "GIT_ERROR",
-    ),
-    "commit with --amend for a name": (
-        "git_commit",
-        {"message": "m", "files": ["--amend", "--no-edit"]},
-        "GIT_ERROR",
-    ),
-    "commit with a pattern": ("git_commit", {"message": "m", "files": ["*.txt"]}, "GIT_ERROR"),
-    "commit with pathspec magic": ("git_commit", {"message": "m", "files": [":/"]}, "GIT_ERROR"),
-    "commit with an exclusion": ("git_commit", {"message": "m", "files": [":!a.txt"]}, "GIT_ERROR"),
-    "commit the git directory": (
-        "git_commit",
-        {"message": "m", "files": [".git/config"]},
-        "GIT_ERROR",
-    ),
-    "commit the empty name": (
-        "git_commit",
-        {"message": "m", "files": ["a.txt", ""]},
-        "FILE_INVALID_PATH",
-    ),
-    "commit without words": ("git_commit", {"message": "", "files": ["a.txt"]}, "GIT_ERROR"),
-    "commit what is staged without words": (
-        "git_commit",
-        {"message": " \n\t", "files": None},
-        "GIT_ERROR",
-    ),
-    "commit a NUL": ("git_commit", {"message": "a\x00b", "files": ["a.txt"]}, "GIT_ERROR"),
-    "commit 10,000 names": (
-        "git_commit",
-        {"message": "m", "files": ["a.txt", *(f"missing {number}" for number in range(10_000))]},
-        "GIT_ERROR",
-    ),
-}
+DENIED, INVALID, MISSING = "FILE_ACCESS_DENIED", "FILE_INVALID_PATH", "FILE_NOT_FOUND"
+LISTED = {"/etc": DENIED, "../../..": DENIED, "a.txt": INVALID, "missing": MISSING, "": INVALID}
+READ = {"/etc/passwd": DENIED, "sub": INVALID, "sub/missing": MISSING, "a.txt/x": INVALID}
+COMMITTED: list[tuple[str, list[str] | None, str]] = [
+    ("nothing that has changed", ["same.txt"], "GIT_ERROR"),
+    ("no files", [], "GIT_ERROR"),
+    ("outside", ["a.txt", "/etc/passwd"], DENIED),
+    ("above", ["../x", "a.txt"], DENIED),
+    ("what is missing", ["a.txt", "missing"], "GIT_ERROR"),
+    ("10,000 names", ["a.txt", *(f"missing {number}" for number in range(10_000))], "GIT_ERROR"),
+    ("an option for a name", ["--all"], "GIT_ERROR"),
+    ("options for names", ["--amend", "--no-edit"], "GIT_ERROR"),
+    ("a pattern", ["*.txt"], "GIT_ERROR"),
+    ("pathspec magic", [":/"], "GIT_ERROR"),
+    ("an exclusion", [":!a.txt"], "GIT_ERROR"),
+    ("the git directory", [".git/config"], "GIT_ERROR"),
+    ("the empty name", ["a.txt", ""], INVALID),
+    ("", ["a.txt"], "GIT_ERROR"),  # without words
+    (" \n\t", None, "GIT_ERROR"),
+    ("a\x00b", ["a.txt"], "GIT_ERROR"),
+]
+# the message, its fields besides the session, and the one code that answers it (D10, D12)
+REQUESTS: list[tuple[str, dict[str, Any], str]] = [
+    *[("file_list", {"path": path}, code) for path, code in LISTED.items()],
+    *[("file_read", {"path": path}, code) for path, code in READ.items()],
+    ("file_read", {"path": "a.txt", "offset": -1, "limit": 1}, "PROTO_INVALID_MESSAGE"),
+    ("git_diff", {"files": ["/etc/passwd"], "cached": False}, DENIED),
+    ("git_diff", {"files": ["a.txt", "../x"], "cached": True}, DENIED),
+    ("git_diff", {"files": ["a\x00"], "cached": False}, INVALID),
+    ("git_diff", {"files": ["a" * 5000], "cached": False}, INVALID),
+    ("git_diff", {"files": [5], "cached": False}, "PROTO_INVALID_MESSAGE"),
+    *[("git_commit", {"message": text, "files": files}, code) for text, files, code in COMMITTED],
+]
 
 
 @pytest.fixture(scope="module")
@@ -136,31 +76,19 @@ def test_bad_requests(shared: Bridge, crime_scene: Repository, phone: Phone) -> 
     sid = session_in(shared, phone, crime_scene.path)
     crime_scene.porcelain()  # git refreshes its index now, not later
     before = digest(crime_scene.path)
-    for name, (type_, fields, code) in REQUESTS.items():
+    for type_, fields, code in REQUESTS:
         answer = phone.request(type_, {"session_id": sid} | fields)
-        assert answer["type"] == "error" and answer["payload"]["code"] == code, (
-            f"{name}: {str(answer)[:1000]}"
-        )
-        assert_refused(
-            answer, code, RECOVERABLE[code], None if code == "PROTO_INVALID_MESSAGE" else sid
-        )
-        assert digest(crime_scene.path) == before, name
+        about = None if code == "PROTO_INVALID_MESSAGE" else sid
+        assert_refused(answer, code, True, about)
+        assert digest(crime_scene.path) == before, str(fields)[:100]
         phone.ping()
     assert changes(status(phone, sid))["a.txt"] == ("modified", 1, 1)
 
 
 def test_unknown_sessions(phone: Phone) -> None:
     """D7: any message but session_start: SESSION_NOT_FOUND, not recoverable, naming the session."""
-    for type_, fields in (
-        SERVED
-        | {
-            "approval_response": {
-                "tool_call_id": "x",
-                "decision": "approved",
-                "modifications": None,
-            }
-        }
-    ).items():
+    decision = {"tool_call_id": "x", "decision": "approved", "modifications": None}
+    for type_, fields in (SERVED | {"approval_response": decision}).items():
         for unknown in (new_session(), "x" * 256, "%s", "../x", "ü 会"):
             assert_refused(
                 phone.request(type_, {"session_id": unknown} | fields),
@@ -208,31 +136,17 @@ def test_the_agent_of_a_closed_session(shared: Bridge, sid: str, phone: Phone, t
     )
 
 
-BAD_DECISIONS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
-    "modified without modifications": (
-        "PROTO_INVALID_MESSAGE",
-        lambda body: body | {"decision": "modified", "modifications": None},
-    ),
-    "pending": ("PROTO_INVALID_MESSAGE", lambda body: body | {"decision": "pending"}),
-    "no decision": (
-        "PROTO_INVALID_MESSAGE",
-        lambda body: {name: value for name, value in body.items() if name != "decision"},
-    ),
-    "no call": (
-        "PROTO_INVALID_MESSAGE",
-        lambda body: {name: value for name, value in body.items() if name != "tool_call_id"},
-    ),
-    "an unknown call": ("TOOL_CALL_NOT_FOUND", lambda body: body | {"tool_call_id": "unknown"}),
-    "another case": (
-        "TOOL_CALL_NOT_FOUND",
-        lambda body: body | {"tool_call_id": body["tool_call_id"].upper()},
-    ),
-    "with spaces": (
-        "TOOL_CALL_NOT_FOUND",
-        lambda body: body | {"tool_call_id": f" {body['tool_call_id']} "},
-    ),
-    "in another session": ("SESSION_NOT_FOUND", lambda body: body | {"session_id": new_session()}),
-}
+# what is changed in a decision (`...`: left out), and the code that answers it
+BAD_DECISIONS: list[tuple[dict[str, Any], str]] = [
+    ({"decision": "modified"}, "PROTO_INVALID_MESSAGE"),  # without modifications
+    ({"decision": "pending"}, "PROTO_INVALID_MESSAGE"),
+    ({"decision": ...}, "PROTO_INVALID_MESSAGE"),
+    ({"tool_call_id": ...}, "PROTO_INVALID_MESSAGE"),
+    ({"tool_call_id": "unknown"}, "TOOL_CALL_NOT_FOUND"),
+    ({"tool_call_id": "THE CALL"}, "TOOL_CALL_NOT_FOUND"),
+    ({"tool_call_id": " the call "}, "TOOL_CALL_NOT_FOUND"),
+    ({"session_id": "another"}, "SESSION_NOT_FOUND"),
+]
 
 
 def test_bad_decisions(shared: Bridge, sid: str, joined: Phone) -> None:
@@ -246,7 +160,9 @@ def test_bad_decisions(shared: Bridge, sid: str, joined: Phone) -> None:
         "decision": "approved",
         "modifications": None,
     }
-    for code, change in BAD_DECISIONS.values():
-        assert_refused(joined.request("approval_response", change(body)), code, RECOVERABLE[code])
+    for change, code in BAD_DECISIONS:
+        wrong = {name: value for name, value in (body | change).items() if value is not ...}
+        answer = joined.request("approval_response", wrong)
+        assert_refused(answer, code, code == "PROTO_INVALID_MESSAGE")
         joined.ping()
     assert pending(shared, sid) == [call_id]

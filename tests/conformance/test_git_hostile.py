@@ -10,12 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.bridge import Bridge
-from tests.conformance.hostile import (
-    COMMITTING,
-    READING,
-    Trap,
-    springs_it,
-)
+from tests.conformance.hostile import COMMITTING, READING, Trap, springs_it
 from tests.conformance.phone import Phone
 from tests.conformance.repositories import (
     Repository,
@@ -126,48 +121,19 @@ def test_reading_while_the_index_is_locked(
     )
 
 
-FORMATS = {
-    "color.ui": "always",
-    "color.diff": "always",
-    "color.status": "always",
-    "core.quotePath": "true",
-    "core.abbrev": "4",
-    "diff.noprefix": "true",
-    "diff.mnemonicPrefix": "true",
-    "diff.context": "0",
-    "diff.interHunkContext": "50",
-    "diff.suppressBlankEmpty": "true",
-    "diff.wordRegex": ".",
-    "diff.colorMoved": "zebra",
-    "diff.wsErrorHighlight": "all",
-    "diff.renames": "false",
-    "diff.relative": "true",
-    "diff.algorithm": "patience",
-    "diff.orderFile": "order",
-    "diff.statGraphWidth": "1",
-    "diff.indentHeuristic": "false",
-    "status.short": "true",
-    "status.branch": "true",
-    "status.renames": "false",
-    "status.relativePaths": "true",
-    "status.showUntrackedFiles": "no",
-    "status.showStash": "true",
-    "status.aheadBehind": "false",
-    "advice.statusHints": "true",
-    "log.showSignature": "true",
-    "log.decorate": "full",
-    "format.pretty": "fuller",
-    "commit.verbose": "true",
-    "commit.status": "true",
-    "commit.cleanup": "scissors",
-    "core.commentChar": "A",
-    "core.whitespace": "trailing-space",
-    "i18n.logOutputEncoding": "utf-16",
-    "alias.status": "!false",
-    "alias.diff": "!false",
-    "alias.commit": "!false",
-    "help.autoCorrect": "1",
-}
+FORMATS = """
+color.ui=always color.diff=always color.status=always core.quotePath=true core.abbrev=4
+diff.noprefix=true diff.mnemonicPrefix=true diff.context=0 diff.interHunkContext=50
+diff.suppressBlankEmpty=true diff.wordRegex=. diff.colorMoved=zebra diff.wsErrorHighlight=all
+diff.renames=false diff.relative=true diff.algorithm=patience diff.orderFile=order
+diff.statGraphWidth=1 diff.indentHeuristic=false status.short=true status.branch=true
+status.renames=false status.relativePaths=true status.showUntrackedFiles=no
+status.showStash=true status.aheadBehind=false advice.statusHints=true log.showSignature=true
+log.decorate=full format.pretty=fuller commit.verbose=true commit.status=true
+commit.cleanup=scissors core.commentChar=A core.whitespace=trailing-space
+i18n.logOutputEncoding=utf-16 alias.status=!false alias.diff=!false alias.commit=!false
+help.autoCorrect=1
+"""
 
 
 @pytest.fixture
@@ -189,8 +155,8 @@ def test_settings_that_change_what_git_prints(
     before = (status(phone, sid), diff(phone, sid), diff(phone, sid, cached=True))
     opinionated.write("order", "z\n")
     opinionated.write(".git/info/exclude", "order\n")
-    for name, value in FORMATS.items():
-        opinionated.git("config", name, value)
+    for setting in FORMATS.split():
+        opinionated.git("config", *setting.split("="))
     assert (status(phone, sid), diff(phone, sid), diff(phone, sid, cached=True)) == before
     summary = committed(commit(phone, sid, "A commit\n\nA body", ["blank lines ü.txt"]), sid)
     assert summary["files_changed"] == 1 and summary["summary"] == "A commit"

@@ -4,13 +4,10 @@ to date.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.conformance import report
 from tests.conformance.report import Mark
-from tests.conformance.rows import ROWS
 
 
 @pytest.fixture(scope="module")
@@ -40,30 +37,3 @@ def test_what_is_missing_is_noticed(found: list[Mark]) -> None:
     )
     twice = [*found, Mark("tests/x.py", "test_x", ()), Mark("tests/x.py", "test_x", ())]
     assert any("two tests" in problem for problem in report.problems(twice))
-
-
-def test_markers_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the module, on a function, among others; what is expected to fail proves nothing; what
-    cannot be proven yet is matched by no pattern.
-    """
-    monkeypatch.setattr(report, "REPOSITORY", tmp_path)
-    file = tmp_path / "tests" / "test_a.py"
-    file.parent.mkdir()
-    file.write_text(
-        'import pytest\npytestmark = [pytest.mark.slow, pytest.mark.spec("ws.auth")]\n'
-        '@pytest.mark.parametrize("a", [1])\n@pytest.mark.spec("offline.cl*", "settings")\ndef test_one(a): ...\n'
-        '@pytest.mark.xfail(strict=True)\n@pytest.mark.spec("processes")\ndef test_two(): ...\n'
-    )
-    marks = list(report.marks(report.test_files()))
-    assert marks == [
-        Mark("tests/test_a.py", "", ("ws.auth",)),
-        Mark("tests/test_a.py", "test_one", ("offline.cl*", "settings")),
-    ]
-    by_row = report.proofs(marks)
-    assert [len(by_row[id_]) for id_ in ("ws.auth", "settings", "processes", "offline.client")] == [
-        1,
-        1,
-        0,
-        0,
-    ]
-    assert ROWS["offline.client"].later

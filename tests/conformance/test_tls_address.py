@@ -26,15 +26,6 @@ from tests.conformance.samples import hook, new_session, now
 PROXY = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "203.0.113.9"}
 
 
-def leaf(bridge: Bridge) -> x509.Certificate:
-    connection = bridge.https().open()
-    assert isinstance(connection.sock, ssl.SSLSocket)
-    found = connection.sock.getpeercert(binary_form=True)
-    connection.close()
-    assert found is not None
-    return x509.load_der_x509_certificate(found)
-
-
 @pytest.fixture
 def pairing(public: Bridge) -> Pairing:
     return public.pairing()

@@ -7,8 +7,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-import time_machine
-from django.utils import timezone
 
 from devices_app import pairing, signals
 from devices_app.models import Device, Token
@@ -60,10 +58,3 @@ def auth(plain: str, device_id: str | None = "id-1", **changes: str) -> Device:
     """A WebSocket's ``auth``."""
     given = {"platform": "ios", "client_version": "1.2.3", "address": "192.168.1.7", **changes}
     return pairing.authenticate(plain, client_device_id=device_id, **given)[0]
-
-
-@pytest.fixture
-def steady_minute() -> Iterator[None]:
-    """A clock that stands still, so that no minute of a rate limit ends in the middle of a test."""
-    with time_machine.travel(timezone.now(), tick=False):
-        yield

@@ -161,10 +161,7 @@ class TestRevoke:
         User.objects.create_user("ada", password=PASSWORD, is_staff=True)
         client = logged_in(Client())
         User.objects.update(is_staff=staff)
-        assert client.post(f"{DEVICES}{device.pk}/revoke/").status_code in (
-            302,
-            403,
-        )
+        assert client.post(f"{DEVICES}{device.pk}/revoke/").status_code in (302, 403)
         assert not revoked
 
     def test_not_from_another_page(

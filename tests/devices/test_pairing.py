@@ -165,36 +165,7 @@ class TestAnotherToken:
             mint(device=device)
 
 
-class TestRevoke:
-    def test_twice_is_once(self, mint: Callable[..., Minted], revoked: list[Device]) -> None:
-        device, _, _ = mint()
-        pairing.revoke(device)
-        stale = Device.objects.get(pk=device.pk)
-        first = stale.revoked_at
-        assert not pairing.revoke(stale)
-        stale.refresh_from_db()
-        assert stale.revoked_at == first and len(revoked) == 1
-
-
 class TestSeen:
-    def test_auth_notes_who_it_is(self, mint: Callable[..., Minted]) -> None:
-        device, _, plain = mint()
-        auth(plain, platform="android", client_version="1.4.0", address="2001:db8::1")
-        device.refresh_from_db()
-        assert (device.platform, device.client_version, device.last_address) == (
-            "android",
-            "1.4.0",
-            "2001:db8::1",
-        )
-        assert device.last_seen_at is not None
-
-    def test_what_is_not_said_stays(self, mint: Callable[..., Minted]) -> None:
-        device, _, plain = mint()
-        auth(plain, platform="ios")
-        use(plain, "10.0.0.9")
-        device.refresh_from_db()
-        assert (device.platform, device.last_address) == ("ios", "10.0.0.9")
-
     def test_what_no_column_takes_is_cut(self, mint: Callable[..., Minted]) -> None:
         device, _, _ = mint()
         pairing.touch(device, "10.0.0.1", "p" * 40, "1.0.0-\x00\ud800" + "v" * 80)

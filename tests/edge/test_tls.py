@@ -4,9 +4,7 @@ relies on it (D19, D44).
 
 from __future__ import annotations
 
-import ipaddress
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -57,18 +55,6 @@ def test_the_leaf_is_what_phones_accept(conf: Callable[..., Conf]) -> None:
     ] == ["1.3.6.1.5.5.7.3.1"]
     assert ca.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     assert len(found.pin) == len(found.fingerprint) == 64
-
-
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="compares with the openssl command")
-def test_openssl_finds_the_pin(conf: Callable[..., Conf]) -> None:
-    found = certificates.load_or_renew(conf())
-    command = f"openssl x509 -in '{found.chain}' -pubkey -noout | openssl pkey -pubin -outform der | openssl dgst -sha256"
-    assert (
-        subprocess.run(
-            command, shell=True, capture_output=True, text=True, check=True
-        ).stdout.split()[-1]
-        == found.pin
-    )
 
 
 def test_renewal_keeps_the_pin_and_the_authority(conf: Callable[..., Conf]) -> None:
@@ -123,11 +109,9 @@ def test_the_authority_is_renewed_with_its_key_before_it_ends(
         second = certificates.load_or_renew(conf())
         new = x509.load_pem_x509_certificate(first.ca.read_bytes())
         assert new.not_valid_after_utc > datetime.now(UTC)
-    assert (
-        new.public_key() == old.public_key()
-        and new.subject == old.subject
-        and second.pin == first.pin
-    )
+    assert new.public_key() == old.public_key()
+    assert new.subject == old.subject
+    assert second.pin == first.pin
     assert "install /ca.crt again" in caplog.text
 
 
@@ -151,11 +135,9 @@ def test_what_clients_rely_on_is_never_replaced(
     path.write_bytes(text)
     with pytest.raises(ConfError) as raised:
         certificates.load_or_renew(conf())
-    assert (
-        str(path) in str(raised.value)
-        and str(raised.value).startswith("BRIDGE_DATA_DIR: ")
-        and "\n" not in str(raised.value)
-    )
+    assert str(path) in str(raised.value)
+    assert str(raised.value).startswith("BRIDGE_DATA_DIR: ")
+    assert "\n" not in str(raised.value)
     assert path.read_bytes() == text
 
 
@@ -219,12 +201,10 @@ def test_a_given_certificate_is_used_as_it_is(
 ) -> None:
     files = given()
     found = certificates.load_or_renew(conf(**files))
-    assert (found.chain, found.key, found.ca, found.own) == (
-        files["bridge_tls_cert"],
-        files["bridge_tls_key"],
-        None,
-        False,
-    )
+    assert found.chain == files["bridge_tls_cert"]
+    assert found.key == files["bridge_tls_key"]
+    assert found.ca is None
+    assert found.own is False
     assert set(found.names) == {"bridge.example", "10.0.0.9"}
     assert not (tmp_path / "data" / "tls").exists()
 
@@ -262,11 +242,9 @@ def test_a_given_file_that_cannot_be_used(
     path.unlink() if text is None else path.write_bytes(text)
     with pytest.raises(ConfError) as raised:
         certificates.load_or_renew(conf(**files))
-    assert (
-        str(raised.value).startswith(f"{setting}: {path}")
-        and said in str(raised.value)
-        and "\n" not in str(raised.value)
-    )
+    assert str(raised.value).startswith(f"{setting}: {path}")
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
 
 
 def test_an_encrypted_key_is_said(
@@ -294,9 +272,3 @@ def test_an_expired_certificate_is_said(
                 )
             )
         )
-
-
-def test_local_addresses() -> None:
-    found = interfaces.local_addresses()
-    assert found[:2] == ("127.0.0.1", "::1") and len(set(found)) == len(found)
-    assert all(str(ipaddress.ip_address(address)) == address for address in found)

@@ -106,11 +106,9 @@ async def test_a_static_file_comes_whole() -> None:
 @pytest.mark.django_db(transaction=True)
 async def test_cookies_are_sent() -> None:
     status, headers, _ = await ask("/admin/login/")
-    assert (
-        status,
-        "__Host-bridge-csrf-" in headers["Set-Cookie"],
-        "Secure" in headers["Set-Cookie"],
-    ) == (200, True, True)
+    assert status == 200
+    assert "__Host-bridge-csrf-" in headers["Set-Cookie"]
+    assert "Secure" in headers["Set-Cookie"]
 
 
 @pytest.mark.django_db(transaction=True)

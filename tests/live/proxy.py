@@ -21,7 +21,7 @@ import trustme
 from tests.conformance.bridge import REPOSITORY
 from tests.conformance.https import LOOPBACK, Https
 from tests.conformance.phone import PATIENCE, Phone
-from tests.servers import free_port, stop_process, wait_until
+from tests.servers import stop_process, wait_until
 
 DEPLOY = REPOSITORY / "docs/deploy"
 # where their clients are: not at the proxy's own address, which is the only trusted one
@@ -220,18 +220,3 @@ def dial(port: int, site: Site, client: str = "") -> ssl.SSLSocket:
     except BaseException:
         raw.close()
         raise
-
-
-__all__ = [
-    "CLIENTS",
-    "CONFIGURED",
-    "STREAM_MODULE",
-    "ProxiedHttps",
-    "ProxiedPhone",
-    "Site",
-    "free_port",
-    "make_site",
-    "nginx_stream",
-    "program",
-    "running",
-]

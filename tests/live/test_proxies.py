@@ -16,7 +16,7 @@ from websockets.exceptions import InvalidStatus
 
 from bridge_project.kernel import limits
 from tests.conformance.bridge import Bridge, eventually
-from tests.conformance.https import Https, Response, assert_error, spki_pin
+from tests.conformance.https import Https, Response, spki_pin
 from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, new_session, now, prompt
 from tests.live.proxy import (
@@ -27,12 +27,12 @@ from tests.live.proxy import (
     ProxiedPhone,
     Site,
     dial,
-    free_port,
     make_site,
     nginx_stream,
     program,
     running,
 )
+from tests.servers import free_port
 
 Make = Callable[..., Bridge]
 BODY_MAX = limits.MAX_MESSAGE_SIZE_MB * limits.MB
@@ -323,23 +323,6 @@ def test_failed_tokens_are_counted_for_the_client_not_for_the_proxy(public: Fron
         "Host": "bridge.example",
     }
     assert other.get("/api/v1/health", token="wrong", headers=behind_it).status == 401
-
-
-def test_the_plain_port_takes_nothing_past_the_proxy(public: Front) -> None:
-    """D19: whoever reaches it without the proxy's word that the client's transport was encrypted is
-    refused.
-    """
-    assert_error(
-        plain(public).get("/api/v1/health", token=public.bridge.hook_token),
-        403,
-        "INSECURE_TRANSPORT",
-    )
-    phone = Phone(
-        int(public.bridge.settings["BRIDGE_PLAIN_PORT"]), public.bridge.device_token(), plain=True
-    )
-    phone.connect()
-    assert phone.receive()["payload"]["code"] == "INSECURE_TRANSPORT"
-    assert phone.wait_closed() == 4403
 
 
 # -- nginx alone -----------------------------------------------------------------------------------

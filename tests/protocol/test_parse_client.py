@@ -49,10 +49,6 @@ def refused(text: str | bytes, strict_ids: bool = False) -> ProtocolInvalid:
     return caught.value
 
 
-def fields(invalid: ProtocolInvalid) -> list[str]:
-    return [violation["field"] for violation in invalid.violations]
-
-
 # -- payloads --------------------------------------------------------------------------------------
 
 

@@ -12,10 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge_project.protocol.hooks import (
-    HookInvalid,
-    parse_hook_event,
-)
+from bridge_project.protocol.hooks import HookInvalid, parse_hook_event
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
 AT = "2026-01-31T12:00:00Z"

@@ -13,15 +13,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from bridge_project.kernel import limits
-from bridge_project.protocol.types import (
-    SemVer,
-    SessionId,
-    Timestamp,
-    is_uuid,
-    is_uuid4,
-    now_text,
-    parse_timestamp,
-)
+from bridge_project.protocol.types import SemVer, SessionId, Timestamp, now_text, parse_timestamp
 
 TIMESTAMP = TypeAdapter(Timestamp)
 SESSION_ID = TypeAdapter(SessionId)
@@ -77,15 +69,6 @@ def test_what_is_no_timestamp_is_refused(text: str) -> None:
         TIMESTAMP.validate_python(text)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [1700000000, 1.5, None, True, datetime(2026, 1, 31, tzinfo=UTC), b"2026-01-31T12:00:00Z"],
-)
-def test_a_timestamp_is_a_string(value: object) -> None:
-    with pytest.raises(ValidationError):
-        TIMESTAMP.validate_python(value, strict=True)
-
-
 @given(
     st.datetimes(min_value=datetime(2, 1, 1), max_value=datetime(9998, 1, 1)),  # noqa: DTZ001
     st.integers(-23 * 60 - 59, 23 * 60 + 59),
@@ -126,20 +109,6 @@ def test_the_bridge_writes_utc_milliseconds_z() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "a",
-        " a ",
-        "5f0c1f9e-6a57-4c43-9d0e-0d1d5f8b8a11",
-        "Sitzung-äöü-😀",
-        "x" * limits.SESSION_ID_MAX_CHARS,
-    ],
-)
-def test_session_ids_are_taken_as_they_are(text: str) -> None:
-    assert SESSION_ID.validate_python(text) == text
-
-
-@pytest.mark.parametrize(
-    "text",
     ["", " ", "\t\n", "\u00a0", "a\x00b", "x" * (limits.SESSION_ID_MAX_CHARS + 1), "a\ud800"],
 )
 def test_unusable_session_ids_are_refused(text: str) -> None:
@@ -156,36 +125,8 @@ def test_versions_compare_by_number() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "1",
-        "v1.0.0",
-        "-1.0.0",
-        "1.0.0\n",
-        "1.0.0-",
-        "1.0.1234567",
-        "１.0.0",
-    ],
+    "text", ["", "1", "v1.0.0", "-1.0.0", "1.0.0\n", "1.0.0-", "1.0.1234567", "１.0.0"]
 )
 def test_what_is_no_version_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         SemVer.parse(text)
-
-
-def test_uuids() -> None:
-    four, one = "C56A4180-65AA-42EC-A945-5FD21DEC0538", "c56a4180-65aa-12ec-a945-5fd21dec0538"
-    assert is_uuid(four)
-    assert is_uuid(one)
-    assert is_uuid4(four)
-    assert not is_uuid4(one)
-    for text in (
-        "",
-        "auth-001",
-        four + "\n",
-        f"{{{four}}}",
-        four.replace("-", ""),
-        four.replace("A945", "C945"),
-    ):
-        assert not is_uuid4(text)
-    assert not is_uuid(four.replace("-", ""))
