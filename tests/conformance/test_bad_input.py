@@ -9,12 +9,14 @@ import json
 import socket
 import ssl
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import Response, assert_error, strict_json
 from tests.conformance.phone import Phone
+from tests.conformance.raw import RawSocket
 from tests.conformance.samples import hook, new_session, now, prompt
 
 MIB = 1024 * 1024
@@ -194,67 +196,32 @@ def test_large_bodies_elsewhere(shared: Bridge) -> None:
         assert_error(answer, (401, 404, 405, 413))
 
 
-class Flood:
-    """A request whose body is far larger than the limit, sent until an answer comes."""
-
-    def __init__(self, bridge: Bridge, *, chunked: bool, total: int) -> None:
-        connection = bridge.https().open()
-        assert isinstance(connection.sock, ssl.SSLSocket)
-        self.socket, self.connection, self.chunked, self.total = (
-            connection.sock,
-            connection,
-            chunked,
-            total,
-        )
-        length = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {total}"
-        self.socket.sendall(
-            (
-                f"POST /api/v1/hooks/event HTTP/1.1\r\nHost: 127.0.0.1:{bridge.port}\r\nAuthorization: Bearer {bridge.hook_token}\r\n"
-                f"Content-Type: application/json\r\n{length}\r\n\r\n"
-            ).encode()
-        )
-
-    def send_until_answered(self) -> tuple[int, Response]:
-        """Bytes sent, and the answer: read after every piece that an answer can have come by."""
-        piece = b'{"x": "' + b"x" * (256 * 1024)
-        framed = b"%x\r\n%s\r\n" % (len(piece), piece) if self.chunked else piece
-        sent, answer = 0, b""
-        self.socket.settimeout(20)
-        while sent < self.total:
-            try:
-                self.socket.sendall(framed)
-            except (BrokenPipeError, ConnectionResetError, ssl.SSLError):
-                break
+def flood(bridge: Bridge, *, chunked: bool, total: int) -> tuple[int, Response]:
+    """Send a body far larger than the limit until an answer comes; the bytes sent, the answer."""
+    raw = RawSocket(bridge.port)
+    length = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {total}"
+    raw.socket.sendall(
+        f"POST /api/v1/hooks/event HTTP/1.1\r\nHost: 127.0.0.1:{bridge.port}\r\n"
+        f"Authorization: Bearer {bridge.hook_token}\r\n"
+        f"Content-Type: application/json\r\n{length}\r\n\r\n".encode()
+    )
+    piece = b'{"x": "' + b"x" * (256 * 1024)
+    framed = b"%x\r\n%s\r\n" % (len(piece), piece) if chunked else piece
+    sent = 0
+    try:
+        while sent < total and not raw.buffer:
+            raw.socket.settimeout(20)
+            raw.socket.sendall(framed)
             sent += len(piece)
-            self.socket.settimeout(0.001)
-            try:
-                answer = self.socket.recv(65536)
-                break
-            except (TimeoutError, ssl.SSLWantReadError):
-                pass
-            finally:
-                self.socket.settimeout(20)
-        while b"\r\n\r\n" not in answer or len(answer.split(b"\r\n\r\n", 1)[1]) < _length(answer):
-            more = self.socket.recv(65536)
-            assert more, f"closed after {sent} bytes, before the answer was complete: {answer!r}"
-            answer += more
-        head, body = answer.split(b"\r\n\r\n", 1)
-        lines = head.decode().split("\r\n")
-        headers = {
-            name.lower(): value.strip()
-            for name, value in (line.split(":", 1) for line in lines[1:])
-        }
-        return sent, Response(int(lines[0].split()[1]), headers, body)
-
-    def close(self) -> None:
-        self.connection.close()
-
-
-def _length(answer: bytes) -> int:
-    for line in answer.split(b"\r\n\r\n", 1)[0].split(b"\r\n"):
-        if line.lower().startswith(b"content-length:"):
-            return int(line.split(b":")[1])
-    return 0
+            raw.socket.settimeout(0.001)
+            with suppress(TimeoutError, ssl.SSLWantReadError):
+                raw.buffer += raw.socket.recv(65536)
+    except (BrokenPipeError, ConnectionResetError, ssl.SSLError):
+        pass  # it is closed while it still sends
+    raw.socket.settimeout(20)
+    answer = raw.response()
+    raw.close()
+    return sent, answer
 
 
 @pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
@@ -263,11 +230,7 @@ def test_300_megabytes(public: Bridge, chunked: bool) -> None:
     and the body is never held in memory.
     """
     before = public.memory()
-    flood = Flood(public, chunked=chunked, total=300 * MIB)
-    try:
-        sent, answer = flood.send_until_answered()
-    finally:
-        flood.close()
+    sent, answer = flood(public, chunked=chunked, total=300 * MIB)
     assert_error(answer, 413, "PAYLOAD_TOO_LARGE")
     assert sent < 150 * MIB, "refused while it was being sent"
     assert public.memory() - before < 60 * MIB

@@ -5,6 +5,7 @@ wrong.
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -82,7 +83,7 @@ def test_who_may(shared: Bridge, address: str) -> None:
         "device": shared.device_token(),
     }
     for kind, token in tokens.items():
-        body = ... if method == "GET" else {}
+        body: Any = ... if method == "GET" else {}
         answer = shared.https().request(method, path, token=token, json_body=body)
         if kind in OPEN_TO[address].split():
             assert answer.status not in (401, 403), (kind, answer)
