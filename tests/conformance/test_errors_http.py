@@ -277,3 +277,32 @@ def test_accept_does_not_matter(shared: Bridge, accept: str) -> None:
     assert_error(
         shared.get("/api/v1/nope", shared.admin_token, headers={"Accept": accept}), 404, "NOT_FOUND"
     )
+
+
+def test_a_chunked_body(shared: Bridge) -> None:
+    """RFC 9112: a body without a Content-Length is read like any other."""
+    connection = shared.https().open()
+    headers = {
+        "Authorization": f"Bearer {shared.hook_token}",
+        "Content-Type": "application/json",
+        "Transfer-Encoding": "chunked",
+    }
+    pieces = iter([b'{"eve', b'nts":[', b"]}"])
+    connection.request("POST", "/hooks/batch", body=pieces, headers=headers, encode_chunked=True)
+    assert connection.getresponse().status == 200
+    connection.close()
+
+
+def test_a_query_that_is_not_utf8(shared: Bridge) -> None:
+    """D9: an error with all six fields."""
+    answer = shared.get("/api/v1/files/tree?path=%ff", shared.admin_token)
+    assert_error(answer, (400, 404))
+
+
+def test_what_a_browser_needs(shared: Bridge) -> None:
+    """Static files come whole, cookies are for this host over TLS alone (D45)."""
+    style = shared.get("/static/admin/css/base.css")
+    assert (style.status, style.headers["content-type"]) == (200, 'text/css; charset="utf-8"')
+    assert int(style.headers["content-length"]) == len(style.body) > 1000
+    cookie = shared.get("/admin/login/").headers["set-cookie"]
+    assert cookie.startswith("__Host-bridge-csrf-") and "Secure" in cookie

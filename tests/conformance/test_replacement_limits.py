@@ -32,27 +32,21 @@ def full(narrow: Bridge) -> Iterator[list[Phone]]:
 
 
 def connect_patiently(phone: Phone) -> None:
-    """Reconnect until the place that a closed connection held is free; what refuses meanwhile must
-    be the limit.
-    """
+    """Reconnect until the place that a closed connection held is free."""
     for _ in range(100):
-        phone.connect()
-        answer = phone.auth()
-        if answer["type"] == "connection_ack":
+        if not refused(phone):
             return
-        assert answer["payload"]["code"] == "RATE_LIMITED" and phone.wait_closed() == 4429
     raise AssertionError("no place became free")
 
 
 def refused(phone: Phone) -> bool:
+    """Connect; whether there was no place."""
     phone.connect()
     answer = phone.auth()
     if answer["type"] == "connection_ack":
         return False
-    assert answer["type"] == "connection_error" and answer["payload"]["code"] == "RATE_LIMITED", (
-        answer
-    )
-    assert phone.wait_closed() == 4429
+    assert answer["payload"]["code"] == "RATE_LIMITED", answer
+    assert answer["type"] == "connection_error" and phone.wait_closed() == 4429
     return True
 
 
