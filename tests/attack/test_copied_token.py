@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from tests.conformance.bridge import Bridge, Pairing
 from tests.conformance.phone import Closed, Phone
 from tests.conformance.samples import hook, new_session
-from tests.faults.quick import QuickBridge, nursery
+from tests.faults.quick import QuickBridge
 from tests.run.terminal import Program
 from tests.servers import Postgres, Redis
 
@@ -23,22 +22,10 @@ REFUSED = (401, "AUTH_INVALID_TOKEN")
 READS = ("/api/v1/info", "/api/v1/sessions", "/api/v1/files/tree")
 
 
-@contextmanager
-def running(*bridges: Bridge) -> Iterator[None]:
-    """Start these bridges, and stop them at the end."""
-    for bridge in bridges:
-        bridge.start()
-    yield
-    for bridge in bridges:
-        bridge.stop()
-        nursery.forget(bridge.environment)
-
-
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
     """One process on SQLite, twice."""
-    bridge = QuickBridge(tmp_path_factory.mktemp("copied"))
-    with running(bridge):
+    with QuickBridge(tmp_path_factory.mktemp("copied")) as bridge:
         yield bridge, bridge
 
 
@@ -51,20 +38,21 @@ def two(
     """Two processes on one PostgreSQL, with a certificate each."""
     url = postgres_server.create_database()
     shared = {"database_url": url, "redis_url": redis_server.url}
-    first = QuickBridge(tmp_path_factory.mktemp("first"), **shared)
-    shared |= {
-        "BRIDGE_HOOK_TOKEN": first.hook_token,
-        "BRIDGE_ADMIN_TOKEN": first.admin_token,
-    }
-    second = QuickBridge(tmp_path_factory.mktemp("second"), **shared)
-    with running(first, second):
+    with (
+        QuickBridge(tmp_path_factory.mktemp("first"), **shared) as first,
+        first.beside(tmp_path_factory.mktemp("second")) as second,
+    ):
         yield first, second
 
 
-@pytest.fixture(params=["sqlite", "two processes on postgresql"])
+@pytest.fixture
 def processes(request: pytest.FixtureRequest) -> Processes:
-    found: Processes = request.getfixturevalue("alone" if request.param == "sqlite" else "two")
+    """Two, but where a test asks for another number of them."""
+    found: Processes = request.getfixturevalue(getattr(request, "param", "two"))
     return found
+
+
+on_both = pytest.mark.parametrize("processes", ["alone", "two"], indirect=True)
 
 
 @pytest.fixture
@@ -132,6 +120,7 @@ def end_of(bridge: Bridge, code: Pairing) -> None:
     other.wait_closed()
 
 
+@on_both
 @pytest.mark.parametrize("way", ["over http", "over the socket"])
 def test_from_the_fresh_token_s_first_use_the_copied_one_is_worth_nothing(
     first: Bridge,
@@ -197,6 +186,7 @@ def test_a_device_that_gave_no_id_gets_none(first: Bridge) -> None:
     assert refused(first, token)
 
 
+@on_both
 def test_two_connections_at_once(first: Bridge, second: Bridge) -> None:
     """D23: of simultaneous ones each gets a fresh token, of which at most one is not void.
 
@@ -221,6 +211,7 @@ def fresh_unless_replaced(phone: Phone) -> str | None:
         raise
 
 
+@on_both
 def test_the_first_use_and_another_fresh_one_at_once(first: Bridge, second: Bridge) -> None:
     """Whoever is first: afterwards exactly one token works, and the client has it."""
     for _ in range(5):

@@ -16,8 +16,8 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.delivery import back, nothing_more
 from tests.conformance.phone import Phone
 from tests.conformance.samples import new_id, new_session, now, prompt
-from tests.faults.quick import QuickBridge, nursery
-from tests.servers import Postgres
+from tests.faults.quick import QuickBridge
+from tests.servers import Postgres, Redis
 
 FALSE: list[Any] = [
     # numbers of rows, which no client knows
@@ -28,27 +28,17 @@ FALSE: list[Any] = [
 ]
 
 
-@pytest.fixture(scope="module", params=["one process", "two on postgresql"])
+@pytest.fixture(scope="module")
 def processes(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    tmp_path_factory: pytest.TempPathFactory, postgres_server: Postgres, redis_server: Redis
 ) -> Iterator[list[Bridge]]:
-    """The liar is at the last one."""
-    place = tmp_path_factory.mktemp("acks")
-    settings: dict[str, str] = {}
-    if request.param != "one process":
-        postgres: Postgres = request.getfixturevalue("postgres_server")
-        settings["database_url"] = postgres.create_database()
-        settings["redis_url"] = request.getfixturevalue("redis_server").url
-    made = [QuickBridge(place / "first", **settings).start()]
-    if settings:
-        tokens = {
-            name: made[0].settings[name] for name in ("BRIDGE_HOOK_TOKEN", "BRIDGE_ADMIN_TOKEN")
-        }
-        made.append(QuickBridge(place / "second", **settings, **tokens).start())
-    yield made
-    for bridge in made:
-        bridge.stop()
-        nursery.forget(bridge.environment)
+    """Two, the liar is at the last one."""
+    place, url = tmp_path_factory.mktemp("acks"), postgres_server.create_database()
+    with (
+        QuickBridge(place / "first", database_url=url, redis_url=redis_server.url) as first,
+        first.beside(place / "second") as second,
+    ):
+        yield [first, second]
 
 
 @pytest.fixture

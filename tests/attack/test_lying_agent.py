@@ -18,7 +18,7 @@ from tests.conformance.agents import ask, begin, end, log_of, say, words
 from tests.conformance.approvals import decide, of
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
-from tests.faults.quick import QuickBridge, nursery
+from tests.faults.quick import QuickBridge
 
 PROGRAM = Path(__file__).with_name("told_agent.py")
 LINE_BYTES = 100 * 2**20
@@ -27,12 +27,9 @@ LINE_BYTES = 100 * 2**20
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     line = shlex.join([sys.executable, "-IS", str(PROGRAM)])
-    bridge = QuickBridge(tmp_path_factory.mktemp("lies"), BRIDGE_ACP_AGENTS=f"told={line}")
-    bridge.start()
-    bridge.pin = bridge.pairing().pin
-    yield bridge
-    bridge.stop()
-    nursery.forget(bridge.environment)
+    place = tmp_path_factory.mktemp("lies")
+    with QuickBridge(place, BRIDGE_ACP_AGENTS=f"told={line}") as bridge:
+        yield bridge
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.repositories import Repository, session_in, status
 from tests.conformance.samples import new_session
-from tests.faults.quick import QuickBridge, nursery
+from tests.faults.quick import QuickBridge
 from tests.servers import wait_until
 
 SOON = 15.0  # seconds; a git call that hangs is ended after 30
@@ -24,10 +25,8 @@ SOON = 15.0  # seconds; a git call that hangs is ended after 30
 
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    bridge = QuickBridge(tmp_path_factory.mktemp("odd-files")).start()
-    yield bridge
-    bridge.stop()
-    nursery.forget(bridge.environment)
+    with QuickBridge(tmp_path_factory.mktemp("odd-files")) as bridge:
+        yield bridge
 
 
 @pytest.fixture(scope="module")
@@ -133,9 +132,9 @@ def with_a_spool_that_is(tmp_path: Path) -> Iterator[Callable[[Callable[[Path], 
         replace(bridge.data / "spool")
         return bridge.start()
 
-    yield start
-    bridge.stop()
-    nursery.forget(bridge.environment)
+    with ExitStack() as ending:
+        ending.push(bridge)
+        yield start
 
 
 def test_a_spool_that_is_a_link_is_not_followed(

@@ -16,7 +16,7 @@ import pytest
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_error
 from tests.conformance.samples import new_session, prompt
-from tests.faults.quick import QuickBridge, nursery
+from tests.faults.quick import QuickBridge
 from tests.hooks.conftest import run_hook, waiting
 from tests.servers import Postgres, wait_until
 
@@ -39,11 +39,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         try:
             postgres.start()
             url = postgres.create_database()
-            bridge = QuickBridge(tmp_path_factory.mktemp("bridge"), database_url=url).start()
-            bridge.pairing()  # the stock of devices is minted while the database is there
-            yield Store(postgres, bridge)
-            bridge.stop()
-            nursery.forget(bridge.environment)
+            with QuickBridge(tmp_path_factory.mktemp("bridge"), database_url=url) as bridge:
+                bridge.pairing()  # the stock of devices is minted while the database is there
+                yield Store(postgres, bridge)
         finally:
             postgres.stop()
 

@@ -12,6 +12,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from statistics import median
 
 import pytest
@@ -21,7 +22,7 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.https import Https, Response, assert_error, pinned_context
 from tests.conformance.raw import PING, PONG, TEXT, RawSocket, encoded
 from tests.conformance.samples import hook, new_session, now
-from tests.faults.quick import QuickBridge, nursery
+from tests.faults.quick import QuickBridge
 from tests.servers import wait_until
 
 WRONG = "w" * 40
@@ -35,18 +36,15 @@ CLOSED = (OSError, EOFError)
 @pytest.fixture(scope="module")
 def make_bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Bridge]]:
     started: list[Bridge] = []
+    with ExitStack() as ending:
 
-    def make(name: str, **settings: str) -> Bridge:
-        bridge = QuickBridge(tmp_path_factory.mktemp(name), **settings).start()
-        started.append(bridge)
-        bridge.pin = bridge.pairing().pin
-        return bridge
+        def make(name: str, **settings: str) -> Bridge:
+            place = tmp_path_factory.mktemp(name)
+            started.append(ending.enter_context(QuickBridge(place, **settings)))
+            return started[-1]
 
-    yield make
-    for bridge in started:
-        bridge.stop()
-        nursery.forget(bridge.environment)
-        assert "Traceback" not in bridge.log.read_text()
+        yield make
+    assert not [bridge for bridge in started if "Traceback" in bridge.log.read_text()]
 
 
 @pytest.fixture(scope="module")

@@ -8,18 +8,14 @@ import pytest
 
 from tests.conformance.admin import Admin
 from tests.conformance.bridge import Bridge
-from tests.faults.quick import QuickBridge, nursery
+from tests.faults.quick import QuickBridge
 
 
 @pytest.fixture
 def bridges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Bridge]]:
-    made: list[Bridge] = [QuickBridge(tmp_path_factory.mktemp("one-of-two")) for _ in range(2)]
-    for bridge in made:
-        bridge.start()
-    yield made
-    for bridge in made:
-        bridge.stop()
-        nursery.forget(bridge.environment)
+    places = [tmp_path_factory.mktemp("one-of-two") for _ in range(2)]
+    with QuickBridge(places[0]) as one, QuickBridge(places[1]) as other:
+        yield [one, other]
 
 
 def test_one_browser_is_logged_in_to_both(bridges: list[Bridge]) -> None:

@@ -16,7 +16,7 @@ from tests.conformance.agents import ask, begin, end, say, start, words
 from tests.conformance.approvals import decide
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Message, Phone
-from tests.faults.quick import QuickBridge, nursery
+from tests.faults.quick import QuickBridge
 
 OURS = ["-c", "approval_policy=untrusted", "-c", "sandbox_mode=read-only"]
 
@@ -24,13 +24,10 @@ OURS = ["-c", "approval_policy=untrusted", "-c", "sandbox_mode=read-only"]
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     place = tmp_path_factory.mktemp("unasked")
-    bridge = QuickBridge(place / "bridge", BRIDGE_MAX_SESSIONS="100", **install(place / "bin"))
-    bridge.start()
-    bridge.pin = bridge.pairing().pin
-    (bridge.root / "opencode.json").write_text(ALLOWS_ALL)
-    yield bridge
-    bridge.stop()
-    nursery.forget(bridge.environment)
+    settings = install(place / "bin") | {"BRIDGE_MAX_SESSIONS": "100"}
+    with QuickBridge(place / "bridge", **settings) as bridge:
+        (bridge.root / "opencode.json").write_text(ALLOWS_ALL)
+        yield bridge
 
 
 @pytest.fixture

@@ -35,8 +35,6 @@ def survive(bridges: Sequence[QuickBridge], instants: int, seed: str) -> None:
     """
     rng, found = random.Random(seed), Counter[str]()
     try:
-        for bridge in bridges:
-            bridge.start()
         while found["instants"] < instants:
             _epoch(bridges, min(EPOCH, instants - found["instants"]), rng, found)
             log.info("%s", dict(found))

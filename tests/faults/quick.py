@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any, ClassVar
+from typing import IO, Any, ClassVar, Self
 
 import psycopg
 
@@ -195,6 +195,26 @@ class QuickBridge(Bridge):
         self.enter = list(enter)
         self.seen = self.data  # where the tests see the data directory
         self.nursery = nursery_of(self.enter)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """It is over, however it was left, and can be made anew."""
+        if self.process is not None and self.process.poll() is None:
+            self.stop()
+        self.nursery.forget(self.environment)
+
+    @property
+    def shared(self) -> dict[str, str]:
+        """What every process of the same bridge has: its stores and its tokens."""
+        names = ("DATABASE_URL", "REDIS_URL", "BRIDGE_HOOK_TOKEN", "BRIDGE_ADMIN_TOKEN")
+        return {name: self.settings[name] for name in names if name in self.settings}
+
+    def beside(self, directory: Path, **settings: Any) -> QuickBridge:
+        """Another process of the same bridge."""
+        return QuickBridge(directory, **self.shared | settings)
 
     def spawn(self) -> Bridge:
         url = self.settings.get("DATABASE_URL", "")

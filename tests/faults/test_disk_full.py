@@ -11,7 +11,7 @@ import resource
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -132,8 +132,9 @@ def small_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallDisk]:
 
 
 @pytest.fixture(scope="module")
-def quota(make_quick: Callable[..., QuickBridge]) -> Quota:
-    return Quota(make_quick("quota"))
+def quota(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quota]:
+    with QuickBridge(tmp_path_factory.mktemp("quota")) as bridge:
+        yield Quota(bridge)
 
 
 @pytest.fixture

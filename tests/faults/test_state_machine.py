@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,7 +44,6 @@ CHOICES = st.one_of(
 )
 
 MORE = {"BRIDGE_MAX_WEBSOCKETS": "50"}
-MakeQuick = Callable[..., QuickBridge]
 
 somebody_online = precondition(lambda self: self.online() is not None)
 somebody_ready = precondition(lambda self: self.online(ready=True) is not None)
@@ -385,6 +384,8 @@ def play(world: World, number: int, examples: int = EXAMPLES) -> None:
     """The ordinary run makes the same plans every time and stops at what it finds; a longer one is
     another each time, and makes what fails small.
     """
+    for bridge in world.bridges:
+        bridge.pin = bridge.pairing().pin
     phases = (Phase.generate, Phase.shrink) if SOAK else (Phase.generate,)
     checks = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
     options: dict[str, Any] = {
@@ -407,30 +408,30 @@ def play(world: World, number: int, examples: int = EXAMPLES) -> None:
 
 
 @pytest.mark.timeout(600 + 30 * SOAK)
-def test_each_row_comes_once_and_in_order_and_none_is_lost(make_quick: MakeQuick) -> None:
+def test_each_row_comes_once_and_in_order_and_none_is_lost(tmp_path: Path) -> None:
     """Issue, done when; D22, D23, D26 to D29, D31 to D34."""
-    play(World([make_quick("roomy", **MORE)], kept=10_000), 1)
+    with QuickBridge(tmp_path, **MORE) as bridge:
+        play(World([bridge], kept=10_000), 1)
 
 
 @pytest.mark.timeout(600 + 30 * SOAK)
-def test_what_is_discarded_is_said(make_quick: MakeQuick) -> None:
+def test_what_is_discarded_is_said(tmp_path: Path) -> None:
     """The same where few messages are kept (D29, D30): the others come, or are said to be gone."""
-    play(World([make_quick("small", BRIDGE_QUEUE_MAX=str(FEW), **MORE)], kept=FEW), 2)
+    with QuickBridge(tmp_path, BRIDGE_QUEUE_MAX=str(FEW), **MORE) as bridge:
+        play(World([bridge], kept=FEW), 2)
 
 
 @pytest.mark.timeout(600 + 60 * SOAK)
 def test_two_processes_are_one_bridge(
-    make_quick: MakeQuick, postgres_server: Postgres, redis_server: Redis
+    tmp_path: Path, postgres_server: Postgres, redis_server: Redis
 ) -> None:
     """The same with two processes on PostgreSQL and Redis, of which devices take now one, now the
     other (D46).
     """
-    shared = MORE | {
-        "database_url": postgres_server.create_database(),
-        "redis_url": redis_server.url,
-    }
-    first = make_quick("first", **shared)
-    second = make_quick(
-        "second", BRIDGE_HOOK_TOKEN=first.hook_token, BRIDGE_ADMIN_TOKEN=first.admin_token, **shared
-    )
-    play(World([first, second], kept=10_000), 3, EXAMPLES // 2)
+    url = postgres_server.create_database()
+    stores = {"database_url": url, "redis_url": redis_server.url}
+    with (
+        QuickBridge(tmp_path / "first", **stores, **MORE) as first,
+        first.beside(tmp_path / "second", **MORE) as second,
+    ):
+        play(World([first, second], kept=10_000), 3, EXAMPLES // 2)

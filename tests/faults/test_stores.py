@@ -7,7 +7,7 @@ from __future__ import annotations
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class Stores:
 
 
 @pytest.fixture(scope="module")
-def stores(make_quick: Callable[..., QuickBridge]) -> Iterator[Stores]:
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stores]:
     """Servers of our own, for they are treated badly, and two bridges that share them."""
     with ExitStack() as ending:
         places = [
@@ -55,19 +55,9 @@ def stores(make_quick: Callable[..., QuickBridge]) -> Iterator[Stores]:
             ending.callback(server.stop)
             server.start()
         shared = {"database_url": postgres.create_database(), "redis_url": redis.url}
-        first = make_quick("first", start=False, **shared)
-        second = make_quick(
-            "second",
-            start=False,
-            BRIDGE_HOOK_TOKEN=first.hook_token,
-            BRIDGE_ADMIN_TOKEN=first.admin_token,
-            **shared,
-        )
-        for bridge in (first, second):
-            bridge.spawn()
-        for bridge in (first, second):
-            bridge.wait_ready()
-        yield Stores(postgres, redis, [first, second])
+        place = tmp_path_factory.mktemp("stores")
+        with QuickBridge(place / "first", **shared) as first, first.beside(place / "second") as two:
+            yield Stores(postgres, redis, [first, two])
 
 
 def stop(server: Postgres | Redis, how: signal.Signals) -> None:

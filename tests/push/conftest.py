@@ -27,9 +27,8 @@ def bridge(tmp_path_factory: pytest.TempPathFactory, service: PushService) -> It
         tmp_path_factory.mktemp("bridge"), BRIDGE_MAX_WEBSOCKETS="100", **service.settings
     )
     made.first = with_limits(PUSH_RETRY_SECONDS=RETRY_SECONDS)
-    made.start()
-    yield made
-    made.stop()
+    with made:
+        yield made
 
 
 @pytest.fixture

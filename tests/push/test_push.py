@@ -151,8 +151,7 @@ def test_a_test_says_what_became_of_it(service: PushService, phone: Phone) -> No
 def test_a_subscription_outlives_restarts_and_goes_with_its_device(
     service: PushService, tmp_path: Path
 ) -> None:
-    bridge = QuickBridge(tmp_path, **service.settings).start()
-    try:
+    with QuickBridge(tmp_path, **service.settings) as bridge:
         kept, revoked = service.browser(), service.browser()
         pairing = bridge.mint("--name", "lost phone")
         for phone, browser in ((bridge.phone(), kept), (bridge.phone(pairing), revoked)):
@@ -169,21 +168,16 @@ def test_a_subscription_outlives_restarts_and_goes_with_its_device(
         assert len(revoked.requests) == 1
         key = bridge.data / "secrets" / "push_key"
         assert key.stat().st_mode & 0o777 == 0o600
-    finally:
-        bridge.stop()
 
 
 def test_push_that_is_switched_off(service: PushService, tmp_path: Path) -> None:
-    bridge = QuickBridge(tmp_path, BRIDGE_PUSH="off", **service.settings).start()
-    try:
+    with QuickBridge(tmp_path, BRIDGE_PUSH="off", **service.settings) as bridge:
         phone = bridge.phone().connect()
         assert "push" not in phone.auth()["payload"]
         phone.health_check()
         refused = phone.request("push_subscribe", {"subscription": service.browser().subscription})
         assert refused["payload"]["code"] == "PUSH_ENDPOINT_REFUSED"
         assert "BRIDGE_PUSH" in refused["payload"]["message"]
-    finally:
-        bridge.stop()
 
 
 def test_two_processes_send_a_push_once(
@@ -191,26 +185,23 @@ def test_two_processes_send_a_push_once(
 ) -> None:
     """Both have the key, and both see every row."""
     shared = {"database_url": postgres_server.create_database(), "redis_url": redis_server.url}
-    first = QuickBridge(tmp_path / "first", **shared, **service.settings).start()
-    tokens = {"BRIDGE_HOOK_TOKEN": first.hook_token, "BRIDGE_ADMIN_TOKEN": first.admin_token}
-    second = QuickBridge(tmp_path / "second", **shared, **tokens, **service.settings)
-    (second.data / "secrets").mkdir(parents=True, mode=0o700)
-    shutil.copy(first.data / "secrets" / "push_key", second.data / "secrets")
-    second.start()
-    try:
-        assert phone_key(first) == phone_key(second)
-        browser = service.browser()
-        phone = first.phone().ready()
-        subscribe(phone, browser)
-        phone.close()
-        sessions = [ask(one, call=f"call-{turn}") for turn in range(5) for one in (first, second)]
-        assert [one["session_id"] for one in browser.wait(10)] == sessions
-        last = finish(second)
-        assert browser.wait(11)[10]["session_id"] == last
-        assert len(browser.requests) == 11
-    finally:
-        first.stop()
-        second.stop()
+    with QuickBridge(tmp_path / "first", **shared, **service.settings) as first:
+        second = first.beside(tmp_path / "second", **service.settings)
+        (second.data / "secrets").mkdir(parents=True, mode=0o700)
+        shutil.copy(first.data / "secrets" / "push_key", second.data / "secrets")
+        with second:
+            assert phone_key(first) == phone_key(second)
+            browser = service.browser()
+            phone = first.phone().ready()
+            subscribe(phone, browser)
+            phone.close()
+            sessions = [
+                ask(one, call=f"call-{turn}") for turn in range(5) for one in (first, second)
+            ]
+            assert [one["session_id"] for one in browser.wait(10)] == sessions
+            last = finish(second)
+            assert browser.wait(11)[10]["session_id"] == last
+            assert len(browser.requests) == 11
 
 
 def test_pushes_are_counted(bridge: Bridge, service: PushService, phone: Phone) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.conformance.approvals import post, pre
 from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.samples import hook, new_session
-from tests.faults.quick import QuickBridge, nursery
+from tests.faults.quick import QuickBridge
 from tests.run.terminal import Program
 from tests.servers import wait_until
 
@@ -161,15 +161,11 @@ def tool(name: str, /, **params: object) -> str:
 
 def play() -> str:
     """Play it on a bridge in a directory of its own; the transcript."""
-    with tempfile.TemporaryDirectory(prefix="afternoon-") as directory:
-        bridge = QuickBridge(Path(directory).resolve(), BRIDGE_DEMO_SHELL="1")
-        try:
-            bridge.start()
-            bridge.pin = bridge.pairing().pin
-            told = Afternoon(bridge).play()
-            bridge.stop()
-        finally:
-            nursery.forget(bridge.environment)
+    with (
+        tempfile.TemporaryDirectory(prefix="afternoon-") as directory,
+        QuickBridge(Path(directory).resolve(), BRIDGE_DEMO_SHELL="1") as bridge,
+    ):
+        told = Afternoon(bridge).play()
     return f"{told}\n"
 
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from tests.conformance.bridge import REPOSITORY
-from tests.faults.quick import QuickBridge, nursery
+from tests.faults.quick import QuickBridge
 from tests.performance.__main__ import PARTS
 from tests.performance.load import Flight, Outcome
 from tests.performance.servers import SESSION, connect, target
@@ -18,10 +18,8 @@ from tests.performance.servers import SESSION, connect, target
 
 def test_the_generator(tmp_path: Path) -> None:
     """Every event arrives once at both sockets."""
-    bridge = QuickBridge(tmp_path)
-    bridge.start()
 
-    async def fly() -> Outcome:
+    async def fly(bridge: QuickBridge) -> Outcome:
         tokens = [bridge.device_token() for _ in range(2)]
         where = target(bridge)
         sockets = [await connect(bridge, token, SESSION) for token in tokens]
@@ -30,11 +28,8 @@ def test_the_generator(tmp_path: Path) -> None:
             opened.close()
         return flown
 
-    try:
-        found = asyncio.run(fly())
-    finally:
-        bridge.stop()
-        nursery.forget(bridge.environment)
+    with QuickBridge(tmp_path) as bridge:
+        found = asyncio.run(fly(bridge))
     assert found.accepted > 0
     assert len(found.delivery) == 2 * found.accepted
     assert found.wrong == 0

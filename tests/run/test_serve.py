@@ -140,16 +140,9 @@ def test_a_killed_one_leaves_no_lock(bridge: Bridge) -> None:
 
 
 def test_misconfigured_is_said_plainly(tmp_path: Path) -> None:
-    bridge = QuickBridge(tmp_path, BRIDGE_PUBLIC_URL="http://bridge.example")
-    try:
-        bridge.spawn()
-        wait_until(
-            lambda: "To stop: Ctrl-C" in bridge.tail(), f"the banner; so far: {bridge.tail()}"
-        )
-        assert "misconfigured: BRIDGE_PUBLIC_URL is not an https address" in bridge.log.read_text()
-    finally:
-        bridge.stop()
-        nursery.forget(bridge.environment)
+    with QuickBridge(tmp_path, BRIDGE_PUBLIC_URL="http://bridge.example") as bridge:
+        said = "misconfigured: BRIDGE_PUBLIC_URL is not an https address"
+        wait_until(lambda: said in bridge.log.read_text(), f"so far: {bridge.tail()}")
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from hooks_app.producer.translate import translate
 from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.repositories import Repository
 from tests.conformance.samples import hook, new_id, new_session
-from tests.faults.quick import QuickBridge, nursery
+from tests.faults.quick import QuickBridge
 from tests.hooks.scripted import fixture
 from tests.run.terminal import Program
 from tests.servers import wait_until
@@ -30,11 +30,8 @@ KINDS = {"prompt", "calls", "asks", "result", "notice", "report", "answer", "err
 
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    bridge = QuickBridge(tmp_path_factory.mktemp("watched"))
-    bridge.start()
-    yield bridge
-    bridge.stop()
-    nursery.forget(bridge.environment)
+    with QuickBridge(tmp_path_factory.mktemp("watched")) as bridge:
+        yield bridge
 
 
 @pytest.fixture
