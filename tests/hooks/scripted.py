@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from bridge_project.protocol.hooks import HookInvalid, parse_hook_event
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures" / "hooks"
+SCRIPTED = {"field": "payload.x", "message": "scripted", "code": "PAYLOAD_VALIDATION_ERROR"}
 TOKEN = "test-hook-token-0123456789abcdefghijklmnop"
 
 # An answer: (status, headers, body); None: the connection is cut after the request was read and
@@ -82,7 +83,8 @@ class ScriptedBridge:
 
     def start(self) -> None:
         handler = type("Handler", (_Handler,), {"bridge": self})
-        self._server = _Server(("127.0.0.1", self.port), handler, self)
+        self._server = _Server(("127.0.0.1", self.port), handler)
+        self._server.bridge = self
         self.port = self._server.server_address[1]
         threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
@@ -104,39 +106,20 @@ class ScriptedBridge:
         """Validate and remember; the rejected ones come back as the batch's ``errors``."""
         errors = []
         for index, event in enumerate(events):
+            rows: list[dict[str, Any]] = [SCRIPTED] if self.refuse(event) else []
             try:
                 parse_hook_event(event, now=datetime.fromtimestamp(self.now(), UTC))
-                if self.refuse(event):
-                    raise Refusal
             except HookInvalid as invalid:
                 rows = [
                     {"field": v.field, "message": v.message, "code": v.code, "rule": v.rule}
                     for v in invalid.violations
                 ]
+            if rows:
                 errors.append({"index": index, "validation_errors": rows})
-                continue
-            except Refusal:
-                errors.append(
-                    {
-                        "index": index,
-                        "validation_errors": [
-                            {
-                                "field": "payload.x",
-                                "message": "scripted",
-                                "code": "PAYLOAD_VALIDATION_ERROR",
-                            }
-                        ],
-                    }
-                )
-                continue
-            if event["event_id"] not in self.ids:
+            elif event["event_id"] not in self.ids:
                 self.ids.add(event["event_id"])
                 self.events.append(event)
         return errors
-
-
-class Refusal(Exception):
-    """The scripted bridge does not like this event."""
 
 
 def _pin(pem: bytes) -> str:
@@ -152,15 +135,7 @@ def _pin(pem: bytes) -> str:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-
-    def __init__(
-        self,
-        address: tuple[str, int],
-        handler: type[BaseHTTPRequestHandler],
-        bridge: ScriptedBridge,
-    ) -> None:
-        self.bridge = bridge
-        super().__init__(address, handler)
+    bridge: ScriptedBridge
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         self.bridge.connections += 1
@@ -191,11 +166,8 @@ class _Handler(BaseHTTPRequestHandler):
         status, headers, answered = told
         data = json.dumps(answered).encode()
         self.send_response(status)
-        for name, text in {
-            "Content-Type": "application/json",
-            "Content-Length": str(len(data)),
-            **headers,
-        }.items():
+        own = {"Content-Type": "application/json", "Content-Length": str(len(data))}
+        for name, text in (own | headers).items():
             self.send_header(name, text)
         self.end_headers()
         self.wfile.write(data)
@@ -213,31 +185,14 @@ class _Handler(BaseHTTPRequestHandler):
             return 413, {}, {"code": "PAYLOAD_TOO_LARGE", "timestamp": now}
         errors = bridge.take(events)
         if self.path.endswith("batch"):
-            return (
-                200,
-                {},
-                {
-                    "received": True,
-                    "count": len(events),
-                    "accepted": len(events) - len(errors),
-                    "rejected": len(errors),
-                    "event_ids": [],
-                    "errors": errors,
-                },
-            )
+            counts = {"accepted": len(events) - len(errors), "rejected": len(errors)}
+            counts |= {"received": True, "count": len(events)}
+            return 200, {}, counts | {"event_ids": [], "errors": errors}
         if errors:
             rule = errors[0]["validation_errors"][0].get("rule", "HOOK_INVALID_PAYLOAD")
             return 400, {}, {"received": False, "code": rule, "timestamp": now, **errors[0]}
-        return (
-            200,
-            {},
-            {
-                "received": True,
-                "event_id": events[0]["event_id"],
-                "broadcast_count": 0,
-                "timestamp": now,
-            },
-        )
+        receipt = {"received": True, "event_id": events[0]["event_id"], "broadcast_count": 0}
+        return 200, {}, receipt | {"timestamp": now}
 
     def log_message(self, format: str, *args: Any) -> None:
         """Quiet."""

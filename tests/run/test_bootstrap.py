@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -102,25 +104,15 @@ def test_the_second_time_does_nothing(steps: list[str]) -> None:
     assert prepared("run", steps) == []
 
 
-def test_run_and_test_share_an_environment(steps: list[str]) -> None:
+def test_run_and_test_share_an_environment(clone: Path, steps: list[str]) -> None:
+    """What has changed is installed into it, also by a file that another includes."""
     prepared("run", steps)
     assert prepared("test", steps) == ["pip tests/requirements.txt"]
-    assert prepared("run", steps) == []
-    assert prepared("test", steps) == []
-
-
-def test_changed_requirements_are_installed_into_the_same_environment(
-    clone: Path, steps: list[str]
-) -> None:
-    prepared("run", steps)
+    assert prepared("run", steps) == prepared("test", steps) == []
     (clone / "requirements.txt").write_text("Django==5.3\n")
+    assert prepared("test", steps) == ["pip tests/requirements.txt"]
+    (clone / "requirements.txt").write_text("Django==5.4\n")
     assert prepared("run", steps) == ["pip requirements.txt"]
-
-
-def test_a_changed_file_that_another_includes_counts_too(clone: Path, steps: list[str]) -> None:
-    prepared("test", steps)
-    (clone / "requirements.txt").write_text("Django==5.3\n")
-    assert prepared("test", steps) == ["pip tests/requirements.txt"]
 
 
 def test_an_interrupted_installation_is_made_anew(
@@ -143,22 +135,26 @@ def test_an_interrupted_installation_is_made_anew(
         (clone / "requirements.txt").write_text("Django==5.3\n")
 
 
-def test_an_environment_that_was_moved_is_made_anew(clone: Path, steps: list[str]) -> None:
-    prepared("run", steps)
-    stamp = setup.STAMP
-    stamp.write_text(stamp.read_text().replace("a clone", "elsewhere"))
-    assert prepared("run", steps) == ["venv", "pip requirements.txt"]
+def moved() -> None:
+    setup.STAMP.write_text(setup.STAMP.read_text().replace("a clone", "elsewhere"))
 
 
-def test_an_environment_whose_python_is_gone_is_made_anew(steps: list[str]) -> None:
-    prepared("run", steps)
+def without_python() -> None:
     setup.PYTHON.unlink()
     setup.PYTHON.symlink_to("/nonexistent/python")
-    assert prepared("run", steps) == ["venv", "pip requirements.txt"]
 
 
-def test_a_file_in_the_place_of_the_environment_is_replaced(clone: Path, steps: list[str]) -> None:
-    (clone / ".venv").write_text("not a directory")
+def a_file() -> None:
+    shutil.rmtree(setup.VENV)
+    setup.VENV.write_text("not a directory")
+
+
+@pytest.mark.parametrize("spoil", [moved, without_python, a_file])
+def test_what_is_no_environment_of_this_clone_is_made_anew(
+    steps: list[str], spoil: Callable[[], None]
+) -> None:
+    prepared("run", steps)
+    spoil()
     assert prepared("run", steps) == ["venv", "pip requirements.txt"]
 
 

@@ -18,7 +18,7 @@ import pytest
 from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.samples import hook, prompt
 from tests.faults.quick import QuickBridge, nursery
-from tests.servers import Running, free_port, stop_process, wait_until
+from tests.servers import Running, stop_process, wait_until
 
 OWN_TOKENS = {"BRIDGE_HOOK_TOKEN": "", "BRIDGE_ADMIN_TOKEN": ""}
 
@@ -102,27 +102,6 @@ def test_the_address_is_recorded_for_the_commands(fresh: Bridge) -> None:
         recorded["ws_url"] == recorded["local_ws_url"] == f"wss://127.0.0.1:{fresh.port}/api/v1/ws"
     )
     assert len(recorded["pin"]) == len(recorded["fingerprint"]) == 64
-
-
-def test_a_second_one_with_the_same_data_is_refused_in_a_line(fresh: Bridge) -> None:
-    assert fresh.process is not None
-    other = fresh.environment | {"BRIDGE_PORT": str(free_port())}
-    done = subprocess.run(
-        [sys.executable, "manage.py", "serve"],
-        cwd=REPOSITORY,
-        env=other,
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
-    assert done.returncode == 1
-    assert f"process {fresh.process.pid}" in done.stderr
-    assert len((done.stdout + done.stderr).strip().splitlines()) == 1
-
-
-def test_two_with_data_of_their_own_run_at_the_same_time(fresh: Bridge, bridge: Bridge) -> None:
-    for one in (fresh, bridge):
-        one.wait_ready()
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])

@@ -27,6 +27,7 @@ from bridge_project.terminal.watcher import Watcher
 
 NOW = "2026-01-31T12:00:00.000Z"
 Message = dict[str, Any]
+HEALTHY: Message = {"ready": True, "status": "healthy", "warnings": [], "warning_details": {}}
 
 
 def message(type_: str, payload: Message, id_: str | None = None) -> Message:
@@ -34,14 +35,9 @@ def message(type_: str, payload: Message, id_: str | None = None) -> Message:
 
 
 def event(session_id: str, prompt: str, id_: str | None = None) -> Message:
-    body = {
-        "event": "UserPromptSubmit",
-        "event_type": "UserPromptSubmit",
-        "event_id": "e",
-        "session_id": session_id,
-        "timestamp": NOW,
-    }
-    return message("agent_event", body | {"payload": {"prompt": prompt}}, id_)
+    name = "UserPromptSubmit"
+    body = {"event": name, "event_type": name, "event_id": "e", "session_id": session_id}
+    return message("agent_event", body | {"timestamp": NOW, "payload": {"prompt": prompt}}, id_)
 
 
 @dataclass
@@ -51,14 +47,7 @@ class Script:
     """
 
     sessions: list[str] = field(default_factory=list)
-    health: Message = field(
-        default_factory=lambda: {
-            "ready": True,
-            "status": "healthy",
-            "warnings": [],
-            "warning_details": {},
-        }
-    )
+    health: Message = field(default_factory=lambda: HEALTHY)
     refusal: Message | None = None
     backlog: list[Message] = field(default_factory=list)
     live: dict[str, list[Message]] = field(default_factory=dict)
@@ -82,57 +71,26 @@ class Script:
 
     def answers(self, received: Message) -> list[Message]:
         id_, payload = received.get("id"), received.get("payload", {})
+        name = payload.get("session_id")
         match received["type"]:
             case "auth" if self.refusal:
                 return [message("connection_error", self.refusal, id_)]
             case "auth":
-                listed = [
-                    {"session_id": name, "agent": "a", "title": name.upper()}
-                    for name in self.sessions
-                ]
-                acknowledged = {
-                    "server_version": "1",
-                    "connection_mode": "local_only",
-                    "active_sessions": listed,
-                }
-                return [message("connection_ack", acknowledged, id_), *self.backlog]
+                named = [{"session_id": s, "agent": "a", "title": s.upper()} for s in self.sessions]
+                about = {"server_version": "1", "connection_mode": "local_only"}
+                greeting = about | {"active_sessions": named}
+                return [message("connection_ack", greeting, id_), *self.backlog]
             case "health_check":
                 return [message("health_status", self.health, id_)]
             case "acknowledge_warning":
-                return [
-                    message(
-                        "acknowledgment_accepted",
-                        {
-                            "warning_code": payload["warning_code"],
-                            "ready": True,
-                            "session_timeout": "8h",
-                        },
-                        id_,
-                    )
-                ]
+                accepted = {"warning_code": payload["warning_code"], "session_timeout": "8h"}
+                return [message("acknowledgment_accepted", accepted | {"ready": True}, id_)]
+            case "session_start" if payload["resume"]:
+                refused = {"code": "SESS_NOT_FOUND", "message": "unknown", "recoverable": False}
+                return [message("error", refused | {"session_id": name}, id_)]
             case "session_start":
-                name = payload["session_id"]
-                if payload["resume"]:
-                    return [
-                        message(
-                            "error",
-                            {
-                                "code": "SESS_NOT_FOUND",
-                                "message": "unknown",
-                                "session_id": name,
-                                "recoverable": False,
-                            },
-                            id_,
-                        )
-                    ]
-                return [
-                    message(
-                        "session_ready",
-                        {"session_id": name, "agent": "a", "working_directory": "/w"},
-                        id_,
-                    ),
-                    *self.live.get(name, []),
-                ]
+                ready = {"session_id": name, "agent": "a", "working_directory": "/w"}
+                return [message("session_ready", ready, id_), *self.live.get(name, [])]
             case "heartbeat_ping" if self.answers_pings:
                 return [{"type": "heartbeat_pong", "timestamp": NOW}]
         return []
@@ -159,7 +117,6 @@ class Script:
 class Bridge:
     script: Script
     target: Target
-    port: int
 
 
 @pytest.fixture(scope="module")
@@ -174,12 +131,8 @@ async def bridge(certificate: trustme.LeafCert) -> AsyncIterator[Bridge]:
     pin = pin_of(ssl.PEM_cert_to_DER_cert(certificate.cert_chain_pems[0].bytes().decode()))
     script = Script()
     async with serve(script.serve, "127.0.0.1", 0, ssl=context, ping_interval=None) as server:
-        port = next(iter(server.sockets)).getsockname()[1]
-        yield Bridge(
-            script,
-            Target(url=f"wss://127.0.0.1:{port}/api/v1/ws", token="t", pin=pin, device_id="d"),
-            port,
-        )
+        url = f"wss://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}/api/v1/ws"
+        yield Bridge(script, Target(url=url, token="t", pin=pin, device_id="d"))
 
 
 @pytest.fixture(autouse=True)
@@ -243,16 +196,9 @@ async def test_a_session_announced_before_ready_is_joined_after_it(bridge: Bridg
 async def test_a_replay_buffer_is_taken_apart(bridge: Bridge) -> None:
     """What is older than this device is acknowledged and not shown."""
     bridge.script.sessions = ["one"]
-    replay = {
-        "session_id": "one",
-        "messages": [
-            event("one", "before it was paired", "id-0")
-            | {"timestamp": "2026-01-30T00:00:00.000Z"},
-            event("one", "first", "id-1"),
-            event("one", "second", "id-2"),
-        ],
-        "complete": True,
-    }
+    older = event("one", "before it was paired", "id-0") | {"timestamp": "2026-01-30T00:00:00Z"}
+    messages = [older, event("one", "first", "id-1"), event("one", "second", "id-2")]
+    replay = {"session_id": "one", "messages": messages, "complete": True}
     bridge.script.live = {"one": [message("replay_buffer", replay)]}
     async with watching(bridge) as screen:
         await bridge.script.hears(lambda _: len(set(bridge.script.acknowledged())) == 3)
@@ -288,13 +234,8 @@ async def test_the_delays_are_the_specifications(
     async with watching(bridge, nothing_yet) as screen:
         while len(screen.notes) < 5:
             await asyncio.sleep(0.01)
-    assert [note.rpartition(" in ")[2] for note in screen.notes[:5]] == [
-        "0.001 s",
-        "0.002 s",
-        "0.005 s",
-        "0.005 s",
-        "0.005 s",
-    ]
+    delays = [note.rpartition(" in ")[2] for note in screen.notes[:5]]
+    assert delays == ["0.001 s", "0.002 s", *["0.005 s"] * 3]
 
 
 @pytest.mark.spec("limit.pong_wait")
@@ -337,12 +278,8 @@ async def test_a_limit_is_waited_for(bridge: Bridge) -> None:
 
 
 def _warned(script: Script) -> None:
-    script.health = {
-        "ready": False,
-        "status": "warning",
-        "warnings": ["DIRECT_PUBLIC_CONNECTION"],
-        "warning_details": {"DIRECT_PUBLIC_CONNECTION": "Public."},
-    }
+    warned = {"ready": False, "status": "warning", "warnings": ["DIRECT_PUBLIC_CONNECTION"]}
+    script.health = warned | {"warning_details": {"DIRECT_PUBLIC_CONNECTION": "Public."}}
 
 
 async def test_a_warning_is_accepted_when_the_person_agrees(bridge: Bridge) -> None:
