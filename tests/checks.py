@@ -43,10 +43,7 @@ CRASHES = [
 ]
 OTHERS: list[Step] = [
     ("model", ["-m", "pytest", "tests/faults/test_state_machine.py", *SAID]),
-    (
-        "document",
-        ["-m", "pytest", "tests/conformance/test_openapi.py", *SAID],
-    ),
+    ("document", ["-m", "pytest", "tests/conformance/test_openapi.py", *SAID]),
     ("cycles", ["-m", "pytest", "tests/conformance/test_agent_cycles.py", "-n0", "-s"]),
     ("races", ["-m", "pytest", "tests/conformance/test_approval_race.py", "-n0", "-s"]),
     ("troubles", ["-m", "pytest", "tests/faults/test_troubles.py", "-n0", "-s"]),

@@ -31,9 +31,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
 
 @pytest.fixture(scope="module")
 def two(
-    postgres_server: Postgres,
-    redis_server: Redis,
-    tmp_path_factory: pytest.TempPathFactory,
+    postgres_server: Postgres, redis_server: Redis, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Processes]:
     """Two processes on one PostgreSQL, with a certificate each."""
     url = postgres_server.create_database()
@@ -123,9 +121,7 @@ def end_of(bridge: Bridge, code: Pairing) -> None:
 @on_both
 @pytest.mark.parametrize("way", ["over http", "over the socket"])
 def test_from_the_fresh_token_s_first_use_the_copied_one_is_worth_nothing(
-    first: Bridge,
-    second: Bridge,
-    way: str,
+    first: Bridge, second: Bridge, way: str
 ) -> None:
     """At once, on every process; the phone's socket, opened with the copied one, lives on."""
     copied = first.pairing().token
@@ -229,8 +225,7 @@ def test_the_first_use_and_another_fresh_one_at_once(first: Bridge, second: Brid
 
 
 def test_a_new_code_for_the_device_ends_what_came_of_the_old_one(
-    first: Bridge,
-    second: Bridge,
+    first: Bridge, second: Bridge
 ) -> None:
     """`mint_pairing_qr --device`: also a fresh token that was given out after it was minted."""
     old = first.pairing()

@@ -149,10 +149,7 @@ class SmallDisk:
         """Fill the disk but for so many bytes."""
         found = os.statvfs(self.path)
         size = found.f_bavail * found.f_frsize - leave
-        with (
-            contextlib.suppress(OSError),
-            open(self.path / "filler", "ab", buffering=0) as filler,
-        ):
+        with contextlib.suppress(OSError), open(self.path / "filler", "ab", buffering=0) as filler:
             while size > 0:
                 size -= filler.write(bytes(min(size, 2**20)))
 

@@ -18,14 +18,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from socket import (
-    AF_UNIX,
-    SO_REUSEADDR,
-    SOCK_SEQPACKET,
-    SOL_SOCKET,
-    recv_fds,
-    socketpair,
-)
+from socket import AF_UNIX, SO_REUSEADDR, SOCK_SEQPACKET, SOL_SOCKET, recv_fds, socketpair
 from socket import socket as Socket  # noqa: N812 - hosts have a method of that name
 from typing import Any
 
@@ -95,14 +88,7 @@ class Host:
         [descriptor] = self._do("socket")
         return Socket(fileno=descriptor)
 
-    def dial(
-        self,
-        address: str,
-        port: int,
-        timeout: float,
-        *,
-        source: str | None = None,
-    ) -> Socket:
+    def dial(self, address: str, port: int, timeout: float, *, source: str | None = None) -> Socket:
         """A connection from this host. Raises OSError."""
         made = self.socket()
         try:

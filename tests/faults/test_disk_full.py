@@ -268,8 +268,7 @@ def test_hooks_on_a_full_disk(small_disk: SmallDisk) -> None:
     disk.free()
     disk.fire(sid, 6)
     wait_until(
-        lambda: not disk.spooled(),
-        "the forwarder has waited as it was told, and sent everything",
+        lambda: not disk.spooled(), "the forwarder has waited as it was told, and sent everything"
     )
     phone.collect(lambda: 6 in phone.numbers(sid), "what was spooled", 20)
     assert [number for number in phone.numbers(sid) if number is not None] == [1, 2, 3, 4, 5, 6]

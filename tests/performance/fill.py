@@ -23,15 +23,7 @@ FILL_SECONDS = 900
 HOURS = 12  # within what the log keeps (D30)
 CHUNK = 10_000
 TEXT = "lorem ipsum dolor sit amet " * 18
-ROW = (
-    "seq",
-    "feed_id",
-    "type",
-    "message_id",
-    "frame",
-    "size",
-    "created_at",
-)
+ROW = ("seq", "feed_id", "type", "message_id", "frame", "size", "created_at")
 RECORD = ("event_id", "event", "session_id", "tool", "seq", "broadcast_count", "received_at")
 # for this connection only
 LOAD_FAST = "PRAGMA synchronous=OFF; PRAGMA cache_size=-400000; PRAGMA temp_store=MEMORY;"
@@ -134,15 +126,7 @@ def _rows(
             f"filled-{number % len(feeds)}",
         )
         text = frame(message_id, event_id, session_id, at.isoformat(), number)
-        row = (
-            head.seq,
-            feed.pk,
-            "agent_event",
-            message_id,
-            text,
-            len(text),
-            moment(at),
-        )
+        row = (head.seq, feed.pk, "agent_event", message_id, text, len(text), moment(at))
         yield row, (event_id, "UserPromptSubmit", session_id, "", head.seq, 0, moment(at))
         feed.bytes, head.bytes = feed.bytes + len(text), head.bytes + len(text)
 

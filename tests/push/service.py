@@ -195,9 +195,7 @@ def _certificate(directory: Path) -> tuple[Path, Path, Path]:
     )
     chain, private = directory / "push.crt", directory / "push.key"
     chain.write_bytes(made.public_bytes(Encoding.PEM))
-    private.write_bytes(
-        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
-    )
+    private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     return chain, chain, private
 
 

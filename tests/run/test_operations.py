@@ -279,8 +279,7 @@ def backed_up_while_posting(
     for poster in posters:
         poster.start()
     wait_until(
-        lambda: all(len(poster.acknowledged) > 20 for poster in posters),
-        "events are being posted",
+        lambda: all(len(poster.acknowledged) > 20 for poster in posters), "events are being posted"
     )
     before = [len(poster.acknowledged) for poster in posters]
     said = bridge.manage("backup", str(saved)).stdout
@@ -606,8 +605,7 @@ def test_two_that_start_together_copy_and_migrate_once(data: Path) -> None:
     with held(data):
         both = [migrating(data) for _ in range(2)]
         wait_until(
-            lambda: all(waits_for_lock(one.pid) for one in both),
-            "both have found something to do",
+            lambda: all(waits_for_lock(one.pid) for one in both), "both have found something to do"
         )
         assert not query(
             database, "SELECT 1 FROM django_migrations WHERE app = 'admin' AND name LIKE '0003%'"

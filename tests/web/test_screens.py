@@ -10,14 +10,7 @@ from tests.conformance import agents
 from tests.conformance.bridge import Bridge
 from tests.conformance.repositories import Repository
 from tests.conformance.samples import hook
-from tests.web.actions import (
-    approve,
-    ask_to_run,
-    close_sheet,
-    open_approval,
-    say,
-    start_demo,
-)
+from tests.web.actions import approve, ask_to_run, close_sheet, open_approval, say, start_demo
 from tests.web.browser import DESK, NETWORK, PHONE, Page
 from tests.web.conftest import ROOM, MakePage
 
