@@ -149,7 +149,7 @@ def test_every_ready_device_is_told(bridge: Bridge, sid: str, joined: Phone) -> 
     """
     with bridge.phones(2) as others:
         bridge.accept(pre(sid, approval=True))
-        asks = {"session_id": sid, "notification_type": "approval_required"}
+        asks: dict[str, Any] = {"session_id": sid, "notification_type": "approval_required"}
         call_id = others[0].expect("notification", **asks)["payload"]["data"]["tool_call_id"]
         assert not of(others[0], "approval_required", sid), "D28: live rows of joined sessions only"
         decide(others[0], sid, call_id, "approved")
