@@ -6,6 +6,8 @@ Everything here but ``forget_old`` runs inside an outbox. Decisions are made in 
 import uuid
 from datetime import timedelta
 
+from django.db.models import Q
+
 from bridge_project.kernel import limits
 from bridge_project.kernel.ages import ages
 from bridge_project.kernel.text import printable
@@ -266,10 +268,14 @@ def abandon(box: Outbox, session: Session, reason: str) -> None:
 
 
 def close(box: Outbox, session: Session, *, by: str) -> None:
-    """Reject pending calls and end all open ones: the session has ended (D38)."""
+    """Reject pending calls and end the open ones: the session has ended (D38).
+
+    What a device has rejected stays open: its tool may be reported to have run only now (D37).
+    """
     reject_pending(box, session, by=by, reason="session_closed")
     _report_not_run(box, session)
-    open_calls(session).update(finished_at=box.now)
+    refused = Q(decision=_REJECTED, decided_by=ToolCall.DecidedBy.DEVICE)
+    open_calls(session).exclude(refused).update(finished_at=box.now)
 
 
 def forget_old() -> int:

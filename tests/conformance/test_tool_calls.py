@@ -295,17 +295,23 @@ def test_what_decides_nothing(bridge: Bridge, sid: str, joined: Phone) -> None:
 
 
 @pytest.mark.spec("notification.priority")
-def test_a_rejected_call_that_ran_anyway(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D37: raises a high notification of type error; the decision stands, the result is told."""
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_rejected_call_that_ran_anyway(
+    bridge: Bridge, sid: str, joined: Phone, ended: bool
+) -> None:
+    """D37: raises a high notification of type error, also when it is reported late, after the end
+    of the session; the decision stands, the result is told.
+    """
     call_id = ask(bridge, joined, sid, tool_call_id="x")
     decide(joined, sid, call_id, "rejected")
-    bridge.accept(post(sid, tool_call_id="x"))
+    bridge.accept(*[hook("SessionEnd", sid)] * ended, post(sid, tool_call_id="x"))
     assert joined.expect("tool_result", session_id=sid)["payload"]["tool_call_id"] == call_id
     bridge.fence(joined)
     (alarm,) = notifications(joined, sid, "error")
     assert (alarm["priority"], alarm["data"]["tool_call_id"]) == ("high", call_id)
     assert alarm["title"] and alarm["body"]
-    assert_stands(decide(joined, sid, call_id, "approved"), "rejected", "")
+    if not ended:
+        assert_stands(decide(joined, sid, call_id, "approved"), "rejected", "")
 
 
 def test_a_granted_call_that_ran(bridge: Bridge, sid: str, joined: Phone) -> None:
