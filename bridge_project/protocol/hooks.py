@@ -19,6 +19,7 @@ from bridge_project.protocol.types import (
     is_uuid,
     parse_timestamp,
     session_id_fault,
+    utc_text,
 )
 
 
@@ -55,7 +56,7 @@ ENFORCED: Final[Mapping[HookEventName, type[Received]]] = {
 
 @dataclass(frozen=True, slots=True)
 class HookEvent:
-    """Hold a valid hook event, as it was sent.
+    """Hold a valid hook event, as it was sent, but for a ``timestamp`` that was not in UTC.
 
     ``event_id`` is the producer's own, in lower case, or None; ``extra`` holds the other unknown
     top-level fields (D3).
@@ -147,7 +148,7 @@ def parse_hook_event(value: Any, *, now: datetime) -> HookEvent:
     event_id = value.get("event_id")
     return HookEvent(
         event=event,
-        timestamp=value["timestamp"],
+        timestamp=utc_text(value["timestamp"]),
         session_id=value["session_id"],
         payload=value["payload"],
         event_id=event_id.lower() if isinstance(event_id, str) and is_uuid(event_id) else None,

@@ -59,6 +59,7 @@ _TIMESTAMP = re.compile(
     r"(?::(?P<second>[0-9]{2})(?:[.,][0-9]{1,9})?)?"
     r"(?:[Zz]|[+-][0-9]{2}(?::?(?P<offset_minutes>[0-9]{2}))?)?"
 )
+_UTC = re.compile(r"[0-9-]{10}T[0-9:]{8}(?:\.[0-9]+)?(?:Z|\+00:00)")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _UUID4 = re.compile(
     r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-4[0-9a-fA-F]{3}-[89abAB][0-9a-fA-F]{3}-[0-9a-fA-F]{12}"
@@ -88,6 +89,16 @@ def parse_timestamp(text: str) -> datetime:
         return moment.astimezone(UTC) + timedelta(seconds=leap)
     except (ValueError, OverflowError):
         raise ValueError("must be a date and time that exists") from None
+
+
+def utc_text(text: str) -> str:
+    """Return a timestamp that every client reads as the same moment in UTC.
+
+    Raises ValueError as ``parse_timestamp`` does.
+    """
+    if _UTC.fullmatch(text):
+        return text
+    return parse_timestamp(text).isoformat().replace("+00:00", "Z")
 
 
 def now_text(now: datetime | None = None) -> str:

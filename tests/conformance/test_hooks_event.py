@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.bridge import Bridge
-from tests.conformance.https import assert_error, assert_now, is_uuid
+from tests.conformance.https import assert_error, assert_now, is_uuid, parse_time
 from tests.conformance.phone import Phone
 from tests.conformance.samples import EVENTS, hook, new_id, now, prompt
 
@@ -147,6 +147,20 @@ def test_fresh_timestamps(bridge: Bridge, sid: str) -> None:
     bridge.accept(*[hook("Stop", sid, timestamp=when) for when in (now(-290), now(290), moment)])
     stale = hook("Stop", sid, timestamp=now().replace("Z", "+02:00"))
     assert_error(bridge.post_hook(stale), 400, "HOOK_STALE_TIMESTAMP")
+
+
+@pytest.mark.spec("hook.timestamp")
+def test_timestamps_come_out_in_utc(bridge: Bridge, sid: str, joined: Phone) -> None:
+    """Spec, Conventions: all timestamps are ISO 8601 UTC; one that is so is passed on unchanged."""
+    sent = now()
+    odd = (now(7200).replace("Z", "+02:00"), sent[:-1], sent.replace("T", " "), f"{sent[:16]}Z")
+    before = len(joined.events(sid))
+    bridge.accept(*[hook("Stop", sid, timestamp=moment) for moment in (*odd, sent)])
+    joined.collect(lambda: len(joined.events(sid)) == before + 5, "five events")
+    told = [event["payload"]["timestamp"] for event in joined.events(sid)[before:]]
+    recent = [event["timestamp"] for event in bridge.session(sid)["recent_events"][:5]]
+    assert told == recent[::-1] and told[-1] == sent
+    assert all(moment.endswith("Z") and parse_time(moment) for moment in told)
 
 
 @on_both
