@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlencode
 
 import pytest
 
@@ -97,8 +97,15 @@ def mortal(make_bridge: Callable[..., Bridge]) -> Iterator[Bridge]:
     bridge.stop()
 
 
+def link_to(url: str, token: str, pin: str) -> str:
+    """What a pairing's link says."""
+    fields = {"v": "1", "token": token, "url": url, "pin": pin}
+    return f"https://127.0.0.1/pair#{urlencode(fields)}"
+
+
 def address(bridge: Bridge) -> str:
-    return bridge.manage("mint_pairing_qr", "--format", "url").stdout.strip()
+    code = bridge.pairing()
+    return link_to(code.url, code.token, code.pin)
 
 
 def number(session_id: str, wanted: object) -> Callable[[dict[str, Any]], bool]:
@@ -122,7 +129,8 @@ def test_each_event_once_and_in_order_across_a_kill(mortal: Bridge, program: Pat
     """
     old, fresh = new_session(), new_session()
     mortal.accept(prompt(old, "before"))
-    with Client(program, address(mortal)) as client:
+    minted = mortal.manage("mint_pairing_qr", "--format", "url").stdout.strip()
+    with Client(program, minted) as client:
         client.until(lambda m: m["type"] == "session_ready")
         mortal.accept(hook("SessionStart", fresh), prompt(old, 1), prompt(old, 2))
         client.until(lambda m: m["type"] == "session_ready" and m["payload"]["session_id"] == fresh)
@@ -170,30 +178,22 @@ def test_it_decides_an_approval(mortal: Bridge, program: Path) -> None:
 
 
 def test_the_code_s_token_is_refused_once_it_is_connected(mortal: Bridge, program: Path) -> None:
-    """D62: it goes on with a fresh one, in a private file; with the same link it comes back."""
-    link = address(mortal)
-    fields = dict(parse_qsl(urlsplit(link).fragment))
-    for _ in range(2):
+    """D62: it goes on with a fresh one, in a private file; with the same link it comes back, with
+    the token before it where the fresh one became void.
+    """
+    pairing = mortal.pairing()
+    code = hashlib.sha256(pairing.token.encode()).hexdigest()
+    kept = program.parent / f"bridge-{code[:16]}.json"
+    link = link_to(pairing.url, pairing.token, pairing.pin)
+    for _ in range(3):
         with Client(program, link) as client:
             shown = client.until(lambda m: m["type"] == "connection_ack")
         assert "device_token" not in shown["payload"]
-        assert mortal.get("/api/v1/info", fields["token"]).status == 401
-    code = hashlib.sha256(fields["token"].encode()).hexdigest()
-    kept = program.parent / f"bridge-{code[:16]}.json"
-    assert kept.stat().st_mode & 0o777 == 0o600
-    assert mortal.get("/api/v1/info", json.loads(kept.read_text())["tokens"][-1]).status == 200
-
-
-def test_it_falls_back_when_its_fresh_token_became_void(mortal: Bridge, program: Path) -> None:
-    """D62: the one before it is kept until then."""
-    link = address(mortal)
-    token = dict(parse_qsl(urlsplit(link).fragment))["token"]
-    code = hashlib.sha256(token.encode()).hexdigest()
-    void = {"device_id": new_id(), "tokens": [token, "bridge_device_void"]}
-    (program.parent / f"bridge-{code[:16]}.json").write_text(json.dumps(void))
-    with Client(program, link) as client:
-        client.until(lambda m: m["type"] == "connection_ack")
-    assert mortal.get("/api/v1/info", token).status == 401
+        assert mortal.get("/api/v1/info", pairing.token).status == 401
+        assert kept.stat().st_mode & 0o777 == 0o600
+        known = json.loads(kept.read_text())
+        assert mortal.get("/api/v1/info", known["tokens"][-1]).status == 200
+        kept.write_text(json.dumps(known | {"tokens": [known["tokens"][-1], "bridge_device_void"]}))
 
 
 def test_it_gives_up_where_it_should(mortal: Bridge, program: Path) -> None:

@@ -19,7 +19,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 import pytest
 import trustme
@@ -30,7 +29,7 @@ from websockets.asyncio.server import ServerConnection
 
 from tests.conformance.bridge import Bridge
 from tests.conformance.samples import hook, new_id, new_session, now
-from tests.conformance.test_documented_client import page
+from tests.conformance.test_documented_client import link_to, page
 from tests.servers import PATIENCE, free_port
 
 # what the client sleeps for besides: before a heartbeat, and between two looks at what was typed
@@ -93,13 +92,7 @@ class Server:
 
     @property
     def address(self) -> str:
-        pairing = {
-            "v": "1",
-            "token": "bridge_device_x",
-            "url": f"wss://127.0.0.1:{self.port}/api/v1/ws",
-            "pin": self.pin,
-        }
-        return f"https://127.0.0.1:{self.port}/pair#{urlencode(pairing)}"
+        return link_to(f"wss://127.0.0.1:{self.port}/api/v1/ws", "bridge_device_x", self.pin)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -289,8 +282,7 @@ async def test_a_warning_is_acknowledged(
     is ready; the client shows it, and becomes ready.
     """
     code = shared.pairing()
-    pairing = {"v": "1", "token": code.token, "url": code.url, "pin": code.pin}
-    client = start(f"https://127.0.0.1/pair#{urlencode(pairing)}")
+    client = start(link_to(code.url, code.token, code.pin))
     client.websockets = types.SimpleNamespace(
         connect=functools.partial(
             websockets.connect, additional_headers={"X-Forwarded-For": "203.0.113.7"}
