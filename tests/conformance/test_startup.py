@@ -4,9 +4,9 @@ socket.
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.conformance.bridge import Bridge
@@ -41,12 +41,13 @@ def test_a_port_that_is_taken(shared: Bridge, tmp_path: Path) -> None:
     assert shared.get("/api/v1/health", shared.hook_token).status == 200
 
 
-def test_listens_where_it_was_told(shared: Bridge) -> None:
-    """D44: BRIDGE_HOST 127.0.0.1 listens there alone."""
-    rows = Path("/proc/net/tcp").read_text().splitlines()[1:]
-    local = {
-        row.split()[1].split(":")[0]
-        for row in rows
-        if row.split()[1].endswith(f":{shared.port:04X}") and row.split()[3] == "0A"
-    }
-    assert local == {socket.inet_aton("127.0.0.1")[::-1].hex().upper()}
+def test_listens_where_it_was_told(shared: Bridge, public: Bridge) -> None:
+    """D44: BRIDGE_HOST 127.0.0.1 listens there alone; D19, D45: so does the plain listener."""
+    for bridge in (shared, public):
+        assert bridge.process is not None
+        sockets = psutil.Process(bridge.process.pid).net_connections()
+        listening = [one.laddr for one in sockets if one.status == psutil.CONN_LISTEN]
+        assert {int(bridge.settings.get("BRIDGE_PLAIN_PORT", bridge.port)), bridge.port} == {
+            address.port for address in listening
+        }
+        assert {address.ip for address in listening} <= {"127.0.0.1", "::1"}
