@@ -18,6 +18,7 @@ import sysconfig
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,10 +60,9 @@ def bridge(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator
     (place / ".gitconfig").write_text(
         '[filter "looks"]\n\tclean = "env > ~/filter; cat"\n\trequired = true\n'
     )
-    tokens = {"BRIDGE_HOOK_TOKEN": HOOK, "BRIDGE_ADMIN_TOKEN": ADMIN}
-    with quick_bridge(
-        place, script, BRIDGE_DEMO_SHELL="1", HOME=str(place), **tokens, **HIDDEN, **OWN
-    ) as found:
+    settings: dict[str, Any] = HIDDEN | OWN | {"HOME": str(place), "BRIDGE_DEMO_SHELL": "1"}
+    settings |= {"BRIDGE_HOOK_TOKEN": HOOK, "BRIDGE_ADMIN_TOKEN": ADMIN}
+    with quick_bridge(place, script, **settings) as found:
         yield found
 
 

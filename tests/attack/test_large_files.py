@@ -13,6 +13,7 @@ import pytest
 
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_error
+from tests.faults.quick import QuickBridge
 from tests.servers import wait_until
 
 MB = 2**20
@@ -25,11 +26,10 @@ STALLED = 12  # more than are answered at once
 
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    bridge = Bridge(tmp_path_factory.mktemp("large-files")).start()
-    (bridge.root / "binary").write_bytes(os.urandom(7 * MB))
-    (bridge.root / "text").write_bytes(b"a line of text\n" * (9 * MB // 16))
-    yield bridge
-    bridge.stop()
+    with QuickBridge(tmp_path_factory.mktemp("large-files")) as bridge:
+        (bridge.root / "binary").write_bytes(os.urandom(7 * MB))
+        (bridge.root / "text").write_bytes(b"a line of text\n" * (9 * MB // 16))
+        yield bridge
 
 
 def path_of(bridge: Bridge, what: str) -> str:

@@ -8,7 +8,6 @@ is traced, and the process is as large as without us.
 
 from __future__ import annotations
 
-import _sqlite3
 import ctypes
 import gc
 import json
@@ -36,8 +35,6 @@ class Look:
 
     resident: int  # bytes, without what tracing takes
     trimmed: int  # the same once the C library has given back what it had free
-    malloc: int  # bytes that the C library has handed out, large objects of Python's among them
-    sqlite: int  # of them, SQLite's: above all pages, at most 2 MB for each connection
     files: list[str]
     threads: list[str]
     tasks: dict[str, int]  # coroutine → how many wait
@@ -50,8 +47,7 @@ class Look:
 
     def __str__(self) -> str:
         return (
-            f"resident {self.resident / MB:.1f} MB, trimmed {self.trimmed / MB:.1f} MB, of it the C"
-            f" library's {self.malloc / MB:.2f} MB, SQLite's {self.sqlite / MB:.2f} MB, traced of"
+            f"resident {self.resident / MB:.1f} MB, trimmed {self.trimmed / MB:.1f} MB, traced of"
             f" Python's {self.traced} bytes; {sum(self.types.values())} objects,"
             f" {len(self.files)} files, {len(self.threads)} threads,"
             f" {sum(self.tasks.values())} tasks"
@@ -129,18 +125,6 @@ def main() -> None:
     runpy.run_path("manage.py", run_name="__main__")
 
 
-class _Mallinfo(ctypes.Structure):
-    """What glibc's mallinfo2 returns."""
-
-    _fields_ = [
-        (name, ctypes.c_size_t)
-        for name in (
-            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
-            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
-        )
-    ]
-
-
 def _answer(pipe: str, frames: int) -> None:
     while True:
         with open(pipe) as asked:
@@ -178,15 +162,10 @@ def _look() -> Look:
         for one in found
         if type(one).__name__ == "Task" and not one.done()
     )
-    c, sqlite = ctypes.CDLL(None), ctypes.CDLL(_sqlite3.__file__)
-    c.mallinfo2.restype, sqlite.sqlite3_memory_used.restype = _Mallinfo, ctypes.c_int64
-    given = c.mallinfo2()
     links = [Path(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")]
     return Look(
         resident=resident,
         trimmed=_resident(),
-        malloc=given.uordblks + given.hblkhd,
-        sqlite=sqlite.sqlite3_memory_used(),
         files=sorted(os.readlink(link) for link in links if link.is_symlink()),
         threads=sorted(one.name for one in threading.enumerate()),
         tasks=dict(tasks),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.bridge import Bridge
+from tests.faults.quick import QuickBridge
 from tests.web.browser import BROWSER, DRIVER, Page
 from tests.web.link import Link
 
@@ -49,34 +51,29 @@ def axe() -> str:
 @pytest.fixture
 def make_bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeBridge]:
     """Start a bridge of a test's own, with settings."""
-    made: list[Bridge] = []
+    with ExitStack() as ending:
 
-    def make(**settings: Any) -> Bridge:
-        directory = tmp_path_factory.mktemp("bridge")
-        made.append(Bridge(directory, **ROOM | settings).start())
-        return made[-1]
+        def make(**settings: Any) -> Bridge:
+            directory = tmp_path_factory.mktemp("bridge")
+            return ending.enter_context(QuickBridge(directory, **ROOM | settings))
 
-    yield make
-    for bridge in made:
-        bridge.kill()
+        yield make
 
 
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     """A bridge for a file's tests."""
-    bridge = Bridge(tmp_path_factory.mktemp("bridge"), **ROOM).start()
-    yield bridge
-    bridge.kill()
+    with QuickBridge(tmp_path_factory.mktemp("bridge"), **ROOM) as bridge:
+        yield bridge
 
 
 @pytest.fixture(scope="module")
 def _link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Link]:
     made = Link()
     directory = tmp_path_factory.mktemp("bridge")
-    made.bridge = Bridge(directory, BRIDGE_PUBLIC_URL=made.url, **ROOM).start()
-    yield made
-    made.close()
-    made.bridge.kill()
+    with QuickBridge(directory, BRIDGE_PUBLIC_URL=made.url, **ROOM) as made.bridge:
+        yield made
+        made.close()
 
 
 @pytest.fixture
