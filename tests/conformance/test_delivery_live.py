@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -146,11 +146,8 @@ def test_concurrent_posters(bridge: Bridge, sid: str) -> None:
         def post(poster: int) -> None:
             bridge.accept(*[prompt(sid, f"{poster}-{number}") for number in range(15)])
 
-        threads = [threading.Thread(target=post, args=(poster,)) for poster in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(post, range(8)))
         for phone in (first, second):
             phone.collect(lambda phone=phone: len(phone.events(sid)) >= 120, "120 events", 30)  # type: ignore[misc]
         ids = [event["id"] for event in first.events(sid)]

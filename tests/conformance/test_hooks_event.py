@@ -5,12 +5,13 @@ makes.
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from tests.conformance.bridge import Bridge
-from tests.conformance.https import assert_error, assert_now, is_uuid, parse_time
+from tests.conformance.https import Response, assert_error, assert_now, is_uuid, parse_time
 from tests.conformance.phone import Phone
 from tests.conformance.samples import EVENTS, hook, new_id, now, prompt
 
@@ -198,18 +199,14 @@ def test_the_same_event_id_twice(bridge: Bridge, sid: str, device: Phone) -> Non
 @on_both
 def test_the_same_event_id_at_the_same_time(bridge: Bridge, sid: str) -> None:
     """D31 under a race: eight posts of one event are one event."""
-    body, answers = prompt(sid, 1, event_id=new_id()), []
-    barrier = threading.Barrier(8)
+    body, barrier = prompt(sid, 1, event_id=new_id()), threading.Barrier(8)
 
-    def post() -> None:
+    def post(_: int) -> Response:
         barrier.wait()
-        answers.append(bridge.post_hook(body))
+        return bridge.post_hook(body)
 
-    threads = [threading.Thread(target=post) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(post, range(8)))
     assert [answer.status for answer in answers] == [200] * 8, [str(answer) for answer in answers]
     assert len({answer.json()["event_id"] for answer in answers}) == 1
     assert bridge.session(sid)["hook_count"] == 1

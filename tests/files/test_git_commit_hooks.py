@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -258,19 +259,10 @@ def test_two_commits_at_once(repository: Repository, seen: Seen) -> None:
     hook(repository, "pre-commit", "sleep 0.2")
     for number in range(4):
         repository.write(f"file {number}", "2\n")
-    summaries = []
-    threads = [
-        threading.Thread(
-            target=lambda number=number: summaries.append(
-                seen.commit(f"{number}", f"file {number}")
-            )
+    with ThreadPoolExecutor(4) as pool:
+        summaries = list(
+            pool.map(lambda number: seen.commit(f"{number}", f"file {number}"), range(4))
         )
-        for number in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(180)
     assert len({summary.hash for summary in summaries}) == 4
     assert all(summary.files_changed == 1 for summary in summaries)
     assert repository.git("rev-list", "--count", "HEAD").strip() == "5"
