@@ -14,6 +14,7 @@ from tests.faults.quick import QuickBridge
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.spec("delivery.crash")
 def test_one_process(tmp_path: Path, instants: int, seed: str) -> None:
     """SQLite. A process that starts takes over at once what its predecessor held (D35): the five
     phones fill all five places (D23).
