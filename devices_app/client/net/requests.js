@@ -1,7 +1,6 @@
 // Send requests that the bridge answers at once, over the socket or over HTTP.
 
-import { named } from "../protocol/hidden.js";
-import { make } from "../protocol/messages.js";
+import { make, named } from "../protocol/messages.js";
 
 const ANSWER_MS = 20_000;
 const ORIGIN_MS = 5000;

@@ -1,6 +1,6 @@
 // Write texts for a person: hidden characters made visible, times, paths, tool calls in one line.
 
-import { codePoint, ODD, ODD_ALL } from "../protocol/hidden.js";
+import { codePoint, ODD, ODD_ALL } from "../protocol/messages.js";
 import { h } from "./dom.js";
 
 const IN_NAMES = new RegExp(`[\\n\\t]|${ODD.source}`, "gu");

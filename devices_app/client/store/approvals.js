@@ -1,6 +1,6 @@
 // Fold the bridge's messages into approvals. Pure: each function returns a new state.
 
-import { named } from "../protocol/hidden.js";
+import { named } from "../protocol/messages.js";
 
 /**
  * @typedef {object} Approval

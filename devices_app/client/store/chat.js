@@ -2,7 +2,7 @@
 //
 // Items, in the order in which they began: {kind: "prompt" | "answer" | "tool" | "note" | "gap", …}.
 
-import { named } from "../protocol/hidden.js";
+import { named } from "../protocol/messages.js";
 
 /**
  * @typedef {object} Item
