@@ -32,18 +32,11 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
         yield bridge
 
 
-def path_of(bridge: Bridge, what: str) -> str:
-    return f"/proc/{bridge.process.pid if bridge.process else 0}/{what}"
-
-
 def peak(bridge: Bridge) -> int:
-    """The most that the server has had in memory since `forget_peak`."""
-    lines = Path(path_of(bridge, "status")).read_text().splitlines()
+    """The most that the server has ever had in memory."""
+    assert bridge.process
+    lines = Path(f"/proc/{bridge.process.pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
-
-
-def forget_peak(bridge: Bridge) -> None:
-    Path(path_of(bridge, "clear_refs")).write_text("5")
 
 
 def read(bridge: Bridge, name: str) -> tuple[int, int]:
@@ -69,8 +62,7 @@ def begin(
 
 @contextmanager
 def bounded_memory(bridge: Bridge) -> Iterator[None]:
-    """The server's memory rises by no more than MORE_AT_MOST meanwhile."""
-    forget_peak(bridge)
+    """The server's memory never rises by more than MORE_AT_MOST, now or earlier."""
     before = bridge.memory()
     yield
     assert peak(bridge) - before < MORE_AT_MOST, f"{(peak(bridge) - before) // MB} MB more"
