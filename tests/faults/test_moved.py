@@ -90,7 +90,7 @@ def read_only(tmp_path: Path) -> Iterator[Bridge]:
         bridge.mint("--name", "known")
         assert bridge.stop() == 0
         bridge.manage("backup", str(tmp_path / "kept.tar.gz"))
-        mount = ["mount", "-o", "remount,ro", str(bridge.data)]
+        mount = ["mount", "-o", "remount,bind,ro", str(bridge.data)]
         subprocess.run([*host.enter, *mount], check=True)
         yield bridge
 
