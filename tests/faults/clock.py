@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.https import parse_time
+from tests.conformance.phone import Phone
 from tests.faults.quick import QuickBridge, with_limits
 from tests.servers import wait_until
 
@@ -124,10 +125,16 @@ class FakedBridge(ClockBridge):
     def _told(self) -> str:
         return f"{self.ahead:+.0f}"
 
-    def do_chores(self) -> None:
-        """Return when each was done from now on."""
+    def do_chores(self, alive: Phone | None = None) -> None:
+        """Return when each was done from now on, however long it takes; ``alive`` pings meanwhile."""
         before = self._chores()
-        wait_until(lambda: self._chores() > before + 1, "the chores are done")
+
+        def done() -> bool:
+            if alive is not None:
+                alive.ping()
+            return self._chores() > before + 1
+
+        wait_until(done, "the chores are done")
 
     def _chores(self) -> int:
         return self.log.read_text(errors="replace").count("chores done")

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, ClassVar, Self
 
+import psutil
 import psycopg
 
 from tests.conformance.bridge import REPOSITORY, Bridge
@@ -78,6 +79,9 @@ class QuickProcess:
         self.send_signal(signal.SIGTERM)
 
 
+KEPT = 8  # templates of which nothing runs: each holds forty megabytes of its own
+
+
 class Nursery:
     """Forks processes of a host; started when first asked, ended with the process of tests."""
 
@@ -88,6 +92,7 @@ class Nursery:
         self._root: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._templates: dict[str, socket.socket] = {}
+        self._running: dict[str, list[int]] = {}  # template → pids of its children
         self._owner = os.getpid()
 
     def spawn(
@@ -100,39 +105,49 @@ class Nursery:
     ) -> QuickProcess:
         """`python ARGUMENTS` in the repository's directory."""
         told, tells = os.pipe()
+        key = json.dumps(environment, sort_keys=True)
         request = json.dumps(
             {"arguments": arguments, "directory": str(REPOSITORY), "code": code}
         ).encode()
         try:
             with self._lock:
-                socket.send_fds(
-                    self._template(environment), [request], [out.fileno(), err.fileno(), tells]
-                )
+                template, running = self._template(key), self._running.setdefault(key, [])
+                running.append(os.getpid())  # until the child's is known
+                socket.send_fds(template, [request], [out.fileno(), err.fileno(), tells])
         finally:
             os.close(tells)
-        return QuickProcess(told, " ".join(arguments[:2]))
+        try:
+            process = QuickProcess(told, " ".join(arguments[:2]))
+            running.append(process.pid)
+        finally:
+            running.remove(os.getpid())
+        return process
 
-    def _template(self, environment: dict[str, str]) -> socket.socket:
-        key = json.dumps(environment, sort_keys=True)
+    def _template(self, key: str) -> socket.socket:
         if key in self._templates:
             self._templates[key] = self._templates.pop(key)  # the newest is last
             return self._templates[key]
+        idle = [
+            one for one in self._templates if not any(map(psutil.pid_exists, self._running[one]))
+        ]
+        for one in idle[:-KEPT]:
+            self._end(one)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            socket.send_fds(
-                self._started(),
-                [json.dumps({"environment": environment}).encode()],
-                [theirs.fileno()],
-            )
+            request = json.dumps({"environment": json.loads(key)}).encode()
+            socket.send_fds(self._started(), [request], [theirs.fileno()])
         self._templates[key] = ours
         return ours
+
+    def _end(self, key: str) -> None:
+        if key in self._templates:
+            self._templates.pop(key).close()
+            self._running.pop(key, None)
 
     def forget(self, environment: dict[str, str]) -> None:
         """End the template of this environment, and with it whatever of its children still runs."""
         with self._lock:
-            template = self._templates.pop(json.dumps(environment, sort_keys=True), None)
-        if template is not None:
-            template.close()
+            self._end(json.dumps(environment, sort_keys=True))
 
     def _started(self) -> socket.socket:
         if self._control is None:

@@ -87,9 +87,10 @@ def test_who_was_in_stays_in(bridge: FakedBridge, jump: Callable[[], None]) -> N
     bridge.manage("revoke_device", name)
     here.join(sid)
     jump()
-    bridge.do_chores()
+    bridge.do_chores(here)
 
     def counted() -> bool:
+        here.ping()
         body = prompt(sid, new_id(), timestamp=now(bridge.ahead))
         return bool(bridge.accept(body)[0]["broadcast_count"] == 1)
 
