@@ -150,7 +150,7 @@ def test_a_bridge_that_was_born_in_the_future(tmp_path: Path) -> None:
         bridge.start()
         authority = x509.load_pem_x509_certificate(bridge.get("/ca.crt").body)
         assert authority.not_valid_before_utc < datetime.now(UTC) < authority.not_valid_after_utc
-        for ahead in (0, HOUR, -HOUR, YEAR, -YEAR, 0):
+        for ahead in (-HOUR, YEAR, -YEAR, 0):
             bridge.set(ahead)
             wait_until(lambda: told_to_wait(bridge), "who has no token is limited")
             bridge.accept(prompt(new_session(), 0, timestamp=now(ahead)))
