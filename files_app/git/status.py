@@ -95,8 +95,14 @@ def status(
 def read(git: Git, *, untracked_files: str = "normal") -> State:
     """Run git status (porcelain v2, which git promises not to change)."""
     done = git.done(
-        *("status", "--porcelain=v2", "--branch", "-z", f"--untracked-files={untracked_files}"),
-        *("--ignore-submodules=dirty", "--find-renames", "--ahead-behind"),
+        "status",
+        "--porcelain=v2",
+        "--branch",
+        "-z",
+        f"--untracked-files={untracked_files}",
+        "--ignore-submodules=dirty",
+        "--find-renames",
+        "--ahead-behind",
     )
     return parse(done.out, cut=done.cut)
 

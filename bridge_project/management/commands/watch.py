@@ -20,16 +20,19 @@ from bridge_project.terminal.watcher import Watcher
 class Command(BaseCommand):
     help = (
         "A device in the terminal: pairs itself with the bridge of this machine, joins every"
-        " session and prints a line for each message. With prompt-toolkit installed there is a prompt for"
-        " commands: decide approvals, look at diffs, commit, read files. Ctrl-C ends it; what"
-        " happens meanwhile is shown the next time."
+        " session and prints a line for each message. With prompt-toolkit installed there is a"
+        " prompt for commands: decide approvals, look at diffs, commit, read files. Ctrl-C ends it;"
+        " what happens meanwhile is shown the next time."
     )
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         raw = "print the messages as JSON, one a line; everything else goes to standard error"
         parser.add_argument("--raw", action="store_true", help=raw)
-        commands = "carry out commands from standard input, one a line (`help` lists them), and end with it"
+        commands = (
+            "carry out commands from standard input, one a line (`help` lists them), and end with"
+            " it"
+        )
         parser.add_argument("--commands", action="store_true", help=commands)
         yes = "accept warnings, such as that a connection is public, without asking"
         parser.add_argument("--yes", action="store_true", help=yes)

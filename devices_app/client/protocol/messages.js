@@ -1,5 +1,5 @@
-// Make messages for the bridge's WebSocket, read received ones, and name what cannot be seen in their
-// texts. Pure.
+// Make messages for the bridge's WebSocket, read received ones, and name what cannot be seen in
+// their texts. Pure.
 
 /** @typedef {{type: string, id?: string, timestamp: string, payload: any}} Message */
 
