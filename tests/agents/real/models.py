@@ -4,7 +4,8 @@ It speaks OpenAI's two interfaces, Anthropic's and Gemini's, since each agent ha
 
 ``do: say TEXT``, ``do: run COMMAND``, ``do: write PATH TEXT`` (a tool call,
 then "All done."; a space in the path is %20),
-``do: count N`` (a word each 50 ms), ``do: fail``.
+``do: count N`` (a word each 50 ms), ``do: hold TEXT`` (the first word, and
+the others when ``go_on`` is set), ``do: fail``.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import re
 import shlex
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -22,8 +23,9 @@ from urllib.parse import unquote
 
 Json = dict[str, Any]
 
-ORDER = re.compile(r"do: (say|run|write|count|fail)\b ?([^\n\"]*)")
+ORDER = re.compile(r"do: (say|run|write|count|hold|fail)\b ?([^\n\"]*)")
 WORD_SECONDS = 0.05
+HOLD_SECONDS = 120.0  # at most
 IN, OUT = 11, 7  # tokens
 FAILURE = {"message": "the model was told to fail", "type": "invalid_request_error"}
 
@@ -36,11 +38,20 @@ class Reply:
     tool: str = ""
     arguments: Json = field(default_factory=dict)
     pause: float = 0.0
+    held: bool = False
     fails: bool = False
 
     @property
     def text(self) -> str:
         return "".join(self.words)
+
+    def spoken(self, go_on: threading.Event) -> Iterator[str]:
+        """The words, each at its time."""
+        for word in self.words:
+            yield word
+            time.sleep(self.pause)
+            if self.held:
+                go_on.wait(HOLD_SECONDS)
 
 
 # What agents call the tool that runs a command and the one that writes a file.
@@ -66,8 +77,8 @@ def reply_to(prompts: list[tuple[str, str]], tools: dict[str, Json]) -> Reply:
 def _obey(verb: str, rest: str, *, done: int, tools: dict[str, Json]) -> Reply:
     if verb == "fail":
         return Reply([], fails=True)
-    if verb == "say":
-        return Reply(re.findall(r"\S+\s*", rest))
+    if verb in ("say", "hold"):
+        return Reply(re.findall(r"\S+\s*", rest), held=verb == "hold")
     if verb == "count":
         return Reply([f"{number} " for number in range(int(rest))], pause=WORD_SECONDS)
     if done:
@@ -104,11 +115,14 @@ def _call(names: tuple[str, ...], arguments: Json, tools: dict[str, Json]) -> Re
 
 
 class Model:
-    """The server; ``url`` is its address, ``heard`` all that it was asked, as JSON."""
+    """The server; ``url`` is its address, ``heard`` all that it was asked, as JSON; what it holds
+    back it says when ``go_on`` is set.
+    """
 
     def __init__(self) -> None:
         self.heard: list[str] = []
-        handler = type("Bound", (_Handler,), {"heard": self.heard})
+        self.go_on = threading.Event()
+        handler = type("Bound", (_Handler,), {"heard": self.heard, "go_on": self.go_on})
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
@@ -121,6 +135,7 @@ class Model:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     heard: list[str]
+    go_on: threading.Event
 
     def log_message(self, format: str, *args: Any) -> None:
         """The tests' output is theirs."""
@@ -165,9 +180,8 @@ class _Handler(BaseHTTPRequestHandler):
             return _completion("chat.completion.chunk", {"delta": delta}, finish)
 
         yield event({"role": "assistant", "content": ""})
-        for word in reply.words:
+        for word in reply.spoken(self.go_on):
             yield event({"content": word})
-            time.sleep(reply.pause)
         if reply.tool:
             function = {"name": reply.tool, "arguments": json.dumps(reply.arguments)}
             call = {"index": 0, "id": _id("call"), "type": "function", "function": function}
@@ -197,10 +211,9 @@ class _Handler(BaseHTTPRequestHandler):
         item = "response.output_item"
         yield {"type": "response.created", "response": {"id": "r1"}}
         yield {"type": f"{item}.added", "output_index": 0, "item": said | {"content": []}}
-        for word in reply.words:
+        for word in reply.spoken(self.go_on):
             delta = {"item_id": "m1", "output_index": 0, "content_index": 0, "delta": word}
             yield {"type": "response.output_text.delta"} | delta
-            time.sleep(reply.pause)
         yield {"type": f"{item}.done", "output_index": 0, "item": whole}
         if reply.tool:
             call = {"name": reply.tool, "arguments": json.dumps(reply.arguments)}
@@ -230,15 +243,14 @@ class _Handler(BaseHTTPRequestHandler):
     def _anthropic_events(self, reply: Reply) -> Iterator[Json]:
         whole = _anthropic_message(reply)
 
-        def block(index: int, content: Json, deltas: list[Json]) -> Iterator[Json]:
+        def block(index: int, content: Json, deltas: Iterable[Json]) -> Iterator[Json]:
             yield {"type": "content_block_start", "index": index, "content_block": content}
             for delta in deltas:
                 yield {"type": "content_block_delta", "index": index, "delta": delta}
-                time.sleep(reply.pause)
             yield {"type": "content_block_stop", "index": index}
 
         yield {"type": "message_start", "message": whole | {"content": [], "stop_reason": None}}
-        words = [{"type": "text_delta", "text": word} for word in reply.words]
+        words = ({"type": "text_delta", "text": word} for word in reply.spoken(self.go_on))
         yield from block(0, {"type": "text", "text": ""}, words)
         if reply.tool:
             call = {"type": "input_json_delta", "partial_json": json.dumps(reply.arguments)}
@@ -272,12 +284,12 @@ class _Handler(BaseHTTPRequestHandler):
             self._stream(self._gemini_events(reply))
 
     def _gemini_events(self, reply: Reply) -> Iterator[Json]:
-        parts: list[Json] = [{"text": word} for word in reply.words]
+        for number, word in enumerate(reply.spoken(self.go_on), 1):
+            last = number == len(reply.words) and not reply.tool
+            yield _candidate([{"text": word}], last=last)
         if reply.tool:
-            parts.append({"functionCall": {"name": reply.tool, "args": reply.arguments}})
-        for number, part in enumerate(parts, 1):
-            yield _candidate([part], last=number == len(parts))
-            time.sleep(reply.pause)
+            call = {"name": reply.tool, "args": reply.arguments}
+            yield _candidate([{"functionCall": call}])
 
     def _gemini_whole(self, body: Json) -> None:
         """What the agent asks on the side, such as which model to take: any answer that is JSON

@@ -39,13 +39,18 @@ def begin(place: Place, request: pytest.FixtureRequest) -> Iterator[Begin]:
             talk.close()
 
 
-def test_turn(begin: Begin) -> None:
-    """Text comes in pieces; a turn that the model fails ends with an error, and the next works."""
+def test_turn(begin: Begin, place: Place) -> None:
+    """The first words are there while the model has not said the others; a turn that the model
+    fails ends with an error, and the next works.
+    """
     talk = begin()
-    said = talk.turn("do: say Good morning from the model")
-    assert words(said) == "Good morning from the model"
-    assert len(payloads(said, "stream_chunk")) > 1
-    assert payloads(said, "stream_end")[-1]["finish_reason"] == "stop"
+    place.model.go_on.clear()
+    talk.say("do: hold Good morning from the model")
+    first = talk.phone.expect("stream_chunk", SECONDS, session_id=talk.session)
+    place.model.go_on.set()
+    assert talk.answer()["payload"]["finish_reason"] == "stop"
+    assert first["payload"]["content"].strip() == "Good"
+    assert words(log_of(talk.phone, talk.session)) == "Good morning from the model"
 
     failed = talk.turn("do: fail")
     assert payloads(failed, "stream_end")[-1]["finish_reason"] == "error"
