@@ -84,22 +84,17 @@ def failure_of(event: HookEvent) -> Failure | None:
 
 def outcome_of(event: HookEvent) -> ToolOutcome:
     """Return a tool's result for a person; the ``agent_event`` has all of it."""
-    payload, failure, took = event.payload, failure_of(event), _took(event)
+    payload, took = event.payload, _took(event)
     result, metadata = payload["result"], payload.get("metadata")
-    outcome = ToolOutcome(
-        success=payload["success"],
-        content="",
-        metadata=metadata if isinstance(metadata, dict) else None,
-        duration_ms=None if took is None else round(took),
-    )
-    if outcome.success:
-        outcome.content = truncate(tool_result.readable(result))
-        outcome.diff = diff_of_result(result)
-    elif failure is not None:
-        outcome.content = failure.details.stderr or failure.message
-        outcome.error = failure.message
+    if failure := failure_of(event):
+        outcome = failure.outcome()
+    elif payload["success"]:
+        text, diff = truncate(tool_result.readable(result)), diff_of_result(result)
+        outcome = ToolOutcome(success=True, content=text, diff=diff)
     else:
-        outcome.error = tool_result.INTERRUPTED
+        outcome = ToolOutcome(success=False, content="", error=tool_result.INTERRUPTED)
+    outcome.metadata = metadata if isinstance(metadata, dict) else None
+    outcome.duration_ms = None if took is None else round(took)
     return outcome
 
 

@@ -4,13 +4,13 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from bridge_project.kernel import limits
-from bridge_project.protocol.resources import ToolErrorDetails
-from bridge_project.protocol.types import FinishReason, ToolErrorCode
+from bridge_project.protocol.types import FinishReason
 from sessions_app.approvals.tool_call import Call
+from sessions_app.approvals.tool_result import Failure
 
 
 class Event:
@@ -70,13 +70,10 @@ class ToolStopped(Event):
 
 @dataclass(frozen=True, slots=True)
 class ToolFailed(Event):
-    """Report a failed tool; ``retries``: how often the spec lets it be tried again."""
+    """Report a tool that ran and failed."""
 
     call: Call
-    message: str
-    code: ToolErrorCode = "TOOL_EXECUTION_FAILED"
-    details: ToolErrorDetails = field(default_factory=ToolErrorDetails)
-    retries: int = 0
+    failure: Failure
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Any
 from bridge_project.kernel import limits
 from sessions_app.agents.events import Chunk, Event
 from sessions_app.approvals.tool_call import Call, usable_id
+from sessions_app.approvals.tool_result import Failure
 
 SHOWN_PARAMS, SHOWN_CHARS = 20, 10_000  # of a call that is too large to be sent
 
@@ -74,6 +75,14 @@ def storable_call(call: Call) -> Call:
         description=valid(call.description),
         reasoning=call.reasoning and valid(call.reasoning),
     )
+
+
+def storable_failure(failure: Failure) -> Failure:
+    """Truncate what a failure says."""
+    out, err = failure.details.stdout, failure.details.stderr
+    texts = {"stdout": out and truncate(out), "stderr": err and truncate(err)}
+    details = failure.details.model_copy(update=texts)
+    return replace(failure, message=truncate(failure.message), details=details)
 
 
 def plain(value: Any) -> Any:

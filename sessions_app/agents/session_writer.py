@@ -14,7 +14,14 @@ from bridge_project.protocol.resources import ToolOutcome
 from bridge_project.protocol.types import FinishReason, SessionEndReason
 from sessions_app import notifications
 from sessions_app.agents import events, inbox
-from sessions_app.agents.sanitize import plain, storable_call, storable_reason, truncate, valid
+from sessions_app.agents.sanitize import (
+    plain,
+    storable_call,
+    storable_failure,
+    storable_reason,
+    truncate,
+    valid,
+)
 from sessions_app.approvals import service as approvals
 from sessions_app.approvals.tool_call import Call, usable_id
 from sessions_app.log.outbox import Outbox, outbox
@@ -123,45 +130,26 @@ class SessionWriter:
         self, event: events.ToolSucceeded | events.ToolStopped | events.ToolFailed
     ) -> None:
         """Write a call's end: ``tool_result``, and ``tool_error`` if the tool failed."""
-        call = event.call
-        known = self.ids.pop(call.id, None) if call.id is not None else None
-        tool_call_id, error = known or usable_id(call.id) or str(uuid.uuid4()), None
-        if isinstance(event, events.ToolSucceeded):
-            outcome = ToolOutcome(
-                success=True,
-                content=truncate(event.content),
-                diff=plain(event.diff),
-                metadata=plain(event.metadata),
-                duration_ms=event.duration_ms,
-            )
-        elif isinstance(event, events.ToolStopped):
-            why, took = truncate(event.reason), event.duration_ms
-            outcome = ToolOutcome(success=False, content="", error=why, duration_ms=took)
-        else:
-            error = self._tool_error(event, tool_call_id)
-            exact = error.details.execution_time_ms
-            outcome = ToolOutcome(
-                success=False,
-                content=error.details.stderr or error.details.stdout or error.message,
-                error=error.message,
-                duration_ms=None if exact is None else round(exact),
-            )
-        ours = storable_call(call)
-        approvals.conclude(self.box, self.session, tool_call_id, ours, outcome, error)
-
-    def _tool_error(self, event: events.ToolFailed, tool_call_id: str) -> s.ToolError:
-        out, err = event.details.stdout, event.details.stderr
-        texts = {"stdout": out and truncate(out), "stderr": err and truncate(err)}
-        return s.ToolError(
-            session_id=self.session.session_id,
-            tool_call_id=tool_call_id,
-            tool=valid(event.call.tool),
-            code=event.code,
-            message=truncate(event.message),
-            details=event.details.model_copy(update=texts),
-            retryable=event.retries > 0,
-            max_retries=event.retries,
-        )
+        known = self.ids.pop(event.call.id, None) if event.call.id is not None else None
+        tool_call_id = known or usable_id(event.call.id) or str(uuid.uuid4())
+        failure = None
+        match event:
+            case events.ToolSucceeded():
+                outcome = ToolOutcome(
+                    success=True,
+                    content=truncate(event.content),
+                    diff=plain(event.diff),
+                    metadata=plain(event.metadata),
+                    duration_ms=event.duration_ms,
+                )
+            case events.ToolStopped(_, reason, took):
+                why = truncate(reason)
+                outcome = ToolOutcome(success=False, content="", error=why, duration_ms=took)
+            case events.ToolFailed():
+                failure = storable_failure(event.failure)
+                outcome = failure.outcome()
+        ours = storable_call(event.call)
+        approvals.conclude(self.box, self.session, tool_call_id, ours, outcome, failure)
 
     # -- the turn and the session ------------------------------------------------------------------
 

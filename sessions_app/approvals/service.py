@@ -148,20 +148,7 @@ def finish(
     """
     ended = end_call(box, session, call)
     tool_call_id = (ended[1] if ended else call.id) or str(uuid.uuid4())
-    error = None
-    if failure is not None:
-        # The agent tries again by itself or does not: the bridge did not run it.
-        error = s.ToolError(
-            session_id=session.session_id,
-            tool_call_id=tool_call_id,
-            tool=call.tool,
-            code=failure.code,
-            message=failure.message,
-            details=failure.details,
-            retryable=False,
-            max_retries=0,
-        )
-    _append_result(box, session, tool_call_id, call.tool, outcome, error)
+    _append_result(box, session, tool_call_id, call.tool, outcome, failure)
     if ended and ended[2] is not None:  # somebody was asked
         _end(box, session, ToolCall.objects.get(pk=ended[0]), outcome, ran=True)
     _go_on(session)
@@ -173,13 +160,13 @@ def conclude(
     tool_call_id: str,
     call: Call,
     outcome: ToolOutcome,
-    error: s.ToolError | None = None,
+    failure: Failure | None = None,
 ) -> None:
     """Record the outcome of a tool call in a session that the bridge runs.
 
     A refusal has a result too, and that is no tool that ran.
     """
-    _append_result(box, session, tool_call_id, call.tool, outcome, error)
+    _append_result(box, session, tool_call_id, call.tool, outcome, failure)
     record = open_calls(session).filter(tool_call_id=tool_call_id).first()
     if record is not None:
         _end(box, session, record, outcome, ran=outcome.success)
@@ -199,13 +186,19 @@ def _append_result(
     tool_call_id: str,
     tool: str,
     outcome: ToolOutcome,
-    error: s.ToolError | None = None,
+    failure: Failure | None = None,
 ) -> None:
-    result = s.ToolResult(
-        session_id=session.session_id, tool_call_id=tool_call_id, tool=tool, result=outcome
-    )
-    box.append(session.feed, encode(result))
-    if error is not None:
+    ids = {"session_id": session.session_id, "tool_call_id": tool_call_id, "tool": tool}
+    box.append(session.feed, encode(s.ToolResult(**ids, result=outcome)))
+    if failure is not None:
+        error = s.ToolError(
+            **ids,
+            code=failure.code,
+            message=failure.message,
+            details=failure.details,
+            retryable=failure.retries > 0,
+            max_retries=failure.retries,
+        )
         box.append(session.feed, encode(error))
 
 

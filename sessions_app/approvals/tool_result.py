@@ -11,7 +11,7 @@ from typing import Any
 
 from bridge_project.protocol import jsontext
 from bridge_project.protocol.agent_text import for_person
-from bridge_project.protocol.resources import ToolErrorDetails
+from bridge_project.protocol.resources import ToolErrorDetails, ToolOutcome
 from bridge_project.protocol.types import ToolErrorCode
 
 TOOL_FAILED = "The tool failed."
@@ -25,11 +25,22 @@ _TEXTS = ("error", "content", "output", "result", "listing", "message")
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Hold how a tool failed."""
+    """Hold how a tool failed; ``retries``: how often the spec lets it be tried again."""
 
     message: str
     code: ToolErrorCode = "TOOL_EXECUTION_FAILED"
     details: ToolErrorDetails = field(default_factory=ToolErrorDetails)
+    retries: int = 0
+
+    def outcome(self) -> ToolOutcome:
+        """Return the result of the call that failed so."""
+        took = self.details.execution_time_ms
+        return ToolOutcome(
+            success=False,
+            content=self.details.stderr or self.details.stdout or self.message,
+            error=self.message,
+            duration_ms=None if took is None else round(took),
+        )
 
 
 def failure_of(text: str, took: float | None = None) -> Failure:

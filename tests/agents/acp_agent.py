@@ -160,8 +160,8 @@ class DemoAgent:
                 await demo.decide(call.id or "", Verdict("approved" if approved else "rejected"))
             case ToolSucceeded(call=call, content=text):
                 await self.progress(session_id, call.id, "completed", text)
-            case ToolFailed(call=call, message=text):
-                await self.progress(session_id, call.id, "failed", text)
+            case ToolFailed(call, failure):
+                await self.progress(session_id, call.id, "failed", failure.message)
 
     async def say(self, session_id: str, text: str) -> None:
         await self.client.session_update(session_id, update_agent_message_text(text))

@@ -14,34 +14,51 @@ import pytest
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.child_process import Output
+from sessions_app.agents.driver import make_call
+from sessions_app.agents.events import ToolFailed, ToolSucceeded
 from sessions_app.agents.process import shell
 from sessions_app.agents.process.groups import Groups
+from sessions_app.approvals.tool_result import Failure
 from tests.agents.drive import carrying, eventually, within
 
+CALL = make_call("c1", "Bash", {})
 
-async def run(command: str, directory: Path, **more: float) -> shell.Ran:
+
+async def run(command: str, directory: Path) -> ToolSucceeded | ToolFailed:
     """As a session does that ends then."""
     groups = Groups()
     try:
-        return await shell.run(command, directory, groups, **more)
+        return await shell.run(CALL, command, directory, groups)
     finally:
         await groups.end()
 
 
+async def content(command: str, directory: Path) -> str:
+    ran = await within(run(command, directory))
+    assert isinstance(ran, ToolSucceeded)
+    return ran.content
+
+
+async def failure(command: str, directory: Path) -> Failure:
+    ran = await run(command, directory)
+    assert isinstance(ran, ToolFailed)
+    return ran.failure
+
+
 async def test_a_command_says_what_it_prints_and_how_it_ends(tmp_path: Path) -> None:
-    ran = await run("pwd; echo oops >&2; exit 3", tmp_path)
-    assert (ran.stdout, ran.stderr, ran.exit_code) == (f"{tmp_path}\n", "oops\n", 3)
-    assert ran.failure == "The command ended with code 3."
-    assert (ran.code, ran.retries) == ("TOOL_EXECUTION_FAILED", 0)
+    failed = await failure("pwd; echo oops >&2; exit 3", tmp_path)
+    said = failed.details
+    assert (said.stdout, said.stderr, said.exit_code) == (f"{tmp_path}\n", "oops\n", 3)
+    assert failed.message == "The command ended with code 3."
+    assert (failed.code, failed.retries) == ("TOOL_EXECUTION_FAILED", 0)
 
 
 async def test_one_that_ends_well_has_not_failed(tmp_path: Path) -> None:
-    ran = await run("printf 'a\\000b'", tmp_path)
-    assert (ran.stdout, ran.exit_code, ran.failure) == ("a\ufffdb", 0, "")
+    assert await content("printf 'a\\000b'", tmp_path) == "a\ufffdb"
 
 
 async def test_standard_input_is_empty(tmp_path: Path) -> None:
-    assert (await within(run("cat; echo over", tmp_path))).stdout == "over\n"
+    assert await content("cat; echo over", tmp_path) == "over\n"
 
 
 async def test_what_it_leaves_in_the_background_holds_nobody_up_and_goes_on(tmp_path: Path) -> None:
@@ -50,8 +67,8 @@ async def test_what_it_leaves_in_the_background_holds_nobody_up_and_goes_on(tmp_
     """
     mark, made, groups = uuid.uuid4().hex, tmp_path / "made", Groups()
     background = f"until test -e {tmp_path}/go; do sleep 0.02; done; head -c 1000000 /dev/zero; touch {made}; sleep 100; : {mark}"
-    ran = await within(shell.run(f"sh -c '{background}' & echo over", tmp_path, groups))
-    assert (ran.stdout, ran.exit_code) == ("over\n", 0)
+    ran = await within(shell.run(CALL, f"sh -c '{background}' & echo over", tmp_path, groups))
+    assert isinstance(ran, ToolSucceeded) and ran.content == "over\n"
     (tmp_path / "go").touch()
     await eventually(made.exists)
     assert carrying(mark)
@@ -71,10 +88,11 @@ async def test_cancelling_ends_the_command(tmp_path: Path) -> None:
 
 async def test_output_is_bounded_and_says_so(tmp_path: Path) -> None:
     size = limits.TOOL_OUTPUT_BYTES + 5000
-    ran = await within(run(f"head -c {size} /dev/zero | tr '\\0' x; echo end >&2", tmp_path))
-    assert len(ran.stdout) < limits.TOOL_OUTPUT_BYTES + 100
-    assert ran.stdout.endswith(f"[cut: {size} bytes in all]")
-    assert ran.stderr == "end\n"
+    command = f"head -c {size} /dev/zero | tr '\\0' x; echo end >&2; exit 1"
+    said = (await within(failure(command, tmp_path))).details
+    assert said.stdout and len(said.stdout) < limits.TOOL_OUTPUT_BYTES + 100
+    assert said.stdout.endswith(f"[cut: {size} bytes in all]")
+    assert said.stderr == "end\n"
 
 
 async def test_a_tail_keeps_the_end_and_whole_characters() -> None:
@@ -95,6 +113,6 @@ def test_errors_of_the_system_have_their_place_in_it(number: int, retries: int) 
 
 
 async def test_a_directory_that_has_gone_is_a_failure_in_words(tmp_path: Path) -> None:
-    ran = await run("true", tmp_path / "gone")
-    assert ran.exit_code is None
-    assert "could not be started" in ran.failure and str(tmp_path / "gone") in ran.failure
+    failed = await failure("true", tmp_path / "gone")
+    assert failed.details.exit_code is None
+    assert "could not be started" in failed.message and str(tmp_path / "gone") in failed.message

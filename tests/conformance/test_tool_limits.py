@@ -26,12 +26,11 @@ COMMAND_SECONDS, FILE_SECONDS = 5, 0.5
 FIRST = f"""
 import os, pathlib, time
 from bridge_project.kernel import limits
-from sessions_app.agents.process import shell
 assert limits.TOOL_TIMEOUT_MS == {{"bash": 300_000, "read_file": 10_000, "edit_file": 30_000, "search": 60_000}}
 assert (limits.TOOL_TIMEOUT_READ_SECONDS, limits.TOOL_TIMEOUT_EDIT_SECONDS) == (10, 30)
-assert limits.TOOL_TIMEOUT_BASH_SECONDS == shell.run.__kwdefaults__["seconds"] == 300
+assert limits.TOOL_TIMEOUT_BASH_SECONDS == 300
 limits.TOOL_TIMEOUT_READ_SECONDS = limits.TOOL_TIMEOUT_EDIT_SECONDS = {FILE_SECONDS}
-limits.TOOL_TIMEOUT_BASH_SECONDS = shell.run.__kwdefaults__["seconds"] = {COMMAND_SECONDS}
+limits.TOOL_TIMEOUT_BASH_SECONDS = {COMMAND_SECONDS}
 honest, until = os.open, time.monotonic() + 300
 def slow(path, *rest, **more):
     while path == "hangs" and not pathlib.Path(os.environ["BRIDGE_ALLOWED_ROOTS"], "go on").exists() and time.monotonic() < until:

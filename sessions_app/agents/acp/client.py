@@ -25,7 +25,14 @@ from sessions_app.agents.acp.terminal import NoTerminal, Terminal, Terminals
 from sessions_app.agents.acp.tool_calls import Record, ToolCalls
 from sessions_app.agents.diffs import Change, diff_of_texts
 from sessions_app.agents.driver import PendingApprovals, make_call
-from sessions_app.agents.events import Chunk, EventQueue, ToolStarted, ToolStopped, ToolSucceeded
+from sessions_app.agents.events import (
+    Chunk,
+    EventQueue,
+    ToolFailed,
+    ToolStarted,
+    ToolStopped,
+    ToolSucceeded,
+)
 from sessions_app.agents.process import shell
 from sessions_app.agents.sanitize import clean
 from sessions_app.approvals.tool_call import Call
@@ -219,16 +226,17 @@ class AcpClient:
 
     def _fail(self, work: Call | Record, error: Exception) -> None:
         """Close a failed call of the bridge's own; the agent closes its own calls."""
+        failure = errors.failure_of(error)
         if isinstance(work, Call):
-            self._events.put(errors.tool_failed(work, error))
+            self._events.put(ToolFailed(work, failure))
         else:
-            work.fault = errors.fault_of(error)
+            work.failure = failure
 
     def _command_ended(self, work: Call | Record, terminal: Terminal) -> None:
         if isinstance(work, Call):
             self._events.put(terminal.outcome(work))
         else:
-            work.fault = terminal.fault
+            work.failure = terminal.failure
 
 
 def _own_call(tool: str, params: dict[str, Any]) -> Call:

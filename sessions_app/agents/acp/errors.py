@@ -1,42 +1,27 @@
 """Map failures of ACP agents and tools to codes (D50, SPEC Tool retry policy)."""
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from acp import RequestError
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.text import printable
-from bridge_project.protocol.types import ToolErrorCode
 from sessions_app.agents.acp.recipes import Recipe
-from sessions_app.agents.events import ToolFailed
 from sessions_app.agents.process import shell
-from sessions_app.approvals.tool_call import Call
+from sessions_app.approvals.tool_result import Failure
 
 AUTH_REQUIRED = -32000  # the protocol's own
 WAYS_TOLD, WAY_CHARS = 8, 200  # of the ways to log in that an agent names
 REFUSED = -32001  # no number of the protocol's: the agent shows the message
 
 
-class Fault(NamedTuple):
-    """Hold a failure; ``retries`` is how often the spec lets it be tried again."""
-
-    code: ToolErrorCode = "TOOL_EXECUTION_FAILED"
-    retries: int = 0
-
-
-def fault_of(error: Exception) -> Fault:
-    """Return an error's code and its row of the retry table."""
+def failure_of(error: Exception) -> Failure:
+    """Describe a failure of what the bridge does for an agent."""
     if _took_too_long(error):
-        return Fault("TOOL_TIMEOUT")
-    return Fault(retries=shell.retries_of_error(error))
-
-
-def tool_failed(call: Call, error: Exception) -> ToolFailed:
-    """Report that a call of the bridge's own has failed."""
-    fault = fault_of(error)
-    return ToolFailed(call, _words(error), fault.code, retries=fault.retries)
+        return Failure(_words(error), "TOOL_TIMEOUT")
+    return Failure(_words(error), retries=shell.retries_of_error(error))
 
 
 def refuse(error: Exception, what: str) -> NoReturn:

@@ -16,6 +16,7 @@ from sessions_app.agents.acp.tool_calls import ToolCalls
 from sessions_app.agents.driver import REJECTED, PendingApprovals, Verdict
 from sessions_app.agents.events import EventQueue, ToolFailed, ToolStarted
 from sessions_app.approvals.tool_call import Call
+from sessions_app.approvals.tool_result import Failure
 
 CHANGED = "The call was not run as it was asked for: when the agent has ended its turn it is told which parameters the call should have."
 TOO_MANY = "The call was not run, and the agent is not told the changed parameters: it has as many changes to make already as one turn may have."
@@ -51,7 +52,7 @@ class Permissions:
         if "allow_once" not in of_kind:
             record.over = True
             self._events.put(ToolStarted(record.call))
-            self._events.put(ToolFailed(record.call, _ONLY_ALWAYS))
+            self._events.put(ToolFailed(record.call, Failure(_ONLY_ALWAYS)))
             return _choose(of_kind, "reject_once", "reject_always")
         verdict = await self.ask(record.call)
         if verdict is None:

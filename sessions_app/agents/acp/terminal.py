@@ -6,6 +6,7 @@ import signal
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from acp import schema
@@ -13,11 +14,10 @@ from acp import schema
 from bridge_project.kernel import limits
 from bridge_project.kernel.child_process import Output
 from bridge_project.kernel.path_jail import default_jail
-from bridge_project.protocol.resources import ToolErrorDetails
-from sessions_app.agents.acp.errors import Fault
 from sessions_app.agents.events import Event, ToolFailed, ToolSucceeded
 from sessions_app.agents.process import groups, shell
 from sessions_app.approvals.tool_call import Call
+from sessions_app.approvals.tool_result import Failure
 
 _SHELL = "/bin/sh"
 
@@ -34,15 +34,13 @@ class Terminal:
         self.output = output
         self._timed_out = False
         self._unwanted = False  # ended because the agent, or nobody any more, wanted it
-        self._took_ms: int | None = None
+        self._took_ms = 0
         self._work = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
         began = time.monotonic()
         group, read = self.group, self.output.read
-        self._timed_out = not await shell.finished(
-            group, limits.TOOL_TIMEOUT_BASH_SECONDS, read(group.stdout), read(group.stderr)
-        )
+        self._timed_out = not await shell.finished(group, read(group.stdout), read(group.stderr))
         self._took_ms = round((time.monotonic() - began) * 1000)
 
     @property
@@ -61,29 +59,19 @@ class Terminal:
         return schema.TerminalExitStatus(signal=signal.Signals(-code).name if known else str(-code))
 
     @property
-    def fault(self) -> Fault:
-        """Return the error code and the retry count for how the command ended."""
-        if self._timed_out:
-            return Fault("TOOL_TIMEOUT")
-        code = self.group.returncode
-        if not code or self._unwanted:
-            return Fault()
-        return Fault(retries=shell.retries_of(code, self.output.text))
+    def failure(self) -> Failure | None:
+        """Return how the command failed, if it did; one ended on purpose is not retried."""
+        code = None if self._timed_out else self.group.returncode
+        if code == 0:
+            return None
+        failure = shell.failure_of(code, self._took_ms, self.text)
+        return replace(failure, retries=0) if self._unwanted else failure
 
     def outcome(self, call: Call) -> Event:
         """Return how it ended, as the result of its call."""
-        code = self.group.returncode
-        if code == 0 and not self._timed_out:
-            return ToolSucceeded(call, self.text, None, {"exit_code": 0}, self._took_ms)
-        how = shell.ending(code)
-        if self._timed_out:
-            how = f"took longer than {limits.TOOL_TIMEOUT_BASH_SECONDS:g} seconds and was ended"
-        details = ToolErrorDetails(
-            exit_code=None if self._timed_out or code is None or code < 0 else code,
-            stdout=self.text,
-            execution_time_ms=self._took_ms,
-        )
-        return ToolFailed(call, f"The command {how}.", self.fault.code, details, self.fault.retries)
+        if failure := self.failure:
+            return ToolFailed(call, failure)
+        return ToolSucceeded(call, self.text, None, {"exit_code": 0}, self._took_ms)
 
     def call_when_over(self, callback: Callable[[], None]) -> None:
         """Call back once it has ended and its output is read."""

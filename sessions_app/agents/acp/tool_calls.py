@@ -8,7 +8,7 @@ first, its parts are merged by ``toolCallId``, and what is open at the turn's en
 import os
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,12 @@ from sessions_app.agents.acp.content import (
     reason_of,
     text_of,
 )
-from sessions_app.agents.acp.errors import Fault
 from sessions_app.agents.acp.grants import PATH_MAX_CHARS, Grant, grant_of, paths_in, unnamed
 from sessions_app.agents.diffs import Change, diff_of_texts
 from sessions_app.agents.driver import make_call
 from sessions_app.agents.events import Event, ToolFailed, ToolStarted, ToolStopped, ToolSucceeded
 from sessions_app.approvals.tool_call import Call, usable_id
-from sessions_app.approvals.tool_result import INTERRUPTED, TOOL_FAILED
+from sessions_app.approvals.tool_result import INTERRUPTED, TOOL_FAILED, Failure
 
 Update = schema.ToolCallStart | schema.ToolCallProgress | schema.ToolCallUpdate
 
@@ -64,7 +63,7 @@ class Record:
     wrote: list[Change] = field(default_factory=list)  # what the bridge itself did for it
     over: bool = False  # its result has been reported
     # how the bridge failed at what it did for the call, which says more than the agent's `failed`
-    fault: Fault = field(default_factory=Fault)
+    failure: Failure | None = None
 
     def merge(self, update: Update) -> None:
         """Merge an update; fields that it omits or leaves empty keep their value."""
@@ -281,9 +280,9 @@ class ToolCalls:
         text, details = self._text(record), details_of(record.raw_output)
         exited = record.kind == "execute" and details.exit_code  # opencode calls it completed
         if record.status == "failed" or exited:
-            code, retries = record.fault
             why = f"Exit code {details.exit_code}" if details.exit_code else TOOL_FAILED
-            return ToolFailed(record.call, text or why, code, details, retries)
+            known = record.failure or Failure(TOOL_FAILED)
+            return ToolFailed(record.call, replace(known, message=text or why, details=details))
         return ToolSucceeded(record.call, text, diff_of_texts(record.wrote or record.changes))
 
     def _text(self, record: Record) -> str:

@@ -204,8 +204,7 @@ class Translation:
         if block.is_error and (found.refused or self._interrupted):
             yield _stopped(found, took)
         elif block.is_error:
-            failure = failure_of(text, took)
-            yield ToolFailed(found.call, failure.message, failure.code, failure.details)
+            yield ToolFailed(found.call, failure_of(text, took))
         else:
             # one of a subagent's calls has no structured result
             result = result if isinstance(result, Mapping) else None

@@ -10,12 +10,10 @@ from typing import Any
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
-from bridge_project.protocol.resources import ToolErrorDetails
 from sessions_app.agents.driver import REJECTED, CannotResume, Driver, Start, make_call
 from sessions_app.agents.events import (
     Chunk,
     SessionIdentified,
-    ToolFailed,
     ToolStopped,
     ToolSucceeded,
     TurnEnded,
@@ -157,19 +155,7 @@ class DemoDriver(Driver):
                 text = readable({"answers": {}, **params})
             self.events.put(ToolSucceeded(call, text, duration_ms=_ms_since(began)))
             return
-        ran = await shell.run(command, self._directory, self._groups)
-        took = _ms_since(began)
-        if ran.failure:
-            details = ToolErrorDetails(
-                exit_code=ran.exit_code,
-                stderr=ran.stderr,
-                stdout=ran.stdout,
-                execution_time_ms=took,
-            )
-            self.events.put(ToolFailed(call, ran.failure, ran.code, details, ran.retries))
-        else:
-            content = ran.stdout or ran.stderr
-            self.events.put(ToolSucceeded(call, content, None, {"exit_code": 0}, took))
+        self.events.put(await shell.run(call, command, self._directory, self._groups))
 
 
 def _ms_since(began: float) -> int:

@@ -9,16 +9,19 @@ import contextlib
 import errno
 import re
 import shlex
+import time
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.child_process import LAST_OUTPUT_SECONDS, Output
 from bridge_project.kernel.errors import TOOL_RETRIES
-from bridge_project.protocol.types import ToolErrorCode
+from bridge_project.protocol.resources import ToolErrorDetails
+from sessions_app.agents.events import ToolFailed, ToolSucceeded
 from sessions_app.agents.process import groups as process_groups
+from sessions_app.approvals.tool_call import Call
+from sessions_app.approvals.tool_result import Failure
 
 _BY_CODE = {
     126: "permission_denied",
@@ -49,58 +52,51 @@ _SHELLS = frozenset(f"{where}{name}" for where in ("", "/bin/", "/usr/bin/") for
 _FLAGS = frozenset({"-c", "-lc"})
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """Hold how a command ended; ``failure`` is empty if it succeeded.
-
-    ``retries``: how often the spec lets it be tried again.
-    """
-
-    stdout: str
-    stderr: str
-    exit_code: int | None
-    failure: str = ""
-    code: ToolErrorCode = "TOOL_EXECUTION_FAILED"
-    retries: int = 0
-
-
 async def run(
-    command: str,
-    directory: Path,
-    groups: process_groups.Groups,
-    *,
-    seconds: float = limits.TOOL_TIMEOUT_BASH_SECONDS,
-) -> Ran:
-    """Run ``command`` with ``sh`` in ``directory``, as one of ``groups``.
+    call: Call, command: str, directory: Path, groups: process_groups.Groups
+) -> ToolSucceeded | ToolFailed:
+    """Run ``command`` with ``sh`` in ``directory``, as one of ``groups``; return how it ended.
 
-    It and all it started are ended after ``seconds``, and when this is cancelled. What it leaves
-    running when it has ended by itself goes on until ``groups`` are ended. What could not be
-    started is a failure too, not an exception.
+    It and all it started are ended after TOOL_TIMEOUT_BASH_SECONDS, and when this is cancelled.
+    What it leaves running when it has ended by itself goes on until ``groups`` are ended. What
+    could not be started is a failure too, not an exception.
     """
+    began = time.monotonic()
     try:
         group = await process_groups.start(["/bin/sh", "-c", command], directory)
     except OSError as error:
-        failure = f"The command could not be started: {error.strerror or error}."
-        return Ran("", "", None, failure, retries=retries_of_error(error))
+        why = f"The command could not be started: {error.strerror or error}."
+        return ToolFailed(call, Failure(why, retries=retries_of_error(error)))
     except ValueError:  # a NUL, or half of a character
-        return Ran("", "", None, "The command could not be started: it holds what no command can.")
+        return ToolFailed(
+            call, Failure("The command could not be started: it holds what no command can.")
+        )
     groups.add(group)
     out, err = Output(), Output()
-    in_time = await finished(group, seconds, out.read(group.stdout), err.read(group.stderr))
-    code = group.returncode
-    if not in_time:
-        failure = f"The command took longer than {seconds:g} seconds and was ended."
-        return Ran(str(out), str(err), None, failure, "TOOL_TIMEOUT")
-    if code == 0:
-        return Ran(str(out), str(err), 0)
-    failure = f"The command {ending(code)}."
-    return Ran(str(out), str(err), code, failure, retries=retries_of(code, err.text))
+    in_time = await finished(group, out.read(group.stdout), err.read(group.stderr))
+    took = round((time.monotonic() - began) * 1000)
+    if in_time and group.returncode == 0:
+        return ToolSucceeded(call, str(out) or str(err), None, {"exit_code": 0}, took)
+    code = group.returncode if in_time else None
+    return ToolFailed(call, failure_of(code, took, str(out), str(err)))
 
 
-async def finished(
-    group: process_groups.Group, seconds: float, *reading: Coroutine[Any, Any, None]
-) -> bool:
-    """Wait until a command has ended and is read; False after ``seconds``.
+def failure_of(code: int | None, took_ms: int, stdout: str, stderr: str | None = None) -> Failure:
+    """Describe a command that failed; ``code`` is None when it took too long.
+
+    Without ``stderr``, ``stdout`` holds both.
+    """
+    details = ToolErrorDetails(stdout=stdout, stderr=stderr, execution_time_ms=took_ms)
+    if code is None:
+        long = f"took longer than {limits.TOOL_TIMEOUT_BASH_SECONDS:g} seconds and was ended"
+        return Failure(f"The command {long}.", "TOOL_TIMEOUT", details)
+    details.exit_code = code if code >= 0 else None
+    retries = retries_of(code, stdout if stderr is None else stderr)
+    return Failure(f"The command {ending(code)}.", details=details, retries=retries)
+
+
+async def finished(group: process_groups.Group, *reading: Coroutine[Any, Any, None]) -> bool:
+    """Wait until a command has ended and is read; False when it takes too long.
 
     In that case, and when this is cancelled, it is ended with all it started. Else what it has left
     running goes on, and its output is read on.
@@ -108,7 +104,7 @@ async def finished(
     readers = asyncio.gather(*reading)
     try:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(group.exited.wait(), seconds)
+            await asyncio.wait_for(group.exited.wait(), limits.TOOL_TIMEOUT_BASH_SECONDS)
         in_time = group.exited.is_set()
     except asyncio.CancelledError:
         await asyncio.shield(process_groups.end_group(group, patience=0))
@@ -119,13 +115,13 @@ async def finished(
     return in_time
 
 
-def retries_of(code: int | None, stderr: str) -> int:
+def retries_of(code: int, stderr: str) -> int:
     """Return how often to retry a command that failed with this text or code."""
     tail = stderr[-_TAIL_CHARS:]
     for kind, words in _BY_WORDS.items():
         if re.search(words, tail, re.IGNORECASE):
             return TOOL_RETRIES.get(kind, 0)
-    return TOOL_RETRIES.get(_BY_CODE.get(code or 0, ""), 0)
+    return TOOL_RETRIES.get(_BY_CODE.get(code, ""), 0)
 
 
 def retries_of_error(error: Exception) -> int:

@@ -25,7 +25,7 @@ async def test_a_command_that_nobody_was_asked_for_is_asked_for(opened: Open, ro
     assert str(root) in text(said) and "oops" in text(said)
     call = only(ApprovalAsked, said).call
     assert (call.tool, call.params) == ("Bash", {"command": "pwd; echo oops >&2; exit 3"})
-    assert only(ToolFailed, said).details.exit_code == 3
+    assert only(ToolFailed, said).failure.details.exit_code == 3
 
 
 async def test_a_command_that_is_rejected_is_not_run(opened: Open, root: Path) -> None:

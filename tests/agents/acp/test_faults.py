@@ -42,8 +42,8 @@ async def test_a_file_that_the_system_fails_at(
     broken(monkeypatch, way, errno.ETIMEDOUT)
     await told.is_refused(way)
     assert told.kinds() == ["ToolStarted" if way == "read" else "ApprovalAsked", "ToolFailed"]
-    assert (told.failed.code, told.failed.retries) == ("TOOL_EXECUTION_FAILED", 3)
-    assert told.failed.message == os.strerror(errno.ETIMEDOUT)
+    assert (told.failed.failure.code, told.failed.failure.retries) == ("TOOL_EXECUTION_FAILED", 3)
+    assert told.failed.failure.message == os.strerror(errno.ETIMEDOUT)
     assert told.failed.call.tool == way.capitalize()
     assert told.failed.call.params["file_path"] == str(told.root / "a.txt")
 
@@ -54,7 +54,9 @@ async def test_a_command_that_the_agent_has_ended_ran_out_of_nothing(told: Play)
     await eventually(lambda: "ready" in told.client.terminals.text(terminal))
     await told.client.kill_terminal("s", terminal)
     await eventually(lambda: "ToolFailed" in told.kinds())
-    assert told.failed.message.startswith("The command ") and told.failed.retries == 0
+    assert (
+        told.failed.failure.message.startswith("The command ") and told.failed.failure.retries == 0
+    )
     await told.client.release_terminal("s", terminal)
 
 
@@ -76,7 +78,7 @@ async def test_a_file_of_the_agents_own_call(
     await told.is_refused(way)
     assert "ToolFailed" not in told.kinds()
     await told.update(status="failed")
-    assert (told.failed.code, told.failed.retries) == ("TOOL_EXECUTION_FAILED", 3)
+    assert (told.failed.failure.code, told.failed.failure.retries) == ("TOOL_EXECUTION_FAILED", 3)
     assert told.failed.call.id == "c1" and len(told.kinds()) == 2, "announced once, failed once"
 
 
@@ -94,5 +96,5 @@ async def test_a_command_of_the_agents_own_call(
     last = told.hear()[-1]
     assert isinstance(last, expected)
     if isinstance(last, ToolFailed):
-        told_of_it = (last.code, last.retries, last.call.id)
+        told_of_it = (last.failure.code, last.failure.retries, last.call.id)
         assert told_of_it == ("TOOL_EXECUTION_FAILED", 3, "c1")

@@ -76,7 +76,7 @@ async def test_what_real_agents_say_of_a_call(
     assert params is None or calls[-1].params == params
     assert name != "codex-read" or calls[-1].reasoning == "command failed; retry without sandbox?"
     if isinstance(failed := said[-2], ToolFailed):
-        assert failed.details.exit_code and "{" not in failed.message
+        assert failed.failure.details.exit_code and "{" not in failed.failure.message
 
 
 async def test_a_call_without_a_result_is_closed_at_the_end(opened: Open) -> None:
@@ -89,8 +89,8 @@ async def test_a_failed_call_has_its_details(opened: Open) -> None:
     said = await (await opened(mode=BANNER)).turn("/broken")
     assert kinds(said) == ["ToolStarted", "ToolFailed", "TurnEnded"]
     failed = only(ToolFailed, said)
-    assert (failed.message, failed.details.exit_code) == ("make: no rule", 2)
-    assert failed.details.stderr == "no rule"
+    assert (failed.failure.message, failed.failure.details.exit_code) == ("make: no rule", 2)
+    assert failed.failure.details.stderr == "no rule"
     assert (failed.call.tool, failed.call.params) == ("Bash", {"command": "make"})
 
 

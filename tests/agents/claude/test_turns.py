@@ -139,8 +139,8 @@ async def test_a_failing_command(model: Model, session: Drive) -> None:
     said = await session.turn(model.play("fails", [failing], [Text("It failed.")]), APPROVED)
     failed = only(ToolFailed, said)
     assert failed.call.id == only(ApprovalAsked, said).call.id
-    assert (failed.code, failed.retries) == ("TOOL_EXECUTION_FAILED", 0)
-    assert (failed.details.exit_code, failed.details.stderr) == (3, "oops")
+    assert (failed.failure.code, failed.failure.retries) == ("TOOL_EXECUTION_FAILED", 0)
+    assert (failed.failure.details.exit_code, failed.failure.details.stderr) == (3, "oops")
     assert only(TurnEnded, said).finish_reason == "stop"
 
 
@@ -148,7 +148,7 @@ async def test_a_command_that_takes_too_long(model: Model, session: Drive) -> No
     """The agent keeps the time of its own tools (docs/agents.md)."""
     late = Tool("Bash", {"command": "sleep 4; echo late", "timeout": 500})
     said = await session.turn(model.play("late", [late], [Text("Too long.")]), APPROVED)
-    assert only(ToolFailed, said).code == "TOOL_TIMEOUT"
+    assert only(ToolFailed, said).failure.code == "TOOL_TIMEOUT"
 
 
 async def test_a_thought_is_a_sign_of_life(
@@ -167,7 +167,7 @@ async def test_a_call_that_the_agent_itself_refuses(model: Model, session: Drive
     said = await session.turn(model.play("wrong", [Tool("Bash", {"nonsense": 1})], [Text("Oh.")]))
     failed = only(ToolFailed, said)
     assert only(ToolStarted, said).call.id == failed.call.id
-    assert "nonsense" in failed.message and "<tool_use_error>" not in failed.message
+    assert "nonsense" in failed.failure.message and "<tool_use_error>" not in failed.failure.message
 
 
 async def test_an_answer_that_is_too_long(model: Model, session: Drive) -> None:
