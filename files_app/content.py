@@ -23,16 +23,16 @@ _ENCODED: Final = 3 * 2**14  # bytes put into JSON at once; base64 takes three a
 ENVELOPE_BYTES: Final = 4096 + limits.FILE_PATH_MAX_BYTES * 2
 
 
-def content(jail: Jail, path: object, *, max_bytes: int | None = None) -> bytes:
+def content(jail: Jail, path: object) -> bytes:
     """Return the body of GET /files/content, as JSON.
 
     Its fields: path, size, encoding, modified_at, content.
 
-    ``encoding`` is ``utf-8``, or ``base64`` for a file that is not UTF-8 text or holds a NUL; ``size`` is
-    the file's bytes. A body over ``max_bytes`` (default ``max_message_size_mb``) is FILE_TOO_LARGE:
-    in memory are the file and its JSON, each at most so long. Other errors are the jail's (D12).
+    ``encoding`` is ``utf-8``, or ``base64`` for a file that is not UTF-8 text or holds a NUL;
+    ``size`` is the file's bytes. A body over ``max_message_size_mb`` is FILE_TOO_LARGE: in memory
+    are the file and its JSON, each at most so long. Other errors are the jail's (D12).
     """
-    most = conf.max_message_bytes if max_bytes is None else max_bytes
+    most = conf.max_message_bytes
     data = bytearray()
     try:
         with jail.open_file(path) as file:
@@ -97,20 +97,17 @@ def read_lines(
     base: str | None = None,
     offset: int = 0,
     limit: int = limits.FILE_READ_LINES,
-    *,
-    max_bytes: int | None = None,
 ) -> dict[str, Any]:
     """Return file_read_response's fields: path, content, size, lines, encoding (D11).
 
     ``content`` holds up to ``limit`` lines from line ``offset`` (0 is the first), line ends
     included; ``size`` is the file's bytes and ``lines`` its line count (0 for a binary file, which
     comes whole as base64, up to 5 MiB). A relative path begins in ``base``. An answer over
-    ``max_bytes`` (default ``max_message_size_mb``) is FILE_TOO_LARGE. The file is read through once
-    and never held in memory.
+    ``max_message_size_mb`` is FILE_TOO_LARGE. The file is read through once and never held in
+    memory.
     """
-    most = conf.max_message_bytes if max_bytes is None else max_bytes
     with jail.open_file(path, base=base) as file:
-        reading = _Reading(offset, limit, most)
+        reading = _Reading(offset, limit)
         for chunk in _chunks(file):
             reading.feed(chunk)
         return {"path": shown(file.path), **reading.result()}
@@ -130,8 +127,8 @@ def modified_at(stat: os.stat_result) -> str:
 class _Reading:
     """Read a file once: detect text, count lines, keep those that were asked for."""
 
-    def __init__(self, offset: int, limit: int, most: int) -> None:
-        self.first, self.last, self.most = offset, offset + limit, most
+    def __init__(self, offset: int, limit: int) -> None:
+        self.first, self.last, self.most = offset, offset + limit, conf.max_message_bytes
         self.size = self.newlines = 0
         self.ends_line = self.is_text = True
         self.decoder = codecs.getincrementaldecoder("utf-8")()

@@ -25,53 +25,38 @@ _NOT_ENTERED = frozenset({".git"})  # its thousands of objects are of no use to 
 
 
 def tree(
-    jail: Jail,
-    path: object,
-    depth: object = limits.FILE_TREE_DEPTH,
-    *,
-    max_entries: int = limits.FILE_TREE_MAX_ENTRIES,
-    max_bytes: int | None = None,
+    jail: Jail, path: object, depth: object = limits.FILE_TREE_DEPTH, base: str | None = None
 ) -> dict[str, Any]:
     """Return the body of GET /files/tree.
 
-    ``path`` is real and absolute; ``entries`` have name, type, size, modified_at and children.
+    ``path`` is real and absolute; ``entries`` have name, type, size, modified_at and children. A
+    relative path begins in ``base``, or in the first allowed root.
 
     ``depth`` (1 to 20, a number or its ASCII digits) counts levels: 1 is the directory's own
     entries. Files have ``size`` in bytes and ``modified_at``. Directories have ``children`` if they
     were looked into; deeper ones, ``.git``, and links back to a directory on the way are not.
     Directories come first, each kind by name. A link is shown as its target inside the roots, else
     left out, like anything that is neither file nor directory. Levels are filled from the top, up to
-    ``max_entries`` and ``max_bytes`` of JSON (default ``max_message_size_mb``); ``truncated: true``
+    FILE_TREE_MAX_ENTRIES and the JSON of one message (``max_message_size_mb``); ``truncated: true``
     says that something was cut. Errors are the jail's (D12), and FILE_INVALID_PATH for a bad depth.
     """
     levels = _levels(depth)
-    with jail.open_dir(path) as top:
-        entries, truncated = _Tree(jail, top, levels, max_entries, max_bytes).grow()
+    with jail.open_dir(path, base=base) as top:
+        entries, truncated = _Tree(jail, top, levels).grow()
         answer: dict[str, Any] = {"path": shown(top.path), "entries": entries}
     return answer | {"truncated": True} if truncated else answer
 
 
-def listing(
-    jail: Jail,
-    path: object,
-    base: str | None = None,
-    *,
-    max_entries: int = limits.FILE_TREE_MAX_ENTRIES,
-    max_bytes: int | None = None,
-) -> dict[str, Any]:
+def listing(jail: Jail, path: object, base: str | None = None) -> dict[str, Any]:
     """Return the fields of file_list_response, by the rules of ``tree``.
 
     Its ``entries`` have name, type and, for files, size. A relative path begins in ``base``, the
-    session's working_directory (D12). What does not fit in a message of ``max_bytes`` (default
-    ``max_message_size_mb``) is cut too.
+    session's working_directory (D12).
     """
-    with jail.open_dir(path, base=base) as top:
-        found, truncated = _Tree(jail, top, 1, max_entries, max_bytes).grow()
-        answer: dict[str, Any] = {"path": shown(top.path), "entries": []}
-    for entry in found:
+    answer = tree(jail, path, 1, base)
+    for entry in answer["entries"]:
         entry.pop("modified_at", None)
-        answer["entries"].append(entry)
-    return answer | {"truncated": True} if truncated else answer
+    return answer
 
 
 @dataclass(slots=True)
@@ -104,15 +89,13 @@ class _Found:
 class _Tree:
     """Walk breadth first, with two descriptors open: the top and one directory."""
 
-    def __init__(
-        self, jail: Jail, top: Opened, levels: int, max_entries: int, max_bytes: int | None
-    ) -> None:
+    def __init__(self, jail: Jail, top: Opened, levels: int) -> None:
         self.jail = jail
         self.top = top
         self.levels = levels
-        self.room = max_entries
-        self.bytes = (conf.max_message_bytes if max_bytes is None else max_bytes) - ENVELOPE_BYTES
-        self.looks = max(limits.FILE_SCAN_MAX_ENTRIES, max_entries)
+        self.room = limits.FILE_TREE_MAX_ENTRIES
+        self.bytes = conf.max_message_bytes - ENVELOPE_BYTES
+        self.looks = limits.FILE_SCAN_MAX_ENTRIES
         self.truncated = False
         self.forbidden = jail.forbidden_identities()
 

@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from hooks_app.producer.files import make_own_directory
-from hooks_app.producer.shell_command import SPOOL_MAX_BYTES
 from hooks_app.producer.spool import Spool
-from hooks_app.producer.spool_queue import STALE_RETRIES, Item, SpoolQueue
+from hooks_app.producer.spool_queue import STALE_RETRIES, Item, SpoolQueue, seconds_behind
 from hooks_app.producer.watch import Watch
 
-GRACE_SECONDS = 10.0  # a file that neither parses nor grows for this long was cut short
 BACKOFF_SECONDS = (0.2, 30.0)
 LOOK_SECONDS = 2.0  # how often the spool is read although nothing announced a change
 YOUNG_SECONDS = 0.25  # the same while a file is being written
@@ -73,16 +71,9 @@ class Forwarder:
     says why nothing goes out at present (empty: nothing is wrong).
     """
 
-    def __init__(
-        self,
-        path: Path,
-        sender: Sender,
-        *,
-        max_bytes: int = SPOOL_MAX_BYTES,
-        grace: float = GRACE_SECONDS,
-    ) -> None:
+    def __init__(self, path: Path, sender: Sender) -> None:
         self.spool = Spool(path)
-        self.queue = SpoolQueue(self.spool, max_bytes, grace)
+        self.queue = SpoolQueue(self.spool)
         self.trouble = ""
         self._sender = sender
         self._lock: int | None = None
@@ -226,9 +217,7 @@ class Forwarder:
 
     def _report_behind(self) -> None:
         """Log once a minute how far behind it is, from a minute on."""
-        oldest = min((item.file.mtime_ns / 1e9 for item in self.queue.items), default=time.time())
-        behind, now = time.time() - oldest, time.monotonic()
-        if behind >= BEHIND_SECONDS and now >= self._behind_at:
-            count = len(self.queue.items)
+        count, behind = len(self.queue.items), seconds_behind(self.queue.items)
+        if behind >= BEHIND_SECONDS and time.monotonic() >= self._behind_at:
             log.warning("%d hook events wait, the oldest for %.0f seconds", count, behind)
-            self._behind_at = now + BEHIND_SECONDS
+            self._behind_at = time.monotonic() + BEHIND_SECONDS

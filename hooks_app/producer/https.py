@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from hooks_app.producer.forwarder import Unreachable
 
 VERSION = "1.0.0"  # X-Hook-Version
+ANSWER_SECONDS = 30.0
 
 
 class Answer(NamedTuple):
@@ -53,9 +54,7 @@ class HttpsTransport:
     the request. Without a pin the certificate must satisfy the system's authorities.
     """
 
-    def __init__(
-        self, url: str, token: Callable[[], str], pin: str = "", timeout: float = 30.0
-    ) -> None:
+    def __init__(self, url: str, token: Callable[[], str], pin: str = "") -> None:
         parts = urllib.parse.urlsplit(url)
         if parts.scheme != "https" or not parts.hostname:
             raise ValueError(f"the address must be https://HOST:PORT, not {url}")
@@ -71,7 +70,7 @@ class HttpsTransport:
             context = ssl.create_default_context()
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         self._connection = http.client.HTTPSConnection(
-            parts.hostname, parts.port or 443, timeout=timeout, context=context
+            parts.hostname, parts.port or 443, timeout=ANSWER_SECONDS, context=context
         )
 
     def post(self, path: str, body: bytes, behind: str = "") -> Answer:

@@ -17,7 +17,7 @@ from hooks_app.producer.forwarder import (
     Unreachable,
 )
 from hooks_app.producer.https import Answer, HttpsTransport
-from hooks_app.producer.spool_queue import SEND_MAX_BYTES, Item
+from hooks_app.producer.spool_queue import SEND_MAX_BYTES, Item, seconds_behind
 
 EVENT, BATCH = "/api/v1/hooks/event", "/api/v1/hooks/batch"
 BATCH_GAP_SECONDS = 6.5  # ten small batches a minute fit the bridge's rate; full ones go at once
@@ -34,7 +34,7 @@ class HttpsSender:
         self.clock_offset = 0.0
         self._transport = transport
         self._path = EVENT  # of the next request
-        self._behind = ""  # what it says of how far behind this forwarder is
+        self._behind = ""  # from a minute on: the events that wait, the oldest one's seconds
         self._open_at = {EVENT: 0.0, BATCH: 0.0}  # monotonic: when the rate allows the next one
         self._last_batch = -BATCH_GAP_SECONDS
         # halved while batches are refused as a whole, until the culprit is alone
@@ -46,7 +46,8 @@ class HttpsSender:
         Between two small batches the rate of single events is used up first; nobody waits for that
         gap when a person is asked. Raises Limited.
         """
-        self._behind = _behind(waiting)
+        behind = seconds_behind(waiting)
+        self._behind = f"{len(waiting)} {behind:.0f}" if behind >= BEHIND_SECONDS else ""
         now = time.monotonic()
         size = sum(item.file.size for item in waiting)
         full = len(waiting) >= self._batch_max or size > SEND_MAX_BYTES
@@ -98,13 +99,6 @@ class HttpsSender:
             else:
                 self.clock_offset = server - time.time()
         return [errors.get(index, TAKEN) for index in range(count)]
-
-
-def _behind(waiting: Sequence[Item]) -> str:
-    """Return the events that wait and the seconds of the oldest; "" under a minute."""
-    oldest = min((item.file.mtime_ns / 1e9 for item in waiting), default=time.time())
-    seconds = time.time() - oldest
-    return f"{len(waiting)} {seconds:.0f}" if seconds >= BEHIND_SECONDS else ""
 
 
 def _result(body: dict[str, Any], status: int = 400) -> Result:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from hooks_app.producer.shell_command import SPOOL_MAX_BYTES
 from hooks_app.producer.spool import NOBODY, NOTICE, File, Spool
 from hooks_app.producer.translate import Refused, dump, iso, translate
 
+GRACE_SECONDS = 10.0  # a file that neither parses nor grows for this long was cut short
 SEND_MAX_BYTES = 8 * 2**20  # at once; the bridge takes 10
 STALE_RETRIES = 5
 GAPS_REPORTED = 50  # sessions to which one loss is reported
@@ -43,16 +45,19 @@ class Item:
         return self.file.mtime_ns, edge, self.file
 
 
+def seconds_behind(waiting: Sequence[Item]) -> float:
+    """Return how long the oldest has waited; 0 when none waits."""
+    return max((time.time() - item.file.mtime_ns / 1e9 for item in waiting), default=0.0)
+
+
 class SpoolQueue:
     """Queue a spool's events; set a file aside that never becomes one."""
 
-    def __init__(self, spool: Spool, max_bytes: int, grace: float) -> None:
+    def __init__(self, spool: Spool) -> None:
         self.spool = spool
         self.items: list[Item] = []
         # name → a file that is not JSON, or not yet; since when it has not changed (monotonic); why
         self.young: dict[str, tuple[File | None, float, str]] = {}
-        self._max_bytes = max_bytes
-        self._grace = grace
         # (session, reason) → files set aside of which no notice has told yet
         self._refused: Counter[tuple[str, str]] = Counter()
 
@@ -99,7 +104,7 @@ class SpoolQueue:
         except ValueError:
             empty = "empty: the disk was full, or the hook was killed"
             why = "not JSON" if file.size else empty
-        if now - since < self._grace:
+        if now - since < GRACE_SECONDS:
             self.young[file.name] = file, since, why
         else:
             self.refuse(file, why)
@@ -108,11 +113,11 @@ class SpoolQueue:
     def _keep_bound(self) -> None:
         """Drop the oldest files over the bound, and report each session's gap."""
         total = sum(item.file.size for item in self.items)
-        if total <= self._max_bytes * 19 // 20:
+        if total <= SPOOL_MAX_BYTES * 19 // 20:
             return
         lost: dict[str, list[Item]] = {}
         for item in sorted(self.items, key=lambda item: item.order):
-            if total <= self._max_bytes * 9 // 10:
+            if total <= SPOOL_MAX_BYTES * 9 // 10:
                 break
             total -= item.file.size
             lost.setdefault(item.session, []).append(item)

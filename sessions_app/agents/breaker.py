@@ -1,7 +1,7 @@
 """Stop starting a failing agent for a while: a circuit breaker (SPEC Limits; D48)."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import structlog
@@ -20,12 +20,9 @@ class Breaker:
     another 60. A scripted agent is not ``counted``.
     """
 
-    def __init__(
-        self, name: str, clock: Callable[[], float] = time.monotonic, *, counted: bool = True
-    ) -> None:
+    def __init__(self, name: str, *, counted: bool = True) -> None:
         self.failures = 0
         self._name = name
-        self._clock = clock
         self._counted = counted
         self._opened: float | None = None
         self._probing = False
@@ -36,7 +33,7 @@ class Breaker:
         return self._opened is not None and (self._probing or self._left(self._opened) > 0)
 
     def _left(self, opened: float) -> float:
-        return opened + limits.CIRCUIT_BREAKER_PROBE_SECONDS - self._clock()
+        return opened + limits.CIRCUIT_BREAKER_PROBE_SECONDS - time.monotonic()
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
@@ -69,7 +66,7 @@ class Breaker:
         if self.failures >= limits.CIRCUIT_BREAKER_FAILURES:
             if self._opened is None:
                 log.critical("breaker_opened", agent=self._name, failures=self.failures)
-            self._opened = self._clock()
+            self._opened = time.monotonic()
 
 
 _breakers: dict[str, Breaker] = {}

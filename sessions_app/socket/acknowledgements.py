@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import structlog
 
@@ -21,9 +21,8 @@ FLUSH_SECONDS = 3.0
 class Acknowledgements:
     """Collect one connection's acknowledgements; one writer at a time stores them."""
 
-    def __init__(self, device_id: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, device_id: int) -> None:
         self._device_id = device_id
-        self._clock = clock
         # message that is no row of the log → feed, and the feed's last row that it acknowledges
         self._summaries: dict[str, tuple[int, int]] = {}
         # id of a request that a row answered → the row's own
@@ -77,7 +76,7 @@ class Acknowledgements:
 
         It proves receipt of all rows sent before the pong of a ping PONG_WAIT_SECONDS older.
         """
-        now, proven = self._clock(), False
+        now, proven = time.monotonic(), False
         while self._pongs and self._pongs[0][0] <= now - limits.PONG_WAIT_SECONDS:
             self._proven.update(self._pongs.pop(0)[1])
             proven = True

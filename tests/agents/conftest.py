@@ -112,11 +112,11 @@ def scripted(journal: Path, mode: str = "plain") -> Drive:
 # -- claude-code -----------------------------------------------------------------------------------
 
 
-def claude_driver(program: Path | None = None) -> Any:
+def claude_driver() -> Any:
     """A driver of claude-code; imported here, for there may be no SDK."""
     from sessions_app.agents.claude.driver import ClaudeDriver
 
-    return ClaudeDriver(program)
+    return ClaudeDriver()
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import Jail
 from tests.conformance.repositories import Repository
@@ -30,6 +31,14 @@ class House:
     outside: Path
     data: Path
     jail: Jail
+
+
+@contextmanager
+def messages_of(size: int) -> Iterator[None]:
+    """A message holds so many bytes, and not whole megabytes as the setting says."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(vars(conf), "max_message_bytes", size)
+        yield
 
 
 def build(top: Path) -> House:

@@ -12,7 +12,7 @@ import pytest
 from bridge_project.kernel import limits
 from files_app import content as content_module
 from files_app.content import modified_at, read_lines
-from tests.files.conftest import House, no_leak, refused
+from tests.files.conftest import House, messages_of, no_leak, refused
 
 MB = limits.MB
 
@@ -39,15 +39,17 @@ def test_the_limit_is_of_what_is_sent(house: House, piece: bytes) -> None:
     count = 3 + 3 * ((100_000 - whole) // (longer - whole))
     path = put(house, piece * count)
     size = len(content_module.content(house.jail, path))
-    assert content(house.jail, path, max_bytes=size)["size"] == count * len(piece)
-    with no_leak(), refused("FILE_TOO_LARGE"):
-        content(house.jail, path, max_bytes=size - 1)
+    with messages_of(size):
+        assert content(house.jail, path)["size"] == count * len(piece)
+    with messages_of(size - 1), no_leak(), refused("FILE_TOO_LARGE"):
+        content(house.jail, path)
 
 
 def test_a_file_that_is_binary_at_its_end_is_no_long_text(house: House) -> None:
     """As a text it would be six times as long."""
     path = put(house, b"\x01" * 50_000 + b"\xff")
-    assert content(house.jail, path, max_bytes=100_000)["encoding"] == "base64"
+    with messages_of(100_000):
+        assert content(house.jail, path)["encoding"] == "base64"
 
 
 @pytest.mark.parametrize(
@@ -82,7 +84,8 @@ def test_a_large_file_is_streamed(house: House) -> None:
 def test_the_whole_message_fits_not_only_the_bytes(house: House) -> None:
     """Control characters grow sixfold in JSON."""
     path = put(house, b"\x1b" * 300_000)
-    with no_leak(), refused("FILE_TOO_LARGE"):
-        read_lines(house.jail, path, max_bytes=MB)
-    answer = read_lines(house.jail, put(house, b"\x1b" * 150_000), max_bytes=MB)
+    with messages_of(MB):
+        with no_leak(), refused("FILE_TOO_LARGE"):
+            read_lines(house.jail, path)
+        answer = read_lines(house.jail, put(house, b"\x1b" * 150_000))
     assert len(json.dumps(answer)) < MB

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from bridge_project.kernel import limits
 from bridge_project.protocol.http import FileTree
 from bridge_project.protocol.repository_messages import FileListResponse
 from files_app.tree import listing, tree
-from tests.files.conftest import House, as_nobody, no_leak
+from tests.files.conftest import House, as_nobody, messages_of, no_leak
 
 Entries = list[dict[str, Any]]
 
@@ -34,6 +39,14 @@ def make(root: Path, *paths: str) -> None:
             (root / path).mkdir()
         else:
             (root / path).write_bytes(b"12345")
+
+
+@contextmanager
+def entries_of(most: int) -> Iterator[None]:
+    """An answer has so many entries at most."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "FILE_TREE_MAX_ENTRIES", most)
+        yield
 
 
 def test_directories_come_first_then_names(house: House) -> None:
@@ -90,8 +103,8 @@ def test_too_many_entries_are_cut_from_below(house: House) -> None:
     path = str(house.second)
 
     def cut(most: int) -> tuple[Any, Any]:
-        with no_leak():
-            answer = tree(house.jail, path, 20, max_entries=most)
+        with entries_of(most), no_leak():
+            answer = tree(house.jail, path, 20)
         assert FileTree.model_validate(answer).wire() == answer
         return names(answer["entries"]), answer.get("truncated")
 
@@ -114,7 +127,8 @@ def test_too_many_entries_are_cut_from_below(house: House) -> None:
 
 def test_a_long_listing_is_cut(house: House) -> None:
     make(house.second, "1", "2", "3")
-    answer = listing(house.jail, str(house.second), max_entries=2)
+    with entries_of(2):
+        answer = listing(house.jail, str(house.second))
     assert answer == {
         "path": str(house.second),
         "entries": [
@@ -129,7 +143,8 @@ def test_a_long_listing_is_cut(house: House) -> None:
 def test_a_listing_fits_in_a_message(house: House) -> None:
     """max_message_size_mb, also where names grow in JSON."""
     make(house.second, *(f"{number:03}" + "\x01" * 200 for number in range(100)))
-    answer = listing(house.jail, str(house.second), max_bytes=40_000)
+    with messages_of(40_000):
+        answer = listing(house.jail, str(house.second))
     assert answer["truncated"] and 5 < len(answer["entries"]) < 100
     assert len(json.dumps(answer)) < 40_000
     assert len(listing(house.jail, str(house.second))["entries"]) == 101

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
+from hooks_app.producer import https, spool_queue
 from hooks_app.producer.forwarder import Forwarder
 from hooks_app.producer.https import HttpsTransport
 from hooks_app.producer.https_sender import HttpsSender
-from hooks_app.producer.shell_command import hook_command, write_hook_script
+from hooks_app.producer.shell_command import SPOOL_MAX_BYTES, hook_command, write_hook_script
 from hooks_app.producer.spool import RESERVED
 from tests.hooks.scripted import ScriptedBridge, scripted_bridge
 
@@ -67,16 +68,26 @@ Make = Callable[..., Forwarder]
 
 
 @pytest.fixture
-def make_forwarder(bridge: ScriptedBridge, spool: Path) -> Iterator[Make]:
+def make_forwarder(
+    bridge: ScriptedBridge, spool: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Make]:
     """Forwarders from the spool to the scripted bridge."""
     made = []
+    monkeypatch.setattr(https, "ANSWER_SECONDS", 5.0)
 
     def make(
-        token: Callable[[], str] | None = None, pin: str | None = None, **more: Any
+        token: Callable[[], str] | None = None,
+        pin: str | None = None,
+        *,
+        spool: Path = spool,
+        grace: float = spool_queue.GRACE_SECONDS,
+        max_bytes: int = SPOOL_MAX_BYTES,
     ) -> Forwarder:
+        monkeypatch.setattr(spool_queue, "GRACE_SECONDS", grace)
+        monkeypatch.setattr(spool_queue, "SPOOL_MAX_BYTES", max_bytes)
         pin = bridge.pin if pin is None else pin
-        transport = HttpsTransport(bridge.url, token or (lambda: bridge.token), pin, timeout=5)
-        forwarder = Forwarder(more.pop("spool", spool), HttpsSender(transport), **more)
+        transport = HttpsTransport(bridge.url, token or (lambda: bridge.token), pin)
+        forwarder = Forwarder(spool, HttpsSender(transport))
         made.append((forwarder, transport))
         return forwarder
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -177,12 +178,14 @@ async def test_an_acknowledgement_counts_what_it_held(client: Client, what: str)
 # -- the breaker -----------------------------------------------------------------------------------
 
 
-def test_the_breakers_clock() -> None:
+def test_the_breakers_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spec, Limits: opens after 5 failures, probes after 60000 ms; D48: one probe at a time, which
     closes it or keeps it open.
     """
     now = 0.0
-    breaker = Breaker("it", lambda: now)
+    clock = SimpleNamespace(monotonic=lambda: now)
+    monkeypatch.setattr("sessions_app.agents.breaker.time", clock)
+    breaker = Breaker("it")
 
     def fail() -> None:
         with breaker.attempt():

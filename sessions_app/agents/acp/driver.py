@@ -63,10 +63,6 @@ class AcpDriver(Driver):
         self._interrupted = False
 
     @property
-    def pid(self) -> int | None:
-        return self._group.pid if self._group is not None else None
-
-    @property
     def last_words(self) -> str:
         return self._transport.lines.last_words if self._connection is not None else ""
 

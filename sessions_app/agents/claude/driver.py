@@ -42,11 +42,10 @@ _KNOWN_SECONDS = 2.0  # the call comes before the question about it, but by anot
 
 
 class ClaudeDriver(Driver):
-    """Run one session; ``program`` replaces that of the SDK."""
+    """Run one session."""
 
-    def __init__(self, program: Path | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._program = program
         self._translation = Translation()
         self._retries = Retries()
         self._heard = asyncio.Condition()  # the agent has said something
@@ -66,7 +65,7 @@ class ClaudeDriver(Driver):
         return self._process.last_words if self._process is not None else ""
 
     async def start(self, start: Start) -> None:
-        program = self._program or agent.program()
+        program = agent.program()
         if program is None:
             raise CannotStart(agent.why_not() or "The agent's program is not there.")
         self._translation = Translation(start.resume_id)

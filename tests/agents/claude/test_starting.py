@@ -74,10 +74,17 @@ async def test_no_option_can_be_an_id(surroundings: dict[str, str], root: Path) 
     ids=["exits", "noise", "refuses", "not-there"],
 )
 async def test_a_program_that_is_no_agent(
-    surroundings: dict[str, str], root: Path, tmp_path: Path, script: str, why: str
+    surroundings: dict[str, str],
+    root: Path,
+    tmp_path: Path,
+    script: str,
+    why: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It cannot start, and the reason is the program's own where it gave one."""
-    driver = claude_driver(_program(tmp_path, script))
+    program = _program(tmp_path, script)
+    monkeypatch.setattr(agent, "program", lambda: program)
+    driver = claude_driver()
     with pytest.raises(CannotStart, match=why) as failure:
         await driver.start(Start("a-session", root))
     assert not isinstance(failure.value, CannotResume)
