@@ -3,7 +3,6 @@
 from bridge_project.protocol.catalogue import encode
 from bridge_project.protocol.hooks import HookEvent
 from hooks_app.intake import projection
-from sessions_app import notifications
 from sessions_app.approvals import service as approvals
 from sessions_app.log.outbox import Outbox
 from sessions_app.models import Session, ToolCall
@@ -44,13 +43,5 @@ def apply(box: Outbox, session: Session, event: HookEvent) -> None:
 
 
 def _notify(box: Outbox, session: Session, event: HookEvent) -> None:
-    if notice := projection.notice_of(event, waiting=session.pending_approvals > 0):
-        reported = notifications.reported(
-            session.session_id,
-            notice.type,
-            notice.title,
-            notice.body or session.title,
-            notice.priority,
-            **notice.data,
-        )
-        box.append_to_all(encode(reported))
+    if notification := projection.notification_of(event, session):
+        box.append_to_all(encode(notification))

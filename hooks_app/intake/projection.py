@@ -1,18 +1,17 @@
 """Derive messages and notifications from a hook event (D13, D37). Pure."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
-
 from bridge_project.protocol.catalogue import Encoded, encode_raw
 from bridge_project.protocol.hooks import HookEvent
 from bridge_project.protocol.resources import ToolOutcome
+from bridge_project.protocol.server_messages import Notification
 from bridge_project.protocol.types import NotificationType, Priority, SessionEndReason
+from sessions_app import notifications
 from sessions_app.agents.diffs import diff_of_result
 from sessions_app.agents.sanitize import truncate
 from sessions_app.approvals import tool_result
 from sessions_app.approvals.tool_call import Call, describe, usable_id
 from sessions_app.approvals.tool_result import Failure
+from sessions_app.models import Session
 
 _END_REASONS: dict[object, SessionEndReason] = {
     "user_exit": "user_request",
@@ -106,17 +105,6 @@ def _took(event: HookEvent) -> float | None:
 # -- notifications (D13) ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """Hold the notification of an event."""
-
-    type: NotificationType
-    title: str
-    body: str
-    priority: Priority = "normal"
-    data: Mapping[str, Any] = field(default_factory=dict)
-
-
 _STOPS: dict[str, tuple[NotificationType, str, Priority]] = {
     "user_request": ("task_complete", "Stopped by the user", "low"),
     "error": ("error", "The agent stopped with an error", "high"),
@@ -127,41 +115,55 @@ _STOPS: dict[str, tuple[NotificationType, str, Priority]] = {
 _DONE: tuple[NotificationType, str, Priority] = ("task_complete", "The agent is done", "normal")
 
 
-def notice_of(event: HookEvent, *, waiting: bool) -> Notice | None:
-    """Return the notification of an event, or None.
-
-    ``waiting``: an approval of its session is pending, which was notified already.
-    """
+def notification_of(event: HookEvent, session: Session) -> Notification | None:
+    """Return the notification of an event, or None; it shows some text, if only the title."""
     match event.event:
         case "Stop":
             reason = _text(event, "reason")
             type_, title, priority = _STOPS.get(reason, _DONE)
             body = _text(event, "message") or _text(event, "error")
-            return Notice(type_, title, body, priority, {"reason": reason or "task_completed"})
+            reason = reason or "task_completed"
+            return _notification(session, type_, title, body, priority, reason=reason)
         case "SessionEnd":
             reason, summary = _text(event, "exit_reason"), _text(event, "summary")
             data = {"exit_reason": reason} if reason else {}
+            type_, title, priority = "task_complete", "The session ended", "low"
             if _text(event, "reason") == "clear":
-                goes_on = "The agent goes on in a new session."
-                return Notice("task_complete", "The conversation was cleared", goes_on, "low", data)
-            if reason == "error":
-                return Notice("error", "The session ended with an error", summary, data=data)
-            return Notice("task_complete", "The session ended", summary, "low", data)
+                title, summary = (
+                    "The conversation was cleared",
+                    "The agent goes on in a new session.",
+                )
+            elif reason == "error":
+                type_, title, priority = "error", "The session ended with an error", "normal"
+            return _notification(session, type_, title, summary, priority, **data)
         case "Notification":
-            return _agents_own(event, waiting=waiting)
+            return _agents_own(event, session)
     return None
 
 
-def _agents_own(event: HookEvent, *, waiting: bool) -> Notice | None:
+def _agents_own(event: HookEvent, session: Session) -> Notification | None:
     kind, level, message = (_text(event, n) for n in ("notification_type", "level", "message"))
     asks = kind == "permission_prompt"
-    if asks and waiting:
+    if asks and session.pending_approvals > 0:
         return None  # the approval said so
     data = {name: value for name, value in (("kind", kind), ("level", level)) if value}
-    if kind == "idle_prompt":
-        return Notice("agent_idle", "The agent waits for you", message, data=data)
-    if level in ("error", "critical", "fatal"):
-        return Notice("error", "The agent reports an error", message, "high", data)
-    urgent = asks or level in ("warning", "warn")
+    type_: NotificationType = "agent_notification"
+    title, urgent = "The agent says", asks or level in ("warning", "warn")
     priority: Priority = "high" if urgent else "low" if level == "debug" else "normal"
-    return Notice("agent_notification", "The agent says", message, priority, data)
+    if kind == "idle_prompt":
+        type_, title, priority = "agent_idle", "The agent waits for you", "normal"
+    elif level in ("error", "critical", "fatal"):
+        type_, title, priority = "error", "The agent reports an error", "high"
+    return _notification(session, type_, title, message, priority, **data)
+
+
+def _notification(
+    session: Session,
+    type_: NotificationType,
+    title: str,
+    body: str,
+    priority: Priority,
+    **data: str,
+) -> Notification:
+    about = body or session.title
+    return notifications.reported(session.session_id, type_, title, about, priority, **data)

@@ -15,6 +15,7 @@ from hooks_app.intake import projection
 from hooks_app.producer.translate import translate
 from sessions_app.approvals.tool_call import Call, describe
 from sessions_app.approvals.tool_result import IN_BACKGROUND, readable
+from sessions_app.models import Session
 from tests.hooks.scripted import fixture
 
 # by which results of the agent's own tools are known
@@ -226,7 +227,8 @@ def test_a_diff_that_is_none(patch: object) -> None:
 
 def test_a_cleared_conversation_is_said() -> None:
     """And one that was compacted."""
-    cleared = projection.notice_of(captured("SessionEnd-clear"), waiting=False)
-    compacted = projection.notice_of(captured("SessionStart-compact-with-model"), waiting=False)
+    session = Session(session_id="s")
+    cleared = projection.notification_of(captured("SessionEnd-clear"), session)
+    compacted = projection.notification_of(captured("SessionStart-compact-with-model"), session)
     assert cleared is not None and cleared.title == "The conversation was cleared"
     assert compacted is not None and compacted.body == "The conversation was compacted."
