@@ -22,18 +22,18 @@ def record(
     AuditEntry.objects.create(
         action=action,
         actor=actor or AuditEntry.Actor.DEVICE,
-        who=_storable(who or (device.name if device else ""))[:200],
+        who=storable(who or (device.name if device else ""))[:200],
         device_number=device.pk if device else None,
         session_id=session_id[:256],
-        subject=_storable(subject)[:256],
+        subject=storable(subject)[:256],
         details={
-            name: _storable(value) if isinstance(value, str) else value
+            name: storable(value) if isinstance(value, str) else value
             for name, value in details.items()
             if value not in (None, "")
         },
     )
 
 
-def _storable(text: str) -> str:
-    """Remove NULs, which PostgreSQL takes in no text."""
-    return text.replace("\x00", "")
+def storable(text: str) -> str:
+    """Remove NULs and lone surrogates, which PostgreSQL takes in no text."""
+    return text.replace("\x00", "").encode("utf-8", "ignore").decode()

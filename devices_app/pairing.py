@@ -117,7 +117,7 @@ def authenticate(
     client_device_id = client_device_id or None
     if client_device_id is not None and (
         len(client_device_id) > limits.DEVICE_ID_MAX_CHARS
-        or _storable(client_device_id) != client_device_id
+        or audit.storable(client_device_id) != client_device_id
     ):
         raise BridgeError("AUTH_FAILED")
     with transaction.atomic():
@@ -146,8 +146,8 @@ def touch(device: Device, address: str, platform: str = "", version: str = "") -
     now = timezone.now()
     seen = {
         "last_address": address[:45],
-        "platform": _storable(platform)[:16],
-        "client_version": _storable(version)[:64],
+        "platform": audit.storable(platform)[:16],
+        "client_version": audit.storable(version)[:64],
     }
     changed = {
         name: value for name, value in seen.items() if value and getattr(device, name) != value
@@ -273,8 +273,3 @@ def _fresh(token: Token) -> str | None:
 def _announce(token: Token, *, first: bool, quiet: bool = False) -> None:
     told = {"device": token.device, "token": token, "first": first, "quiet": quiet}
     signals.device_paired.send(sender=Device, **told)
-
-
-def _storable(text: str) -> str:
-    """Remove NULs and lone surrogates, which PostgreSQL takes in no text."""
-    return text.replace("\x00", "").encode("utf-8", "ignore").decode()
