@@ -14,9 +14,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
+import structlog
 from django.db import Error, connection
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.database import STORAGE_ERRORS
+
+log = structlog.get_logger("bridge.database")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -38,6 +42,22 @@ class Threads:
         call = partial(_call, function, *args, **kwargs)
         context = contextvars.copy_context()
         return await asyncio.get_running_loop().run_in_executor(self._pool, context.run, call)
+
+    async def persist(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call `function` like `run`, again and again while the database is away.
+
+        It may have committed although its answer was lost: a repetition must do no harm.
+        """
+        away = False
+        while True:
+            try:
+                return await self.run(function, *args, **kwargs)
+            except STORAGE_ERRORS as error:
+                if not away:
+                    name = getattr(function, "__qualname__", "")
+                    log.warning("waits_for_database", call=name, error=error.__class__.__name__)
+                away = True
+                await asyncio.sleep(limits.POLL_SECONDS)
 
     def begin(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Queue a call of `function`; callable from any thread."""

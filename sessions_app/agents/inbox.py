@@ -3,16 +3,13 @@
 A command is written with what caused it, and taken once (D35, D46).
 """
 
-import json
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
 from django.db.models import Count, Sum
 from django.db.models.functions import Length
-from django.utils import timezone
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.ages import ages
@@ -25,14 +22,6 @@ Kind = Command.Kind
 # Session → what wakes its runner, for sessions of this process; callable from any thread. What
 # other processes commit is found by looking.
 runners: dict[int, Callable[[], object]] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """Hold a command that this process has taken."""
-
-    kind: Kind
-    payload: dict[str, Any]
 
 
 def add(session: Session, kind: Kind, **payload: Any) -> None:
@@ -51,24 +40,23 @@ def _wake(session_pk: int) -> None:
         runner()
 
 
-def take(session_pk: int, *, busy: bool, at: datetime | None = None) -> Taken | None:
-    """Take the next command; a prompt is taken only when no turn runs.
+def find_next(session_pk: int, *, busy: bool) -> Command | None:
+    """Return the next command; ``busy``: a turn runs, so prompts wait."""
+    found = Command.objects.filter(session_id=session_pk, taken_at=None).order_by("pk")
+    return (found.exclude(kind=Kind.PROMPT) if busy else found).first()
 
-    It is marked as taken ``at`` that moment, in the caller's transaction.
-    """
-    command = _waiting(session_pk, busy=busy)
+
+def take(session_pk: int, *, busy: bool, at: datetime) -> Command | None:
+    """Mark the next command as taken ``at`` that moment, in the caller's transaction."""
+    command = find_next(session_pk, busy=busy)
     if command is not None:
-        Command.objects.filter(pk=command.pk).update(taken_at=at or timezone.now())
-    return _taken(command)
+        Command.objects.filter(pk=command.pk).update(taken_at=at)
+    return command
 
 
-def taken_at(session_pk: int, moment: datetime) -> Taken | None:
+def taken_at(session_pk: int, moment: datetime) -> Command | None:
     """Return the command taken at a time: finds one whose commit was not confirmed."""
-    return _taken(Command.objects.filter(session_id=session_pk, taken_at=moment).first())
-
-
-def _taken(command: Command | None) -> Taken | None:
-    return Taken(Kind(command.kind), json.loads(command.payload)) if command else None
+    return Command.objects.filter(session_id=session_pk, taken_at=moment).first()
 
 
 def was_queued_since(session_pk: int, content: str, moment: datetime) -> bool:
@@ -86,15 +74,6 @@ def prompts_waiting(session_pk: int) -> tuple[int, int]:
     waiting = Command.objects.filter(session_id=session_pk, kind=Kind.PROMPT, taken_at=None)
     found = waiting.aggregate(count=Count("pk"), length=Sum(Length("payload")))
     return found["count"], found["length"] or 0
-
-
-def is_waiting(session_pk: int, *, busy: bool) -> bool:
-    return _waiting(session_pk, busy=busy) is not None
-
-
-def _waiting(session_pk: int, *, busy: bool) -> Command | None:
-    found = Command.objects.filter(session_id=session_pk, taken_at=None).order_by("pk")
-    return (found.exclude(kind=Kind.PROMPT) if busy else found).first()
 
 
 def waiting(session_pks: Collection[int]) -> set[int]:

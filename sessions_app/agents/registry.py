@@ -65,19 +65,17 @@ def supported() -> list[str]:
 
 def listed() -> list[AgentInfo]:
     """Describe all kinds as /info does, with the versions found so far."""
-    return [_described(kind) for kind in KINDS.values()]
-
-
-def _described(kind: AgentKind) -> AgentInfo:
-    reason = kind.why_not()
-    return AgentInfo(
-        name=kind.name,
-        can_start=reason is None,
-        can_modify=kind.can_modify,
-        asks=kind.asks(),
-        version=_versions.get(kind.name) or None,
-        reason=reason,
-    )
+    return [
+        AgentInfo(
+            name=kind.name,
+            can_start=(reason := kind.why_not()) is None,
+            can_modify=kind.can_modify,
+            asks=kind.asks(),
+            version=_versions.get(kind.name) or None,
+            reason=reason,
+        )
+        for kind in KINDS.values()
+    ]
 
 
 def unavailable(name: str, reason: str = "") -> BridgeError:

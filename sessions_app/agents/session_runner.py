@@ -3,49 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, Literal
 
 import structlog
 
 from bridge_project.kernel import limits
-from bridge_project.kernel.database import STORAGE_ERRORS
 from bridge_project.kernel.threads import agents as threads
 from sessions_app.agents import inbox
-from sessions_app.agents.driver import Driver, Said, Verdict
+from sessions_app.agents.driver import Driver, Verdict
 from sessions_app.agents.events import AgentDied, Event, StoppedAsking, TurnEnded, TurnSilent
-from sessions_app.agents.inbox import Kind, Taken
+from sessions_app.agents.inbox import Kind
 from sessions_app.agents.sanitize import coalesce
 from sessions_app.agents.session_writer import OwnershipLost
 from sessions_app.agents.transcript import Transcript
+from sessions_app.models import Command
 
 log = structlog.get_logger("bridge.agent")
-P = ParamSpec("P")
-T = TypeVar("T")
-
 INTERRUPTED = "The turn was interrupted before this decision came."
 DID_NOT_STOP = "The agent did not stop when it was told to, and was ended."
 FAULT = "The bridge failed while it ran the agent; its log says how."
 # After an interrupt an agent ends its own commands in its own time, and does not say what they
 # leave running: so the bridge looks several times.
 BACKGROUND_LOOKS, BACKGROUND_SECONDS = 10, 0.3
-
-
-async def stored(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Retry a database function until it succeeds: an agent reports nothing twice."""
-    away = False
-    while True:
-        try:
-            return await threads.run(function, *args, **kwargs)
-        except STORAGE_ERRORS as error:
-            if not away:
-                log.warning("agent_waits_for_database", error=error.__class__.__name__)
-            away = True
-            await asyncio.sleep(limits.POLL_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +62,7 @@ class SessionRunner:
     ) -> None:
         self.session_pk = session_pk
         self.session_id = session_id
-        self._driver = driver
+        self.driver = driver
         self._end = end
         self._transcript = Transcript(session_pk, owner)
         self._wake = asyncio.Event()
@@ -97,11 +82,6 @@ class SessionRunner:
         """Tell whether a turn runs."""
         return not self._idle.is_set()
 
-    @property
-    def history(self) -> Sequence[Said]:
-        """Return what the agent told of the session when it was resumed."""
-        return self._driver.history
-
     def start(self) -> None:
         """Begin to write events and to take commands."""
         self._writer, self._commander = self._task(self._write()), self._task(self._command())
@@ -115,14 +95,14 @@ class SessionRunner:
 
     def explain_silence(self) -> None:
         """Report a turn that has been silent for long, once for each silence."""
-        now, heard_at = time.monotonic(), max(self.used_at, self._driver.events.heard_at)
+        now, heard_at = time.monotonic(), max(self.used_at, self.driver.events.heard_at)
         if (
             self.busy
             and heard_at > self._explained_at
             and now - heard_at > limits.TURN_SILENCE_SECONDS
         ):
             self._explained_at = now
-            self._driver.events.put(TurnSilent())
+            self.driver.events.put(TurnSilent())
 
     async def stop(self) -> None:
         """End the agent, and store what it has reported, within a bounded time."""
@@ -131,8 +111,8 @@ class SessionRunner:
         for task in (self._commander, self._watchdog, self._cleaner):
             if task is not None:
                 task.cancel()
-        await close(self._driver, self.session_id)
-        self._driver.events.close()
+        await close(self.driver, self.session_id)
+        self.driver.events.close()
         # the database may be slow, or away
         await asyncio.wait({self._writer}, timeout=limits.AGENT_CLOSE_SECONDS)
         self._writer.cancel()
@@ -155,7 +135,7 @@ class SessionRunner:
 
     async def _write(self) -> None:
         """Write the first event at once, then what comes within STREAM_COALESCE_SECONDS."""
-        written, events = 0.0, self._driver.events
+        written, events = 0.0, self.driver.events
         while await events.wait():
             wait = written + limits.STREAM_COALESCE_SECONDS - time.monotonic()
             if wait > 0 and not self._stopping:
@@ -174,7 +154,7 @@ class SessionRunner:
             self.died = True
         if self._interrupted and TurnEnded in kinds:
             # whoever sees the end of the turn finds its commands ended
-            await self._driver.end_background()
+            await self.driver.end_background()
             # a turn that was interrupted has stopped, whatever the agent calls it (D40)
             batch = [
                 replace(event, finish_reason="stop", error="")
@@ -182,7 +162,7 @@ class SessionRunner:
                 else event
                 for event in batch
             ]
-        await stored(self._transcript.write, coalesce(batch))
+        await threads.persist(self._transcript.write, coalesce(batch))
         if kinds != {TurnSilent}:
             self.used_at = time.monotonic()
         if kinds & {TurnEnded, AgentDied}:
@@ -201,34 +181,34 @@ class SessionRunner:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while command := await stored(self._transcript.take, busy=self.busy):
+            while command := await threads.persist(self._transcript.take, busy=self.busy):
                 self.used_at = time.monotonic()
                 try:
                     await self._obey(command)
                 except Exception as error:  # whatever it is, an agent that hears nothing is gone
                     log.exception("driver_failed", session=self.session_id, command=command.kind)
                     reason = f"The agent could not be told anything any more: {error}"
-                    self._driver.events.put(AgentDied(reason))
+                    self.driver.events.put(AgentDied(reason))
 
-    async def _obey(self, command: Taken) -> None:
-        payload = command.payload
+    async def _obey(self, command: Command) -> None:
+        payload = json.loads(command.payload)
         if command.kind == Kind.PROMPT:
             if self._cleaner is not None and not self._cleaner.done():
                 self._cleaner.cancel()  # what is started from now on is not to be ended
-                await self._driver.end_background()
+                await self.driver.end_background()
             self._idle.clear()
-            await self._driver.prompt(payload["content"])
+            await self.driver.prompt(payload["content"])
         elif command.kind == Kind.DECIDE:
             call_id = self._transcript.call_of(payload["tool_call_id"])
             verdict = Verdict(payload["decision"], payload["modifications"])
             if self._interrupted:
                 verdict = Verdict("rejected", reason=INTERRUPTED)
-            if call_id is None or not await self._driver.decide(call_id, verdict):
+            if call_id is None or not await self.driver.decide(call_id, verdict):
                 log.info("decision_too_late", session=self.session_id, call=payload["tool_call_id"])
         elif self.busy:  # Kind.INTERRUPT
             self._interrupted = True
             self._watch()
-            await self._driver.interrupt()
+            await self.driver.interrupt()
         else:
             self._clean()
 
@@ -239,7 +219,7 @@ class SessionRunner:
 
     async def _keep_cleaning(self) -> None:
         for _ in range(BACKGROUND_LOOKS):
-            await self._driver.end_background()
+            await self.driver.end_background()
             await asyncio.sleep(BACKGROUND_SECONDS)
 
     def _watch(self) -> None:

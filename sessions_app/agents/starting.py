@@ -11,6 +11,7 @@ import structlog
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.threads import agents as threads
 from bridge_project.kernel.threads import readers
 from sessions_app import leases, working_directory
 from sessions_app.agents import ownership, registry
@@ -24,7 +25,7 @@ from sessions_app.agents.driver import (
     WillNotAsk,
     with_last_words,
 )
-from sessions_app.agents.session_runner import close, stored
+from sessions_app.agents.session_runner import close
 from sessions_app.agents.session_writer import OwnershipLost
 from sessions_app.models import Session
 
@@ -82,7 +83,7 @@ async def start_agent(
         async with asyncio.timeout(limits.AGENT_START_SECONDS):
             start = Start(session.session_id, directory, launch.resume_id)
             await begin(lambda: driver.start(start))
-        await stored(ownership.activate, session.pk, owner, driver.asks)
+        await threads.persist(ownership.activate, session.pk, owner, driver.asks)
     except asyncio.CancelledError:
         await close(driver, session.session_id)
         raise
@@ -120,9 +121,9 @@ async def _not_started(launch: Launch, error: Exception) -> BridgeError:
     forgotten, owner = code == "SESS_NOT_RESUMABLE", leases.current()
     try:
         if forgotten or session.status == Session.Status.CLOSED:  # which stays closed
-            await stored(ownership.release, session.pk, owner, reason, forgotten=forgotten)
+            await threads.persist(ownership.release, session.pk, owner, reason, forgotten=forgotten)
         else:
-            await stored(ownership.fail, session.pk, owner, reason, launch.failure_id)
+            await threads.persist(ownership.fail, session.pk, owner, reason, launch.failure_id)
     except OwnershipLost:
         return await readers.run(ownership.start_ended, session.pk)
     return BridgeError(code, reason, session_id=session.session_id)

@@ -21,7 +21,7 @@ from sessions_app import leases, working_directory
 from sessions_app.agents import breaker, ownership, registry, starting
 from sessions_app.agents.driver import Said
 from sessions_app.agents.process import groups
-from sessions_app.agents.session_runner import End, SessionRunner, stored
+from sessions_app.agents.session_runner import End, SessionRunner
 from sessions_app.agents.session_writer import OwnershipLost
 from sessions_app.agents.starting import STOPPED, Launch
 from sessions_app.models import Session
@@ -130,7 +130,7 @@ class Supervisor:
     def history(self, session_pk: int) -> Sequence[Said]:
         """Return the history that an agent reported when resumed; callable in any thread."""
         runner = self._running.get(session_pk)
-        return runner.history if runner is not None else ()
+        return runner.driver.history if runner is not None else ()
 
     @contextmanager
     def _reserving(self) -> Iterator[None]:
@@ -177,7 +177,7 @@ class Supervisor:
         except asyncio.CancelledError:
             if self._ticker is None:  # else whoever cancelled it has written that down
                 with suppress(OwnershipLost):
-                    await stored(ownership.pause, session.pk, leases.current(), STOPPED)
+                    await threads.persist(ownership.pause, session.pk, leases.current(), STOPPED)
             raise
         ids, owner = (session.pk, session.session_id), leases.current()
         runner = SessionRunner(*ids, launch.driver, owner, self._end)
@@ -222,9 +222,9 @@ class Supervisor:
         pk, owner = runner.session_pk, leases.current()
         try:
             if write := WRITERS.get(end.how):
-                await stored(write, pk, owner, end.reason)
+                await threads.persist(write, pk, owner, end.reason)
             elif end.how == "expired":
-                await stored(ownership.expire, pk, owner)
+                await threads.persist(ownership.expire, pk, owner)
             elif runner.died:
                 kind = registry.KINDS.get((await readers.run(ownership.found, pk)).agent_type)
                 if kind is not None and kind.real:

@@ -9,7 +9,7 @@ from django.utils import timezone
 from sessions_app.agents import events, inbox
 from sessions_app.agents.session_writer import OwnershipLost, SessionWriter
 from sessions_app.log.outbox import outbox
-from sessions_app.models import LogRow, Session
+from sessions_app.models import Command, LogRow, Session
 
 
 class Transcript:
@@ -28,12 +28,12 @@ class Transcript:
         # the first message of a try to write, and the ids after it
         self._tried: tuple[str, dict[str, str]] | None = None
 
-    def take(self, *, busy: bool) -> inbox.Taken | None:
+    def take(self, *, busy: bool) -> Command | None:
         """Take the next command; with a prompt the answer's stream begins.
 
         Both are one transaction: no prompt is lost in silence.
         """
-        if self._taking is None and not inbox.is_waiting(self._session_pk, busy=busy):
+        if self._taking is None and not inbox.find_next(self._session_pk, busy=busy):
             if not Session.objects.filter(pk=self._session_pk, owner=self._owner).exists():
                 raise OwnershipLost(self._session_pk)
             return None
@@ -43,10 +43,10 @@ class Transcript:
             if taken is None:
                 self._taking = timezone.now()
                 taken = inbox.take(self._session_pk, busy=busy, at=self._taking)
-                if taken is not None and taken.kind == inbox.Kind.PROMPT:
+                if taken and taken.kind == inbox.Kind.PROMPT:
                     writer.open_stream()
                     writer.session.set_turn(Session.Turn.WORKING)
-                elif taken is not None and taken.kind == inbox.Kind.INTERRUPT:
+                elif taken and taken.kind == inbox.Kind.INTERRUPT:
                     writer.reject_pending("interrupted")
                 writer.save()
         self._taking = None

@@ -4,15 +4,10 @@ import asyncio
 import time
 from collections.abc import Iterable
 
-import structlog
-
 from bridge_project.kernel import limits
-from bridge_project.kernel.database import STORAGE_ERRORS
 from bridge_project.kernel.threads import writers
 from bridge_project.protocol.types import is_uuid
 from sessions_app.log import cursors
-
-log = structlog.get_logger("bridge.acknowledgements")
 
 SNAPSHOT_EVERY_SECONDS = 1.0
 FLUSH_SECONDS = 3.0
@@ -92,33 +87,16 @@ class Acknowledgements:
             self._writer = asyncio.create_task(self._write_all())
 
     async def _write_all(self) -> None:
-        waits = False  # for the database
         while self._acked or self._answered or self._proven or self._through:
-            acked, through, proven = self._acked, self._through, self._proven
-            answered, self._answered = self._answered, set()
-            self._acked, self._through, self._proven = set(), {}, {}
-            try:
-                if acked or answered or through:
-                    gaps = dict(self._gaps)
-                    await writers.run(
-                        cursors.acknowledge, self._device_id, acked, through, gaps, answered
-                    )
-                if proven:
-                    await writers.run(cursors.prove, self._device_id, proven)
-            except STORAGE_ERRORS as error:
-                # the database is away: keep the acknowledgements and try again
-                if not waits:
-                    log.warning(
-                        "acknowledgements_wait_for_database",
-                        device=self._device_id,
-                        error=error.__class__.__name__,
-                    )
-                waits = True
-                self._acked |= acked
-                self._answered |= answered
-                self._through = through | self._through
-                self._proven = proven | self._proven
-                await asyncio.sleep(limits.POLL_SECONDS)
+            acked, answered, self._acked, self._answered = self._acked, self._answered, set(), set()
+            through, proven, self._through, self._proven = self._through, self._proven, {}, {}
+            if acked or answered or through:
+                gaps = dict(self._gaps)
+                await writers.persist(
+                    cursors.acknowledge, self._device_id, acked, through, gaps, answered
+                )
+            if proven:
+                await writers.persist(cursors.prove, self._device_id, proven)
 
     async def flush(self) -> None:
         """Return when everything so far is stored, or cannot be soon.

@@ -42,7 +42,10 @@ class Group(asyncio.Protocol):
         self.returncode: int | None = None  # the command's, negative for a signal
         self.closed = asyncio.Event()  # the launcher has ended
         self.nothing_left = False
-        self.process: Process  # the launcher's, with the command's streams
+        self.process: Process  # the launcher's
+        self.stdin: asyncio.StreamWriter  # the command's, where ``start`` was asked for it
+        self.stdout: asyncio.StreamReader
+        self.stderr: asyncio.StreamReader
         self.streams: _Streams
         self.transport: asyncio.SubprocessTransport
         self._started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -53,21 +56,6 @@ class Group(asyncio.Protocol):
     async def wait_started(self) -> None:
         """Wait until the command runs. Raises OSError when its launcher ends first."""
         self.pid = await self._started
-
-    @property
-    def stdin(self) -> asyncio.StreamWriter:
-        assert self.process.stdin is not None
-        return self.process.stdin
-
-    @property
-    def stdout(self) -> asyncio.StreamReader:
-        assert self.process.stdout is not None
-        return self.process.stdout
-
-    @property
-    def stderr(self) -> asyncio.StreamReader:
-        assert self.process.stderr is not None
-        return self.process.stderr
 
     # -- reports from the launcher -----------------------------------------------------------------
 
@@ -187,7 +175,11 @@ async def start(
                 umask=UMASK,
                 pass_fds=[theirs.fileno()],
             )
-        group.process = Process(group.transport, group.streams, loop)
+        process = group.process = Process(group.transport, group.streams, loop)
+        assert process.stdout is not None and process.stderr is not None
+        group.stdout, group.stderr = process.stdout, process.stderr
+        if process.stdin is not None:
+            group.stdin = process.stdin
         await loop.create_connection(lambda: group, sock=ours)
     except BaseException:
         ours.close()  # which ends what there is by now
