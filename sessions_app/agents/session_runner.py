@@ -66,21 +66,15 @@ class SessionRunner:
         self._end = end
         self._transcript = Transcript(session_pk, owner)
         self._wake = asyncio.Event()
-        self._idle = asyncio.Event()  # no turn runs
-        self._idle.set()
+        self.busy = False  # a turn runs
         self._interrupted = False
         self._stopping = False
         # the agent has, by itself; the log may have it already, and the session no owner
         self.died = False
-        self._watchdog: asyncio.Task[None] | None = None
+        self._watchdog: asyncio.TimerHandle | None = None  # ends an agent that does not stop
         self._cleaner: asyncio.Task[None] | None = None
         self.used_at = time.monotonic()
         self._explained_at = 0.0  # when silence was last reported
-
-    @property
-    def busy(self) -> bool:
-        """Tell whether a turn runs."""
-        return not self._idle.is_set()
 
     def start(self) -> None:
         """Begin to write events and to take commands."""
@@ -108,9 +102,9 @@ class SessionRunner:
         """End the agent, and store what it has reported, within a bounded time."""
         self._stopping = True
         inbox.runners.pop(self.session_pk, None)
-        for task in (self._commander, self._watchdog, self._cleaner):
-            if task is not None:
-                task.cancel()
+        for work in (self._commander, self._watchdog, self._cleaner):
+            if work is not None:
+                work.cancel()
         await close(self.driver, self.session_id)
         self.driver.events.close()
         # the database may be slow, or away
@@ -168,8 +162,10 @@ class SessionRunner:
         if kinds & {TurnEnded, AgentDied}:
             if self._interrupted:
                 self._clean()
-            self._interrupted = False
-            self._idle.set()
+            self._interrupted = self.busy = False
+            if self._watchdog is not None:
+                self._watchdog.cancel()
+                self._watchdog = None
             self.wake()
         for event in batch:
             if isinstance(event, AgentDied):
@@ -196,7 +192,7 @@ class SessionRunner:
             if self._cleaner is not None and not self._cleaner.done():
                 self._cleaner.cancel()  # what is started from now on is not to be ended
                 await self.driver.end_background()
-            self._idle.clear()
+            self.busy = True
             await self.driver.prompt(payload["content"])
         elif command.kind == Kind.DECIDE:
             call_id = self._transcript.call_of(payload["tool_call_id"])
@@ -224,15 +220,10 @@ class SessionRunner:
 
     def _watch(self) -> None:
         """End an agent that goes on after an interrupt (D40)."""
-        if self._watchdog is None or self._watchdog.done():
-            self._watchdog = self._task(self._end_if_it_goes_on())
-
-    async def _end_if_it_goes_on(self) -> None:
-        try:
-            async with asyncio.timeout(limits.INTERRUPT_SECONDS):
-                await self._idle.wait()
-        except TimeoutError:
-            self._end(self, End("stuck", DID_NOT_STOP))
+        if self._watchdog is None:
+            end = partial(self._end, self, End("stuck", DID_NOT_STOP))
+            loop = asyncio.get_running_loop()
+            self._watchdog = loop.call_later(limits.INTERRUPT_SECONDS, end)
 
 
 async def close(driver: Driver, session_id: str) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Callable
 from functools import partial
 
 from bridge_project.kernel.child_process import search_path
@@ -15,19 +16,22 @@ asks: dict[str, bool | None] = {}  # and whether it asks before it acts
 
 def kinds() -> list[AgentKind]:
     """Return the kinds of the settings; one can start if its program exists."""
-    if conf.acp_agents:
-        from sessions_app.agents.acp import driver  # noqa: F401  (now, for it takes half a second; a bridge without such agents does without it)
-    return [_kind(name, command) for name, command in conf.acp_agents.items()]
+    if not conf.acp_agents:
+        return []
+    # now, for it takes half a second; a bridge without such agents does without it
+    from sessions_app.agents.acp.driver import AcpDriver
+
+    return [_kind(name, command, AcpDriver) for name, command in conf.acp_agents.items()]
 
 
-def _kind(name: str, command: list[str]) -> AgentKind:
+def _kind(name: str, command: list[str], make: Callable[[str, list[str]], Driver]) -> AgentKind:
     program = command[0]
     if os.sep in program:
         # from where the bridge was started: a session's directory could hold a program of its own
         command = [os.path.abspath(os.path.expanduser(program)), *command[1:]]
     return AgentKind(
         name,
-        partial(_make, name, command),
+        partial(make, name, command),
         partial(_why_not, name, command[0]),
         version=lambda: versions.get(name, ""),
         can_modify=False,
@@ -41,12 +45,6 @@ def _why_not(name: str, program: str) -> str | None:
     # Devices are told this, so it does not say which directories were searched.
     missing = os.path.basename(program)
     return f"{missing} is not installed, or not where the bridge looks (BRIDGE_ACP_AGENTS names it for {name}). Install it, or correct BRIDGE_ACP_AGENTS."
-
-
-def _make(name: str, command: list[str]) -> Driver:
-    from sessions_app.agents.acp.driver import AcpDriver
-
-    return AcpDriver(name, command)
 
 
 def _asks(name: str, command: list[str]) -> bool | None:

@@ -21,7 +21,7 @@ from sessions_app.agents.acp import errors, files
 from sessions_app.agents.acp.content import Telling, text_of
 from sessions_app.agents.acp.modes import mode_in
 from sessions_app.agents.acp.permissions import Permissions, reason_of
-from sessions_app.agents.acp.terminal import NoTerminal, Terminal, Terminals
+from sessions_app.agents.acp.terminal import Terminal, Terminals
 from sessions_app.agents.acp.tool_calls import Record, ToolCalls
 from sessions_app.agents.diffs import Change, diff_of_texts
 from sessions_app.agents.driver import PendingApprovals, make_call
@@ -171,7 +171,7 @@ class AcpClient:
             terminal_id, terminal = await self.terminals.create(
                 command, arguments, cwd, more, output_byte_limit
             )
-        except (BridgeError, NoTerminal, OSError, ValueError) as error:  # ValueError: a NUL in it
+        except (BridgeError, OSError, ValueError) as error:
             self._fail(work, error)
             errors.refuse(error, shown)
         terminal.call_when_over(lambda: self._command_ended(work, terminal))
@@ -180,7 +180,7 @@ class AcpClient:
     async def terminal_output(
         self, session_id: str, terminal_id: str, **_: Any
     ) -> schema.TerminalOutputResponse:
-        terminal = self._terminal(terminal_id)
+        terminal = self.terminals.get(terminal_id)
         return schema.TerminalOutputResponse(
             output=terminal.text, truncated=terminal.output.cut, exit_status=terminal.status
         )
@@ -188,7 +188,7 @@ class AcpClient:
     async def wait_for_terminal_exit(
         self, session_id: str, terminal_id: str, **_: Any
     ) -> schema.WaitForTerminalExitResponse:
-        terminal = self._terminal(terminal_id)
+        terminal = self.terminals.get(terminal_id)
         await terminal.wait()
         status = terminal.status or schema.TerminalExitStatus()
         return schema.WaitForTerminalExitResponse(exit_code=status.exit_code, signal=status.signal)
@@ -196,20 +196,14 @@ class AcpClient:
     async def kill_terminal(
         self, session_id: str, terminal_id: str, **_: Any
     ) -> schema.KillTerminalResponse:
-        await self._terminal(terminal_id).kill()
+        await self.terminals.get(terminal_id).kill()
         return schema.KillTerminalResponse()
 
     async def release_terminal(
         self, session_id: str, terminal_id: str, **_: Any
     ) -> schema.ReleaseTerminalResponse:
-        await self.terminals.release(terminal_id, self._terminal(terminal_id))
+        await self.terminals.release(terminal_id)
         return schema.ReleaseTerminalResponse()
-
-    def _terminal(self, terminal_id: str) -> Terminal:
-        try:
-            return self.terminals.get(terminal_id)
-        except NoTerminal as error:
-            errors.refuse(error, terminal_id)
 
     # -- approvals and failures --------------------------------------------------------------------
 

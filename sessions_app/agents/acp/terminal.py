@@ -9,21 +9,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from acp import schema
+from acp import RequestError, schema
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.child_process import Output
 from bridge_project.kernel.path_jail import default_jail
+from sessions_app.agents.acp.errors import REFUSED
 from sessions_app.agents.events import Event, ToolFailed, ToolSucceeded
 from sessions_app.agents.process import groups, shell
 from sessions_app.approvals.tool_call import Call
 from sessions_app.approvals.tool_result import Failure
 
 _SHELL = "/bin/sh"
-
-
-class NoTerminal(LookupError):
-    """Report an unknown terminal, or too many; the text is for the agent."""
 
 
 class Terminal:
@@ -111,10 +108,10 @@ class Terminals:
         """Start a command; one without arguments may be a line for the shell.
 
         Raises BridgeError for a directory outside the roots (D12), OSError when it cannot be
-        started, NoTerminal when there are too many.
+        started, ValueError when there are too many, or when there is a NUL in it.
         """
         if len(self._terminals) >= limits.ACP_TERMINALS:
-            raise NoTerminal(f"{limits.ACP_TERMINALS} terminals are open; release one first")
+            raise ValueError(f"{limits.ACP_TERMINALS} terminals are open; release one first")
         here = str(self._directory)
         with default_jail().open_dir(cwd or here, base=here) as opened:
             directory = Path(opened.path)
@@ -134,9 +131,9 @@ class Terminals:
         return terminal_id, terminal
 
     def get(self, terminal_id: str) -> Terminal:
-        """Return a terminal. Raises NoTerminal."""
+        """Return a terminal. Raises RequestError, which tells the agent."""
         if (found := self._terminals.get(terminal_id)) is None:
-            raise NoTerminal(f"there is no terminal {terminal_id[:100]}")
+            raise RequestError(REFUSED, f"there is no terminal {terminal_id[:100]}")
         return found
 
     def text(self, terminal_id: str) -> str:
@@ -144,8 +141,9 @@ class Terminals:
         found = self._terminals.get(terminal_id)
         return found.text if found else ""
 
-    async def release(self, terminal_id: str, terminal: Terminal) -> None:
+    async def release(self, terminal_id: str) -> None:
         """Forget a terminal and end its command, but not what that left running."""
+        terminal = self.get(terminal_id)
         if not terminal.group.exited.is_set():
             await terminal.kill()
         await terminal.wait()

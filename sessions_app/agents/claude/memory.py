@@ -58,7 +58,10 @@ def _files(directory: Path) -> Iterator[tuple[str, bytes, int]]:
             try:
                 with jail.open_file(name, base=level) as opened:
                     # a link may lead elsewhere in the repository, and not out of it
-                    if opened.path not in seen and _is_below(opened.path, levels[0]):
+                    if (
+                        opened.path not in seen
+                        and os.path.commonpath([opened.path, levels[0]]) == levels[0]
+                    ):
                         seen.add(opened.path)
                         yield os.path.join(level, name), *_beginning(opened.fd)
             except (BridgeError, OSError):
@@ -93,10 +96,6 @@ def _rules(jail: Jail, level: str) -> list[str]:
     except (BridgeError, OSError):
         return []
     return [f"{RULES}/{name}" for name in sorted(names) if name.endswith(".md")]
-
-
-def _is_below(path: str, root: str) -> bool:
-    return os.path.commonpath([path, root]) == root
 
 
 def _read_own(path: Path) -> tuple[bytes, int] | None:

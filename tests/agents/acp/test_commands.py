@@ -52,7 +52,7 @@ async def test_terminals_are_bounded_and_keep_the_end(root: Path) -> None:
     assert len(terminal.text) == 20 and terminal.output.cut
     for _ in range(limits.ACP_TERMINALS - 1):
         await terminals.create("sleep", ["1000"], None, {}, None)
-    with pytest.raises(acp_terminal.NoTerminal):
+    with pytest.raises(ValueError, match="release one first"):
         await terminals.create("true", [], None, {}, None)
     await within(terminals.close())
     assert terminals.text(first) == ""
