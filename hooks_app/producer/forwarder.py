@@ -128,7 +128,11 @@ class Forwarder:
                     break
                 taken += self._round()
         except Unreachable as error:
-            wait = self._back_off() if error.seconds is None else error.seconds
+            wait = error.seconds
+            if wait is None:
+                low, high = BACKOFF_SECONDS
+                self._failures += 1
+                wait = min(high, low * 2.0 ** min(self._failures - 1, 10)) * random.uniform(0.5, 1)
             self._wake_at = time.monotonic() + wait
             if not isinstance(error, Limited):  # else a permission request may go before that
                 self._retry_at = self._wake_at
@@ -163,11 +167,6 @@ class Forwarder:
         elif result is not WAITS:
             self.queue.refuse(item.file, result.reason, item.session)
         return result is WAITS
-
-    def _back_off(self) -> float:
-        low, high = BACKOFF_SECONDS
-        self._failures += 1
-        return min(high, low * 2.0 ** min(self._failures - 1, 10)) * random.uniform(0.5, 1.0)
 
     # -- the spool is ours
 

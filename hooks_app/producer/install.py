@@ -32,11 +32,11 @@ def install(text: str, spool: str) -> str:
     hooks = settings.setdefault("hooks", {})
     for event in HOOK_EVENTS:
         wanted = hook_entry(event, spool)
-        ours = next(_ours(hooks.get(event, []), spool), None)
-        if ours is None:
+        found = next(_ours(hooks.get(event, []), spool), None)
+        if found is None:
             hooks.setdefault(event, []).append(wanted)
         else:
-            ours["command"] = wanted["hooks"][0]["command"]
+            found[1]["command"] = wanted["hooks"][0]["command"]
     return _written(settings, text)
 
 
@@ -48,20 +48,15 @@ def remove(text: str, spool: str) -> str:
     settings = _parse(text)
     hooks = settings.get("hooks", {})
     for event, entries in list(hooks.items()):
-        for ours in list(_ours(entries, spool)):
-            for entry in [one for one in entries if _holds(one, ours)]:
-                entry["hooks"] = [hook for hook in entry["hooks"] if hook is not ours]
-                if not entry["hooks"]:
-                    entries[:] = [one for one in entries if one is not entry]
+        for entry, ours in list(_ours(entries, spool)):
+            entry["hooks"] = [hook for hook in entry["hooks"] if hook is not ours]
+            if not entry["hooks"]:
+                entries[:] = [one for one in entries if one is not entry]
             if not entries:
                 del hooks[event]
                 if not hooks:
                     del settings["hooks"]
     return _written(settings, text)
-
-
-def _holds(entry: Any, ours: dict[str, Any]) -> bool:
-    return isinstance(entry, dict) and any(hook is ours for hook in entry.get("hooks") or ())
 
 
 def installed(text: str, spool: str) -> bool:
@@ -70,8 +65,8 @@ def installed(text: str, spool: str) -> bool:
     return any(True for listed in entries for _ in _ours(listed, spool))
 
 
-def _ours(entries: list[Any], spool: str) -> Iterator[dict[str, Any]]:
-    """Yield our hook objects in an event's entries, of either format."""
+def _ours(entries: list[Any], spool: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Yield our hook objects in an event's entries, of either format, with their entry."""
     first_form = f"cd {quoted(spool)}&&"
     for entry in entries:
         hooks = entry.get("hooks") if isinstance(entry, dict) else None
@@ -80,7 +75,7 @@ def _ours(entries: list[Any], spool: str) -> Iterator[dict[str, Any]]:
             if command == hook_command(spool) or (
                 isinstance(command, str) and command.endswith(HOOK_MARK) and first_form in command
             ):
-                yield hook
+                yield entry, hook
 
 
 def _parse(text: str) -> dict[str, Any]:
