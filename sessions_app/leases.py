@@ -55,11 +55,6 @@ def renew() -> bool:
     return Process.objects.filter(pk=_current).update(lease_until=end_of_lease()) == 1
 
 
-def register_again() -> None:
-    """Create the row again, with the same id."""
-    Process.objects.create(pk=_current, instance=instance(), lease_until=end_of_lease())
-
-
 def lives(process_id: uuid.UUID | None) -> bool:
     """Tell whether a process serves, as far as its lease says."""
     if process_id is None:

@@ -19,7 +19,7 @@ from sessions_app import leases, notifications
 from sessions_app.log import reader
 from sessions_app.log.outbox import outbox
 from sessions_app.log.tail import tail
-from sessions_app.models import Connection, Feed, Join, Session
+from sessions_app.models import Connection, Feed, Join, Process, Session
 from sessions_app.socket import presence, session_updates
 from sessions_app.socket.connection import ClientConnection
 from sessions_app.socket.registry import registry
@@ -145,7 +145,8 @@ async def _forget_lost() -> None:
 def _register_again(sockets: tuple[ClientConnection, ...]) -> None:
     """Store this process and its sockets again, which went with the expired lease."""
     with transaction.atomic():
-        leases.register_again()
+        ours = {"pk": leases.current(), "instance": leases.instance()}
+        Process.objects.create(**ours, lease_until=leases.end_of_lease())
         for socket in sockets:
             if socket.connection_id is None or socket.device_id is None:
                 continue

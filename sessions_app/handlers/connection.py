@@ -218,7 +218,6 @@ def _become_ready(connection: ClientConnection, head: int) -> None:
 
 @handles(c.HeartbeatPing)
 async def heartbeat_ping(connection: ClientConnection, message: ClientMessage) -> None:
-    assert connection.acknowledgements is not None and connection.delivery is not None
     # before the pong goes out: what follows it is not proven by it
     sent = dict(connection.delivery.sent)
     await connection.send_payload(s.HeartbeatPong())
@@ -235,6 +234,5 @@ async def notification_ack(connection: ClientConnection, message: ClientMessage)
             f"at most {limits.ACK_MAX_IDS} ids",
             str(len(ids)),
         )
-    assert connection.acknowledgements is not None
     connection.acknowledgements.acknowledged(ids)
     await connection.acknowledgements.wait_for_room()

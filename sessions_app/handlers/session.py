@@ -127,7 +127,6 @@ async def _start(connection: ClientConnection, message: ClientMessage) -> None:
 @contextmanager
 def _told_once(connection: ClientConnection) -> Iterator[str]:
     """Keep a failed start's notification from the client that gets it as its answer."""
-    assert connection.delivery is not None and connection.acknowledgements is not None
     failure_id = str(uuid.uuid4())
     connection.delivery.withheld.add(failure_id)
     try:
@@ -143,7 +142,6 @@ async def _join(
     connection: ClientConnection, message: ClientMessage, session: Session, *, resumed: bool = False
 ) -> None:
     """Send ``session_ready``, then the session's rows for this device (D28)."""
-    assert connection.delivery is not None
     if session.kind == Session.Kind.BRIDGE and session.status == Session.Status.CLOSED:
         raise ownership.closed(session)
     if connection.connection_id is None:
@@ -181,7 +179,6 @@ async def session_end(connection: ClientConnection, message: ClientMessage) -> N
     Hooks cannot end an observed session's agent, so only this client is answered. When the bridge
     ends a session, a row tells all devices; this client gets that row as its answer.
     """
-    assert connection.delivery is not None
     session, reason = await session_of(connection, message), message.payload.reason
     answer = c.SessionEnd(session_id=session.session_id, reason=reason)
     if session.kind == Session.Kind.OBSERVED:

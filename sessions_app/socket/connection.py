@@ -38,6 +38,8 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
     socket: Any  # what the server knows of the wire: edge.websocket.Socket, or its stand-in
     queues: RequestQueues
     budget: ratelimit.MessageBudget
+    delivery: Delivery  # these two from `auth` on
+    acknowledgements: Acknowledgements
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,8 +52,6 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
         self.device: Device | None = None
         self.token_digest = ""
         self.connection_id: int | None = None  # its row, by which all processes count it
-        self.delivery: Delivery | None = None
-        self.acknowledgements: Acknowledgements | None = None
         # session → hash of what the client was shown of it, and when that was all (D54)
         self.shown: dict[int, int] = {}
         self.shown_at = timezone.now()
@@ -132,24 +132,22 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     def start_delivery(self, upto: int) -> None:
         """Send the log's rows for the device, then live ones (D28)."""
-        assert self.delivery is not None
         self.spawn(self.delivery.run(upto))
 
-    def open_delivery(self, device: Device) -> None:
-        """Prepare delivery; nothing is sent until `start_delivery`."""
+    def belong_to(self, device: Device) -> None:
+        """Prepare delivery to a device; nothing is sent until `start_delivery`."""
+        self.device = device
         self.acknowledgements = Acknowledgements(device.pk)
         self.delivery = Delivery(device, self, self.acknowledgements, tail)
 
     def wake(self) -> None:
         """Send new rows: the log has grown."""
-        if self.delivery is not None:
-            self.delivery.wake()
+        self.delivery.wake()
 
     # -- sessions ----------------------------------------------------------------------------------
 
     async def leave(self, session: Session) -> None:
         """Send this connection nothing more of a session."""
-        assert self.delivery is not None
         self.delivery.leave(session.feed_id)
         if self.joined.pop(session.session_id, None) is not None:
             await tail.notifier.leave(session.feed_id)
@@ -164,7 +162,7 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     async def _leave_closed(self, session_id: str) -> None:
         session = await readers.run(observed_sessions.find, session_id)
-        if session is None or session.status != Session.Status.CLOSED or self.delivery is None:
+        if session is None or session.status != Session.Status.CLOSED:
             return
         # Hooks may still report an observed session's events, or begin it again; a session that is
         # just being joined has its last rows to come.
@@ -179,5 +177,5 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
     async def settle(self) -> None:
         """Stop, and return when all acknowledgements are stored."""
         self.cancel_tasks()
-        if self.acknowledgements is not None:
+        if self.device is not None:
             await self.acknowledgements.flush()

@@ -45,7 +45,7 @@ class Registry:
         """
         for older in [one for one in self.sockets if one.device_id == device.pk]:
             await self._end(older, "CONN_REPLACED")
-        connection.device = device
+        connection.belong_to(device)
         connection.socket.authenticated()
         self.opening += 1
         try:
@@ -57,7 +57,6 @@ class Registry:
                 token_digest,
                 connection.transport.client,
             )
-            connection.open_delivery(device)
             self.sockets.add(connection)
             tail.followers.add(connection.wake)
         except BridgeError as error:
