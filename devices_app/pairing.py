@@ -139,10 +139,7 @@ def authenticate(
 
 
 def touch(device: Device, address: str, platform: str = "", version: str = "") -> None:
-    """Note when and from where a device was last seen.
-
-    At most one write a minute, unless something changed.
-    """
+    """Note a device's last sight, once a minute unless something else changed."""
     now = timezone.now()
     seen = {
         "last_address": address[:45],

@@ -52,10 +52,7 @@ def digest(token: str) -> str:
 
 
 def bearer_of(header: str | None) -> str | None:
-    """Return the token of an ``Authorization`` header, or None.
-
-    RFC 6750: one scheme, one token, ASCII.
-    """
+    """Return the one ASCII token of an ``Authorization`` header (RFC 6750), or None."""
     if not header or len(header) > MAX_BEARER_CHARS:
         return None
     found = re.fullmatch(r"[ \t]*bearer +([!-~]+)[ \t]*", header, re.IGNORECASE | re.ASCII)

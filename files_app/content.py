@@ -50,7 +50,9 @@ def content(jail: Jail, path: object) -> bytes:
             # taken before reading: a change during the reading shows as newer the next time
             "modified_at": modified_at(file.stat),
         }
-        return _json(about, _escaped(data) if is_text else _base64(data), most)
+        if is_text:
+            return _json(about, (dumps_unicode(one).encode()[1:-1] for one in _decoded(data)), most)
+        return _json(about, map(base64.b64encode, _pieces(data)), most)
     finally:
         # else a raised error would keep it until the garbage collector runs
         data.clear()
@@ -71,24 +73,18 @@ def _json(about: dict[str, Any], pieces: Iterator[bytes], most: int) -> bytes:
 
 def _is_text(data: bytearray) -> bool:
     try:
-        return b"\0" not in data and all(piece is not None for piece in _decoded(data))
+        return b"\0" not in data and all(_decoded(data))
     except UnicodeDecodeError:
         return False
 
 
 def _decoded(data: bytearray) -> Iterator[str]:
     """Decode in pieces: one emoji makes a whole text four times as long."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    for at in range(0, len(data), _ENCODED):
-        yield decoder.decode(data[at : at + _ENCODED], at + _ENCODED >= len(data))
+    return codecs.iterdecode(_pieces(data), "utf-8")
 
 
-def _escaped(data: bytearray) -> Iterator[bytes]:
-    return (dumps_unicode(piece).encode()[1:-1] for piece in _decoded(data))
-
-
-def _base64(data: bytearray) -> Iterator[bytes]:
-    return (base64.b64encode(data[at : at + _ENCODED]) for at in range(0, len(data), _ENCODED))
+def _pieces(data: bytearray) -> Iterator[bytes]:
+    return (bytes(data[at : at + _ENCODED]) for at in range(0, len(data), _ENCODED))
 
 
 def read_lines(

@@ -142,10 +142,7 @@ class _Tree:
         return [one for one in classified if one is not None]
 
     def _classify(self, parent: _Found, directory: Opened, name: str) -> _Found | None:
-        """Return an entry as it is shown, or None.
-
-        None: it is hidden, leads outside, is neither file nor directory, or is gone.
-        """
+        """Return an entry as it is shown; None if it is hidden, outside, special or gone."""
         names: Names = (*directory.names, name)
         try:
             with translate_os_errors():

@@ -1,7 +1,4 @@
-"""Show sessions, agents, approvals and the pending queue in the admin site.
-
-All are read only, for the log is what was sent.
-"""
+"""Show sessions, agents, approvals and the pending queue in the admin, read only."""
 
 import json
 from datetime import timedelta

@@ -62,10 +62,7 @@ class LogRow(models.Model):
 
 
 class Cursor(models.Model):
-    """Store how far a device has acknowledged a feed (D27).
-
-    No cursor: Device.start_seq.
-    """
+    """Store how far a device has acknowledged a feed (D27); none: Device.start_seq."""
 
     device = models.ForeignKey("devices_app.Device", on_delete=models.CASCADE)
     feed = models.ForeignKey(Feed, on_delete=models.CASCADE)
@@ -240,10 +237,7 @@ class ToolCall(models.Model):
 
 
 class Command(models.Model):
-    """Store a command for a session's agent, taken once by its process (D35, D46).
-
-    It is written with what caused it.
-    """
+    """Store a command for a session's agent, taken once by its process (D35, D46)."""
 
     class Kind(models.TextChoices):
         PROMPT = "prompt"

@@ -35,10 +35,7 @@ def is_starting(session: Session) -> bool:
 
 
 def state_of(session: Any) -> dict[str, Any]:
-    """Return a session's fields that the specification does not have.
-
-    ``session``: a session, or a row of its COLUMNS.
-    """
+    """Return a session's fields beyond the specification, from it or a row of COLUMNS."""
     over = session.status == Session.Status.CLOSED  # its late events may have set another
     return {
         "kind": str(session.kind),

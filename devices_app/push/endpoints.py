@@ -22,10 +22,7 @@ def host_of(endpoint: str) -> str:
 
 
 def check(endpoint: str) -> SplitResult:
-    """Return the parts of an allowed address, in one spelling; look up no name.
-
-    Raises BridgeError PUSH_ENDPOINT_REFUSED.
-    """
+    """Return an address's parts, in one spelling. Raises PUSH_ENDPOINT_REFUSED."""
     try:
         parts = urlsplit(endpoint)
         port = parts.port or 443

@@ -41,10 +41,7 @@ def listed(git: Git, *pathspecs: str) -> list[str]:
 
 
 def count(git: Git, names: Iterable[str]) -> dict[str, int]:
-    """Count the lines of untracked files, and of all in untracked directories.
-
-    Files beyond the limits are not counted.
-    """
+    """Count lines of untracked files, and of those in directories, up to the limits."""
     found = dict.fromkeys(names, 0)
     directories = [name for name in found if name.endswith("/")]
     files = [(name, name) for name in found if not name.endswith("/")]

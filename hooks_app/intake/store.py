@@ -51,10 +51,7 @@ class Receipt:
 
 
 class Posted(NamedTuple):
-    """Hold an event and its sender (X-Hook-Source, D6).
-
-    The sender becomes the agent of a session that the event creates.
-    """
+    """Hold an event and its sender, the agent of a session that it creates (D6)."""
 
     event: HookEvent
     source: str = ""

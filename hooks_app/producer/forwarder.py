@@ -111,10 +111,7 @@ class Forwarder:
         self._watch.wait(stop, min(wait, usual) if wait > 0 else usual)
 
     def run_once(self) -> int:
-        """Send until nothing more can be sent; return how many were taken.
-
-        Raises OSError when the spool is unusable.
-        """
+        """Send all that can be sent; return how many were taken. Raises OSError."""
         if not self._locked():
             return 0
         taken, look_at = 0, 0.0

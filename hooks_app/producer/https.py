@@ -24,10 +24,7 @@ class Answer(NamedTuple):
 
 
 def spki_sha256(certificate: bytes) -> str:
-    """Return the pin of a DER certificate: the hex SHA-256 of its public key (D43).
-
-    Raises ValueError when it is no certificate.
-    """
+    """Return the pin of a DER certificate: the hex SHA-256 of its public key (D43)."""
 
     def content(at: int) -> tuple[int, int]:
         if at + 2 > len(certificate):

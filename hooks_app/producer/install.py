@@ -41,10 +41,7 @@ def install(text: str, spool: str) -> str:
 
 
 def remove(text: str, spool: str) -> str:
-    """Return the settings without our hooks, and without lists that this empties.
-
-    Raises SettingsError.
-    """
+    """Return the settings without our hooks, and without lists that this empties."""
     settings = _parse(text)
     hooks = settings.get("hooks", {})
     for event, entries in list(hooks.items()):

@@ -80,10 +80,7 @@ def prompt_event(session_id: str, **payload: Any) -> AgentEvent:
 
 
 def interrupt(session_pk: int, *, device: Device | None) -> None:
-    """Interrupt the running turn, or the start of the agent.
-
-    Raises SESS_CLOSED, SESS_NOT_ACTIVE.
-    """
+    """Interrupt the turn, or the start. Raises SESS_CLOSED, SESS_NOT_ACTIVE."""
     if ownership.cancel_start(session_pk, device):
         return
     with outbox():

@@ -97,10 +97,7 @@ def reserve(
 
 
 def reserve_again(owner: uuid.UUID, session_pk: int, device: Device) -> bool:
-    """Take a session that is at rest; False when somebody runs it.
-
-    Raises SESS_CLOSED, SESS_LIMIT_REACHED.
-    """
+    """Take a session at rest; False: it runs. Raises SESS_CLOSED, SESS_LIMIT_REACHED."""
     with outbox():
         session = found(session_pk)
         if session.status == Session.Status.CLOSED and not session.expired:

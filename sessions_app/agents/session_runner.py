@@ -47,10 +47,7 @@ class End:
 
 
 class SessionRunner:
-    """Run a session's agent; call ``end``, at least once, when it must end.
-
-    ``end`` calls ``stop``.
-    """
+    """Run a session's agent; call ``end``, which calls ``stop``, when it must end."""
 
     def __init__(
         self,

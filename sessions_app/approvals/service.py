@@ -43,10 +43,7 @@ FORGET_CALLS = 500  # in one transaction
 
 
 def report(box: Outbox, session: Session, call: Call) -> str:
-    """Record a call without an approval; announce it once by ``tool_call``.
-
-    Returns the id under which devices know it.
-    """
+    """Record a call without an approval, announce it once; return its id for devices."""
     if tool_call_id := begin_call(box, session, call, _name(call)):
         message = s.ToolCall(
             session_id=session.session_id,
@@ -249,10 +246,7 @@ def _report_not_run(box: Outbox, session: Session) -> None:
 
 
 def abandon(box: Outbox, session: Session, reason: str) -> None:
-    """End every open call with a failed ``tool_result``: the agent is gone (D35).
-
-    ``reason``: as ``reject_pending`` has it.
-    """
+    """End every open call with a failed ``tool_result``: the agent is gone (D35)."""
     why = f"The call has no result {notifications.WHY[reason]}."
     outcome = ToolOutcome(success=False, content="", error=why)
     for record in open_calls(session):
@@ -272,10 +266,7 @@ def close(box: Outbox, session: Session, *, by: str) -> None:
 
 
 def forget_old() -> int:
-    """Delete ended calls that needed no approval; return how many.
-
-    Approvals stay as long as their session.
-    """
+    """Delete old calls that needed no approval; return how many."""
     before = ages.now() - timedelta(seconds=limits.TOOL_CALL_KEEP_SECONDS)
     old = ToolCall.objects.filter(decision=None, created_at__lt=before)
     forgotten = 0

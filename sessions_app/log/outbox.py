@@ -1,7 +1,4 @@
-"""Append log rows in the transaction that causes them; then wake sockets (D26).
-
-This is the transactional outbox.
-"""
+"""Append log rows in the transaction that causes them; then wake sockets (D26)."""
 
 import time
 from collections.abc import Iterator

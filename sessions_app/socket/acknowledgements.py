@@ -99,10 +99,7 @@ class Acknowledgements:
                 await writers.persist(cursors.prove, self._device_id, proven)
 
     async def flush(self) -> None:
-        """Return when everything so far is stored, or cannot be soon.
-
-        Rows whose acknowledgement is not stored are sent again.
-        """
+        """Return when everything so far is stored, or cannot be soon."""
         if self._writer is not None:
             done, _ = await asyncio.wait({self._writer}, timeout=FLUSH_SECONDS)
             if not done:

@@ -9,7 +9,6 @@ import json
 import uuid
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db import transaction
@@ -43,18 +42,6 @@ _running: dict[Key, asyncio.Task[str]] = {}  # what this process is doing now
 begun: ContextVar[datetime | None] = ContextVar("begun", default=None)
 """In a handler: when a process that died may have executed this request already, or None.
 git_commit looks before it commits again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """Hold a request's answer, or else the right to handle it now.
-
-    ``answer`` is empty when nothing answers it.
-    """
-
-    pk: int
-    answer: str | None = None
-    since: datetime | None = None  # a process died while doing it, which it began then
 
 
 async def answer(connection: ClientConnection, message: ClientMessage, handle: Handler) -> None:
@@ -106,10 +93,11 @@ def _ended(key: Key, task: asyncio.Task[str]) -> None:
 async def _once(key: Key, do: Callable[[], Awaitable[str]]) -> str:
     while (claim := await writers.run(_claim, *key, leases.current())) is None:  # noqa: ASYNC110 - another process is at it; it sets no event here
         await asyncio.sleep(limits.REQUEST_POLL_SECONDS)
-    if claim.answer is not None:
-        return claim.answer
-    begun.set(claim.since)
-    request = ClientRequest.objects.filter(pk=claim.pk)
+    known, new = claim
+    if known.answer is not None:
+        return known.answer
+    begun.set(None if new else known.created_at)
+    request = ClientRequest.objects.filter(pk=known.pk)
     try:
         frame = await do()
     except BaseException:
@@ -127,8 +115,11 @@ def _digest(message: ClientMessage, connection_id: int | None) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _claim(device_id: int, digest: str, process_id: uuid.UUID) -> Claim | None:
-    """Return a claim with the answer or the right to handle it; None: another does."""
+def _claim(device_id: int, digest: str, process_id: uuid.UUID) -> tuple[ClientRequest, bool] | None:
+    """Return a request with its answer, or to be done now; None: another process does it.
+
+    And whether it is new: else a process died while doing it, which it began when it was made.
+    """
     now = timezone.now()
     same = ClientRequest.objects.filter(device_id=device_id, digest=digest)
     with transaction.atomic():
@@ -140,14 +131,14 @@ def _claim(device_id: int, digest: str, process_id: uuid.UUID) -> Claim | None:
             defaults={"process_id": process_id, "created_at": now},
         )
         if new or request.answer is not None:
-            return Claim(request.pk, request.answer)
+            return request, new
         if (
             request.process_id != process_id
             and Process.objects.filter(pk=request.process_id, lease_until__gt=now).exists()
         ):
             return None
         same.update(process_id=process_id)
-        return Claim(request.pk, since=request.created_at)
+        return request, new
 
 
 def forget_old() -> int:

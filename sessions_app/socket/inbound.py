@@ -49,10 +49,7 @@ async def _act(connection: ClientConnection, message: ClientMessage) -> None:
 
 
 async def guarded(connection: ClientConnection, message: ClientMessage, work: Work) -> bool:
-    """Run a part of handling a message, and answer its failures.
-
-    Returns whether it came to its end.
-    """
+    """Run a part of handling a message, and answer its failure; False if it failed."""
     session_id = getattr(message.payload, "session_id", None)
     try:
         with structlog.contextvars.bound_contextvars(

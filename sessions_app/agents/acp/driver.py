@@ -189,10 +189,7 @@ class AcpDriver(Driver):
             self.events.put(ended)
 
     async def _converse(self, content: str) -> TurnEnded | None:
-        """Give a prompt, and those that follow from changed parameters.
-
-        Returns None when the agent is gone, which is reported elsewhere.
-        """
+        """Give a prompt, and those that follow from changes; None if the agent is gone."""
         assert self._connection is not None
         usage: dict[str, Any] = {}
         following: str | None = content

@@ -19,10 +19,7 @@ INTERNAL_ERROR = -32603  # JSON-RPC's own
 
 
 class AcpTransport:
-    """Implement the transport that ``acp.connection.Connection`` needs.
-
-    Nothing is read before ``wait_for_room`` has returned.
-    """
+    """Implement the library's transport; read nothing before ``wait_for_room`` ends."""
 
     def __init__(self, group: Group, wait_for_room: Callable[[], Awaitable[None]]) -> None:
         self.lines = JsonLines(group, "the Agent Client Protocol", _message)

@@ -8,19 +8,18 @@ import importlib.metadata
 import importlib.util
 import os
 import shutil
-import subprocess
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from bridge_project.kernel import child_environment
+from bridge_project.kernel import child_environment, child_process
 from sessions_app.agents.driver import AgentKind, Driver, Said
 
 NAME = "claude-code"
 PACKAGE = "claude-agent-sdk"
 PROGRAM = "claude"
 REQUIREMENTS = "requirements-claude.txt"
-_VERSION_SECONDS = 10.0
+_VERSION_SECONDS, _VERSION_BYTES = 10.0, 10_000
 
 
 def why_not() -> str | None:
@@ -87,15 +86,13 @@ def _package() -> Path | None:
 def _program_version(found: Path, changed: int) -> str:
     """Return what ``claude --version`` prints; ask each installed file once."""
     try:
-        done = subprocess.run(
-            [found, "--version"],
-            env=child_environment.scrubbed(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_VERSION_SECONDS,
-            check=False,
+        done = child_process.run(
+            [str(found), "--version"],
+            cwd="/",
+            environment=child_environment.scrubbed(),
+            seconds=_VERSION_SECONDS,
+            max_bytes=_VERSION_BYTES,
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except OSError:  # or it took too long
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return done.out.decode(errors="replace").strip() if done.code == 0 else ""
