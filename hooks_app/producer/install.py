@@ -9,13 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from hooks_app.producer.shell_command import (
-    HOOK_EVENTS,
-    HOOK_MARK,
-    hook_command,
-    hook_entry,
-    quoted,
-)
+from hooks_app.producer import shell_command
 
 
 class SettingsError(ValueError):
@@ -30,8 +24,8 @@ def install(text: str, spool: str) -> str:
     """
     settings = _parse(text)
     hooks = settings.setdefault("hooks", {})
-    for event in HOOK_EVENTS:
-        wanted = hook_entry(event, spool)
+    for event in shell_command.HOOK_EVENTS:
+        wanted = shell_command.hook_entry(event, spool)
         found = next(_ours(hooks.get(event, []), spool), None)
         if found is None:
             hooks.setdefault(event, []).append(wanted)
@@ -64,13 +58,15 @@ def installed(text: str, spool: str) -> bool:
 
 def _ours(entries: list[Any], spool: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Yield our hook objects in an event's entries, of either format, with their entry."""
-    first_form = f"cd {quoted(spool)}&&"
+    first_form = f"cd {shell_command.quoted(spool)}&&"
     for entry in entries:
         hooks = entry.get("hooks") if isinstance(entry, dict) else None
         for hook in hooks if isinstance(hooks, list) else []:
             command = hook.get("command") if isinstance(hook, dict) else None
-            if command == hook_command(spool) or (
-                isinstance(command, str) and command.endswith(HOOK_MARK) and first_form in command
+            if command == shell_command.hook_command(spool) or (
+                isinstance(command, str)
+                and command.endswith(shell_command.HOOK_MARK)
+                and first_form in command
             ):
                 yield entry, hook
 

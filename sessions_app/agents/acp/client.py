@@ -17,6 +17,7 @@ from typing import Any
 from acp import RequestError, schema
 
 from bridge_project.kernel.errors import BridgeError
+from sessions_app.agents import events
 from sessions_app.agents.acp import errors, files
 from sessions_app.agents.acp.content import Telling, text_of
 from sessions_app.agents.acp.modes import mode_in
@@ -25,14 +26,6 @@ from sessions_app.agents.acp.terminal import Terminal, Terminals
 from sessions_app.agents.acp.tool_calls import Record, ToolCalls
 from sessions_app.agents.diffs import Change, diff_of_texts
 from sessions_app.agents.driver import PendingApprovals, make_call
-from sessions_app.agents.events import (
-    Chunk,
-    EventQueue,
-    ToolFailed,
-    ToolStarted,
-    ToolStopped,
-    ToolSucceeded,
-)
 from sessions_app.agents.process import shell
 from sessions_app.agents.sanitize import clean
 from sessions_app.approvals.tool_call import Call
@@ -46,17 +39,17 @@ class AcpClient:
 
     def __init__(
         self,
-        events: EventQueue,
+        queue: events.EventQueue,
         approvals: PendingApprovals,
         directory: Path,
         mode_reported: Callable[[str], None],
     ) -> None:
-        self._events = events
+        self._events = queue
         self._directory = directory
         self._mode_reported = mode_reported
         self.terminals = Terminals(directory)
         self._calls = ToolCalls(directory, self.terminals.text)
-        self.permissions = Permissions(approvals, self._calls, events)
+        self.permissions = Permissions(approvals, self._calls, queue)
         self.in_turn = False
         self.telling: Telling | None = None  # while it loads a session
         self.cost: dict[str, Any] | None = None
@@ -85,7 +78,7 @@ class AcpClient:
                     self.telling.take(update)
             case schema.AgentMessageChunk():
                 if text := clean(text_of(update.content)):
-                    self._events.put(Chunk(text))
+                    self._events.put(events.Chunk(text))
             case schema.AgentThoughtChunk():
                 self._events.heard()
                 self._calls.think(clean(text_of(update.content)))
@@ -121,7 +114,7 @@ class AcpClient:
             if record is not None or not errors.is_missing(error):
                 work = record or _own_call("Read", {"file_path": path})
                 if isinstance(work, Call):
-                    self._events.put(ToolStarted(work))
+                    self._events.put(events.ToolStarted(work))
                 self._fail(work, error)
             errors.refuse(error, path)
         return schema.ReadTextFileResponse(content=text)
@@ -142,7 +135,7 @@ class AcpClient:
             errors.refuse(error, path)
         change = Change(path, before or "", content)
         if isinstance(work, Call):
-            self._events.put(ToolSucceeded(work, f"Wrote {path}", diff_of_texts([change])))
+            self._events.put(events.ToolSucceeded(work, f"Wrote {path}", diff_of_texts([change])))
         else:
             work.wrote.append(change)
         return schema.WriteTextFileResponse()
@@ -214,7 +207,7 @@ class AcpClient:
         if verdict is None:
             raise RequestError(errors.REFUSED, "The turn was interrupted.")
         if verdict.decision != "approved":
-            self._events.put(ToolStopped(call, reason_of(verdict)))
+            self._events.put(events.ToolStopped(call, reason_of(verdict)))
             raise RequestError(errors.REFUSED, reason_of(verdict))
         return call
 
@@ -222,7 +215,7 @@ class AcpClient:
         """Close a failed call of the bridge's own; the agent closes its own calls."""
         failure = errors.failure_of(error)
         if isinstance(work, Call):
-            self._events.put(ToolFailed(work, failure))
+            self._events.put(events.ToolFailed(work, failure))
         else:
             work.failure = failure
 

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from bridge_project.kernel import limits
 from bridge_project.protocol.types import FinishReason
+from sessions_app.agents import events
 from sessions_app.agents.acp import agent, recipes
 from sessions_app.agents.acp.client import AcpClient
 from sessions_app.agents.acp.content import Telling, added, usage_of
@@ -20,13 +21,6 @@ from sessions_app.agents.acp.errors import AUTH_REQUIRED, how_to_log_in, text_of
 from sessions_app.agents.acp.modes import ModeKeeper, offer_of
 from sessions_app.agents.acp.transport import AcpTransport
 from sessions_app.agents.driver import CannotResume, CannotStart, Driver, Start, WillNotAsk
-from sessions_app.agents.events import (
-    AgentDied,
-    AnswerEnded,
-    SessionIdentified,
-    StoppedAsking,
-    TurnEnded,
-)
 from sessions_app.agents.process import groups
 
 VERSION_CHARS = 100  # of what an agent says of itself
@@ -90,7 +84,7 @@ class AcpDriver(Driver):
             await asyncio.shield(self.close())
             raise
         if can_load:  # else there is nothing to resume by
-            self.events.put(SessionIdentified(self._session_id))
+            self.events.put(events.SessionIdentified(self._session_id))
         self._watch = asyncio.create_task(self._report_death(self._group))
 
     async def _wait_for_room(self) -> None:
@@ -181,19 +175,20 @@ class AcpDriver(Driver):
         self._turn = asyncio.create_task(self._run(content))
 
     async def _run(self, content: str) -> None:
-        ended: TurnEnded | None = TurnEnded("error", error=_NOT_ASKING.format(name=self._name))
+        why = _NOT_ASKING.format(name=self._name)
+        ended: events.TurnEnded | None = events.TurnEnded("error", error=why)
         if await self._modes.asks_again():
             ended = await self._converse(content)
         if ended is not None:
             self._client.end_turn(interrupted=self._interrupted)
             self.events.put(ended)
 
-    async def _converse(self, content: str) -> TurnEnded | None:
+    async def _converse(self, content: str) -> events.TurnEnded | None:
         """Give a prompt, and those that follow from changes; None if the agent is gone."""
         assert self._connection is not None
         usage: dict[str, Any] = {}
         following: str | None = content
-        ended = TurnEnded("stop")
+        ended = events.TurnEnded("stop")
         while following is not None and not self._interrupted:
             try:
                 answer = await self._connection.prompt(
@@ -206,20 +201,20 @@ class AcpDriver(Driver):
                 break
             usage = added(usage, usage_of(answer, self._client.cost))
             reason = answer.stop_reason
-            ended = TurnEnded(REASONS.get(reason, "error"), error=WHY.get(reason, ""))
+            ended = events.TurnEnded(REASONS.get(reason, "error"), error=WHY.get(reason, ""))
             following = None
             if reason in ("end_turn", "cancelled"):  # codex cancels its turn at a refusal
                 following = self._client.permissions.next_follow_up()
             if following is not None:
-                self.events.put(AnswerEnded())
+                self.events.put(events.AnswerEnded())
         return replace(ended, usage=usage or None)
 
-    def _failed(self, error: RequestError | ValidationError) -> TurnEnded:
+    def _failed(self, error: RequestError | ValidationError) -> events.TurnEnded:
         if self._interrupted:  # some agents answer a cancelled prompt with an error
-            return TurnEnded("stop")
+            return events.TurnEnded("stop")
         if isinstance(error, RequestError):
-            return TurnEnded("error", error=self._text_of(error))
-        return TurnEnded("error", error=_UNKNOWN_END.format(name=self._name))
+            return events.TurnEnded("error", error=self._text_of(error))
+        return events.TurnEnded("error", error=_UNKNOWN_END.format(name=self._name))
 
     async def interrupt(self) -> None:
         if self._turn is None or self._turn.done() or self._connection is None:
@@ -230,7 +225,7 @@ class AcpDriver(Driver):
             await self._connection.cancel(session_id=self._session_id)
 
     async def _stopped_asking(self, reason: str) -> None:
-        self.events.put(StoppedAsking(reason))
+        self.events.put(events.StoppedAsking(reason))
         await self.interrupt()
 
     # -- ending ------------------------------------------------------------------------------------
@@ -249,7 +244,7 @@ class AcpDriver(Driver):
             await asyncio.wait({self._turn}, timeout=limits.AGENT_END_SECONDS)
             self._turn.cancel()
         self._client.permissions.withdraw()
-        self.events.put(AgentDied(f"{self._name} has stopped: {await lines.describe_end()}"))
+        self.events.put(events.AgentDied(f"{self._name} has stopped: {await lines.describe_end()}"))
         await groups.end_group(group)
 
     async def close(self) -> None:

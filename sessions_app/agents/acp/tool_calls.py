@@ -15,19 +15,7 @@ from typing import Any
 from acp import schema
 
 from bridge_project.protocol.agent_text import for_person
-from sessions_app.agents.acp.content import (
-    AS_RISKY_AS,
-    CHANGES_NOTHING,
-    HAS_NO_COMMAND,
-    NAME_MAX_CHARS,
-    TOOL_OF_KIND,
-    details_of,
-    name_of,
-    parameters_of,
-    readable,
-    reason_of,
-    text_of,
-)
+from sessions_app.agents.acp import content
 from sessions_app.agents.acp.grants import PATH_MAX_CHARS, Grant, grant_of, paths_in, unnamed
 from sessions_app.agents.diffs import Change, diff_of_texts
 from sessions_app.agents.driver import make_call
@@ -67,18 +55,18 @@ class Record:
 
     def merge(self, update: Update) -> None:
         """Merge an update; fields that it omits or leaves empty keep their value."""
-        content, given = update.content or [], update.raw_input
-        diffs = [part for part in content if isinstance(part, schema.FileEditToolCallContent)]
+        parts, given = update.content or [], update.raw_input
+        diffs = [part for part in parts if isinstance(part, schema.FileEditToolCallContent)]
         changes = [Change(diff.path, diff.old_text or "", diff.new_text) for diff in diffs]
         self.title = update.title or self.title
         self.kind = update.kind or self.kind
-        self.name = name_of(update.field_meta) or self.name
+        self.name = content.name_of(update.field_meta) or self.name
         self.status = update.status or self.status
         if given not in (None, {}, ""):
             self.raw_input = self._in_its_directory(given)
         self.raw_output = self.raw_output if update.raw_output is None else update.raw_output
         self.changes = changes or self.changes
-        self.content = content or self.content
+        self.content = parts or self.content
         self.paths = [location.path for location in update.locations or []] or self.paths
 
     def _in_its_directory(self, given: Any) -> Any:
@@ -102,16 +90,16 @@ class Record:
     def describe(self) -> Call:
         """Return the call as it is known by now."""
         params = self._params()
-        named = len(self.title) <= NAME_MAX_CHARS and self.title.isprintable()
-        tool = TOOL_OF_KIND.get(self.kind) or self.name or (named and self.title) or "Tool"
+        named = len(self.title) <= content.NAME_MAX_CHARS and self.title.isprintable()
+        tool = content.TOOL_OF_KIND.get(self.kind) or self.name or (named and self.title) or "Tool"
         # one word is a tool's name or a path, which the parameters say better
         title = self.title if " " in self.title or not params else ""
-        risk_tool = AS_RISKY_AS.get(tool, tool)
+        risk_tool = content.AS_RISKY_AS.get(tool, tool)
         if isinstance(params.get("command"), str):
             risk_tool = "Bash"
-            if self.kind not in HAS_NO_COMMAND:
+            if self.kind not in content.HAS_NO_COMMAND:
                 tool, title = "Bash", ""  # codex calls one that reads "Read a.txt"
-        reasons = (self.reasoning, reason_of(self.raw_input))
+        reasons = (self.reasoning, content.reason_of(self.raw_input))
         return make_call(
             self.key,
             tool,
@@ -124,9 +112,9 @@ class Record:
     def _params(self) -> dict[str, Any]:
         """Return the agent's own parameters, else those that its content shows."""
         if isinstance(self.raw_input, dict):
-            params = parameters_of(self.raw_input)
+            params = content.parameters_of(self.raw_input)
             # whoever approves a change sees each file that it is about
-            harmless = self.kind in CHANGES_NOTHING
+            harmless = self.kind in content.CHANGES_NOTHING
             return params | ({} if harmless else unnamed(params, self.changes, self.paths))
         if self.raw_input is not None:
             return {"input": self.raw_input}
@@ -192,7 +180,7 @@ class ToolCalls:
         record.content = []  # what was shown to the person who decides is not the call's result
         # a person is asked about the call as it is now, whatever was announced
         record.announced = record.describe()
-        writes = record.kind not in CHANGES_NOTHING
+        writes = record.kind not in content.CHANGES_NOTHING
         record.grant = grant_of(record.announced, record.changes, self._real, writes=writes)
         return record
 
@@ -277,7 +265,7 @@ class ToolCalls:
 
     def _finish(self, record: Record) -> Event:
         record.over = True
-        text, details = self._text(record), details_of(record.raw_output)
+        text, details = self._text(record), content.details_of(record.raw_output)
         exited = record.kind == "execute" and details.exit_code  # opencode calls it completed
         if record.status == "failed" or exited:
             why = f"Exit code {details.exit_code}" if details.exit_code else TOOL_FAILED
@@ -289,9 +277,9 @@ class ToolCalls:
         parts = []
         for part in record.content:
             if isinstance(part, schema.ContentToolCallContent):
-                parts.append(text_of(part.content))
+                parts.append(content.text_of(part.content))
             elif isinstance(part, schema.TerminalToolCallContent):
                 parts.append(self._terminal_text(part.terminal_id))
         text = "\n".join(part for part in parts if part)
-        text = text or ("" if record.changes else readable(record.raw_output))
+        text = text or ("" if record.changes else content.readable(record.raw_output))
         return for_person(text)

@@ -8,23 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import claude_agent_sdk as sdk
 import structlog
-from claude_agent_sdk import (
-    ClaudeAgentOptions,
-    ClaudeSDKClient,
-    ClaudeSDKError,
-    CLIConnectionError,
-    HookContext,
-    HookInput,
-    HookJSONOutput,
-    HookMatcher,
-    PermissionResult,
-    PermissionResultAllow,
-    PermissionResultDeny,
-    ResultError,
-    StreamEvent,
-    ToolPermissionContext,
-)
 
 from bridge_project.kernel import limits
 from sessions_app.agents.claude import agent, memory, process
@@ -50,7 +35,7 @@ class ClaudeDriver(Driver):
         self._retries = Retries()
         self._heard = asyncio.Condition()  # the agent has said something
         self._process: process.ClaudeProcess | None = None
-        self._client: ClaudeSDKClient | None = None
+        self._client: sdk.ClaudeSDKClient | None = None
         self._reader: asyncio.Task[None] | None = None
         self._closing = False
 
@@ -77,12 +62,12 @@ class ClaudeDriver(Driver):
 
     async def _connect(self, program: process.ClaudeProcess, start: Start) -> None:
         self._process = program
-        hooks: Any = {"PreToolUse": [HookMatcher(hooks=[_have_it_ask])]}
-        options = ClaudeAgentOptions(can_use_tool=self._permit, hooks=hooks)
-        self._client = ClaudeSDKClient(options, self._process)
+        hooks: Any = {"PreToolUse": [sdk.HookMatcher(hooks=[_have_it_ask])]}
+        options = sdk.ClaudeAgentOptions(can_use_tool=self._permit, hooks=hooks)
+        self._client = sdk.ClaudeSDKClient(options, self._process)
         try:
             await self._client.connect()
-        except ResultError as error:
+        except sdk.ResultError as error:
             why = _reason(error)
             if start.resume_id:
                 raise CannotResume(f"The agent cannot continue this session: {why}") from error
@@ -95,7 +80,8 @@ class ClaudeDriver(Driver):
         prompt_id = str(uuid.uuid4())
         self._translation.begin(prompt_id)
         self._retries.begin_turn()
-        with contextlib.suppress(CLIConnectionError):  # it has just ended: the reader reports it
+        with contextlib.suppress(sdk.CLIConnectionError):
+            # else it has just ended, which the reader reports
             await self._started().query(_message(prompt_id, content))
 
     async def interrupt(self) -> None:
@@ -122,18 +108,18 @@ class ClaudeDriver(Driver):
             await asyncio.wait([self._reader])
         self.events.close()
 
-    def _started(self) -> ClaudeSDKClient:
+    def _started(self) -> sdk.ClaudeSDKClient:
         assert self._client is not None, "start comes first"
         return self._client
 
     # -- what it reports ---------------------------------------------------------------------------
 
-    async def _read(self, client: ClaudeSDKClient) -> None:
+    async def _read(self, client: sdk.ClaudeSDKClient) -> None:
         """Report what it says for as long as it lives, also between turns."""
         reason = "It ended by itself."
         try:
             async for message in client.receive_messages():
-                if isinstance(message, StreamEvent):  # its thoughts come so, and are no events
+                if isinstance(message, sdk.StreamEvent):  # its thoughts come so, and are no events
                     self.events.heard()
                 for event in (*self._retries.read(message), *self._translation.read(message)):
                     if isinstance(event, ApprovalWithdrawn):
@@ -143,7 +129,7 @@ class ClaudeDriver(Driver):
                 async with self._heard:
                     self._heard.notify_all()
                 await self.events.wait_for_room()
-        except ClaudeSDKError as error:
+        except sdk.ClaudeSDKError as error:
             reason = _reason(error)
         if not self._closing:
             self.events.put(AgentDied(f"The agent {agent.NAME} is gone: {reason}"))
@@ -154,8 +140,8 @@ class ClaudeDriver(Driver):
     # -- approvals ---------------------------------------------------------------------------------
 
     async def _permit(
-        self, tool: str, params: dict[str, Any], context: ToolPermissionContext
-    ) -> PermissionResult:
+        self, tool: str, params: dict[str, Any], context: sdk.ToolPermissionContext
+    ) -> sdk.PermissionResult:
         """Ask a person; the SDK waits without limit, and cancels this when the agent does."""
         call_id = context.tool_use_id or str(uuid.uuid4())
         await self._wait_known(call_id)
@@ -166,12 +152,12 @@ class ClaudeDriver(Driver):
             self._translation.withdraw(call_id)
             raise
         if verdict is None:
-            return PermissionResultDeny(message=_TOO_LATE)
+            return sdk.PermissionResultDeny(message=_TOO_LATE)
         self._translation.decide(call_id, verdict)
         if verdict.decision == "rejected":
-            return PermissionResultDeny(message=verdict.reason or REJECTED)
+            return sdk.PermissionResultDeny(message=verdict.reason or REJECTED)
         changed = verdict.modifications if verdict.decision == "modified" else None
-        return PermissionResultAllow(updated_input=None if changed is None else dict(changed))
+        return sdk.PermissionResultAllow(updated_input=None if changed is None else dict(changed))
 
     async def _wait_known(self, call_id: str) -> None:
         """Wait until all that the agent said before the question is reported."""
@@ -181,8 +167,8 @@ class ClaudeDriver(Driver):
 
 
 async def _have_it_ask(
-    event: HookInput, call_id: str | None, context: HookContext
-) -> HookJSONOutput:
+    event: sdk.HookInput, call_id: str | None, context: sdk.HookContext
+) -> sdk.HookJSONOutput:
     """Make the agent ask also about commands that it believes only read."""
     if event["hook_event_name"] != "PreToolUse" or not asks(event["tool_name"]):
         return {}
@@ -202,6 +188,6 @@ async def _message(prompt_id: str, content: str) -> AsyncIterator[dict[str, Any]
 def _reason(error: Exception) -> str:
     """Describe a failure for a person."""
     text = str(error)
-    if isinstance(error, ResultError):
+    if isinstance(error, sdk.ResultError):
         text = "; ".join(error.errors) or error.result or text
     return clean(text.strip())[: limits.AGENT_REASON_MAX_CHARS]

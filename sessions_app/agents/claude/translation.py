@@ -8,31 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from claude_agent_sdk import (
-    AssistantMessage,
-    ConversationResetMessage,
-    ResultMessage,
-    StreamEvent,
-    SystemMessage,
-    TextBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    UserMessage,
-)
+import claude_agent_sdk as sdk
 
+from sessions_app.agents import events
 from sessions_app.agents.diffs import diff_of_result
 from sessions_app.agents.driver import Verdict, make_call
-from sessions_app.agents.events import (
-    ApprovalWithdrawn,
-    Chunk,
-    Event,
-    SessionIdentified,
-    ToolFailed,
-    ToolStarted,
-    ToolStopped,
-    ToolSucceeded,
-    TurnEnded,
-)
 from sessions_app.agents.sanitize import clean
 from sessions_app.approvals.tool_call import Call
 from sessions_app.approvals.tool_result import INTERRUPTED, blocks_text, failure_of, readable
@@ -118,13 +98,13 @@ class Translation:
             found.waiting, found.begun = False, time.monotonic()
             found.refused = (verdict.reason or REJECTED) if verdict.decision == "rejected" else ""
 
-    def withdraw(self, call_id: str) -> list[Event]:
+    def withdraw(self, call_id: str) -> list[events.Event]:
         """Note that the agent no longer waits for a decision, if it did."""
         found = self._open.get(call_id)
         if found is None or not found.waiting:
             return []
         found.waiting, found.refused = False, INTERRUPTED
-        return [ApprovalWithdrawn(call_id)]
+        return [events.ApprovalWithdrawn(call_id)]
 
     def _opened(self, call_id: str, tool: str, params: Mapping[str, Any]) -> _OpenCall:
         fresh = _OpenCall(_call(call_id, tool, params), time.monotonic())
@@ -132,89 +112,92 @@ class Translation:
 
     # -- what the agent says -----------------------------------------------------------------------
 
-    def read(self, message: object) -> list[Event]:
-        events = list(self._translate(message))
-        if any(isinstance(event, TurnEnded) for event in events):
+    def read(self, message: object) -> list[events.Event]:
+        said = list(self._translate(message))
+        if any(isinstance(event, events.TurnEnded) for event in said):
             self._reported = False
-        elif any(not isinstance(event, SessionIdentified | ApprovalWithdrawn) for event in events):
-            self._reported = True
-        return events
+        else:
+            unseen = events.SessionIdentified | events.ApprovalWithdrawn
+            self._reported |= not all(isinstance(event, unseen) for event in said)
+        return said
 
-    def _translate(self, message: object) -> Iterable[Event]:
+    def _translate(self, message: object) -> Iterable[events.Event]:
         match message:
-            case SystemMessage(subtype="init"):
+            case sdk.SystemMessage(subtype="init"):
                 return self._identify(message.data.get("session_id"))
-            case SystemMessage(subtype="compact_boundary"):
-                return (Chunk(_compacted(message.data.get("compact_metadata"))),)
-            case ConversationResetMessage():
-                return (Chunk(CLEARED),)
-            case StreamEvent(parent_tool_use_id=None):  # a subagent's talk is its own
+            case sdk.SystemMessage(subtype="compact_boundary"):
+                return (events.Chunk(_compacted(message.data.get("compact_metadata"))),)
+            case sdk.ConversationResetMessage():
+                return (events.Chunk(CLEARED),)
+            case sdk.StreamEvent(parent_tool_use_id=None):  # a subagent's talk is its own
                 return self._stream(message.event)
-            case AssistantMessage():
+            case sdk.AssistantMessage():
                 return self._assistant(message)
-            case UserMessage() if isinstance(message.content, list):
-                results = [part for part in message.content if isinstance(part, ToolResultBlock)]
+            case sdk.UserMessage() if isinstance(message.content, list):
+                results = [
+                    part for part in message.content if isinstance(part, sdk.ToolResultBlock)
+                ]
                 told = message.tool_use_result
                 return [event for part in results for event in self._tool_result(part, told)]
-            case ResultMessage():
+            case sdk.ResultMessage():
                 return self._result(message)
         return ()
 
-    def _identify(self, session_id: object) -> Iterable[Event]:
+    def _identify(self, session_id: object) -> Iterable[events.Event]:
         """Report the id of the session, which comes with each turn; /clear changes it."""
         if isinstance(session_id, str) and session_id != self._resume_id:
             self._resume_id = session_id
-            yield SessionIdentified(session_id)
+            yield events.SessionIdentified(session_id)
 
-    def _stream(self, event: Mapping[str, Any]) -> Iterable[Event]:
+    def _stream(self, event: Mapping[str, Any]) -> Iterable[events.Event]:
         """Report the pieces of an answer."""
         if event.get("type") == "message_start":
             self._streamed = event.get("message", {}).get("id")
         delta = event.get("delta", {}) if event.get("type") == "content_block_delta" else {}
         if delta.get("type") == "text_delta" and delta.get("text"):
-            yield Chunk(clean(delta["text"]))
+            yield events.Chunk(clean(delta["text"]))
         elif delta.get("type") == "input_json_delta" and delta.get("partial_json"):
-            yield Chunk(clean(delta["partial_json"]), is_tool_use=True)
+            yield events.Chunk(clean(delta["partial_json"]), is_tool_use=True)
 
-    def _assistant(self, message: AssistantMessage) -> Iterable[Event]:
+    def _assistant(self, message: sdk.AssistantMessage) -> Iterable[events.Event]:
         if message.error is not None:  # its text comes again with the result
             self._error = message.error
             return
         # what no model said, such as the answer to a /command, is not streamed
         whole = message.parent_tool_use_id is None and message.message_id != self._streamed
         for block in message.content:
-            if isinstance(block, ToolUseBlock):
+            if isinstance(block, sdk.ToolUseBlock):
                 found = self._opened(block.id, block.name, block.input)
                 if not asks(block.name) and not found.reported:
                     found.reported = True
-                    yield ToolStarted(found.call)
-            elif isinstance(block, TextBlock) and whole and block.text:
-                yield Chunk(clean(block.text))
+                    yield events.ToolStarted(found.call)
+            elif isinstance(block, sdk.TextBlock) and whole and block.text:
+                yield events.Chunk(clean(block.text))
 
-    def _tool_result(self, block: ToolResultBlock, result: object) -> Iterable[Event]:
+    def _tool_result(self, block: sdk.ToolResultBlock, result: object) -> Iterable[events.Event]:
         yield from self.withdraw(block.tool_use_id)
         found = self._open.pop(block.tool_use_id, None)
         if found is None:
             return
         if not found.reported:  # refused by the agent itself before anybody was asked
-            yield ToolStarted(found.call)
+            yield events.ToolStarted(found.call)
         took = max(0, round((time.monotonic() - found.begun) * 1000))
         said = block.content or ""
         text = clean(said if isinstance(said, str) else blocks_text(said))
         if block.is_error and (found.refused or self._interrupted):
             yield _stopped(found, took)
         elif block.is_error:
-            yield ToolFailed(found.call, failure_of(text, took))
+            yield events.ToolFailed(found.call, failure_of(text, took))
         else:
             # one of a subagent's calls has no structured result
             result = result if isinstance(result, Mapping) else None
             content, diff = clean(readable(result, text)), diff_of_result(result)
             diff = None if diff is None else clean(diff)
-            yield ToolSucceeded(found.call, content, diff, duration_ms=took)
+            yield events.ToolSucceeded(found.call, content, diff, duration_ms=took)
 
     # -- the turn ----------------------------------------------------------------------------------
 
-    def _result(self, message: ResultMessage) -> Iterable[Event]:
+    def _result(self, message: sdk.ResultMessage) -> Iterable[events.Event]:
         """End a prompt's turn, or one that the agent began for a background job.
 
         The second kind ends what it has said, and never the turn of a prompt that waits behind it.
@@ -230,27 +213,27 @@ class Translation:
         yield self._ended(message)
         self._prompt, self._error = None, None
 
-    def _answers(self, message: ResultMessage) -> bool:
+    def _answers(self, message: sdk.ResultMessage) -> bool:
         if answered := message.user_message_uuids or message.user_message_uuid:
             return self._prompt in ([answered] if isinstance(answered, str) else answered)
         # a result that does not say
         return message.origin is None or message.origin.get("kind") == "human"
 
-    def _ended(self, message: ResultMessage) -> TurnEnded:
+    def _ended(self, message: sdk.ResultMessage) -> events.TurnEnded:
         usage = _usage(message)
         if self._interrupted:
-            return TurnEnded("stop", usage)
+            return events.TurnEnded("stop", usage)
         failed = message.is_error or message.subtype != "success"
         if self._error == _TOO_LONG or (message.stop_reason == "max_tokens" and not failed):
-            return TurnEnded("length", usage)
+            return events.TurnEnded("length", usage)
         if failed:
             why = message.result or "; ".join(message.errors or ()) or _WHY.get(message.subtype)
             why = clean(why or f"The agent failed: {message.subtype}.")
             log_in = f". {_LOG_IN}" if self._error == _NO_LOG_IN else ""  # no phone can do `/login`
-            return TurnEnded("error", usage, why + log_in)
+            return events.TurnEnded("error", usage, why + log_in)
         if message.stop_reason in _STOPPED:
-            return TurnEnded("stop", usage)
-        return TurnEnded("error", usage, f"The model stopped: {message.stop_reason}.")
+            return events.TurnEnded("stop", usage)
+        return events.TurnEnded("error", usage, f"The model stopped: {message.stop_reason}.")
 
 
 def _call(call_id: str, tool: str, params: Mapping[str, Any], reason: str | None = None) -> Call:
@@ -270,11 +253,11 @@ def _compacted(how: object) -> str:
     return f"{said}." if known.get("trigger") == "manual" else f"\n\n{said}.\n\n"
 
 
-def _stopped(found: _OpenCall, took: int | None) -> ToolStopped:
-    return ToolStopped(found.call, clean(found.refused) or INTERRUPTED, took)
+def _stopped(found: _OpenCall, took: int | None) -> events.ToolStopped:
+    return events.ToolStopped(found.call, clean(found.refused) or INTERRUPTED, took)
 
 
-def _usage(message: ResultMessage) -> dict[str, Any]:
+def _usage(message: sdk.ResultMessage) -> dict[str, Any]:
     """Return the turn's usage, and the cost since the session began or was cleared."""
     counts = message.usage or {}
     used = {name: counts[name] for name in _USAGE if isinstance(counts.get(name), int)}

@@ -10,14 +10,8 @@ from typing import Any
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
+from sessions_app.agents import events
 from sessions_app.agents.driver import REJECTED, CannotResume, Driver, Start, make_call
-from sessions_app.agents.events import (
-    Chunk,
-    SessionIdentified,
-    ToolStopped,
-    ToolSucceeded,
-    TurnEnded,
-)
 from sessions_app.agents.process import groups, shell
 from sessions_app.approvals.tool_call import QUESTION, Call
 from sessions_app.approvals.tool_result import INTERRUPTED, readable
@@ -46,7 +40,7 @@ class DemoDriver(Driver):
         if start.resume_id is not None and not start.resume_id.startswith("demo-"):
             raise CannotResume("This is no session of the demo agent.")
         self._directory = start.directory
-        self.events.put(SessionIdentified(start.resume_id or f"demo-{uuid.uuid4()}"))
+        self.events.put(events.SessionIdentified(start.resume_id or f"demo-{uuid.uuid4()}"))
 
     async def prompt(self, content: str) -> None:
         self._interrupted = False
@@ -76,7 +70,7 @@ class DemoDriver(Driver):
         command, _, rest = content.partition(" ")
         try:
             if command == "/fail":
-                self.events.put(Chunk("This is the demo agent, and it was asked to fail."))
+                self.events.put(events.Chunk("This is the demo agent, and it was asked to fail."))
                 error = rest.strip() or "The demo agent failed, as it was asked to."
             elif command == "/sleep":
                 await self._sleep(rest)
@@ -86,10 +80,10 @@ class DemoDriver(Driver):
                 await self._repeat(content)
         except asyncio.CancelledError:
             if self._running is not None:
-                self.events.put(ToolStopped(self._running, INTERRUPTED))
+                self.events.put(events.ToolStopped(self._running, INTERRUPTED))
         self._running = None
         usage = {"duration_ms": _ms_since(began)}
-        self.events.put(TurnEnded("error" if error else "stop", usage, error))
+        self.events.put(events.TurnEnded("error" if error else "stop", usage, error))
 
     async def _repeat(self, content: str) -> None:
         if len(content) > ECHO_MAX_CHARS:
@@ -101,7 +95,7 @@ class DemoDriver(Driver):
     async def _stream(self, text: str) -> None:
         size = max(1, -(-len(text) // PIECES))
         for begin in range(0, len(text), size):
-            self.events.put(Chunk(text[begin : begin + size]))
+            self.events.put(events.Chunk(text[begin : begin + size]))
             await asyncio.sleep(limits.STREAM_COALESCE_SECONDS)
 
     async def _sleep(self, rest: str) -> None:
@@ -115,9 +109,9 @@ class DemoDriver(Driver):
         until, number = time.monotonic() + seconds, 0
         while (left := until - time.monotonic()) > 0:
             number += 1
-            self.events.put(Chunk(f"{number} "))
+            self.events.put(events.Chunk(f"{number} "))
             await asyncio.sleep(min(SLEEP_PIECE_SECONDS, left))
-        self.events.put(Chunk(f"Slept for {seconds:g} seconds."))
+        self.events.put(events.Chunk(f"Slept for {seconds:g} seconds."))
 
     # -- tools -------------------------------------------------------------------------------------
 
@@ -136,7 +130,7 @@ class DemoDriver(Driver):
         verdict = await self.approvals.ask(call)
         if verdict is None or verdict.decision == "rejected":
             reason = verdict.reason if verdict is not None else INTERRUPTED
-            self.events.put(ToolStopped(call, reason or REJECTED))
+            self.events.put(events.ToolStopped(call, reason or REJECTED))
             self._running = None
             await self._stream(f"{tool} was rejected.")
             return
@@ -153,7 +147,7 @@ class DemoDriver(Driver):
             text = f"A scripted result of {call.tool}: nothing was run. Parameters: {said}"
             if call.tool == QUESTION:
                 text = readable({"answers": {}, **params})
-            self.events.put(ToolSucceeded(call, text, duration_ms=_ms_since(began)))
+            self.events.put(events.ToolSucceeded(call, text, duration_ms=_ms_since(began)))
             return
         self.events.put(await shell.run(call, command, self._directory, self._groups))
 
