@@ -13,15 +13,7 @@ from bridge_project.protocol.catalogue import encode
 from bridge_project.protocol.resources import ToolOutcome
 from bridge_project.protocol.types import FinishReason, SessionEndReason
 from sessions_app import notifications
-from sessions_app.agents import events, inbox
-from sessions_app.agents.sanitize import (
-    plain,
-    storable_call,
-    storable_failure,
-    storable_reason,
-    truncate,
-    valid,
-)
+from sessions_app.agents import events, inbox, sanitize
 from sessions_app.approvals import service as approvals
 from sessions_app.approvals.tool_call import Call, usable_id
 from sessions_app.log.outbox import Outbox, outbox
@@ -69,10 +61,12 @@ class SessionWriter:
                 self._write_chunk(event)
             case events.ToolStarted(call):
                 self.close_stream("tool_call")
-                self._remember(call, approvals.report(self.box, self.session, storable_call(call)))
+                self._remember(
+                    call, approvals.report(self.box, self.session, sanitize.storable_call(call))
+                )
             case events.ApprovalAsked(call):
                 self.close_stream("tool_call")
-                ours = storable_call(call)
+                ours = sanitize.storable_call(call)
                 record = approvals.ask(self.box, self.session, ours, source="agent_sdk")
                 self._remember(call, record.tool_call_id)
             case events.ApprovalWithdrawn(call_id):
@@ -87,7 +81,7 @@ class SessionWriter:
             case events.ModelRetried() | events.TurnSilent() | events.StoppedAsking():
                 self._tell(event)
             case events.SessionIdentified(resume_id):
-                self.session.resume_id = valid(resume_id).replace("\x00", "")
+                self.session.resume_id = sanitize.valid(resume_id).replace("\x00", "")
             case events.AgentDied(reason):
                 self.stop(Session.Status.ERROR, reason, "agent_died")
                 self.report_failure(reason)
@@ -103,7 +97,7 @@ class SessionWriter:
     def close_stream(self, reason: FinishReason, usage: Mapping[str, Any] | None = None) -> None:
         """End the answer, if it has begun."""
         if self.session.open_message:
-            usage = plain(dict(usage or {})) or None
+            usage = sanitize.plain(dict(usage or {})) or None
             self._append(s.StreamEnd(**self._stream_ids(), finish_reason=reason, usage=usage))
             self.session.open_message = ""
 
@@ -117,7 +111,7 @@ class SessionWriter:
         self.open_stream()
         size, ids = limits.STREAM_CHUNK_CHARS, self._stream_ids()
         for start in range(0, len(chunk.content), size):
-            piece = valid(chunk.content[start : start + size])
+            piece = sanitize.valid(chunk.content[start : start + size])
             self._append(s.StreamChunk(**ids, content=piece, is_tool_use=chunk.is_tool_use))
 
     # -- tools -------------------------------------------------------------------------------------
@@ -137,18 +131,18 @@ class SessionWriter:
             case events.ToolSucceeded():
                 outcome = ToolOutcome(
                     success=True,
-                    content=truncate(event.content),
-                    diff=plain(event.diff),
-                    metadata=plain(event.metadata),
+                    content=sanitize.truncate(event.content),
+                    diff=sanitize.plain(event.diff),
+                    metadata=sanitize.plain(event.metadata),
                     duration_ms=event.duration_ms,
                 )
             case events.ToolStopped(_, reason, took):
-                why = truncate(reason)
+                why = sanitize.truncate(reason)
                 outcome = ToolOutcome(success=False, content="", error=why, duration_ms=took)
             case events.ToolFailed():
-                failure = storable_failure(event.failure)
+                failure = sanitize.storable_failure(event.failure)
                 outcome = failure.outcome()
-        ours = storable_call(event.call)
+        ours = sanitize.storable_call(event.call)
         approvals.conclude(self.box, self.session, tool_call_id, ours, outcome, failure)
 
     # -- the turn and the session ------------------------------------------------------------------
@@ -170,7 +164,7 @@ class SessionWriter:
 
     def report_failure(self, why: str, notification_id: str | None = None) -> None:
         """Report the agent's failure, in the session and to every device (D51)."""
-        why = storable_reason(why)
+        why = sanitize.storable_reason(why)
         row = self._append(error_payload(BridgeError("AGENT_ERROR", why), self.session.session_id))
         self.notify(notifications.agent_failed(self.session, why, row.id, notification_id))
 
@@ -178,7 +172,9 @@ class SessionWriter:
         """Notify every device of an event that no message of the session shows."""
         match event:
             case events.StoppedAsking(reason):
-                self.notify(notifications.stopped_asking(self.session, storable_reason(reason)))
+                self.notify(
+                    notifications.stopped_asking(self.session, sanitize.storable_reason(reason))
+                )
             case events.ModelRetried(why) if self.in_turn:
                 self.notify(notifications.model_retried(self.session, why))
             case events.TurnSilent() if self.session.turn == Session.Turn.WORKING:
@@ -209,7 +205,7 @@ class SessionWriter:
         self._cut_turn(why_rejected, finish)
         inbox.forget(self.session, prompts=False)
         self.session.status, self.session.owner = status, None
-        self.session.reason = storable_reason(reason)
+        self.session.reason = sanitize.storable_reason(reason)
 
     def end(
         self, reason: SessionEndReason, *, expired: bool = False, row_id: str | None = None

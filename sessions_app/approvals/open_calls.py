@@ -12,16 +12,14 @@ from sessions_app.models import Session, ToolCall
 _PENDING, _REJECTED = ToolCall.Decision.PENDING, ToolCall.Decision.REJECTED
 
 
-def open_calls(session: Session) -> QuerySet[ToolCall]:
+def find_open(session: Session) -> QuerySet[ToolCall]:
     return ToolCall.objects.filter(session=session, finished_at=None).order_by("pk")
 
 
 def seen_before(session: Session, call: Call) -> ToolCall | None:
     """Return the open call with the same id, tool and parameters, if any."""
     return (
-        open_calls(session).filter(tool_call_id=call.id, same=call.same).first()
-        if call.id
-        else None
+        find_open(session).filter(tool_call_id=call.id, same=call.same).first() if call.id else None
     )
 
 
@@ -31,7 +29,7 @@ def asked_before(box: Outbox, session: Session, call: Call) -> ToolCall | None:
     Its parameters may have changed as long as nobody was asked. When it was decided and is asked
     about again, that is another call, and the first has ended.
     """
-    record = open_calls(session).filter(tool_call_id=call.id).first() if call.id else None
+    record = find_open(session).filter(tool_call_id=call.id).first() if call.id else None
     if record is None or record.decision is None:
         return record
     if record.decision != _PENDING:
@@ -43,7 +41,7 @@ def asked_before(box: Outbox, session: Session, call: Call) -> ToolCall | None:
 
 def equal_not_decided(session: Session, call: Call) -> ToolCall | None:
     """Return the oldest equal open call nobody was asked about, else a pending one."""
-    equal = open_calls(session).filter(same=call.same)
+    equal = find_open(session).filter(same=call.same)
     return equal.filter(decision=None).first() or equal.filter(decision=_PENDING).first()
 
 

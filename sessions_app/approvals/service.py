@@ -17,15 +17,8 @@ from bridge_project.protocol.catalogue import encode
 from bridge_project.protocol.resources import ToolOutcome
 from bridge_project.protocol.types import ApprovalSource
 from sessions_app import notifications
+from sessions_app.approvals import open_calls
 from sessions_app.approvals.decisions import settle
-from sessions_app.approvals.open_calls import (
-    asked_before,
-    begin_call,
-    end_call,
-    equal_not_decided,
-    open_calls,
-    seen_before,
-)
 from sessions_app.approvals.tool_call import Call
 from sessions_app.approvals.tool_result import Failure
 from sessions_app.log.outbox import Outbox, outbox
@@ -44,7 +37,7 @@ FORGET_CALLS = 500  # in one transaction
 
 def report(box: Outbox, session: Session, call: Call) -> str:
     """Record a call without an approval, announce it once; return its id for devices."""
-    if tool_call_id := begin_call(box, session, call, _name(call)):
+    if tool_call_id := open_calls.begin_call(box, session, call, _name(call)):
         message = s.ToolCall(
             session_id=session.session_id,
             tool_call_id=tool_call_id,
@@ -71,9 +64,13 @@ def ask(
     there is one (D37). In a session that has ended nobody waits: there the call is rejected.
     """
     by_hooks = source == "hooks"
-    record = seen_before(session, call) if by_hooks else asked_before(box, session, call)
+    record = (
+        open_calls.seen_before(session, call)
+        if by_hooks
+        else open_calls.asked_before(box, session, call)
+    )
     if record is None and of_open_call:
-        record = equal_not_decided(session, call)
+        record = open_calls.equal_not_decided(session, call)
     if record is None:
         record = _create(box, session, call)
     if record.decision is not None:
@@ -143,7 +140,7 @@ def finish(
 
     That it ran says who decided, if nobody had (D37).
     """
-    ended = end_call(box, session, call)
+    ended = open_calls.end_call(box, session, call)
     tool_call_id = (ended[1] if ended else call.id) or str(uuid.uuid4())
     _append_result(box, session, tool_call_id, call.tool, outcome, failure)
     if ended and ended[2] is not None:  # somebody was asked
@@ -164,7 +161,7 @@ def conclude(
     A refusal has a result too, and that is no tool that ran.
     """
     _append_result(box, session, tool_call_id, call.tool, outcome, failure)
-    record = open_calls(session).filter(tool_call_id=tool_call_id).first()
+    record = open_calls.find_open(session).filter(tool_call_id=tool_call_id).first()
     if record is not None:
         _end(box, session, record, outcome, ran=outcome.success)
     _go_on(session)
@@ -218,14 +215,16 @@ def _end(
 
 def withdraw(box: Outbox, session: Session, tool_call_id: str, *, reason: str) -> None:
     """Reject a pending call because its agent no longer waits for a decision."""
-    for record in open_calls(session).filter(tool_call_id=tool_call_id, decision=_PENDING):
+    for record in open_calls.find_open(session).filter(
+        tool_call_id=tool_call_id, decision=_PENDING
+    ):
         settle(box, session, record, _REJECTED, by=ToolCall.DecidedBy.BRIDGE, reason=reason)
 
 
 def reject_pending(box: Outbox, session: Session, *, by: str, reason: str = "") -> None:
     """Reject a session's pending calls; ``by``: a ToolCall.DecidedBy."""
     if session.pending_approvals:
-        for record in open_calls(session).filter(decision=_PENDING):
+        for record in open_calls.find_open(session).filter(decision=_PENDING):
             settle(box, session, record, _REJECTED, by=by, reason=reason)
 
 
@@ -239,7 +238,9 @@ def _report_not_run(box: Outbox, session: Session) -> None:
     """Notify every device of calls that devices decided about and that did not run."""
     if session.decided_by_device:
         session.decided_by_device = False
-        for record in open_calls(session).filter(decided_by=ToolCall.DecidedBy.DEVICE, reason=""):
+        for record in open_calls.find_open(session).filter(
+            decided_by=ToolCall.DecidedBy.DEVICE, reason=""
+        ):
             record.reason = "not_run"
             record.save(update_fields=["reason"])
             box.append_to_all(encode(notifications.was_not_run(session, record)))
@@ -249,7 +250,7 @@ def abandon(box: Outbox, session: Session, reason: str) -> None:
     """End every open call with a failed ``tool_result``: the agent is gone (D35)."""
     why = f"The call has no result {notifications.WHY[reason]}."
     outcome = ToolOutcome(success=False, content="", error=why)
-    for record in open_calls(session):
+    for record in open_calls.find_open(session):
         _append_result(box, session, record.tool_call_id, record.tool, outcome)
         _end(box, session, record, outcome, ran=False)
 
@@ -262,7 +263,7 @@ def close(box: Outbox, session: Session, *, by: str) -> None:
     reject_pending(box, session, by=by, reason="session_closed")
     _report_not_run(box, session)
     refused = Q(decision=_REJECTED, decided_by=ToolCall.DecidedBy.DEVICE)
-    open_calls(session).exclude(refused).update(finished_at=box.now)
+    open_calls.find_open(session).exclude(refused).update(finished_at=box.now)
 
 
 def forget_old() -> int:

@@ -81,7 +81,7 @@ class ClaudeDriver(Driver):
         self._translation.begin(prompt_id)
         self._retries.begin_turn()
         with contextlib.suppress(sdk.CLIConnectionError):
-            # else it has just ended, which the reader reports
+            # raised when it has just ended, which the reader reports
             await self._started().query(_message(prompt_id, content))
 
     async def interrupt(self) -> None:
