@@ -5,7 +5,8 @@ D36, D46).
 """
 
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
@@ -216,45 +217,29 @@ def expire(session_pk: int, owner: uuid.UUID) -> None:
 # -- sessions whose process is gone ----------------------------------------------------------------
 
 
-def pause_orphans(process_id: uuid.UUID, known: Collection[int] | None) -> int:
-    """Pause the sessions of processes that are gone; return how many.
-
-    ``known`` are the sessions that this process runs: what else it holds is paused too. None: it
-    cannot tell now.
-    """
-    return _pause_all(_orphans(process_id, known))
-
-
-def pause_suspects(
-    process_id: uuid.UUID, known: Collection[int] | None, suspected: Collection[Owned]
+def pause_orphans(
+    process_id: uuid.UUID,
+    known: Collection[int] | None,
+    suspected: Collection[Owned] | None = None,
 ) -> frozenset[Owned]:
-    """Pause sessions found ownerless twice in a row; return those found just once."""
-    orphans = _orphans(process_id, known)
-    _pause_all(orphan for orphan in orphans if orphan in suspected)
-    return frozenset(orphan for orphan in orphans if orphan not in suspected)
+    """Pause sessions of dead processes, and those of this one that it does not run.
 
-
-def _orphans(process_id: uuid.UUID, known: Collection[int] | None) -> list[Owned]:
-    """Return sessions of dead processes, and of this one that it does not run."""
+    ``known`` are those that it runs; None: it cannot tell now. ``suspected`` are those that the look
+    before had found: only they are paused, and the others are returned. None: all are paused.
+    """
     living = Process.objects.filter(lease_until__gt=leases.clock()).exclude(pk=process_id)
     held = Session.objects.filter(kind=Session.Kind.BRIDGE, owner__isnull=False)
-    return [
-        (pk, owner)
-        for pk, owner in held.exclude(owner__in=living.values("pk")).values_list("pk", "owner")
-        if owner is not None and (owner != process_id or (known is not None and pk not in known))
-    ]
-
-
-def _pause_all(orphans: Iterable[Owned]) -> int:
-    paused = 0
-    for session_pk, owner in orphans:
-        try:
-            pause(session_pk, owner, DIED)
-        except OwnershipLost:
-            continue  # another process was quicker
-        paused += 1
-        log.warning("session_orphaned", session=session_pk, owner=str(owner))
-    return paused
+    found_now = set()
+    for pk, owner in list(held.exclude(owner__in=living.values("pk")).values_list("pk", "owner")):
+        if owner is None or (owner == process_id and (known is None or pk in known)):
+            continue
+        if suspected is not None and (pk, owner) not in suspected:
+            found_now.add((pk, owner))
+            continue
+        with suppress(OwnershipLost):  # another process was quicker
+            pause(pk, owner, DIED)
+            log.warning("session_orphaned", session=pk, owner=str(owner))
+    return frozenset(found_now)
 
 
 @dataclass(frozen=True, slots=True)

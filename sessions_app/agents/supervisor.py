@@ -267,7 +267,7 @@ class Supervisor:
             self._looked_for_orphans = now
             known = frozenset({*self._running, *self._launching, *self._ending})
             self._suspected = await threads.run(
-                ownership.pause_suspects,
+                ownership.pause_orphans,
                 leases.current(),
                 None if self._reservations else known,
                 self._suspected,
