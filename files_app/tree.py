@@ -61,10 +61,7 @@ def listing(jail: Jail, path: object, base: str | None = None) -> dict[str, Any]
 
 @dataclass(slots=True)
 class _Found:
-    """Hold an entry of a directory: how it is shown, and what it really is.
-
-    ``way``: the directories on the way to it, itself included.
-    """
+    """Hold an entry; ``way``: the directories on the way to it, itself included."""
 
     entry: Entry
     name: str

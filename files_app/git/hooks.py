@@ -47,10 +47,7 @@ def install(mirror: Mirror, environment: Mapping[str, str]) -> None:
 
 
 def _directory(mirror: Mirror) -> str:
-    """Return the directory of hooks that the repository, else the user, names.
-
-    A relative path begins in the work tree.
-    """
+    """Return the directory of hooks that the repository, else the user, names."""
     path = config.last(mirror.settings, "core.hookspath") or config.last(
         mirror.user_settings, "core.hookspath"
     )

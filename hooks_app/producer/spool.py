@@ -133,10 +133,7 @@ class Spool:
             log.error("cannot remove %s from the spool: %s", name, error)
 
     def set_aside(self, file: File, reason: str) -> None:
-        """Move a file to ``rejected/``, with a ``.why`` beside it.
-
-        A huge file is shortened, so that the spool stays bounded.
-        """
+        """Move a file to ``rejected/``, shortened if huge, with a ``.why`` beside it."""
         target = self.rejected / f"{file.name[:100]}-{file.mtime_ns}"
         try:
             os.rename(self.path / file.name, target)

@@ -70,10 +70,7 @@ def was_prompted(session: Session) -> bool:
 def reserve(
     owner: uuid.UUID, session_id: str | None, agent: str, directory: str, device: Device
 ) -> tuple[Session, bool]:
-    """Create a session in state ``created``; False: return the one with that id.
-
-    Raises SESS_LIMIT_REACHED.
-    """
+    """Create a session, or return the known one and False. Raises SESS_LIMIT_REACHED."""
     with outbox() as box:
         known = observed_sessions.find(session_id) if session_id else None
         if known is not None:

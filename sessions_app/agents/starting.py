@@ -37,10 +37,7 @@ SETTLE_POLL_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Hold a start of a session's agent.
-
-    ``failure_id`` is that of the notification which tells every device that it failed.
-    """
+    """Hold a start of a session's agent; ``failure_id``: of a failure's notification."""
 
     session: Session
     driver: Driver

@@ -19,10 +19,7 @@ T = TypeVar("T")
 
 
 def positions(device: Device) -> dict[int, int]:
-    """Return feed id → the newest row that the device surely has.
-
-    A feed that is not named stands at ``device.start_seq``.
-    """
+    """Return feed id → newest row the device has; others stand at ``start_seq``."""
     return dict(Cursor.objects.filter(device=device).values_list("feed_id", "position"))
 
 

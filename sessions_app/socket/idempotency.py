@@ -1,7 +1,4 @@
-"""Handle a client message once; answer its repetition with the same answer (D31).
-
-The repetition may come on any connection and process.
-"""
+"""Handle a client message once, and answer each repetition as before (D31)."""
 
 import asyncio
 import hashlib

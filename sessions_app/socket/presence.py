@@ -78,10 +78,7 @@ LEFT JOIN "{_TOKEN}" t ON t.id = c.token_id WHERE c.process_id = %s AND (c.repla
 
 
 def ended_elsewhere(process_id: uuid.UUID) -> tuple[set[int], set[int]]:
-    """Return the connections that this process must end.
-
-    They were replaced, or their device or token was revoked or has expired.
-    """
+    """Return the connections to end: those replaced, and those revoked or expired."""
     now = ingest_sql.moment(timezone.now())
     key = Process._meta.pk.get_db_prep_value(process_id, connection)
     with connection.cursor() as cursor:

@@ -25,10 +25,7 @@ _PREFACE = (
 
 
 def write(directory: Path, file: Path) -> Path | None:
-    """Write the memory for a session in ``directory`` to ``file``.
-
-    Returns ``file``, or None without any memory, or when it is switched off.
-    """
+    """Write a session's memory to ``file`` and return it; None where there is none."""
     if conf.bridge_claude_memory == "off":
         return None
     left, texts = limits.CLAUDE_MEMORY_BYTES, []

@@ -37,10 +37,7 @@ _ALWAYS = (
 
 
 def command(program: Path, resume_id: str | None, memory: Path | None = None) -> list[str]:
-    """Return the command line; ``resume_id``: the session to continue, else a new one.
-
-    The text of the file ``memory`` is appended to the system prompt.
-    """
+    """Return the command line; the text of ``memory`` is added to the system prompt."""
     # each one argument with its value, which so can never be an option itself
     resume = [f"--resume={resume_id}"] if resume_id else []
     append = [f"--append-system-prompt-file={memory}"] if memory else []

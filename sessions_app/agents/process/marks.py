@@ -39,10 +39,7 @@ def sweep(name: str, value: str) -> int:
 
 
 def _carrying(name: str, value: str) -> tuple[list[psutil.Process], bool]:
-    """Return our user's marked processes, and whether one showed no environment.
-
-    That one may just be becoming another program.
-    """
+    """Return our user's marked processes, and whether one showed no environment."""
     me = psutil.Process()
     spared, uid = {me.pid, *(parent.pid for parent in me.parents())}, os.getuid()
     found, blank = [], False

@@ -125,10 +125,7 @@ def retries_of(code: int, stderr: str) -> int:
 
 
 def retries_of_error(error: Exception) -> int:
-    """Return how often to retry a command that failed with a Python exception.
-
-    0 for the bridge's own time limit, which has no number of the system's.
-    """
+    """Return how often to retry after an error; 0 for the bridge's own time limit."""
     number = error.errno if isinstance(error, OSError) else None
     return TOOL_RETRIES.get(_BY_ERRNO.get(number or 0, ""), 0)
 
