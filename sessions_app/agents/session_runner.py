@@ -71,6 +71,7 @@ class SessionRunner:
         self._watchdog: asyncio.TimerHandle | None = None  # ends an agent that does not stop
         self._cleaner: asyncio.Task[None] | None = None
         self.used_at = time.monotonic()
+        self.unwatched_since: float | None = None
         self._explained_at = 0.0  # when silence was last reported
 
     def start(self) -> None:

@@ -49,7 +49,6 @@ class Supervisor:
         self._launching: dict[int, asyncio.Task[None]] = {}
         self._starting: dict[int, asyncio.Task[None]] = {}  # the same, while the driver starts
         self._ending: dict[int, asyncio.Task[None]] = {}
-        self._unwatched: dict[int, float] = {}  # session → since when nobody watches it
         self._ticker: asyncio.Task[None] | None = None
         self._looked_for_orphans = 0.0
         # sessions whose process seemed dead at the last look
@@ -206,7 +205,6 @@ class Supervisor:
         pk = runner.session_pk
         if self._running.get(pk) is runner:
             del self._running[pk]
-            self._unwatched.pop(pk, None)
             task = self._ending[pk] = asyncio.create_task(self._end_session(runner, end))
             task.add_done_callback(lambda _: self._ended(pk, task))
 
@@ -286,10 +284,11 @@ class Supervisor:
             runner.wake()
         runner.explain_silence()
         used = runner.busy or pk in found.waiting
-        since = self._unwatched.setdefault(pk, now)
         if pk in found.watched:
-            del self._unwatched[pk]
-        elif now - since >= conf.bridge_session_grace_seconds and not used:
+            runner.unwatched_since = None
+        elif runner.unwatched_since is None:
+            runner.unwatched_since = now
+        elif now - runner.unwatched_since >= conf.bridge_session_grace_seconds and not used:
             self._end(runner, End("expired", UNWATCHED))
             return
         if now - runner.used_at > limits.AGENT_IDLE_SECONDS and not used:

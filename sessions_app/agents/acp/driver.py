@@ -51,14 +51,13 @@ class AcpDriver(Driver):
         self._modes = ModeKeeper(name, self._stopped_asking)
         self._turn: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
-        self._group: groups.Group | None = None
-        self._connection: ClientSideConnection | None = None
+        self._group: groups.Group | None = None  # with it come transport, client and connection
         self._files: TemporaryDirectory[str] | None = None  # what its recipe has it read
         self._interrupted = False
 
     @property
     def last_words(self) -> str:
-        return self._transport.lines.last_words if self._connection is not None else ""
+        return self._transport.lines.last_words if self._group is not None else ""
 
     # -- starting ----------------------------------------------------------------------------------
 
@@ -66,26 +65,25 @@ class AcpDriver(Driver):
         self._files = TemporaryDirectory(prefix="bridge-agent-", ignore_cleanup_errors=True)
         command, more = recipes.launch(self._command, start.directory, Path(self._files.name))
         try:
-            self._group = await groups.start(command, start.directory, more=more, stdin=True)
+            group = await groups.start(command, start.directory, more=more, stdin=True)
         except OSError as error:
             self._files.cleanup()
             why = f"could not be started: {error.strerror or error}"
             raise CannotStart(
                 f"{self._name} {why}. Its command is in BRIDGE_ACP_AGENTS."
             ) from error
+        self._transport = AcpTransport(group, self._wait_for_room)
+        self._client = AcpClient(self.events, self.approvals, start.directory, self._modes.reported)
+        self._connection = ClientSideConnection(cast(Any, self._client), self._transport)
+        self._group = group
         try:
-            self._transport = AcpTransport(self._group, self._wait_for_room)
-            self._client = AcpClient(
-                self.events, self.approvals, start.directory, self._modes.reported
-            )
-            self._connection = ClientSideConnection(cast(Any, self._client), self._transport)
             self._session_id, can_load = await self._introduce(self._connection, start)
         except BaseException:
             await asyncio.shield(self.close())
             raise
         if can_load:  # else there is nothing to resume by
             self.events.put(events.SessionIdentified(self._session_id))
-        self._watch = asyncio.create_task(self._report_death(self._group))
+        self._watch = asyncio.create_task(self._report_death(group))
 
     async def _wait_for_room(self) -> None:
         await asyncio.sleep(0)  # the message before this one reports what it has to first
@@ -185,7 +183,6 @@ class AcpDriver(Driver):
 
     async def _converse(self, content: str) -> events.TurnEnded | None:
         """Give a prompt, and those that follow from changes; None if the agent is gone."""
-        assert self._connection is not None
         usage: dict[str, Any] = {}
         following: str | None = content
         ended = events.TurnEnded("stop")
@@ -217,7 +214,7 @@ class AcpDriver(Driver):
         return events.TurnEnded("error", error=_UNKNOWN_END.format(name=self._name))
 
     async def interrupt(self) -> None:
-        if self._turn is None or self._turn.done() or self._connection is None:
+        if self._turn is None or self._turn.done():
             return
         self._interrupted = True
         self._client.permissions.interrupt()
@@ -253,15 +250,10 @@ class AcpDriver(Driver):
         for task in (self._turn, self._watch):
             if task is not None:
                 task.cancel()
-        if self._connection is not None:
-            await self._connection.close()
         if self._group is not None:
-            ending = [groups.end_group(self._group)]
-            if self._connection is not None:
-                ending.append(self._client.terminals.close())
+            await self._connection.close()
             # one after the other would take longer than the supervisor waits
-            await asyncio.gather(*ending)
-        if self._connection is not None:
+            await asyncio.gather(groups.end_group(self._group), self._client.terminals.close())
             self._transport.lines.close()
         if self._files is not None:
             self._files.cleanup()

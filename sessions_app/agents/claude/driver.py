@@ -34,20 +34,18 @@ class ClaudeDriver(Driver):
         self._translation = Translation()
         self._retries = Retries()
         self._heard = asyncio.Condition()  # the agent has said something
-        self._process: process.ClaudeProcess | None = None
-        self._client: sdk.ClaudeSDKClient | None = None
+        self._process: process.ClaudeProcess | None = None  # with it comes the client
         self._reader: asyncio.Task[None] | None = None
         self._closing = False
 
     @property
     def pid(self) -> int | None:
         """Return the id of the program's process, which leads a group."""
-        group = self._process.group if self._process is not None else None
-        return group.pid if group is not None else None
+        return self._process.group.pid if self._process is not None else None
 
     @property
     def last_words(self) -> str:
-        return self._process.last_words if self._process is not None else ""
+        return self._process.lines.last_words if self._process is not None else ""
 
     async def start(self, start: Start) -> None:
         program = agent.program()
@@ -58,12 +56,18 @@ class ClaudeDriver(Driver):
             # which the program reads while it starts
             text = await asyncio.to_thread(memory.write, start.directory, Path(place, "memory"))
             command = process.command(program, start.resume_id, text)
-            await self._connect(process.ClaudeProcess(command, start.directory), start)
+            try:
+                group = await groups.start(
+                    command, start.directory, more=process.ENVIRONMENT, stdin=True
+                )
+            except OSError as error:
+                raise CannotStart(f"The agent did not start: {error}") from error
+            await self._connect(group, start)
 
-    async def _connect(self, program: process.ClaudeProcess, start: Start) -> None:
-        self._process = program
+    async def _connect(self, group: groups.Group, start: Start) -> None:
         hooks: Any = {"PreToolUse": [sdk.HookMatcher(hooks=[_have_it_ask])]}
         options = sdk.ClaudeAgentOptions(can_use_tool=self._permit, hooks=hooks)
+        self._process = process.ClaudeProcess(group)
         self._client = sdk.ClaudeSDKClient(options, self._process)
         try:
             await self._client.connect()
@@ -82,35 +86,30 @@ class ClaudeDriver(Driver):
         self._retries.begin_turn()
         with contextlib.suppress(sdk.CLIConnectionError):
             # raised when it has just ended, which the reader reports
-            await self._started().query(_message(prompt_id, content))
+            await self._client.query(_message(prompt_id, content))
 
     async def interrupt(self) -> None:
         self._translation.interrupt()
         try:
             async with asyncio.timeout(limits.INTERRUPT_SECONDS):
-                await self._started().interrupt()
+                await self._client.interrupt()
         except Exception as error:
             # as above; an agent that goes on is closed by the supervisor
             log.warning("interrupt_failed", agent=agent.NAME, exc_info=error)
 
     async def end_background(self) -> None:
-        if self._process is not None and self._process.group is not None:
+        if self._process is not None:
             await groups.end_background(self._process.group)
 
     async def close(self) -> None:
         self._closing = True
-        if self._client is not None:
-            await self._client.disconnect()
         if self._process is not None:
+            await self._client.disconnect()
             await self._process.close()
         if self._reader is not None:
             self._reader.cancel()
             await asyncio.wait([self._reader])
         self.events.close()
-
-    def _started(self) -> sdk.ClaudeSDKClient:
-        assert self._client is not None, "start comes first"
-        return self._client
 
     # -- what it reports ---------------------------------------------------------------------------
 

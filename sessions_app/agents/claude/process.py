@@ -7,11 +7,11 @@ process group.
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import claude_agent_sdk
-from claude_agent_sdk import CLIConnectionError, CLINotFoundError, ProcessError, Transport
+from claude_agent_sdk import CLIConnectionError, ProcessError, Transport
 
 from bridge_project.kernel import limits
 from sessions_app.agents.process import groups
@@ -47,61 +47,39 @@ def command(program: Path, resume_id: str | None, memory: Path | None = None) ->
 class ClaudeProcess(Transport):
     """Run the program once; ``close`` ends it and everything it started."""
 
-    def __init__(self, arguments: Sequence[str], directory: Path) -> None:
-        self._arguments, self._directory = arguments, directory
-        self._lines: JsonLines | None = None
+    def __init__(self, group: groups.Group) -> None:
+        self.group = group
+        self.lines = JsonLines(group, "claude-code", _message)
         self._closing = self._closed = False
 
-    @property
-    def group(self) -> groups.Group | None:
-        return self._lines.group if self._lines is not None else None
-
-    @property
-    def last_words(self) -> str:
-        """Return the end of its error output."""
-        return self._lines.last_words if self._lines is not None else ""
-
     async def connect(self) -> None:
-        try:
-            group = await groups.start(
-                self._arguments, self._directory, more=ENVIRONMENT, stdin=True
-            )
-        except FileNotFoundError as error:
-            raise CLINotFoundError(str(error)) from error
-        except OSError as error:
-            raise CLIConnectionError(str(error)) from error
-        self._lines = JsonLines(group, "claude-code", _message)
+        """Do nothing: it has been started."""
 
     def is_ready(self) -> bool:
-        return self.group is not None and not self.group.stdin.is_closing()
+        return not self.group.stdin.is_closing()
 
     async def write(self, data: str) -> None:
-        if self._lines is None:
-            raise CLIConnectionError("The agent is not running.")
         try:
-            await self._lines.send(data.encode())
+            await self.lines.send(data.encode())
         except (ConnectionError, RuntimeError) as error:
             why = await self._describe_end()  # which says more than that it reads no more
-            exited = self._lines.group.exited.is_set()
+            exited = self.group.exited.is_set()
             raise CLIConnectionError(why if exited else "The agent takes no more input.") from error
 
     async def end_input(self) -> None:
         """Close its input: it finishes what it does, and ends."""
-        if self.group is not None:
-            self.group.stdin.close()
+        self.group.stdin.close()
 
     async def read_messages(self) -> AsyncIterator[Message]:
         """Yield every message. Raises ProcessError when the program ends unasked."""
-        assert self._lines is not None
-        while (message := await self._lines.receive()) is not None:
+        while (message := await self.lines.receive()) is not None:
             yield message
         if not self._closing:
             raise ProcessError(await self._describe_end())
 
     async def _describe_end(self) -> str:
         """Return a sentence on how the program ended, with its last words."""
-        assert self._lines is not None
-        why = await self._lines.describe_end()
+        why = await self.lines.describe_end()
         return why[0].upper() + why[1:]
 
     async def close(self) -> None:
@@ -111,14 +89,14 @@ class ClaudeProcess(Transport):
         """
         self._closing = True
         await self.end_input()
-        if self._lines is None or self.group is None or self._closed:
+        if self._closed:
             return
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.group.exited.wait(), limits.AGENT_END_SECONDS)
         await groups.end_group(self.group, patience=0)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(_drain(self.group.stdout), limits.AGENT_END_SECONDS)
-        self._lines.close()
+        self.lines.close()
         self._closed = True
 
 
