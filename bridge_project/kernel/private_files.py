@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import stat
 from pathlib import Path
 
 
@@ -26,12 +27,25 @@ def make_private_dir(path: Path, *below: str) -> Path:
     return path
 
 
-def write_private_file(path: Path, data: bytes) -> None:
-    """Replace a file (0600) at once: readers see the old bytes or the new."""
+def write_private_file(path: Path, data: bytes, *, like: Path | None = None) -> None:
+    """Replace a file (0600) at once: readers see the old bytes or the new.
+
+    With ``like`` it gets mode and owner of that file, if there is one. Raises OSError, and leaves
+    nothing beside it.
+    """
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+            if like is not None and like.exists():
+                status = like.stat()
+                os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
+                if (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
+                    os.chown(draft, status.st_uid, status.st_gid)
+        os.replace(draft, path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise

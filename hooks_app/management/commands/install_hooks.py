@@ -3,9 +3,7 @@
 import difflib
 import hashlib
 import os
-import secrets
 import shlex
-import stat
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from bridge_project.kernel.config import conf
-from bridge_project.kernel.private_files import make_private_dir
+from bridge_project.kernel.private_files import make_private_dir, write_private_file
 from hooks_app.producer.install import SettingsError, install, installed, remove
 from hooks_app.producer.shell_command import HOOK_EVENTS, write_hook_script
 
@@ -115,12 +113,12 @@ class Command(BaseCommand):
             if _read(file) != before:
                 raise SettingsError
             if backup is not None and before is not None:
-                _replace(backup, before, like=file)
+                write_private_file(backup, before.encode(), like=file)
             if after is None:
                 file.unlink()
             else:
                 file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                _replace(file, after, like=file)
+                write_private_file(file, after.encode(), like=file)
         except SettingsError:
             changed = f"{shown} was changed meanwhile. Nothing was written; run this again."
             raise CommandError(changed) from None
@@ -181,23 +179,3 @@ def _read(file: Path) -> str | None:
         return None
     except UnicodeDecodeError:
         raise SettingsError("it is not JSON: not UTF-8") from None
-
-
-def _replace(file: Path, text: str, like: Path) -> None:
-    """Replace the file at once, with mode and owner of ``like``."""
-    draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as opened:
-            opened.write(text.encode())
-            opened.flush()
-            os.fsync(descriptor)
-            if like.exists():
-                status = like.stat()
-                os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
-                if (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
-                    os.chown(draft, status.st_uid, status.st_gid)
-        os.replace(draft, file)
-    except OSError:
-        draft.unlink(missing_ok=True)
-        raise
