@@ -53,10 +53,9 @@ async def approval_response(
     connection: ClientConnection, message: ClientMessage
 ) -> s.ApprovalRecorded:
     payload: c.ApprovalResponse = message.payload
-    assert connection.device is not None
     return await writers.run(
         decisions.decide,
-        connection.device,
+        connection.paired,
         payload.session_id,
         payload.tool_call_id,
         payload.decision,

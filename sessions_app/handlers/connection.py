@@ -179,9 +179,8 @@ async def acknowledge_warning(connection: ClientConnection, message: ClientMessa
             "one of " + ", ".join(WARNINGS),
             payload.warning_code[:64],
         )
-    assert connection.device is not None
     if payload.acknowledged and payload.warning_code == DIRECT_PUBLIC:
-        await writers.run(pairing.acknowledge_warning, connection.device)
+        await writers.run(pairing.acknowledge_warning, connection.paired)
     reported = connection.health_reported or connection.phase is Phase.READY
     ready = reported and _is_settled(connection)
     head = await _head(connection)
@@ -197,8 +196,7 @@ async def acknowledge_warning(connection: ClientConnection, message: ClientMessa
 
 def _is_settled(connection: ClientConnection) -> bool:
     """Tell whether no warning waits to be acknowledged."""
-    assert connection.device is not None
-    return not connection.is_direct_public or pairing.warning_acknowledged(connection.device)
+    return not connection.is_direct_public or pairing.warning_acknowledged(connection.paired)
 
 
 async def _head(connection: ClientConnection) -> int:

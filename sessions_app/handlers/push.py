@@ -32,7 +32,7 @@ async def push_subscribe(connection: ClientConnection, message: ClientMessage) -
     try:
         subscription = await writers.run(
             subscriptions.subscribe,
-            *(_device(connection), endpoint, keys.p256dh, keys.auth, payload.detail, position),
+            *(connection.paired, endpoint, keys.p256dh, keys.auth, payload.detail, position),
         )
     except ValueError:
         raise invalid_message(
@@ -46,14 +46,14 @@ async def push_subscribe(connection: ClientConnection, message: ClientMessage) -
 
 @handles(p.PushUnsubscribe)
 async def push_unsubscribe(connection: ClientConnection, message: ClientMessage) -> p.PushState:
-    await writers.run(subscriptions.unsubscribe, _device(connection))
+    await writers.run(subscriptions.unsubscribe, connection.paired)
     return _state(None)
 
 
 @handles(p.PushTest)
 async def push_test(connection: ClientConnection, message: ClientMessage) -> p.PushState:
     _check_allowed()
-    found = await readers.run(_subscription, _device(connection))
+    found = await readers.run(_subscription, connection.paired)
     if found is None:
         return _state(None)
     try:
@@ -62,17 +62,12 @@ async def push_test(connection: ClientConnection, message: ClientMessage) -> p.P
     except TimeoutError:
         outcome = Outcome(f"No answer in {limits.PUSH_TEST_SECONDS:g} s.")
     await writers.run(push.settle, found, outcome, None)
-    return _state(await readers.run(_subscription, _device(connection)))
+    return _state(await readers.run(_subscription, connection.paired))
 
 
 def _check_allowed() -> None:
     if conf.bridge_push == "off":
         raise BridgeError("PUSH_ENDPOINT_REFUSED", "Push is switched off: BRIDGE_PUSH is off.")
-
-
-def _device(connection: ClientConnection) -> Device:
-    assert connection.device is not None
-    return connection.device
 
 
 def _subscription(device: Device) -> PushSubscription | None:

@@ -95,10 +95,9 @@ async def _create(connection: ClientConnection, message: ClientMessage) -> None:
 
 async def _created(connection: ClientConnection, message: ClientMessage) -> s.SessionReady:
     payload: c.SessionStart = message.payload
-    assert connection.device is not None
     with _told_once(connection) as failure_id:
         session = await supervisor.create(
-            None, payload.agent, payload.working_directory, connection.device, failure_id
+            None, payload.agent, payload.working_directory, connection.paired, failure_id
         )
     return await _ready(session)
 
@@ -106,7 +105,7 @@ async def _created(connection: ClientConnection, message: ClientMessage) -> s.Se
 async def _start(connection: ClientConnection, message: ClientMessage) -> None:
     """Resume, wait for, or create the session with the client's id; then join it."""
     payload: c.SessionStart = message.payload
-    assert connection.device is not None and payload.session_id is not None
+    assert payload.session_id is not None
     session, resumed = await readers.run(observed_sessions.find, payload.session_id), False
     with _told_once(connection) as failure_id:
         if session is None:
@@ -114,13 +113,13 @@ async def _start(connection: ClientConnection, message: ClientMessage) -> None:
                 payload.session_id,
                 payload.agent,
                 payload.working_directory,
-                connection.device,
+                connection.paired,
                 failure_id,
             )
         elif session.status == Session.Status.CREATED:
             session = await starting.settled(session)
         elif resumed := _must_wait(session, resume=payload.resume):
-            session = await supervisor.resume(session, connection.device, failure_id)
+            session = await supervisor.resume(session, connection.paired, failure_id)
     await _join(connection, message, session, resumed=resumed)
 
 

@@ -58,6 +58,12 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
         self._tasks: set[asyncio.Task[object]] = set()
 
     @property
+    def paired(self) -> Device:
+        """Return its device, which it has from `auth` on."""
+        assert self.device is not None
+        return self.device
+
+    @property
     def device_id(self) -> int | None:
         return self.device.pk if self.device else None
 

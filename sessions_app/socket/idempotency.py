@@ -73,8 +73,7 @@ async def once(
     An exception is not remembered. ``do`` goes on when the connection ends meanwhile. While another
     process handles the same message, this waits for it.
     """
-    assert connection.device is not None
-    key = (connection.device.pk, _digest(message, connection.connection_id))
+    key = (connection.paired.pk, _digest(message, connection.connection_id))
     if (task := _running.get(key)) is None:
         task = _running[key] = asyncio.create_task(_once(key, do))
         task.add_done_callback(lambda done: _ended(key, done))
