@@ -8,16 +8,10 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 
-import structlog
-from django.db import Error as DatabaseError
-
-from bridge_project.kernel import limits
 from bridge_project.kernel.threads import readers
 from sessions_app.log import reader
 from sessions_app.log.notify import Notifier
 from sessions_app.log.reader import Row
-
-log = structlog.get_logger("bridge.log")
 
 TAIL_ROWS = 4096
 TAIL_BYTES = 4 * 2**20
@@ -76,12 +70,7 @@ class Tail:
         """
         while (told := self._grown) > self.head:
             wanted = TAIL_ROWS if self.followers else 0
-            try:
-                head, rows = await readers.run(reader.newest, self.head, wanted, TAIL_BYTES)
-            except DatabaseError as error:
-                log.warning("newest_rows_not_read", error=error.__class__.__name__)
-                await asyncio.sleep(limits.POLL_SECONDS)
-                continue
+            head, rows = await readers.persist(reader.newest, self.head, wanted, TAIL_BYTES)
             if not self._append(rows) and head > self.head:
                 self._jump(head)
             if self._grown == told > head:
