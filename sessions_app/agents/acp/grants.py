@@ -6,7 +6,7 @@ nobody has approved. Pure, except for resolving paths.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from sessions_app.agents.diffs import Change
 from sessions_app.approvals.tool_call import Call
@@ -23,9 +23,7 @@ _TEXTS = (
 Resolve = Callable[[str], str]
 
 
-class _Edit(NamedTuple):
-    old: str
-    new: str
+_Edit = tuple[str, str]  # the text before and after
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +59,7 @@ def grant_of(call: Call, changes: Sequence[Change], resolve: Resolve, *, writes:
     files: dict[str, list[_Edit]] = {path: [] for path in named} if writes else {}
     more = call.params.get("more")
     shown = [call.params, *(more if isinstance(more, list) else [])]
-    for path, edit in (*_edits(shown), *((path, _Edit(old, new)) for path, old, new in changes)):
+    for path, edit in (*_edits(shown), *((path, (old, new)) for path, old, new in changes)):
         if (where := resolve(path)) in files:
             files[where].append(edit)
     places = frozenset({resolve("."), *named})
@@ -103,7 +101,7 @@ def _edits(shown: Sequence[Any]) -> Iterator[tuple[str, _Edit]]:
         for before, after in _TEXTS:
             old, new = part.get(before) if before else "", part.get(after)
             if isinstance(old, str) and isinstance(new, str):
-                yield path, _Edit(old, new)
+                yield path, (old, new)
 
 
 def _equal(one: str, other: str) -> bool:
