@@ -70,7 +70,8 @@ def test_thoughts_are_a_sign(bridge: Bridge) -> None:
     """A turn that thinks for longer than that is not silent, though a person sees nothing of it."""
     with bridge.phones(1) as (phone,):
         thinks = begin(bridge, phone, agent="plain")
-        say(phone, thinks, f"/think {2 * SECONDS}")
+        thinking = "say('hm ', 'agent_thought_chunk'); time.sleep(0.1)"
+        say(phone, thinks, f"/do for _ in range({20 * SECONDS}): {thinking}")
         phone.expect("stream_end", session_id=thinks, finish_reason="stop")
         assert not low(phone, thinks)
         end(phone, thinks)

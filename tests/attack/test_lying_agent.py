@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
 from bridge_project.kernel import limits
-from tests.conformance.agent_tools import alive, wait_status
+from tests.conformance.agent_tools import Script, alive, quick_bridge, wait_status
 from tests.conformance.agents import ask, begin, end, log_of, say, words
 from tests.conformance.approvals import decide, of
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
-from tests.faults.quick import QuickBridge
 
-PROGRAM = Path(__file__).with_name("told_agent.py")
 LINE_BYTES = 100 * 2**20
 
 
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    line = shlex.join([sys.executable, "-IS", str(PROGRAM)])
-    place = tmp_path_factory.mktemp("lies")
-    with QuickBridge(place, BRIDGE_ACP_AGENTS=f"told={line}") as bridge:
+    script = Script(tmp_path_factory.mktemp("script"), "plain")
+    with quick_bridge(tmp_path_factory.mktemp("lies"), script) as bridge:
         yield bridge
 
 
@@ -40,7 +34,7 @@ def phone(bridge: Bridge) -> Iterator[Phone]:
 
 @pytest.fixture
 def session(bridge: Bridge, phone: Phone) -> Iterator[str]:
-    session_id = begin(bridge, phone, agent="told")
+    session_id = begin(bridge, phone, agent="plain")
     yield session_id
     end(phone, session_id)
 
@@ -56,7 +50,7 @@ def test_a_call_that_changes_while_it_is_decided_about(phone: Phone, session: st
     say(
         phone,
         session,
-        "first = ask('c', kind='execute', rawInput={'command': 'ls'})\n"
+        "/do first = ask('c', kind='execute', rawInput={'command': 'ls'})\n"
         "second = ask('c', kind='execute', rawInput={'command': 'touch made'})\n"
         "say(f'{allowed(first)} {allowed(second)}')",
     )
@@ -72,13 +66,13 @@ def test_a_call_that_changes_while_it_is_decided_about(phone: Phone, session: st
 
 def test_another_sessions_id(bridge: Bridge, phone: Phone, session: str) -> None:
     """Whatever session an agent names, it speaks, asks and writes in its own."""
-    other = begin(bridge, phone, agent="told")
-    ask(phone, other, "say(SESSION)")
+    other = begin(bridge, phone, agent="plain")
+    ask(phone, other, "/do say(agent.session)")
     name = words(of(phone, "stream_chunk", other))
     say(
         phone,
         session,
-        f"SESSION = {name!r}\n"
+        f"/do agent.session = {name!r}\n"
         "say('I am the other. ')\n"
         "update('tool_call', toolCallId='t', title='Look', kind='search', status='completed')\n"
         "yes = allowed(ask('c', kind='execute', rawInput={'command': 'ls'}))\n"
@@ -100,7 +94,7 @@ def test_a_result_before_its_call(phone: Phone, session: str) -> None:
     said = ask(
         phone,
         session,
-        "for status in ('completed', 'failed', 'completed'):\n"
+        "/do for status in ('completed', 'failed', 'completed'):\n"
         "    update('tool_call_update', toolCallId='early', status=status)\n"
         "update('tool_call', toolCallId='early', title='make', kind='execute', status='pending')\n"
         "update('tool_call_update', toolCallId='early', status='completed')\n",
@@ -120,7 +114,7 @@ def test_more_questions_than_a_person_reads(bridge: Bridge, phone: Phone, sessio
     say(
         phone,
         session,
-        f"asked = [ask(f'c{{n}}', kind='execute', rawInput={{'command': f'make {{n}}'}})"
+        f"/do asked = [ask(f'c{{n}}', kind='execute', rawInput={{'command': f'make {{n}}'}})"
         f" for n in range({most + 50})]\n"
         f"say(str([allowed(number) for number in asked[{most}:]].count(False)))\n"
         "answer(asked[0])",
@@ -136,17 +130,17 @@ def test_a_line_of_a_hundred_megabytes(bridge: Bridge, phone: Phone) -> None:
     """The agent is ended, said why; the bridge holds no more of it than one message may have, and
     gives that back.
     """
-    other, session = (begin(bridge, phone, agent="told") for _ in range(2))
+    other, session = (begin(bridge, phone, agent="plain") for _ in range(2))
     assert bridge.process is not None
     server = psutil.Process(bridge.process.pid)
     before = server.memory_info().rss
-    say(phone, session, f"sys.stdout.write('x' * {LINE_BYTES}); sys.stdout.flush()")
+    say(phone, session, f"/do sys.stdout.write('x' * {LINE_BYTES}); sys.stdout.flush()")
     wait_status(bridge, session, "error", 60)
     failed = phone.expect("error", session_id=session)["payload"]
     assert str(limits.AGENT_MESSAGE_BYTES) in failed["message"], failed
     assert server.memory_info().rss - before < 2 * limits.AGENT_MESSAGE_BYTES
     alive(phone)
-    assert "here" in words(ask(phone, other, "say('here')"))
+    assert "here" in words(ask(phone, other, "/do say('here')"))
     for each in (other, session):
         phone.join(each)
         end(phone, each)
@@ -157,7 +151,7 @@ def test_a_call_of_megabytes(phone: Phone, session: str) -> None:
     said = ask(
         phone,
         session,
-        f"call = {{'command': 'true', 'note': 'x' * {20 * 2**20}}}\n"
+        f"/do call = {{'command': 'true', 'note': 'x' * {20 * 2**20}}}\n"
         "say(str(allowed(ask('c', kind='execute', rawInput=call))))",
     )
     assert words(said) == "False" and not of(phone, "approval_required", session)

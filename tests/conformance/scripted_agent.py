@@ -1,8 +1,8 @@
 """An agent of the tests' own: the Agent Client Protocol, version 1, with nothing but the standard
 library: `python scripted_agent.py MODE JOURNAL`.
 
-MODE is how it starts, the first word of a prompt what it does with it. What it was told stands in
-JOURNAL, a line of JSON each, which outlives it.
+MODE is how it starts, the first word of a prompt what it does with it; `/do` is followed by Python.
+What it was told stands in JOURNAL, a line of JSON each, which outlives it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hashlib
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -42,8 +43,14 @@ def main() -> None:
     while MODE == "hangs":
         time.sleep(1000)
     agent = Scripted()
+    if MODE == "lingers":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for line in sys.stdin.buffer:
         agent.hear(json.loads(line))
+    if MODE == "lingers":
+        journal("over")
+        while not os.path.exists(f"{JOURNAL}-go"):
+            time.sleep(0.01)
 
 
 def journal(what: str, **more: Any) -> None:
@@ -75,7 +82,7 @@ class Scripted:
                 # here, in the order of what is heard: a cancel may be right behind it
                 self.cancelled.clear()
             threading.Thread(
-                target=self.answer,
+                target=self.obey,
                 args=(message["id"], message["method"], message.get("params") or {}),
                 daemon=True,
             ).start()
@@ -85,7 +92,7 @@ class Scripted:
             sys.stdout.write(json.dumps({"jsonrpc": "2.0"} | message) + "\n")
             sys.stdout.flush()
 
-    def answer(self, id_: Any, method: str, params: dict[str, Any]) -> None:
+    def obey(self, id_: Any, method: str, params: dict[str, Any]) -> None:
         handlers: dict[str, Handler] = {
             "initialize": self.initialize,
             "session/new": self.new,
@@ -130,9 +137,9 @@ class Scripted:
             time.sleep(1000)
         self.session = params["sessionId"]
         for text in self.told() if MODE == "tells" else ():
-            self.update(sessionUpdate="user_message_chunk", content={"type": "text", "text": text})
+            self.say(text, "user_message_chunk")
             self.say("about ")
-            self.update(sessionUpdate="tool_call", toolCallId="c", title="Looking", kind="search")
+            self.update("tool_call", toolCallId="c", title="Looking", kind="search")
             self.say(text)
         if MODE == "forgets":
             return {
@@ -161,16 +168,15 @@ class Scripted:
         word, _, rest = text.partition(" ")
         commands: dict[str, Callable[[str], None]] = {
             "/rate": self.rate,
-            "/think": self.think,
             "/stamp": self.stamp,
-            "/ask": self.ask,
+            "/ask": self.ask_for,
             "/ask-many": self.ask_many,
             "/ask-and-die": self.ask_and_die,
             "/exit": self.exit,
             "/spawn": self.spawn,
             "/deaf": self.deaf,
             "/run": self.run,
-            "/terminal": self.terminal,
+            "/do": self.do,
         }
         if word in commands:
             commands[word](rest)
@@ -180,24 +186,17 @@ class Scripted:
             )
         return {"stopReason": "cancelled" if self.cancelled.is_set() else "end_turn"}
 
-    def update(self, **update: Any) -> None:
+    def update(self, what: str, **parts: Any) -> None:
+        update = {"sessionUpdate": what} | parts
         self.send(method="session/update", params={"sessionId": self.session, "update": update})
 
-    def say(self, text: str) -> None:
-        self.update(sessionUpdate="agent_message_chunk", content={"type": "text", "text": text})
+    def say(self, text: str, what: str = "agent_message_chunk") -> None:
+        self.update(what, content={"type": "text", "text": text})
 
     def stamp(self, rest: str) -> None:
         """The time of its own first chunk."""
         self.say(f"{time.time():.6f} ")
         self.say("and that was it")
-
-    def think(self, seconds: str) -> None:
-        """Thinks aloud for so long."""
-        until = time.monotonic() + float(seconds)
-        while time.monotonic() < until:
-            content = {"type": "text", "text": "hm "}
-            self.update(sessionUpdate="agent_thought_chunk", content=content)
-            time.sleep(0.1)
 
     def rate(self, rest: str) -> None:
         """LABEL COUNT PER_SECOND: so many numbered chunks, each due at its own time."""
@@ -209,29 +208,39 @@ class Scripted:
             self.say(f"{label}-{number} ")
         journal("said", label=label, seconds=time.monotonic() - began)
 
-    def request(self, method: str, *, dies: bool = False, **params: Any) -> dict[str, Any]:
-        """What the bridge answers; empty for an error."""
+    def request(self, method: str, **params: Any) -> int:
+        """Asks the bridge for something; the number of its answer."""
         number = next(self.numbers)
         self.send(id=number, method=method, params={"sessionId": self.session, **params})
-        if dies:
-            self.exit("3")
+        return number
+
+    def answer(self, number: int) -> dict[str, Any]:
+        """What the bridge answers; empty for an error."""
         with self.answered:
             self.answered.wait_for(lambda: number in self.waiting)
         return self.waiting[number].get("result") or {}
 
-    def ask(self, command: str, dies: bool = False, runs: bool = False) -> None:
+    def ask(self, call_id: str, **call: Any) -> int:
+        """Asks for permission, and does not wait."""
+        call = {"toolCallId": call_id, "status": "pending"} | call
+        return self.request("session/request_permission", toolCall=call, options=OPTIONS)
+
+    def allowed(self, number: int) -> bool:
+        return bool(self.answer(number).get("outcome", {}).get("optionId") == "allow_once")
+
+    def do(self, code: str) -> None:
+        """Does as the Python says, which has the words of this agent at hand."""
+        words = ("say", "send", "update", "request", "answer", "ask", "allowed")
+        exec(code, {name: getattr(self, name) for name in words} | globals() | {"agent": self})
+
+    def ask_for(self, command: str, dies: bool = False, runs: bool = False) -> None:
         """Asks for a command, and says which option was chosen."""
-        call = {
-            "toolCallId": f"call-{os.getpid()}-{next(self.numbers)}",
-            "title": command,
-            "kind": "execute",
-            "status": "pending",
-            "rawInput": {"command": command},
-        }
-        outcome = self.request(
-            "session/request_permission", toolCall=call, options=OPTIONS, dies=dies
-        ).get("outcome", {})
-        journal("decided", call=call["toolCallId"], outcome=outcome)
+        call_id = f"call-{os.getpid()}-{next(self.numbers)}"
+        number = self.ask(call_id, title=command, kind="execute", rawInput={"command": command})
+        if dies:
+            self.exit("3")
+        outcome = self.answer(number).get("outcome", {})
+        journal("decided", call=call_id, outcome=outcome)
         if outcome.get("optionId") == "allow_once":
             if runs:
                 subprocess.run(
@@ -241,19 +250,14 @@ class Scripted:
                     check=False,
                 )
             text = {"type": "content", "content": {"type": "text", "text": f"ran {command}"}}
-            self.update(
-                sessionUpdate="tool_call_update",
-                toolCallId=call["toolCallId"],
-                status="completed",
-                content=[text],
-            )
+            self.update("tool_call_update", toolCallId=call_id, status="completed", content=[text])
         self.say(str(outcome.get("optionId", outcome.get("outcome"))))
 
     def ask_many(self, rest: str) -> None:
         """COUNT LABEL: so many questions at once."""
         count, label = rest.split(" ")
         asking = [
-            threading.Thread(target=self.ask, args=(f"ls {label}-{number}",))
+            threading.Thread(target=self.ask_for, args=(f"ls {label}-{number}",))
             for number in range(int(count))
         ]
         for one in asking:
@@ -262,18 +266,11 @@ class Scripted:
             one.join()
 
     def ask_and_die(self, command: str) -> None:
-        self.ask(command, dies=True)
+        self.ask_for(command, dies=True)
 
     def run(self, command: str) -> None:
         """Asks for a command, and runs it itself."""
-        self.ask(command, runs=True)
-
-    def terminal(self, command: str) -> None:
-        """Has the bridge run a command."""
-        if made := self.request("terminal/create", command=command):
-            self.request("terminal/wait_for_exit", terminalId=made["terminalId"])
-            self.request("terminal/release", terminalId=made["terminalId"])
-        self.say("released" if made else "refused")
+        self.ask_for(command, runs=True)
 
     def exit(self, code: str) -> None:
         self.say("so far ")

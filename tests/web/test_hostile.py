@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import http.server
-import shlex
 import shutil
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.conformance import agents
+from tests.conformance.agent_tools import Script
 from tests.conformance.bridge import Bridge
 from tests.web.actions import open_approval
 from tests.web.browser import NETWORK, PHONE, Page
@@ -21,7 +20,6 @@ from tests.web.conftest import ROOM, MakePage
 
 pytestmark = pytest.mark.web
 
-TOLD = Path(__file__).parents[1] / "attack" / "told_agent.py"
 MARKUP = "<img src=x onerror=alert(1)><svg onload=alert(2)><script>alert(3)</script>"
 BIDI = "report\u202etxt.exe\u2066\u200b hidden\u2069"
 LINKS = "[x](javascript:alert(4)) [y](data:text/html,z) ![z](https://evil.example/z.png) <a href=x>w</a>"
@@ -29,8 +27,7 @@ EVIL = f"{MARKUP} {BIDI} {LINKS}"
 MEGABYTES = 10
 LONGEST = 600  # seconds for so much on a busy machine
 # by every way that an agent has: words, thoughts, calls, results, diffs, questions, failures
-HOSTILE = f"""
-evil = {EVIL!r}
+HOSTILE = f"""/do evil = {EVIL!r}
 def text(what): return {{'type': 'text', 'text': what}}
 def shown(what): return [{{'type': 'content', 'content': text(what)}}]
 say('# ' + evil + '\\n\\n- ' + evil + '\\n\\n|' + evil + '|b|\\n|---|---|\\n|1|2|\\n\\n```' + evil + '\\n' + evil + '\\n```\\n')
@@ -41,8 +38,7 @@ update('tool_call', toolCallId='fails', title=evil, kind='execute', status='in_p
 update('tool_call_update', toolCallId='fails', status='failed', content=shown(evil), rawOutput={{'stderr': evil, 'exit_code': 1}})
 allowed(ask('q', title=evil, kind='edit', rawInput={{'file_path': evil, 'content': evil, evil: [evil, {{evil: evil}}]}}))
 """
-LONG = f"""
-say('x' * {MEGABYTES << 20})
+LONG = f"""/do say('x' * {MEGABYTES << 20})
 update('tool_call', toolCallId='t', title='long', kind='execute', status='in_progress', rawInput={{'command': 'y' * 1000000}})
 update('tool_call_update', toolCallId='t', status='completed', content=[{{'type': 'content', 'content': {{'type': 'text', 'text': 'z' * {MEGABYTES << 20}}}}}])
 say('the end')
@@ -57,10 +53,9 @@ NARROW = "document.documentElement.scrollWidth <= innerWidth"
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     """A bridge with an agent that says whatever it is told to."""
-    line = shlex.join([sys.executable, "-IS", str(TOLD)])
-    bridge = Bridge(
-        tmp_path_factory.mktemp("bridge"), **ROOM | {"BRIDGE_ACP_AGENTS": f"told={line}"}
-    ).start()
+    script = Script(tmp_path_factory.mktemp("script"), "plain")
+    settings = ROOM | {"BRIDGE_ACP_AGENTS": script.setting}
+    bridge = Bridge(tmp_path_factory.mktemp("bridge"), **settings).start()
     yield bridge
     bridge.kill()
 
@@ -76,7 +71,7 @@ def test_what_an_agent_says_is_text_in_every_view(page: Page, bridge: Bridge) ->
     """Its words, calls, results, questions and failures, in the list, the chat and the sheet."""
     page.js("void (window.alert = (text) => console.error('alert', text))")
     phone = bridge.phone().ready()
-    session = agents.begin(bridge, phone, agent="told")
+    session = agents.begin(bridge, phone, agent="plain")
     agents.say(phone, session, HOSTILE)
     asked = phone.expect("approval_required", session_id=session)["payload"]
     for screen in ("approvals", "settings", ""):
@@ -98,7 +93,7 @@ def test_what_an_agent_says_is_text_in_every_view(page: Page, bridge: Bridge) ->
     answer = {"session_id": session, "tool_call_id": asked["tool_call_id"], "decision": "rejected"}
     phone.request("approval_response", answer | {"modifications": None})
     phone.expect("stream_end", session_id=session, finish_reason="stop")
-    agents.say(phone, session, f"raise SystemExit({EVIL!r})")
+    agents.say(phone, session, f"/do sys.stderr.write({EVIL!r}); sys.stderr.flush(); os._exit(1)")
     phone.expect("error", session_id=session)
     page.wait_text("has stopped")
     check(page)
@@ -110,7 +105,7 @@ def test_what_an_agent_says_is_text_in_every_view(page: Page, bridge: Bridge) ->
 def test_lines_of_megabytes(page: Page, bridge: Bridge) -> None:
     """An answer and a result without a line break: the page goes on, and shows what came after."""
     phone = bridge.phone().ready()
-    session = agents.begin(bridge, phone, agent="told")
+    session = agents.begin(bridge, phone, agent="plain")
     agents.say(phone, session, LONG)
     phone.expect("stream_end", session_id=session, finish_reason="stop", timeout=LONGEST)
     page.tap(".row-link", "say('x'")
@@ -199,7 +194,7 @@ def test_a_page_in_another_tab(page: Page, bridge: Bridge, evil: str) -> None:
     page.open("")
     page.wait_ready()
     phone = bridge.phone().ready()
-    agents.begin(bridge, phone, agent="told")
+    agents.begin(bridge, phone, agent="plain")
     page.find(".row-link")
     other = [tab for tab in page.driver.window_handles if tab != first]
     assert len(other) >= 1
@@ -212,8 +207,8 @@ def test_a_stolen_profile(make_page: MakePage, bridge: Bridge, tmp_path: Path) -
     pairing = bridge.pairing()
     owner = make_page(bridge).pair(pairing)
     phone = bridge.phone().ready()
-    session = agents.begin(bridge, phone, agent="told")
-    agents.ask(phone, session, "say('the secret of yesterday')")
+    session = agents.begin(bridge, phone, agent="plain")
+    agents.ask(phone, session, "/do say('the secret of yesterday')")
     owner.tap(".row-link", "the secret of yesterday")
     owner.wait_text("the secret of yesterday")
     chat = owner.driver.current_url
@@ -225,7 +220,7 @@ def test_a_stolen_profile(make_page: MakePage, bridge: Bridge, tmp_path: Path) -
     thief.wait_ready()
     bridge.manage("revoke_device", pairing.name)
     thief.wait("document.querySelector('.connection').innerText === 'Stopped'")
-    agents.ask(phone, session, "say('the secret of today')")
+    agents.ask(phone, session, "/do say('the secret of today')")
     thief.driver.get(chat)
     thief.wait_text("the secret of yesterday")
     thief.wait("document.querySelector('.connection').innerText === 'Stopped'")
