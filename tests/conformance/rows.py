@@ -1,12 +1,15 @@
-"""Every row of the contract in short words, and what is a client's own: tests say with
+"""Every row of the contract in short words (rows.toml), and what is a client's own: tests say with
 `@pytest.mark.spec(id, ...)` which of them they prove.
 """
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
 from typing import NamedTuple
 
-from tests.conformance import rows_of_data, rows_of_errors, rows_of_ways
+from bridge_project.protocol.base import Payload
+from bridge_project.protocol.catalogue import CATALOGUE
 
 
 class Row(NamedTuple):
@@ -18,28 +21,33 @@ class Row(NamedTuple):
     later: str = ""
 
 
-# id → why no test proves it: what a client does by itself, and nothing else
-CLIENT = "a client's own affair; docs/clients.md says how"
-LATER: dict[str, str] = dict.fromkeys(
-    (
-        "offline.client",
-        "wscode.CONN_WEBSOCKET_CLOSED",
-        "wscode.SYS_INTERNAL_ERROR",
-        "connerror.CONN_TLS_HANDSHAKE_FAILED",
-    ),
-    CLIENT,
+# what a client does by itself, and nothing else: no test proves it
+OF_CLIENTS = (
+    "offline.client",
+    "wscode.CONN_WEBSOCKET_CLOSED",
+    "wscode.SYS_INTERNAL_ERROR",
+    "connerror.CONN_TLS_HANDSHAKE_FAILED",
 )
+CLIENT = "a client's own affair; docs/clients.md says how"
+
+
+def _fields_of(model: type[Payload]) -> str:
+    answers = f"; answered by {' or '.join(model.reply)}" if model.reply else ""
+    return f"{model.type}: {', '.join(model.model_fields) or 'a timestamp'}{answers}"
 
 
 def _rows() -> dict[str, Row]:
-    found: dict[str, Row] = {}
-    for sections in (rows_of_data.SECTIONS, rows_of_ways.SECTIONS, rows_of_errors.SECTIONS):
-        for section, rows in sections.items():
-            for id_, says in rows.items():
-                assert id_ not in found, f"two rows are called {id_}"
-                found[id_] = Row(id_, section, says, LATER.get(id_, ""))
-    assert set(LATER) <= set(found), set(LATER) - set(found)
-    return found
+    sections = tomllib.loads(Path(__file__).with_name("rows.toml").read_text(encoding="utf-8"))
+    messages = {f"ws.{type_}": _fields_of(model) for type_, model in CATALOGUE.items()}
+    sections["WebSocket operations"] = messages | sections["WebSocket operations"]
+    found = [
+        Row(id_, section, says, CLIENT if id_ in OF_CLIENTS else "")
+        for section, rows in sections.items()
+        for id_, says in rows.items()
+    ]
+    rows = {row.id: row for row in found}
+    assert len(rows) == len(found) and set(OF_CLIENTS) <= set(rows)
+    return rows
 
 
 ROWS = _rows()
