@@ -4,9 +4,9 @@ was accepted arrives, nobody is kept out, and no code becomes good again.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -136,27 +136,26 @@ def test_certificates_follow_the_clock(bridge: FakedBridge, jump: Callable[[], N
     bridge.phone().ready().close()
 
 
-def test_a_bridge_that_was_born_in_the_future(tmp_path: Path) -> None:
+def test_a_bridge_that_was_born_in_the_future(bridge: FakedBridge) -> None:
     """D16, D19, D55: its authority is good now; whoever is told to wait is told a minute at most,
     wherever the clock goes, and who has a token never is.
     """
-    bridge = FakedBridge(tmp_path, BRIDGE_RATE_LIMITS="on")
-    bridge.set(YEAR)
-    bridge.start()
-    try:
-        bridge.stop()
-        bridge.process = None
-        bridge.set(0)
+    bridge.stop()
+    bridge.process, bridge.pin = None, None
+    shutil.rmtree(bridge.data / "tls")
+    bridge.settings["BRIDGE_RATE_LIMITS"] = "on"
+    for ahead in (YEAR, 0):
+        bridge.set(ahead)
         bridge.start()
-        authority = x509.load_pem_x509_certificate(bridge.get("/ca.crt").body)
-        assert authority.not_valid_before_utc < datetime.now(UTC) < authority.not_valid_after_utc
-        for ahead in (-HOUR, YEAR, -YEAR, 0):
-            bridge.set(ahead)
-            wait_until(lambda: told_to_wait(bridge), "who has no token is limited")
-            bridge.accept(prompt(new_session(), 0, timestamp=now(ahead)))
-    finally:
-        bridge.hang_up()
-        bridge.kill()
+        if ahead:
+            bridge.stop()
+            bridge.process = None
+    authority = x509.load_pem_x509_certificate(bridge.get("/ca.crt").body)
+    assert authority.not_valid_before_utc < datetime.now(UTC) < authority.not_valid_after_utc
+    for ahead in (YEAR, -YEAR):
+        bridge.set(ahead)
+        wait_until(lambda: told_to_wait(bridge), "who has no token is limited")
+        bridge.accept(prompt(new_session(), 0, timestamp=now(ahead)))
 
 
 def told_to_wait(bridge: FakedBridge) -> bool:

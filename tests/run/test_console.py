@@ -1,13 +1,18 @@
-"""Commands of ``watch``: what is typed becomes the right message, and answers safe lines."""
+"""Make of messages and commands of ``watch`` what a terminal may be shown (D43)."""
 
 from __future__ import annotations
 
+import json
+import unicodedata
+from datetime import UTC
 from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridge_project.docs import asyncapi
+from bridge_project.protocol.types import HOOK_EVENTS
 from bridge_project.terminal import render
 from bridge_project.terminal.client import Client, Lost
 from bridge_project.terminal.commands import carry_out
@@ -54,45 +59,6 @@ def console(lines: list[str], scripted: Scripted | None = None) -> Console:
 
 def asked(number: int = 1, **more: Any) -> Message:
     return {"type": "approval_required", "payload": ASKED | {"tool_call_id": f"c{number}"} | more}
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        {
-            "type": "notification",
-            "payload": {
-                "session_id": "s1",
-                "notification_type": "approval_decided",
-                "data": {"tool_call_id": "c1", "decision": "approved"},
-            },
-        },
-        {"type": "tool_result", "payload": {"session_id": "s1", "tool_call_id": "c1"}},
-        {"type": "session_end", "payload": {"session_id": "s1", "reason": "completed"}},
-        {"type": "connection_ack", "payload": {"active_sessions": []}},
-    ],
-)
-def test_what_was_decided_elsewhere_waits_no_longer(message: Message) -> None:
-    one = console([])
-    one.learn(asked())
-    one.learn(asked(2, session_id="s2", decision="approved"))
-    assert len(one.pending) == 1
-    one.learn(message)
-    assert one.pending == {}
-
-
-async def test_nothing_to_talk_to() -> None:
-    """No connection, a connection that breaks, no session chosen: said, and the console goes on."""
-    lines: list[str] = []
-    one = console(lines)
-    await carry_out(one, "status")
-    one.client = cast(Client, Scripted())
-    await carry_out(one, "status")
-    one.current = None
-    await carry_out(one, "status")
-    await carry_out(one, "   ")
-    for line, words in zip(lines, ("no connection", "broke", "use N"), strict=True):
-        assert words in line
 
 
 COLOURS = {"question": "Which?", "options": [{"label": "Red"}, {"label": "Blue"}]}
@@ -149,15 +115,6 @@ async def test_a_wrong_answer_sends_nothing(line: str, words: str) -> None:
     assert scripted.sent == [] and words in lines[0]
 
 
-def test_only_what_others_decide_is_news() -> None:
-    one = console([])
-    one.learn({"type": "connection_ack", "payload": {"active_sessions": [], "device_name": "me"}})
-    for name, shown in (("me", False), ("you", True)):
-        data = {"tool_call_id": "c1", "device": name}
-        told = {"notification_type": "approval_decided", "title": "Bash: approved", "data": data}
-        assert (one.line({"type": "notification", "payload": told}) is not None) is shown
-
-
 async def test_what_the_bridge_still_has_is_shown_when_asked_for() -> None:
     lines: list[str] = []
     at = {"id": "i", "timestamp": "2026-01-31T12:00:00Z"}
@@ -179,3 +136,65 @@ def test_nothing_shown_moves_the_cursor(text: str) -> None:
         *render.entries({"path": text, "entries": [{"name": text, "type": "file", "size": 1}]}),
     ]:
         assert not any((ord(c) < 32 and c != "\t") or c == "\x7f" for c in line)
+
+
+# -- lines -----------------------------------------------------------------------------------------
+
+AT = "2026-01-31T12:00:00.000Z"
+
+
+def line(message: Message, **how: Any) -> str:
+    one = Console(print)
+    one.learn(message)
+    return one.line(message, zone=UTC, **how) or ""
+
+
+def event(name: str, payload: Message, session: str = "s-1") -> Message:
+    body = {"event": name, "session_id": session, "timestamp": AT, "payload": payload}
+    return {"type": "agent_event", "id": "i", "timestamp": AT, "payload": body}
+
+
+@pytest.mark.parametrize("message", asyncapi.messages(), ids=lambda message: message.name)
+def test_every_message_is_one_line_or_none(message: asyncapi.Message) -> None:
+    assert "\n" not in line(json.loads(message.example))
+
+
+def test_a_long_command_is_shown_once_and_whole_where_it_is_decided() -> None:
+    command = f"make {'x' * 300} && rm -r build"
+    long = {"tool": "Bash", "params": {"command": command}, "description": f"Bash: {command}"}
+    asked = {"type": "approval_required", "timestamp": AT, "payload": long | {"risk_level": "high"}}
+    assert line(asked).endswith(f"Bash {command} [high]") and line(asked).count("make") == 1
+    called = line({"type": "tool_call", "timestamp": AT, "payload": long})
+    assert called.endswith("x…") and called.count("make") == 1
+
+
+HARMFUL = ("\033[31mred", "\x9b31m", "a\rb", "\a", "\x7f", "\u202etxt", "\u2028x", "\ud800")
+
+
+@pytest.mark.parametrize("text", HARMFUL)
+def test_what_moves_a_terminal_is_made_harmless(text: str) -> None:
+    told = line(event("UserPromptSubmit", {"prompt": f"a {text} z"}, session=f"s{text}"))
+    assert not [c for c in told if unicodedata.category(c)[0] == "C"]
+    assert "\u2028" not in told
+
+
+def test_colours_are_ours_alone() -> None:
+    told = line(event("UserPromptSubmit", {"prompt": "a \033[31m z"}), colour=True)
+    assert "\033[36m" in told and "\033[31m" not in told
+
+
+junk = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+FIELDS = ("tool", "params", "result", "success", "prompt", "message", "execution_time_ms")
+
+
+@given(
+    name=st.sampled_from([*HOOK_EVENTS, "Other"]),
+    payload=st.dictionaries(st.sampled_from(FIELDS), junk),
+)
+def test_no_shape_of_an_event_breaks_it(name: str, payload: dict[str, Any]) -> None:
+    told = line(event(name, payload)).replace("\n", "")  # what an agent says has lines
+    assert not [c for c in told if unicodedata.category(c)[0] == "C"]
+    assert "(None)" not in told

@@ -185,29 +185,6 @@ async def ends(bridge: Bridge, **options: Any) -> Refused:
     return caught.value
 
 
-async def test_a_session_announced_before_ready_is_joined_after_it(bridge: Bridge) -> None:
-    bridge.script.backlog = [message("session_started", {"session_id": "early"})]
-    async with watching(bridge):
-        await bridge.script.hears(lambda _: bridge.script.joined())
-    types = [one["type"] for one in bridge.script.heard]
-    assert types.index("health_check") < types.index("session_start")
-
-
-async def test_a_replay_buffer_is_taken_apart(bridge: Bridge) -> None:
-    """What is older than this device is acknowledged and not shown."""
-    bridge.script.sessions = ["one"]
-    older = event("one", "before it was paired", "id-0") | {"timestamp": "2026-01-30T00:00:00Z"}
-    messages = [older, event("one", "first", "id-1"), event("one", "second", "id-2")]
-    replay = {"session_id": "one", "messages": messages, "complete": True}
-    bridge.script.live = {"one": [message("replay_buffer", replay)]}
-    async with watching(bridge) as screen:
-        await bridge.script.hears(lambda _: len(set(bridge.script.acknowledged())) == 3)
-    assert [line.rpartition("  ")[2] for line in screen.lines if "  prompt   " in line] == [
-        "first",
-        "second",
-    ]
-
-
 async def test_what_an_agent_tells_of_the_past_is_marked(bridge: Bridge) -> None:
     """D60: a replay_buffer whose source is the agent."""
     bridge.script.sessions = ["one"]
@@ -248,17 +225,6 @@ async def test_a_heartbeat_without_an_answer_means_a_new_connection(
     async with watching(bridge) as screen:
         await bridge.script.hears(lambda heard: sum(one["type"] == "auth" for one in heard) == 2)
     assert any("does not answer the heartbeat" in note for note in screen.notes)
-
-
-async def test_answered_heartbeats_keep_the_connection(
-    bridge: Bridge, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "HEARTBEAT_INTERVAL_SECONDS", 0.02)
-    async with watching(bridge):
-        await bridge.script.hears(
-            lambda heard: sum(one["type"] == "heartbeat_ping" for one in heard) == 3
-        )
-    assert len(bridge.script.connections) == 1
 
 
 async def test_another_key_is_refused_before_anything_is_sent(bridge: Bridge) -> None:
@@ -310,21 +276,6 @@ async def test_a_warning_that_nobody_accepts_ends_it(
     _warned(bridge.script)
     assert words in str(await ends(bridge, ask=ask))
     assert not [one for one in bridge.script.heard if one["type"] == "acknowledge_warning"]
-
-
-async def test_raw_shows_the_messages_as_json(bridge: Bridge) -> None:
-    bridge.script.sessions = ["one"]
-    bridge.script.live = {"one": [event("one", "a \x9b31m z", "id-1")]}
-    async with watching(bridge, raw=True) as screen:
-        await bridge.script.hears(lambda _: bridge.script.acknowledged())
-    assert [json.loads(line)["type"] for line in screen.lines] == [
-        "connection_ack",
-        "health_status",
-        "session_ready",
-        "agent_event",
-    ]
-    assert json.loads(screen.lines[-1]) == bridge.script.live["one"][0]
-    assert all(line.isascii() for line in screen.lines)
 
 
 async def test_a_backlog_larger_than_any_buffer_does_not_block_the_answers(bridge: Bridge) -> None:

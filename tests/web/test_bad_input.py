@@ -45,10 +45,6 @@ IDBObjectStore.prototype.put = function (...given) {
 ID = "0b8f7c1e-2d45-4f6a-8f7e-1c2d3e4f5a6b"
 
 
-def before_the_page(page: Page, script: str) -> None:
-    page.cdp("Page.addScriptToEvaluateOnNewDocument", source=script)
-
-
 def receive(page: Page, message: Any) -> None:
     """Let the client receive this as if the bridge had sent it."""
     text = message if isinstance(message, str) else json.dumps(message)
@@ -71,7 +67,7 @@ def ask_what_is_wrong(page: Page) -> None:
 
 def test_what_cannot_be_read_is_kept_aside(make_page: MakePage, bridge: Bridge) -> None:
     page = make_page(bridge)
-    before_the_page(page, KEEP_SOCKETS)
+    page.before_load(KEEP_SOCKETS)
     page.pair()
     session_id = new_session()
     bridge.accept(hook("UserPromptSubmit", session_id, {"prompt": "Before"}))
@@ -120,7 +116,7 @@ def test_what_cannot_be_read_is_kept_aside(make_page: MakePage, bridge: Bridge) 
 
 def test_a_browser_that_refuses_storage(make_page: MakePage, bridge: Bridge) -> None:
     page = make_page(bridge)
-    before_the_page(page, NO_STORAGE)
+    page.before_load(NO_STORAGE)
     page.pair()
     start_demo(page, bridge, "Keep nothing")
     page.wait_text("repeats what you say: Keep nothing")
@@ -128,12 +124,12 @@ def test_a_browser_that_refuses_storage(make_page: MakePage, bridge: Bridge) -> 
     page.tap("nav a", "Settings")
     page.wait_text("only until this page is closed")
     page.tap(".row-link", "What is wrong?")
-    page.wait_text("This browser keeps nothing: not in this window")
+    page.wait_text("This browser keeps nothing: not in this window", "private browsing")
 
 
 def test_storage_that_is_full(make_page: MakePage, bridge: Bridge) -> None:
     page = make_page(bridge)
-    before_the_page(page, FULL)
+    page.before_load(FULL)
     page.pair()
     start_demo(page, bridge, "While there is room")
     page.wait_text("repeats what you say: While there is room")
@@ -155,12 +151,15 @@ def test_storage_that_is_full(make_page: MakePage, bridge: Bridge) -> None:
 
 def test_a_clock_that_is_hours_off(make_page: MakePage, bridge: Bridge) -> None:
     page = make_page(bridge)
-    before_the_page(page, HOURS_OFF)
+    page.before_load(HOURS_OFF)
     page.pair()
     start_demo(page, bridge, "What time is it?")
     page.wait_text("repeats what you say: What time is it?")
     ask_what_is_wrong(page)
-    page.wait_text("The clocks of this device and of the bridge are more than 5 minutes apart.")
+    page.wait_text(
+        "The clocks of this device and of the bridge are more than 5 minutes apart.",
+        "The clock of this device is 5 hours behind the bridge's",
+    )
 
 
 def test_storage_that_the_system_cleared(make_page: MakePage, bridge: Bridge) -> None:

@@ -171,25 +171,6 @@ def test_a_certificate_that_was_clicked_through(make_page: MakePage, bridge: Bri
     page.wait_text("repeats what you say: Without trust")
 
 
-def test_a_clock_that_is_off(make_page: MakePage, bridge: Bridge) -> None:
-    page = make_page(bridge)
-    page.before_load("const now = Date.now; Date.now = () => now() + 3 * 3600 * 1000;")
-    page.pair()
-    shown(page, "The clock of this device is 3 hours ahead of the bridge's")
-
-
-def test_a_browser_that_refuses_storage(make_page: MakePage, bridge: Bridge) -> None:
-    page = make_page(bridge)
-    page.before_load(
-        "IDBFactory.prototype.open = () => { throw new DOMException('Storage is refused here.'); }"
-    )
-    page.pair()
-    page.tap("nav a", "Settings")
-    page.wait_text("only until this page is closed")
-    page.tap("a", "What is wrong?")
-    page.wait_text("This browser keeps nothing: Storage is refused here.", "private browsing")
-
-
 def test_a_bridge_that_is_away(make_page: MakePage, make_bridge: MakeBridge) -> None:
     bridge = make_bridge()
     page = make_page(bridge).pair()

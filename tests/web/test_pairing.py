@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.bridge import Bridge
-from tests.conformance.samples import hook, new_session, prompt
-from tests.web.browser import Page
 from tests.web.conftest import MakePage
 
 pytestmark = pytest.mark.web
@@ -28,15 +26,6 @@ def test_a_code_pairs_this_browser_and_leaves_no_trace(make_page: MakePage, brid
     assert pairing.token not in str(history) + page.driver.page_source
     # What a camera may have seen besides is void: the client has changed it for another (D62).
     assert bridge.get("/api/v1/sessions", pairing.token).status == 401
-
-
-def test_the_first_event_is_on_the_screen(page: Page, bridge: Bridge) -> None:
-    session_id = new_session()
-    bridge.accept(hook("SessionStart", session_id, {"working_directory": str(bridge.root)}))
-    bridge.accept(prompt(session_id, "Fix the failing login test"))
-    page.tap(".row-link", "Fix the failing login test")
-    page.wait_text("it can be watched here")
-    page.find(".bubble.mine", "Fix the failing login test")
 
 
 def test_a_link_is_pasted(make_page: MakePage, bridge: Bridge) -> None:
@@ -68,11 +57,6 @@ def test_paste_reads_the_clipboard(make_page: MakePage, bridge: Bridge) -> None:
     page.wait_text("Copied")
     page.open().tap("button", "Paste pairing link")
     page.wait_ready()
-
-
-def test_a_browser_that_is_paired_takes_another_code(page: Page, bridge: Bridge) -> None:
-    page.pair()
-    page.wait_text("Sessions")
 
 
 def test_nothing_is_asked_for_elsewhere(make_page: MakePage, bridge: Bridge) -> None:
