@@ -1,0 +1,524 @@
+"""Connections at the edge of a bridge that runs: what is refused, cut, bounded, renewed and ended in
+order (D9, D19, D25, D30, D44, D58).
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import socket
+import sqlite3
+import ssl
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, suppress
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.extensions.permessage_deflate import ClientPerMessageDeflateFactory
+
+from bridge_project.edge.connection import bind
+from bridge_project.kernel import limits
+from bridge_project.kernel.config import ConfError
+from tests.conformance.bridge import Bridge
+from tests.conformance.https import LOOPBACK, assert_error, pinned_context, spki_pin
+from tests.conformance.phone import Phone
+from tests.conformance.raw import CLOSE, PING, RawSocket
+from tests.conformance.samples import hook, new_session, prompt
+from tests.faults.quick import QuickBridge, with_limits
+from tests.servers import free_port, wait_until
+from tests.websocket import WebSocket
+
+MB = limits.MB
+
+
+class Hasty(QuickBridge):
+    """It waits a second or two for what others wait much longer for."""
+
+    first = with_limits(
+        REQUEST_SECONDS=2,
+        STOP_SECONDS=1,
+        LINGER_SECONDS=1,
+        DEFLATE_KEEP_SECONDS=0,
+        CERTIFICATE_CHECK_SECONDS=0.1,
+    )
+
+
+def served(bridge: Bridge) -> Iterator[Bridge]:
+    """It runs for all tests here, some of which stop it."""
+    with bridge:  # type: ignore[attr-defined]
+        yield bridge
+        assert "Traceback" not in bridge.log.read_text()
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
+    yield from served(QuickBridge(tmp_path_factory.mktemp("edge")))
+
+
+@pytest.fixture(scope="module")
+def kept_hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
+    yield from served(Hasty(tmp_path_factory.mktemp("hasty")))
+
+
+def running(bridge: Bridge) -> Bridge:
+    assert bridge.process is not None
+    return bridge if bridge.process.poll() is None else bridge.start()
+
+
+@pytest.fixture
+def bridge(kept: Bridge) -> Bridge:
+    return running(kept)
+
+
+@pytest.fixture
+def hasty(kept_hasty: Bridge) -> Bridge:
+    return running(kept_hasty)
+
+
+def connect(bridge: Bridge) -> RawSocket:
+    return RawSocket(bridge.port, timeout=180)
+
+
+def head(bridge: Bridge, *more: str, line: str = "POST /api/v1/hooks/event") -> bytes:
+    lines = [f"{line} HTTP/1.1", f"Host: {LOOPBACK}:{bridge.port}", *more]
+    lines.append(f"Authorization: Bearer {bridge.hook_token}")
+    return "\r\n".join([*lines, "Content-Type: application/json", "", ""]).encode()
+
+
+def cut(stream: socket.socket) -> bool:
+    """Whether the server has ended the connection; nothing is expected to be read from it."""
+    stream.settimeout(0.2)
+    try:
+        return stream.recv(100) == b""
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+
+
+# -- TLS and HTTP ----------------------------------------------------------------------------------
+
+
+def test_what_speaks_no_tls(bridge: Bridge) -> None:
+    """HTTP is told so, anything else is dropped."""
+    with closing(RawSocket(bridge.port, plain=True)) as client:
+        client.socket.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        answer = client.response()
+        assert (answer.status, answer.body) == (400, b"This port speaks https and wss only.\n")
+    with closing(RawSocket(bridge.port, plain=True)) as client:
+        client.socket.sendall(b"\x16\x03\x01\x00\x05hello" * 10)
+        wait_until(partial(cut, client.socket), "it is dropped")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    with context.wrap_socket(socket.create_connection((LOOPBACK, bridge.port))) as stream:
+        assert (stream.version(), stream.selected_alpn_protocol()) == ("TLSv1.3", "http/1.1")
+
+
+NOT_HTTP = [
+    b"nonsense\r\n\r\n",
+    b"GET\r\n\r\n",
+    b"GET / HTTP/9.9 x\r\n\r\n",
+    b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
+    b"GET / HTTP/1.1\r\nBad Name: x\r\n\r\n",
+    b"GET / HTTP/1.1\r\nX: a\x00b\r\n\r\n",
+    b"GET /%s HTTP/1.1\r\n\r\n" % (b"a" * 40000),
+    b"GET / HTTP/1.1\r\nX: %s\r\n\r\n" % (b"a" * 40000),
+    b"GET / HTTP/1.1\r\n" + b"X: a\r\n" * 600 + b"\r\n",
+    b"GET / HTTP/1.1\r\n" + b"X: %s\r\n" % (b"a" * 100) * 300 + b"\r\n",
+    b"GET /\xc3\xa9 HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"GET /?\xc3\xa9 HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"GET / HTTP/1.1\r\nX: a\x85b\r\n\r\n",
+]
+
+
+def test_what_is_not_http(bridge: Bridge) -> None:
+    """All at once: the bridge waits a moment for each to read its answer before it hangs up."""
+    requests = [*NOT_HTTP, head(bridge, "Transfer-Encoding: chunked") + b"zz\r\n\r\n"]
+    with ExitStack() as ending:
+        clients = [ending.enter_context(closing(connect(bridge))) for _ in requests]
+        for client, request in zip(clients, requests, strict=True):
+            client.socket.sendall(request)
+        for client, request in zip(clients, requests, strict=True):
+            assert_error(client.response(), 400, "VALIDATION_ERROR")
+            assert client.socket.recv(1) == b"", f"the connection ends with it: {request[:40]!r}"
+
+
+def test_requests_behind_each_other(bridge: Bridge) -> None:
+    """Answered in order; a query is not in the log, and no header says where the bridge is."""
+    body = json.dumps(prompt(new_session(), 1)).encode()
+    first = head(bridge, f"Content-Length: {len(body)}", "Daphne-Root-Path: /hooks")
+    second = head(bridge, line="GET /api/v1/health?token=sesame")
+    with closing(connect(bridge)) as client:
+        client.socket.sendall(first + body + second)
+        assert client.response().json()["event_id"]
+        assert client.response().json()["status"] == "healthy"
+    file = bridge.data / "logs/bridge.log"
+    wait_until(lambda: "GET /api/v1/health 200" in file.read_text(), "the line in the log")
+    assert "sesame" not in file.read_text() + bridge.log.read_text()
+
+
+def test_what_does_not_arrive_is_cut(hasty: Bridge) -> None:
+    """Neither silence nor dripping outlives the deadline, before, in or after a TLS handshake; nor
+    does a client that never says farewell.
+    """
+    began = time.monotonic()
+    with ExitStack() as ending:
+        silent, dripping, staying = (
+            ending.enter_context(closing(connect(hasty))).socket for _ in range(3)
+        )
+        handshake = ending.enter_context(closing(RawSocket(hasty.port, plain=True))).socket
+        handshake.sendall(b"\x16\x03\x01")
+        silent.sendall(head(hasty, "Content-Length: 9") + b"body")
+        dripping.sendall(b"GET / HTTP/1.1\r\n")
+        below = ending.enter_context(socket.socket(fileno=os.dup(staying.fileno())))
+        staying.sendall(head(hasty, "Connection: close", line="GET /ca.crt"))
+
+        def cut_while_it_drips() -> bool:
+            with suppress(OSError):
+                dripping.sendall(b"X-Drip: 1\r\n")
+            return cut(dripping)
+
+        wait_until(cut_while_it_drips, "what drips is cut")
+        assert time.monotonic() - began > 1.5
+        for one in (handshake, silent):
+            wait_until(partial(cut, one), "what is silent is cut")
+
+        wait_until(partial(cut, below), "who never closes is closed")
+
+
+def test_large_bodies_take_turns(hasty: Bridge) -> None:
+    """While two are being stored, others are not read, and the clock of their requests stands; small
+    requests do not wait.
+    """
+    bodies = [
+        json.dumps(hook("Stop", new_session(), {"reason": "x" * (10 * MB - 400)})) for _ in range(4)
+    ]
+    sent: list[int] = []
+
+    def post(body: str) -> int:
+        with closing(connect(hasty)) as client:
+            client.socket.sendall(head(hasty, f"Content-Length: {len(body)}") + body.encode())
+            sent.append(1)
+            return client.response().status
+
+    with (
+        closing(sqlite3.connect(hasty.data / "bridge.sqlite3", isolation_level=None)) as holder,
+        ThreadPoolExecutor(4) as pool,
+    ):
+        holder.execute("BEGIN IMMEDIATE")
+        answers = [pool.submit(post, body) for body in bodies]
+        wait_until(lambda: len(sent) >= 2, "two are read")
+        time.sleep(3)  # longer than the deadline of a request
+        assert len(sent) == 2 and not any(answer.done() for answer in answers)
+        assert hasty.get("/ca.crt").status == 200
+        holder.execute("ROLLBACK")
+        # 503: on a busy machine the database was held for longer than it is waited for
+        assert {answer.result(180) for answer in answers} <= {200, 503}
+
+
+def presented(bridge: Bridge) -> tuple[str, str]:
+    """Fingerprint and pin of the certificate that a new connection gets."""
+    raw = socket.create_connection((LOOPBACK, bridge.port))
+    with pinned_context().wrap_socket(raw, server_hostname=LOOPBACK) as stream:
+        der = stream.getpeercert(binary_form=True)
+    assert der is not None
+    return sha256(der).hexdigest(), spki_pin(der)
+
+
+def test_certificates_are_renewed_without_a_restart(hasty: Bridge) -> None:
+    """With the same key, and sockets go on; one that is broken leaves the old one in use."""
+    with hasty.phones(1) as (phone,):
+        fingerprint, pin = presented(hasty)
+        (hasty.data / "tls/server.crt").unlink()
+        wait_until(lambda: presented(hasty)[0] != fingerprint, "a new certificate is served")
+        assert presented(hasty)[1] == pin
+        phone.ping()
+    key = hasty.data / "tls/server.key"
+    text, before = key.read_text(), presented(hasty)
+    key.write_text("broken")
+    wait_until(lambda: "the old one stays in use: BRIDGE_DATA_DIR" in hasty.log.read_text(), "said")
+    assert presented(hasty) == before
+    key.write_text(text)
+
+
+# -- the end ---------------------------------------------------------------------------------------
+
+
+def begin_a_request(bridge: Bridge, length: int) -> RawSocket:
+    """A request that has begun to be answered, and lacks its body."""
+    client = connect(bridge)
+    client.socket.sendall(head(bridge, f"Content-Length: {length}", "Expect: 100-continue"))
+    assert client.socket.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+    return client
+
+
+def stops(bridge: Bridge, number: signal.Signals = signal.SIGTERM) -> None:
+    """It is told to stop, and takes no connections any more."""
+    assert bridge.process is not None
+    bridge.process.send_signal(number)
+
+    def refuses() -> bool:
+        with suppress(OSError), socket.create_connection((LOOPBACK, bridge.port), 1):
+            return False
+        return True
+
+    wait_until(refuses, "it listens no more")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_finishes_requests_and_closes_sockets(
+    bridge: Bridge, number: signal.Signals
+) -> None:
+    body = json.dumps(prompt(session := new_session(), 1)).encode()
+    phone = bridge.phone().ready()
+    with closing(begin_a_request(bridge, len(body))) as client:
+        stops(bridge, number)
+        client.socket.sendall(body)
+        assert client.response().status == 200
+    assert phone.wait_closed() == 1001
+    assert bridge.ended() == 0
+    assert running(bridge).knows(session)
+
+
+def test_a_client_that_does_not_answer_holds_nobody_up(hasty: Bridge) -> None:
+    with closing(connect(hasty)) as silent, closing(begin_a_request(hasty, 9)):
+        assert silent.upgrade().status == 101
+        began = time.monotonic()
+        stops(hasty)
+        assert hasty.ended() == 0
+        assert time.monotonic() - began < 30  # two seconds on a machine that does nothing else
+
+
+def test_a_second_signal_ends_at_once(bridge: Bridge) -> None:
+    with closing(begin_a_request(bridge, 9)):
+        stops(bridge)
+        bridge.terminate()
+        assert bridge.ended() == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize("moment", [0.0, 0.01])
+def test_a_stop_while_clients_shake_hands(bridge: Bridge, moment: float) -> None:
+    """Whatever each is in the middle of between TCP and an open socket."""
+    begun = threading.Event()
+
+    def knock() -> None:
+        with suppress(OSError, EOFError):
+            while True:
+                with closing(connect(bridge)) as client:
+                    begun.set()
+                    client.upgrade()
+
+    clients = [threading.Thread(target=knock) for _ in range(6)]
+    for client in clients:
+        client.start()
+    assert begun.wait(180)
+    time.sleep(moment)  # which is what varies
+    stops(bridge)
+    assert bridge.ended() == 0
+    for client in clients:
+        client.join(180)
+
+
+# -- WebSockets ------------------------------------------------------------------------------------
+
+DEFLATE, COMPRESSED = {"Sec-WebSocket-Extensions": "permessage-deflate"}, 4  # a bit of a frame
+
+
+def upgraded(bridge: Bridge, **headers: str | None) -> RawSocket:
+    client = connect(bridge)
+    assert client.upgrade(headers=headers).status == 101
+    return client
+
+
+def close_code(client: RawSocket) -> int:
+    opcode, data = client.read_frame()
+    assert opcode == CLOSE
+    return int.from_bytes(data[:2], "big")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"Sec-WebSocket-Key": None},
+        {"Sec-WebSocket-Key": "short"},
+        {"Sec-WebSocket-Version": "7"},
+        {"Sec-WebSocket-Version": "x"},
+        {"Connection": "close"},
+        {"Host": None},
+        {"Sec-WebSocket-Protocol": "a, a"},
+        {"Sec-WebSocket-Protocol": "\xff"},
+    ],
+    ids=range(8),
+)
+def test_a_malformed_upgrade(bridge: Bridge, changed: dict[str, str | None]) -> None:
+    with closing(connect(bridge)) as client:
+        assert_error(client.upgrade(headers=changed), 400, "VALIDATION_ERROR")
+
+
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        (b"\x81\x02hi", 1002),  # not masked
+        (b"\x83\x80\x00\x00\x00\x00", 1002),  # a reserved opcode
+        (b"\xf1\x80\x00\x00\x00\x00", 1002),  # reserved bits
+        (b"\x80\x80\x00\x00\x00\x00", 1002),  # a continuation of nothing
+        (b"\x89\xfe\x00\x80\x00\x00\x00\x00" + b"x" * 128, 1002),  # a long ping
+        (b"\x09\x81\x00\x00\x00\x00x", 1002),  # a ping in parts
+        (b"\x88\x81\x00\x00\x00\x00\x03", 1002),  # a close of one byte
+        (b"\x81\x81\x00\x00\x00\x00\xff", 1007),  # no UTF-8
+    ],
+)
+def test_frames_that_break_the_protocol(bridge: Bridge, frame: bytes, code: int) -> None:
+    with closing(upgraded(bridge)) as client:
+        client.socket.sendall(frame + b"\x00" * 1000)
+        assert close_code(client) == code
+
+
+class Compressing(Phone):
+    """A phone that offers permessage-deflate (D58)."""
+
+    def connect(self, **_: Any) -> Phone:
+        self.messages, self.untaken, self.updates = [], [], []
+        uri = f"wss://{self.host}:{self.port}/api/v1/ws"
+        self.socket = WebSocket(self.stream(), uri, compress=True)
+        return self
+
+
+@pytest.fixture
+def phone(bridge: Bridge) -> Iterator[Phone]:
+    with closing(Compressing(bridge.port, bridge.device_token())) as made:
+        yield made
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_bomb_is_not_inflated(bridge: Bridge, phone: Phone, known: bool) -> None:
+    """Of a stranger not even a megabyte."""
+    phone.ready() if known else phone.connect()
+    before = bridge.memory()
+    phone.send_raw("x" * (60 * MB if known else MB))
+    assert phone.wait_closed() == 1009
+    assert bridge.memory() - before < 30 * MB
+
+
+def test_bombs_that_each_fit_are_taken_one_by_one(bridge: Bridge, phone: Phone) -> None:
+    """What has not been handled is not inflated either; others are answered meanwhile."""
+    phone.ready()
+    with bridge.phones(1) as (other,):
+        before = bridge.memory()
+        for _ in range(5):
+            phone.send_raw(" " * (9 * MB))
+        other.ping()
+        assert bridge.memory() - before < 60 * MB
+    for _ in range(5):
+        assert phone.expect("error")["payload"]["code"] == "PROTO_INVALID_MESSAGE"
+
+
+def test_what_is_no_deflate(bridge: Bridge) -> None:
+    with closing(upgraded(bridge, **DEFLATE)) as client:
+        client.frame(b"\xff" * 100, reserved=COMPRESSED)
+        assert close_code(client) == 1007
+
+
+@pytest.mark.parametrize(
+    "offer",
+    [
+        {},
+        {"server_no_context_takeover": True},
+        {"server_max_window_bits": 9, "client_max_window_bits": 9},
+        {"client_no_context_takeover": True, "client_max_window_bits": True},
+    ],
+    ids=range(4),
+)
+def test_any_offer_is_spoken(
+    bridge: Bridge, phone: Phone, monkeypatch: pytest.MonkeyPatch, offer: dict[str, Any]
+) -> None:
+    factory = partial(ClientPerMessageDeflateFactory, **offer)
+    monkeypatch.setattr("tests.websocket.ClientPerMessageDeflateFactory", factory)
+    bridge.watch(phone.ready(), session := new_session())
+    for number in range(3):
+        bridge.accept(hook("Stop", session, {"number": number, "reason": "é" * 1000}))
+    assert len(phone.wait_numbers(session, range(3))) == 3
+
+
+def test_a_quiet_socket_forgets_and_its_client_does_not_notice(hasty: Bridge) -> None:
+    """What repeats is short, until the bridge has forgotten what it repeats."""
+    inflate = zlib.decompressobj(wbits=-15)
+    with closing(upgraded(hasty, **DEFLATE)) as client:
+
+        def ask() -> int:
+            client.frame(b"{}")
+            opcode, data = client.read_frame()
+            while opcode == PING:
+                opcode, data = client.read_frame()
+            assert b"PROTO_INVALID_MESSAGE" in inflate.decompress(data + b"\0\0\xff\xff")
+            return len(data)
+
+        first = ask()
+        assert ask() < first / 2
+
+        def forgotten() -> bool:
+            time.sleep(0.3)  # a stranger may send few frames
+            return ask() > 0.8 * first
+
+        wait_until(forgotten, "what was said before is forgotten")
+
+
+def test_pings_without_reading_cost_nothing(bridge: Bridge) -> None:
+    before = bridge.memory()
+    with closing(connect(bridge).ready(bridge.device_token())) as client:
+        ping, sent = b"\x89\xfd\x00\x00\x00\x00" + b"p" * 125, 0
+        client.socket.settimeout(1)
+        with suppress(TimeoutError):
+            while sent < 40 * MB:
+                sent += client.socket.send(ping * 500)
+        assert sent > limits.FRAMES_BURST * len(ping)
+        assert bridge.memory() - before < 30 * MB
+
+
+@pytest.mark.parametrize("setting", ["BRIDGE_PLAIN_PORT", "BRIDGE_HOST"])
+def test_what_stops_the_start_is_one_line(tmp_path: Path, setting: str) -> None:
+    with socket.create_server((LOOPBACK, 0)) as other:
+        taken = str(other.getsockname()[1])
+        value, said = {
+            "BRIDGE_PLAIN_PORT": (taken, f"BRIDGE_PLAIN_PORT: port {taken} is in use by another"),
+            "BRIDGE_HOST": ("203.0.113.77", "BRIDGE_HOST: 203.0.113.77 is not an address of this"),
+        }[setting]
+        never = QuickBridge(tmp_path, **{setting: value})
+        done = never.manage("serve", check=False)
+        never.nursery.forget(never.environment)
+    assert done.returncode == 1 and said in done.stderr, done
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [("auto", "0.0.0.0"), ("localhost", "127.0.0.1"), ("127.0.0.1", "127.0.0.1")],
+)
+def test_a_machine_without_ipv6(monkeypatch: pytest.MonkeyPatch, host: str, address: str) -> None:
+    class Without(socket.socket):
+        def __init__(self, family: int = -1, *more: Any) -> None:
+            if family == socket.AF_INET6:
+                raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+            super().__init__(family, *more)
+
+    port = free_port()
+    monkeypatch.setattr(socket, "socket", Without)
+    with ExitStack() as closing:
+        assert [one.getsockname()[0] for one in bind(host, port, "BRIDGE_PORT", closing)] == [
+            address
+        ]
+    with (
+        ExitStack() as closing,
+        pytest.raises(ConfError, match=r"^BRIDGE_PORT: cannot listen on ::1 port"),
+    ):
+        bind("::1", port, "BRIDGE_PORT", closing)
