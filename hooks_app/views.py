@@ -25,7 +25,7 @@ from hooks_app import config
 from hooks_app.intake import forwarders
 from hooks_app.intake.store import Posted, store
 
-_SOURCE = "What sends: the `agent_type` of a session that this event creates."
+_SOURCE = "What sends: the `agent_type` of the session from this event on."
 HEADERS = [
     OpenApiParameter("X-Hook-Source", str, OpenApiParameter.HEADER, description=_SOURCE),
     OpenApiParameter(

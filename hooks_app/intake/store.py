@@ -51,7 +51,7 @@ class Receipt:
 
 
 class Posted(NamedTuple):
-    """Hold an event and its sender, the agent of a session that it creates (D6)."""
+    """Hold an event and its sender, if that is given: the session's agent from now on (D6)."""
 
     event: HookEvent
     source: str = ""
@@ -74,10 +74,11 @@ def store(posted: Sequence[Posted]) -> list[Receipt]:
                 continue
             new = event.session_id not in sessions
             if new:
-                agent = printable(source)[:NAME_CHARS] or observed_sessions.DEFAULT_AGENT
-                made = observed_sessions.create_observed(event.session_id, agent, box.now)
+                made = observed_sessions.create_observed(event.session_id, box.now)
                 sessions[event.session_id] = made
             session = touched[event.session_id] = sessions[event.session_id]
+            if source and session.kind == Session.Kind.OBSERVED:
+                session.agent_type = printable(source)[:NAME_CHARS] or session.agent_type
             count = listening.get(session.pk, 0)
             receipt = Receipt(event.event_id or str(uuid.uuid4()), count)
             seq = _store_one(box, session, event, receipt.event_id, new=new)

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from bridge_project.http.error_body import error_payload
@@ -67,6 +68,8 @@ class SessionWriter:
             case events.ApprovalAsked(call):
                 self.close_stream("tool_call")
                 ours = sanitize.storable_call(call)
+                if call.id in self.ids:  # it was announced, under an id that was free
+                    ours = replace(ours, id=self.ids[call.id])
                 record = approvals.ask(self.box, self.session, ours, source="agent_sdk")
                 self._remember(call, record.tool_call_id)
             case events.ApprovalWithdrawn(call_id):

@@ -30,14 +30,14 @@ def find(session_id: str) -> Session | None:
     return Session.objects.filter(session_id=session_id).select_related("feed").first()
 
 
-def create_observed(session_id: str, agent_type: str, now: datetime) -> Session:
+def create_observed(session_id: str, now: datetime) -> Session:
     """Create a session that the bridge knows only by its hooks."""
     feed = Feed.objects.create(kind=Feed.Kind.OBSERVED)
     return Session.objects.create(
         session_id=session_id,
         kind=Session.Kind.OBSERVED,
         feed=feed,
-        agent_type=agent_type,
+        agent_type=DEFAULT_AGENT,
         created_at=now,
         last_activity_at=now,
     )

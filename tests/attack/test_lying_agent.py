@@ -64,6 +64,26 @@ def test_a_call_that_changes_while_it_is_decided_about(phone: Phone, session: st
     assert words(phone.messages).endswith("False False")
 
 
+def test_an_id_that_is_used_in_each_turn(phone: Phone, session: str) -> None:
+    """D37: an agent counts its calls anew: each call is one, announced, decided and concluded."""
+    for command in ("ls", "ls", "date"):
+        say(
+            phone,
+            session,
+            "/do call = {'toolCallId': '1', 'title': 'ls', 'kind': 'execute'}\n"
+            "update('tool_call', rawInput={'command': 'ls'}, **call)\n"
+            f"allowed(ask('1', kind='execute', rawInput={{'command': {command!r}}}))\n"
+            "update('tool_call_update', toolCallId='1', status='completed')",
+        )
+        decide(phone, session, asked(phone, session)["tool_call_id"], "approved")
+        phone.expect("stream_end", session_id=session, finish_reason="stop")
+    told, decided, ended = (
+        [message["payload"]["tool_call_id"] for message in of(phone, type_, session)]
+        for type_ in ("tool_call", "approval_required", "tool_result")
+    )
+    assert told == decided == ended and len(set(told)) == 3
+
+
 def test_another_sessions_id(bridge: Bridge, phone: Phone, session: str) -> None:
     """Whatever session an agent names, it speaks, asks and writes in its own."""
     other = begin(bridge, phone, agent="plain")

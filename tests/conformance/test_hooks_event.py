@@ -82,15 +82,11 @@ def test_the_token_is_checked_first(bridge: Bridge) -> None:
 
 @pytest.mark.spec("event_post.headers", "session.agent_type")
 def test_the_source_header_becomes_the_agent_type(bridge: Bridge, sid: str) -> None:
-    """D6: X-Hook-Source becomes agent_type; X-Hook-Version changes nothing."""
-    assert (
-        bridge.post_hook(
-            hook("SessionStart", sid),
-            headers={"X-Hook-Source": "my-agent", "X-Hook-Version": "9.9.9"},
-        ).status
-        == 200
-    )
-    assert bridge.session(sid)["agent_type"] == "my-agent"
+    """D6: X-Hook-Source, once it is given, becomes agent_type; X-Hook-Version changes nothing."""
+    headers = {"X-Hook-Source": "my-agent", "X-Hook-Version": "9.9.9"}
+    for more, agent in (({}, "primary-agent"), (headers, "my-agent"), ({}, "my-agent")):
+        assert bridge.post_hook(hook("Stop", sid), headers=more).status == 200
+        assert bridge.session(sid)["agent_type"] == agent
 
 
 @on_both
