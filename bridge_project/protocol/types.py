@@ -55,8 +55,8 @@ ToolErrorCode = Literal["TOOL_EXECUTION_FAILED", "TOOL_TIMEOUT"]  # D50
 HOOK_EVENTS: Final[tuple[HookEventName, ...]] = get_args(HookEventName)
 
 _TIMESTAMP = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ](?P<hour>[0-9]{2}):[0-9]{2}"
-    r"(?::(?P<second>[0-9]{2})(?:[.,][0-9]{1,9})?)?"
+    r"[0-9]{4}-?[0-9]{2}-?[0-9]{2}[Tt ](?P<hour>[0-9]{2}):?[0-9]{2}"
+    r"(?::?(?P<second>[0-9]{2})(?:[.,][0-9]{1,9})?)?"
     r"(?:[Zz]|[+-][0-9]{2}(?::?(?P<offset_minutes>[0-9]{2}))?)?"
 )
 _UTC = re.compile(r"[0-9-]{10}T[0-9]{2}(?::[0-5][0-9]){2}(?:\.[0-9]+)?(?:Z|\+00:00)")

@@ -1,6 +1,6 @@
 """Create, close, reopen and forget observed sessions, known by hooks only (D34)."""
 
-import os
+import re
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -80,7 +80,7 @@ def entitle(session: Session, prompt: Any) -> None:
     if line and not session.titled:
         session.title, session.titled = _title(line), True
     elif not session.title:
-        session.title = _title(os.path.basename(session.working_directory.rstrip("/\\")))
+        session.title = _title(re.split(r"[/\\]", session.working_directory.rstrip("/\\"))[-1])
 
 
 def _title(text: str) -> str:

@@ -87,6 +87,7 @@ def test_session_end_closes_and_session_start_reopens(shared: Bridge, sid: str) 
 STARTED = ("SessionStart", {"working_directory": "/srv/web"})
 TITLES: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "web": [STARTED],
+    "app": [("SessionStart", {"working_directory": "C:\\work\\app\\"})],
     "first": [STARTED, ("UserPromptSubmit", {"prompt": "first\nand more"})],
     "Fix the bug": [("SessionStart", STARTED[1] | {"initial_prompt": "Fix the bug\nand more"})],
 }
@@ -100,7 +101,7 @@ def test_titles(shared: Bridge) -> None:
         shared.accept(*[hook(event, sid, payload) for event, payload in events])
         assert shared.session(sid)["title"] == title
         shared.accept(prompt(sid, "later"))
-        assert (shared.session(sid)["title"] == title) is (title != "web")
+        assert (shared.session(sid)["title"] == title) is (title not in ("web", "app"))
 
 
 @pytest.mark.spec("session.recent_events")
