@@ -195,6 +195,24 @@ def test_no_repository(shared: Bridge, phone: Phone) -> None:
     phone.ping()
 
 
+@pytest.mark.parametrize("head", ["", "ref: /etc/passwd", "\0\xff"])
+def test_a_broken_head(repository: Repository, phone: Phone, work: Work, head: str) -> None:
+    """D10: each request is answered by one sentence for a person, not by git's usage."""
+    repository.commit_files({"a": "1\n"})
+    repository.write("a", "2\n")
+    repository.write(".git/HEAD", head.encode("latin-1"))
+    for type_, fields in (
+        ("git_status_request", {}),
+        ("git_diff", {"files": None, "cached": False}),
+        ("git_commit", {"message": "A commit", "files": ["a"]}),
+    ):
+        answer = phone.request(type_, {"session_id": work.sid, **fields})
+        said = assert_refused(answer, "GIT_ERROR", True, work.sid)["message"]
+        assert said == "The repository is damaged: its HEAD names no branch and no commit."
+    repository.write(".git/HEAD", "ref: refs/heads/main\n")
+    assert changes(work.status()) == {"a": ("modified", 1, 1)}
+
+
 def test_a_session_without_a_directory(shared: Bridge, sid: str, phone: Phone) -> None:
     """D34: a session known by a prompt alone has no directory: a clear error, not the bridge's own
     directory.

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -47,6 +48,8 @@ _OURS: Final = [
     ("maintenance.auto", "false"),
 ]
 _TRUE: Final = frozenset({"true", "yes", "on", "1"})
+# what git takes for a HEAD; with any other it fails in words about its own command line
+_HEAD: Final = re.compile(rb"ref:\s*refs/|[0-9a-fA-F]{40}")
 
 
 @contextmanager
@@ -110,7 +113,10 @@ class Mirror:
             if os.path.isdir(real := self._link(name)):
                 look_below(real, self.jail)
         self._link("info/sparse-checkout", self.place.git_dir)
-        self._write("HEAD", self._read(f"{self.place.git_dir}/HEAD", limits.FILE_PATH_MAX_BYTES))
+        head = self._read(f"{self.place.git_dir}/HEAD", limits.FILE_PATH_MAX_BYTES)
+        if not _HEAD.match(head):
+            raise git_error("The repository is damaged: its HEAD names no branch and no commit.")
+        self._write("HEAD", head)
 
     def link_logs(self) -> None:
         """Link to the logs that a commit writes; refuse links out of the roots."""
