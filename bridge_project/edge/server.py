@@ -29,6 +29,7 @@ from bridge_project.edge.connection import (
 from bridge_project.edge.request import Request
 from bridge_project.edge.server_log import ServerLog, forward_failures
 from bridge_project.edge.tls import TLSContextHolder, TLSFactory
+from bridge_project.http.asgi_types import Application
 from bridge_project.kernel import limits
 from bridge_project.kernel import logging as bridge_logging
 from bridge_project.kernel.config import Conf
@@ -38,53 +39,32 @@ from bridge_project.network.transport import Transport, resolve
 log = logging.getLogger("bridge.server")
 
 Hook = Callable[[], Awaitable[None]]
-Application = Callable[..., Awaitable[None]]
 M_MMAP_THRESHOLD = -3
 POLL_SECONDS = 0.05  # between two looks at what is still open while stopping
 
 
-async def _nothing() -> None:
-    """Do nothing."""
-
-
-def run(
-    application: Application,
-    *,
-    conf: Conf,
-    certificates: Certificates,
-    on_start: Hook = _nothing,
-    on_stop: Hook = _nothing,
-    on_listening: Hook = _nothing,
-    certificate_check_seconds: float = limits.CERTIFICATE_CHECK_SECONDS,
-) -> None:
-    """Serve until SIGTERM or SIGINT, then stop in order and return.
-
-    A second signal ends the process at once.
+class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
+    """Replace how daphne starts, listens and ends.
 
     ``on_start`` is awaited once the event loop runs and before anything listens, ``on_listening``
-    when all listens, ``on_stop`` before a socket is closed. Raises ConfError, one line naming the
-    setting, when it cannot listen; what ``on_start`` raises comes out of here too.
+    when all listens, ``on_stop`` before a socket is closed.
     """
-    _return_large_blocks()
-    server = Server(application, conf=conf, certificates=certificates)
-    server.on_start, server.on_stop, server.on_listening = on_start, on_stop, on_listening
-    server.certificate_check_seconds = certificate_check_seconds
-    server.run()
 
-
-class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
-    """Replace how daphne starts, listens and ends; call ``run`` to use it."""
-
-    on_start: Hook
-    on_stop: Hook
-    on_listening: Hook
-    certificate_check_seconds: float
-
-    def __init__(self, application: Application, *, conf: Conf, certificates: Certificates) -> None:
+    def __init__(
+        self,
+        application: Application,
+        *,
+        conf: Conf,
+        certificates: Certificates,
+        on_start: Hook,
+        on_stop: Hook,
+        on_listening: Hook,
+    ) -> None:
         super().__init__(
             application, endpoints=["tls"], server_name="", request_buffer_size=256 * 1024
         )
         self.conf = conf
+        self.on_start, self.on_stop, self.on_listening = on_start, on_stop, on_listening
         self.tls_context = TLSContextHolder(certificates)
         self.limiter = ConnectionLimiter(conf)
         self.channels: set[http.Channel] = set()
@@ -103,6 +83,12 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
     # -- life --
 
     def run(self) -> None:
+        """Serve until SIGTERM or SIGINT, then stop in order and return.
+
+        A second signal ends the process at once. Raises ConfError, one line naming the setting,
+        when it cannot listen, and what ``on_start`` raises.
+        """
+        _return_large_blocks()
         globalLogBeginner.beginLoggingTo(
             [forward_failures], redirectStandardIO=False, discardBuffer=True
         )
@@ -125,9 +111,7 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
         for number in (signal.SIGTERM, signal.SIGINT):
             self.loop.add_signal_handler(number, self._signalled, signalled, number)
         tasks = [
-            self.loop.create_task(
-                self.tls_context.keep_newest(self.conf, self.certificate_check_seconds)
-            ),
+            self.loop.create_task(self.tls_context.keep_newest(self.conf)),
             self.loop.create_task(self._check_timeouts()),
         ]
         try:

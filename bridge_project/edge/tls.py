@@ -14,6 +14,7 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 from zope.interface import implementer
 
 from bridge_project.edge.connection import TLSConnection
+from bridge_project.kernel import limits
 from bridge_project.kernel.config import Conf, ConfError
 from bridge_project.network.certificate_files import Certificates
 from bridge_project.network.certificates import load_or_renew
@@ -50,13 +51,10 @@ class TLSContextHolder:
     def serverConnectionForTLS(self, protocol: Any) -> SSL.Connection:
         return SSL.Connection(self._context, None)
 
-    async def keep_newest(self, conf: Conf, seconds: float) -> None:
-        """Load a renewed certificate without a restart, whichever process renewed it.
-
-        The files are checked every ``seconds``.
-        """
+    async def keep_newest(self, conf: Conf) -> None:
+        """Load a renewed certificate without a restart, whichever process renewed it."""
         while True:
-            await asyncio.sleep(seconds)
+            await asyncio.sleep(limits.CERTIFICATE_CHECK_SECONDS)
             try:
                 newest = await asyncio.to_thread(load_or_renew, conf)
                 if newest.fingerprint != self.certificates.fingerprint:

@@ -54,14 +54,14 @@ class Command(BaseCommand):
         from bridge_project.edge import server
         from bridge_project.http.transport_middleware import TransportMiddleware
 
-        server.run(
+        server.Server(
             TransportMiddleware(routes),
             conf=conf,
             certificates=self.certificates,
             on_start=background.start_all,
             on_stop=background.stop_all,
             on_listening=self._listening,
-        )
+        ).run()
 
     async def _listening(self) -> None:
         code = ""
