@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from contextlib import AsyncExitStack
+from typing import Final
 
 import structlog
 
@@ -21,60 +22,48 @@ log = structlog.get_logger(__name__)
 STOP_SECONDS = 10  # for each work, so that one that hangs cannot keep the others from being stopped
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """Describe a background service: its name, and how it starts and stops."""
-
-    name: str
-    start: Callable[[], Awaitable[None]]
-    stop: Callable[[], Awaitable[None]]
-
-
-async def _read_hook_configuration() -> None:
-    hook_configuration.check()
-
-
-async def _nothing() -> None:
-    pass
-
+Step = Callable[[], Awaitable[None]]
 
 _address = AddressUpdater(conf)
 _data_files = DataFilesMonitor(conf)
 
-WORKS: tuple[Work, ...] = (
-    Work("hook configuration", _read_hook_configuration, _nothing),
-    Work("sessions", polling.start, polling.stop),
-    Work("push", push.start, push.stop),
-    Work("chores", chores.task.start, chores.task.stop),
-    Work("agents", supervisor.start, supervisor.stop),
+# name, start and stop of each background service
+WORKS: Final[tuple[tuple[str, Step, Step], ...]] = (
+    ("sessions", polling.start, polling.stop),
+    ("push", push.start, push.stop),
+    ("chores", chores.task.start, chores.task.stop),
+    ("agents", supervisor.start, supervisor.stop),
     # of the agents that the supervisor has loaded
-    Work("agent versions", registry.start, registry.stop),
-    Work("git", request_limiter.start, request_limiter.stop),
-    Work("forwarder", server_forwarder.start, server_forwarder.stop),
-    Work("address", _address.start, _address.stop),
-    Work("data files", _data_files.start, _data_files.stop),
+    ("agent versions", registry.start, registry.stop),
+    ("git", request_limiter.start, request_limiter.stop),
+    ("forwarder", server_forwarder.start, server_forwarder.stop),
+    ("address", _address.start, _address.stop),
+    ("data files", _data_files.start, _data_files.stop),
 )
 
-_running: list[Work] = []
+_started: Final = AsyncExitStack()  # how to stop what runs
 
 
 async def start_all() -> None:
     """Start WORKS in order; when one fails, stop those before it and raise."""
-    for work in WORKS:
-        try:
-            await work.start()
-        except BaseException:
-            await stop_all()
-            raise
-        _running.append(work)
+    hook_configuration.check()
+    try:
+        for name, start, stop in WORKS:
+            await start()
+            _started.push_async_callback(_stop, name, stop)
+    except BaseException:
+        await stop_all()
+        raise
 
 
 async def stop_all() -> None:
     """Stop all started works, the last first, even when one of them fails."""
-    while _running:
-        work = _running.pop()
-        try:
-            async with asyncio.timeout(STOP_SECONDS):
-                await work.stop()
-        except Exception as error:  # noqa: BLE001 - the next one must still be stopped
-            log.error("background work did not stop in order", work=work.name, error=repr(error))
+    await _started.aclose()
+
+
+async def _stop(name: str, stop: Step) -> None:
+    try:
+        async with asyncio.timeout(STOP_SECONDS):
+            await stop()
+    except Exception as error:  # noqa: BLE001 - the next one must still be stopped
+        log.error("background work did not stop in order", work=name, error=repr(error))

@@ -22,12 +22,13 @@ _CODE: Final = re.compile(r"`([^`]+)`")
 
 def page(render: Callable[..., str]) -> Callable[..., HttpResponse]:
     """Make a view of a constant page, whose policy allows only its style."""
+    rendered = cache(render)
 
     @csrf_exempt
     @require_safe
     @wraps(render)
     def view(request: HttpRequest, **arguments: Any) -> HttpResponse:
-        response = HttpResponse(render(**arguments))
+        response = HttpResponse(rendered(**arguments))
         response["Content-Security-Policy"] = _policy()
         response["Cache-Control"] = "no-cache"
         return response
@@ -36,25 +37,21 @@ def page(render: Callable[..., str]) -> Callable[..., HttpResponse]:
 
 
 @page
-@cache
 def home() -> str:
     return _render("home")
 
 
 @page
-@cache
 def overview() -> str:
     return _render("overview")
 
 
 @page
-@cache
 def errors() -> str:
     return _render("errors", rows=[_error_row(code) for code in ERRORS])
 
 
 @page
-@cache
 def error(code: str) -> str:
     if code not in ERRORS:
         raise BridgeError("NOT_FOUND", "There is no such error code.")
@@ -62,7 +59,6 @@ def error(code: str) -> str:
 
 
 @page
-@cache
 def settings() -> str:
     rows = [
         {
@@ -77,7 +73,6 @@ def settings() -> str:
 
 
 @page
-@cache
 def messages() -> str:
     return _render("messages", rows=asyncapi.messages())
 

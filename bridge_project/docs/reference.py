@@ -1,8 +1,7 @@
 """Write settings, error codes and messages as tables for the pages and docs/."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from bridge_project.docs import asyncapi
 from bridge_project.kernel.config import Conf
@@ -10,8 +9,7 @@ from bridge_project.kernel.errors import ERRORS, ErrorCode
 from bridge_project.protocol.catalogue import CATALOGUE
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(NamedTuple):
     """Hold a row of the settings table; ``default`` may be empty."""
 
     name: str

@@ -20,8 +20,7 @@ class Certificates:
 
     ``chain``: PEM, leaf first; ``key``: PEM; ``ca``: PEM of the own authority, None with a given
     certificate; ``names``: DNS names and addresses in the leaf; ``pin``: hex SHA-256 of the public
-    key (SPKI), which renewal keeps; ``fingerprint``: hex SHA-256 of the leaf; ``left_out``: names
-    of the bridge that its authority may not sign (D55).
+    key (SPKI), which renewal keeps; ``fingerprint``: hex SHA-256 of the leaf.
     """
 
     chain: Path
@@ -30,9 +29,7 @@ class Certificates:
     names: tuple[str, ...]
     pin: str
     fingerprint: str
-    not_before: datetime
     not_after: datetime
-    left_out: tuple[str, ...] = ()
 
     @property
     def own(self) -> bool:
@@ -66,7 +63,7 @@ def read_given(chain_path: Path, key_path: Path) -> Certificates:
         )
     if (end := leaf.not_valid_after_utc) <= now():
         raise ConfError(f"BRIDGE_TLS_CERT: {chain_path} expired on {end:%Y-%m-%d}")
-    return describe(leaf, chain=chain_path, key=key_path, ca=None)
+    return describe(leaf, chain_path, key_path, None)
 
 
 def _read(path: Path, setting: str) -> bytes:
@@ -85,14 +82,7 @@ def pin_of(certificate: bytes) -> str:
     return hashlib.sha256(encoded).hexdigest()
 
 
-def describe(
-    leaf: x509.Certificate,
-    *,
-    chain: Path,
-    key: Path,
-    ca: Path | None,
-    left_out: tuple[str, ...] = (),
-) -> Certificates:
+def describe(leaf: x509.Certificate, chain: Path, key: Path, ca: Path | None) -> Certificates:
     return Certificates(
         chain=chain,
         key=key,
@@ -100,9 +90,7 @@ def describe(
         names=names_in(leaf),
         pin=pin_of(leaf.public_bytes(serialization.Encoding.DER)),
         fingerprint=leaf.fingerprint(hashes.SHA256()).hex(),
-        not_before=leaf.not_valid_before_utc,
         not_after=leaf.not_valid_after_utc,
-        left_out=left_out,
     )
 
 

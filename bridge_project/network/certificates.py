@@ -122,7 +122,7 @@ def _renew_own(directory: Path, names: tuple[str, ...]) -> Certificates:
         leaf = _make_leaf(key, ca_key, ca, names)
         write_private_file(chain, pem(leaf) + pem(ca))
     _tell(left_out)
-    return describe(leaf, chain=chain, key=key_path, ca=ca_path, left_out=left_out)
+    return describe(leaf, chain, key_path, ca_path)
 
 
 def _replace(directory: Path, names: tuple[str, ...]) -> Certificates:

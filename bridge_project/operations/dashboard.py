@@ -2,7 +2,6 @@
 
 import os
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -17,8 +16,8 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.database import sqlite_file
 from bridge_project.network import server_address
-from bridge_project.operations.doctor import bridge, machine
-from bridge_project.operations.doctor.findings import Finding, Level, broken
+from bridge_project.operations.doctor import checks
+from bridge_project.operations.doctor.findings import Finding, Level
 from bridge_project.operations.doctor.snapshot import Reached, Snapshot
 from devices_app.models import Device
 from hooks_app.intake import forwarders
@@ -33,19 +32,6 @@ HOURS: Final = 24
 EVENTS_COUNTED: Final = 10_000  # of an hour; more are drawn as so many
 HOUR: Final = timedelta(hours=1)
 CHART_HEIGHT: Final = 60
-
-# Those of doctor's checks that only read files: no request, no process, no event.
-QUICK: Final[tuple[tuple[str, Callable[[Snapshot], Finding | list[Finding]]], ...]] = (
-    ("certificate", bridge.certificate),
-    ("clock", bridge.clock),
-    ("disk", machine.disk),
-    ("files", machine.files),
-    ("settings", machine.settings),
-    ("file limit", machine.file_limit),
-    ("spool", machine.spool),
-    ("hooks", machine.hooks),
-    ("forwarders", bridge.forwarders),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +50,7 @@ def fill(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     if not getattr(request.user, "is_superuser", False):  # `make admin` makes no other users
         return context
     status, body = health.report(transport_of(request).mode)
-    found = findings()
+    found = _findings()
     now = timezone.now()
     bars = chart(now)
     return context | {
@@ -140,20 +126,13 @@ def _events(hour: datetime) -> int:
     return within.values("pk")[:EVENTS_COUNTED].count()
 
 
-def findings() -> list[Finding]:
-    """Run the checks of QUICK on the bridge of this process."""
+def _findings() -> list[Finding]:
+    """Run doctor's quick checks on the bridge of this process."""
     info = {"forwarders": [one.model_dump() for one in forwarders.behind()]}
     recorded = server_address.recorded(conf)
     answers = Reached(200, {}, b"")
     seen = Snapshot(conf, recorded, holder=str(os.getpid()), health=answers, info=info)
-    found = []
-    for name, check in QUICK:
-        try:
-            one = check(seen)
-        except OSError as error:
-            one = broken(f"This could not be found out: {error}", seen.log_tail)
-        found += [finding.report_as(name) for finding in (one if isinstance(one, list) else [one])]
-    return found
+    return checks.glance(seen)
 
 
 def _storage() -> dict[str, Any]:

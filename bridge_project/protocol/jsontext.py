@@ -8,20 +8,19 @@ from bridge_project.kernel.limits import JSON_MAX_DEPTH
 
 _ENCODER = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 _UNICODE_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_TOO_DEEP = f"nested more than {JSON_MAX_DEPTH} deep"
 
 
 class JsonError(ValueError):
     """Refuse a text that is no strict JSON; the reason repeats none of it."""
 
 
-def loads(data: bytes | str, *, max_depth: int = JSON_MAX_DEPTH) -> Any:
+def loads(data: bytes | str) -> Any:
     """Parse a JSON text; the last of repeated keys counts.
 
-    ``max_depth``: arrays and objects inside each other; a reader of what the bridge sends needs a
-    few more than the bridge takes, for the envelopes around a hook event. Raises JsonError on:
-    bytes that are not UTF-8, a byte order mark, NaN and Infinity, numbers that do not fit (1e400,
-    more than 4300 digits), deeper nesting, lone surrogates (escaped ones too), and whatever else is
-    not JSON.
+    Raises JsonError on: bytes that are not UTF-8, a byte order mark, NaN and Infinity, numbers that
+    do not fit (1e400, more than 4300 digits), nesting over JSON_MAX_DEPTH, lone surrogates (escaped
+    ones too), and whatever else is not JSON.
     """
     text = _text(data)
     try:
@@ -32,9 +31,9 @@ def loads(data: bytes | str, *, max_depth: int = JSON_MAX_DEPTH) -> Any:
             f" {error.colno})"
         ) from None
     except RecursionError:
-        raise JsonError(f"nested more than {max_depth} deep") from None
-    if text.count("[") + text.count("{") > max_depth:
-        _check_depth(value, max_depth)
+        raise JsonError(_TOO_DEEP) from None
+    if text.count("[") + text.count("{") > JSON_MAX_DEPTH:
+        _check_depth(value)
     if "\\ud" in text or "\\uD" in text:
         _check_escaped(value)
     return value
@@ -70,11 +69,11 @@ def _text(data: bytes | str) -> str:
     return text
 
 
-def _check_depth(value: Any, max_depth: int) -> None:
+def _check_depth(value: Any) -> None:
     # By levels rather than by recursion: the cost is one pass over the containers, whatever their
     # shape.
     level = [value] if type(value) in (dict, list) else []
-    for _ in range(max_depth):
+    for _ in range(JSON_MAX_DEPTH):
         if not level:
             return
         level = [
@@ -84,7 +83,7 @@ def _check_depth(value: Any, max_depth: int) -> None:
             if type(child) in (dict, list)
         ]
     if level:
-        raise JsonError(f"nested more than {max_depth} deep")
+        raise JsonError(_TOO_DEEP)
 
 
 def _check_escaped(value: Any) -> None:

@@ -73,7 +73,7 @@ class Console:
             case "notification" if payload["notification_type"] == "approval_decided":
                 self.pending.pop((session_id, str(payload["data"].get("tool_call_id"))), None)
 
-    def line(self, message: Message, **how: Any) -> str | None:
+    def line(self, message: Message, *, colour: bool = False) -> str | None:
         """Return a new message as a line; an answer's chunks become one, at its end."""
         payload = message.get("payload") or {}
         if message["type"] == "stream_chunk" and not payload["is_tool_use"]:
@@ -88,7 +88,7 @@ class Console:
         by = (payload.get("data") or {}).get("device")
         if payload.get("notification_type") == "approval_decided" and by and by == self.name:
             return None
-        return render.line(message, self.titles.get(session_id, session_id[:8]), **how)
+        return render.line(message, self.titles.get(session_id, session_id[:8]), colour=colour)
 
     async def ask(self, type_: str, **payload: Any) -> Message:
         """Send a request about the chosen session; return its answer's payload.

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Mapping
-from datetime import tzinfo
 from typing import Any, Final
 
 from bridge_project.kernel.text import terminal_safe
@@ -32,9 +31,7 @@ def paint(text: str, style: int) -> str:
     return f"\033[{style}m{text}\033[0m" if style else text
 
 
-def line(
-    message: Message, title: str, *, colour: bool = False, zone: tzinfo | None = None
-) -> str | None:
+def line(message: Message, title: str, *, colour: bool = False) -> str | None:
     """Return time, session and content of a message; None for a silent one.
 
     The time is the event's own where it has one: when it happened, not when it came.
@@ -50,7 +47,7 @@ def line(
     kind, style, write = writers[name]
     try:
         moment = parse_timestamp(str(payload.get("timestamp") or message.get("timestamp")))
-        clock = f"{moment.astimezone(zone):%H:%M:%S}"
+        clock = f"{moment.astimezone():%H:%M:%S}"
     except ValueError:
         clock = "--:--:--"
     text = "\n".join(map(clean, write(body).splitlines()))

@@ -5,7 +5,6 @@ import contextlib
 import json
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from datetime import tzinfo
 from typing import Any, Final
 
 from bridge_project.kernel import limits
@@ -39,10 +38,9 @@ class Watcher:
         raw: bool = False,
         ask: Asker | None = None,
         colour: bool = False,
-        zone: tzinfo | None = None,
     ) -> None:
         self.device, self.show, self.note = device, show, note
-        self.raw, self.ask, self.colour, self.zone = raw, ask, colour, zone
+        self.raw, self.ask, self.colour = raw, ask, colour
         self.console = Console(note)
         self.ready = asyncio.Event()
         # sessions of this connection: to be joined, and joined
@@ -186,8 +184,7 @@ class Watcher:
         return message["id"] not in self._shown and not self._is_old(message)
 
     def _print(self, message: Message) -> None:
-        how = {"colour": self.colour, "zone": self.zone}
-        line = json.dumps(message) if self.raw else self.console.line(message, **how)
+        line = json.dumps(message) if self.raw else self.console.line(message, colour=self.colour)
         if line is not None:
             self.show(line)
 

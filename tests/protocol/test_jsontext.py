@@ -75,15 +75,6 @@ def test_what_is_no_nesting() -> None:
     assert loads("[" + ",".join(["[]"] * 1000) + "]") == [[]] * 1000
 
 
-def test_a_reader_may_allow_more_depth() -> None:
-    text = "[" * 104 + "]" * 104
-    with pytest.raises(JsonError):
-        loads(text)
-    loads(text, max_depth=104)
-    with pytest.raises(JsonError, match="more than 103 deep"):
-        loads(text, max_depth=103)
-
-
 @pytest.mark.parametrize(
     ("data", "reason"),
     [

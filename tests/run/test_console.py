@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from datetime import UTC
 from typing import Any, cast
 
 import pytest
@@ -146,7 +145,7 @@ AT = "2026-01-31T12:00:00.000Z"
 def line(message: Message, **how: Any) -> str:
     one = Console(print)
     one.learn(message)
-    return one.line(message, zone=UTC, **how) or ""
+    return one.line(message, **how) or ""
 
 
 def event(name: str, payload: Message, session: str = "s-1") -> Message:

@@ -147,7 +147,7 @@ def test_a_name_that_the_authority_is_not_good_for_is_named(
     if not changed:
         monkeypatch.setattr(socket, "gethostname", lambda: named)
     now = Conf(**before | changed)
-    assert named in certificates.load_or_renew(now).left_out
+    assert named not in certificates.load_or_renew(now).names
     finding = only(parts.certificate(Snapshot(now, here)), Level.WARNING)
     assert "It is not for " in finding.text and named in finding.text
     assert mended_by(finding, "manage.py new_ca")

@@ -237,7 +237,7 @@ def test_a_check_that_fails_or_hangs_is_a_finding(
         never.wait()
         return []
 
-    monkeypatch.setattr(checks, "CHECKS", (("one", fails), ("two", hangs)))
+    monkeypatch.setattr(checks, "CHECKS", {"one": fails, "two": hangs})
     monkeypatch.setattr(round_trip, "event", lambda seen, database_works: ok("fine"))
     monkeypatch.setattr(checks, "CHECK_SECONDS", 0.2)
     found = {one.check: one for one in checks.examine(quiet)}

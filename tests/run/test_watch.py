@@ -11,7 +11,6 @@ import ssl
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import UTC
 from typing import Any
 
 import pytest
@@ -167,7 +166,7 @@ async def watching(
     screen = Screen()
     device = Fixed(where or (lambda: bridge.target))
     options |= {"show": screen.lines.append, "note": screen.notes.append}
-    task = asyncio.create_task(Watcher(device, zone=UTC, **options).run())
+    task = asyncio.create_task(Watcher(device, **options).run())
     try:
         yield screen
     finally:

@@ -17,26 +17,30 @@ ALL_SECONDS: Final = 14.0  # all together; Python's own start comes on top
 SNAPSHOT_SECONDS: Final = 7.0
 CHECK_SECONDS: Final = 5.0
 
+# Those that only read files: no request, no process, no event.
+QUICK: Final[dict[str, Check]] = {
+    "certificate": bridge.certificate,
+    "clock": bridge.clock,
+    "disk": machine.disk,
+    "files": machine.files,
+    "settings": machine.settings,
+    "file limit": machine.file_limit,
+    "spool": machine.spool,
+    "hooks": machine.hooks,
+    "forwarders": bridge.forwarders,
+}
 # In the order in which they are reported.
-CHECKS: Final[tuple[tuple[str, Check], ...]] = (
-    ("bridge", bridge.running),
-    ("tokens", bridge.tokens),
-    ("certificate", bridge.certificate),
-    ("clock", bridge.clock),
-    ("address", bridge.address),
-    ("browser", browser.address),
-    ("proxy", bridge.proxy),
-    ("database", storage.database),
-    ("redis", storage.redis_server),
-    ("disk", machine.disk),
-    ("files", machine.files),
-    ("settings", machine.settings),
-    ("file limit", machine.file_limit),
-    ("spool", machine.spool),
-    ("hooks", machine.hooks),
-    ("forwarders", bridge.forwarders),
-    ("agents", agents.agents),
-)
+CHECKS: Final[dict[str, Check]] = {
+    "bridge": bridge.running,
+    "tokens": bridge.tokens,
+    "address": bridge.address,
+    "browser": browser.address,
+    "proxy": bridge.proxy,
+    "database": storage.database,
+    "redis": storage.redis_server,
+    **QUICK,
+    "agents": agents.agents,
+}
 
 
 def examine(conf: Conf, agent: str = "") -> list[Finding]:
@@ -51,7 +55,7 @@ def examine(conf: Conf, agent: str = "") -> list[Finding]:
         seen = pool.submit(take, conf).result(SNAPSHOT_SECONDS)
     except TimeoutError:
         seen = Snapshot(conf, trouble="no answer in time")
-    running = [(name, pool.submit(check, seen)) for name, check in CHECKS]
+    running = [(name, pool.submit(check, seen)) for name, check in CHECKS.items()]
     ends = min(time.monotonic() + CHECK_SECONDS, began + ALL_SECONDS)
     found = [one for name, future in running for one in _result(seen, name, future, ends)]
     # Last, so that nothing of it is found in the spool.
@@ -64,6 +68,18 @@ def examine(conf: Conf, agent: str = "") -> list[Finding]:
     return found
 
 
+def glance(seen: Snapshot) -> list[Finding]:
+    """Run the checks of QUICK, one after the other."""
+    found = []
+    for name, check in QUICK.items():
+        try:
+            result = check(seen)
+        except OSError as error:
+            result = broken(f"This could not be found out: {error}", seen.log_tail)
+        found += _listed(name, result)
+    return found
+
+
 def _result(seen: Snapshot, name: str, future: Future[Any], ends: float) -> list[Finding]:
     try:
         found: Found = future.result(max(0.1, ends - time.monotonic()))
@@ -73,5 +89,9 @@ def _result(seen: Snapshot, name: str, future: Future[Any], ends: float) -> list
     except Exception as error:  # noqa: BLE001 - what a check ran into is what it found
         text = f"This could not be found out: {type(error).__name__}: {error}"
         found = broken(text, seen.log_tail)
+    return _listed(name, found)
+
+
+def _listed(name: str, found: Found) -> list[Finding]:
     listed = found if isinstance(found, list) else [found] if found else []
     return [one.report_as(name) for one in listed]

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-import redis
 from django.db.migrations.loader import MigrationLoader
 
 from bridge_project.kernel import limits
@@ -121,6 +120,8 @@ def redis_server(seen: Snapshot) -> Finding | None:
     """Check the Redis of REDIS_URL, which connects several processes (D46)."""
     if not seen.conf.redis_url:
         return None
+    import redis  # 5 MB of memory, of no use without a Redis
+
     parts = urlsplit(seen.conf.redis_url)
     where = f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
     if parts.scheme == "unix":
