@@ -3,14 +3,14 @@
 import hashlib
 import sys
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf.locale.en import formats
 from django.urls import reverse_lazy
 
 from bridge_project import PROTOCOL_VERSION
 from bridge_project.kernel.config import conf
-from bridge_project.kernel.database import databases
-from bridge_project.network import transport
+from bridge_project.kernel.database import database_settings
 
 SECRET_KEY = conf.secret("django_secret")
 DEBUG = False
@@ -72,7 +72,7 @@ TEMPLATES: list[dict[str, Any]] = [
     }
 ]
 
-DATABASES = databases(conf)
+DATABASES = {"default": database_settings(conf)}
 if "sqlite3" in DATABASES["default"]["ENGINE"]:
     # REST framework imports Django's PostgreSQL fields where it can, and they psycopg: 9 MB of
     # which SQLite has no use. None makes that import fail, which REST framework expects.
@@ -141,11 +141,12 @@ SPECTACULAR_SETTINGS = {
 }
 
 CORS_ALLOW_ALL_ORIGINS = conf.bridge_cors_allow_all
-CORS_ALLOWED_ORIGINS = (
-    []
-    if conf.bridge_cors_allow_all
-    else [o for o in conf.bridge_allowed_origins if transport.is_web_origin(o)]
-)
+# An app's own scheme (capacitor://localhost) may open a WebSocket but sends no CORS request.
+CORS_ALLOWED_ORIGINS = [
+    origin
+    for origin in conf.bridge_allowed_origins
+    if urlsplit(origin).scheme in ("http", "https") and not conf.bridge_cors_allow_all
+]
 CORS_ALLOW_METHODS = ["GET", "POST", "OPTIONS"]
 CORS_ALLOW_HEADERS = ["Authorization", "Content-Type", "X-Request-ID"]
 CORS_EXPOSE_HEADERS = ["X-Request-ID", "Retry-After"]

@@ -8,8 +8,7 @@ from typing import Final
 import structlog
 
 from bridge_project.composition import chores
-from bridge_project.kernel.config import conf
-from bridge_project.operations.monitors import AddressUpdater, DataFilesMonitor
+from bridge_project.operations import monitors
 from files_app import request_limiter
 from hooks_app import config as hook_configuration
 from hooks_app.producer import server_forwarder
@@ -24,9 +23,6 @@ STOP_SECONDS = 10  # for each work, so that one that hangs cannot keep the other
 
 Step = Callable[[], Awaitable[None]]
 
-_address = AddressUpdater(conf)
-_data_files = DataFilesMonitor(conf)
-
 # name, start and stop of each background service
 WORKS: Final[tuple[tuple[str, Step, Step], ...]] = (
     ("sessions", polling.start, polling.stop),
@@ -37,8 +33,8 @@ WORKS: Final[tuple[tuple[str, Step, Step], ...]] = (
     ("agent versions", registry.start, registry.stop),
     ("git", request_limiter.start, request_limiter.stop),
     ("forwarder", server_forwarder.start, server_forwarder.stop),
-    ("address", _address.start, _address.stop),
-    ("data files", _data_files.start, _data_files.stop),
+    ("address", monitors.address.start, monitors.address.stop),
+    ("data files", monitors.data_files.start, monitors.data_files.stop),
 )
 
 _started: Final = AsyncExitStack()  # how to stop what runs

@@ -6,7 +6,7 @@ The functions may talk to Redis: on an event loop, call them in a thread.
 import functools
 import time
 from collections.abc import Callable
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import structlog
 from django.core.cache import caches
@@ -29,23 +29,15 @@ REDIS_LOG_SECONDS: Final = 60
 WINDOW_SECONDS: Final = 60  # of every rate in ``limits.RATES``
 
 
-class Keyed(Protocol):
-    """Declare what a rate-limited caller needs: a key to count its requests by."""
-
-    @property
-    def rate_key(self) -> str: ...
-
-
-def check(group: str, principal: Keyed | None, address: str) -> None:
+def check(group: str, token: str | None, address: str) -> None:
     """Count a request against the rate `group`, a key of `limits.RATES`.
 
-    Raises BridgeError RATE_LIMIT_EXCEEDED with `retry_after`.
+    It counts for `token`, a principal's `rate_key`, or without a valid one for the address. Raises
+    BridgeError RATE_LIMIT_EXCEEDED with `retry_after`.
     """
-    counted = (
-        f"address {network_of(address)}" if principal is None else f"token {principal.rate_key}"
-    )
     if not conf.rate_limits_on:
         return
+    counted = f"address {network_of(address)}" if token is None else f"token {token}"
     usage = get_usage(
         None,
         group=group,

@@ -65,7 +65,7 @@ class BridgeAPIView(APIView):
             ratelimit.check(self.rate_group, None, address)
             raise
         if scope.get("bridge.body") != "admitted":  # it was counted when it asked
-            ratelimit.check(self.rate_group, principal, address)
+            ratelimit.check(self.rate_group, principal and principal.rate_key, address)
         if principal is not None:
             if "bridge.connection" in scope:
                 scope["bridge.connection"].authenticated = True

@@ -42,8 +42,8 @@ UNREACHABLE: dict[str, Any] = {
 }
 
 
-def databases(conf: Conf) -> dict[str, Any]:
-    """Return Django's DATABASES.
+def database_settings(conf: Conf) -> dict[str, Any]:
+    """Return Django's settings of the database.
 
     SQLite commits with ``synchronous=FULL``, so that a power cut undoes nothing acknowledged (D26).
     """
@@ -61,27 +61,23 @@ def databases(conf: Conf) -> dict[str, Any]:
         # CONN_MAX_AGE None: the threads that use it stay, so their connections do; one that fails
         # is still replaced.
         return {
-            "default": {
-                "ENGINE": "django.db.backends.sqlite3",
-                "NAME": os.fspath(name),
-                "CONN_MAX_AGE": None,
-                "OPTIONS": options,
-            }
+            "ENGINE": "django.db.backends.sqlite3",
+            "NAME": os.fspath(name),
+            "CONN_MAX_AGE": None,
+            "OPTIONS": options,
         }
     if not parts.path.strip("/"):
         raise ConfError("DATABASE_URL: names no database")
     return {
-        "default": {
-            "ENGINE": "django.db.backends.postgresql",
-            "NAME": unquote(parts.path.lstrip("/")),
-            "USER": unquote(parts.username or ""),
-            "PASSWORD": unquote(parts.password or ""),
-            "HOST": unquote(parts.hostname or ""),
-            "PORT": str(parts.port or ""),
-            # No pool: the threads below keep a connection each, and look at it before they use it.
-            "CONN_MAX_AGE": None,
-            "OPTIONS": {**UNREACHABLE, **dict(parse_qsl(parts.query))},
-        }
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": unquote(parts.path.lstrip("/")),
+        "USER": unquote(parts.username or ""),
+        "PASSWORD": unquote(parts.password or ""),
+        "HOST": unquote(parts.hostname or ""),
+        "PORT": str(parts.port or ""),
+        # No pool: the threads' connections stay, and are looked at before they are used.
+        "CONN_MAX_AGE": None,
+        "OPTIONS": {**UNREACHABLE, **dict(parse_qsl(parts.query))},
     }
 
 

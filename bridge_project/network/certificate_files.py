@@ -31,10 +31,6 @@ class Certificates:
     fingerprint: str
     not_after: datetime
 
-    @property
-    def own(self) -> bool:
-        return self.ca is not None
-
 
 def read_given(chain_path: Path, key_path: Path) -> Certificates:
     text = _read(chain_path, "BRIDGE_TLS_CERT")

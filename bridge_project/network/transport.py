@@ -25,7 +25,8 @@ class ConnectionMode(StrEnum):
     MISCONFIGURED = "misconfigured"
 
 
-_DESCRIPTIONS: Final = {
+# One sentence on each mode, for `connection_ack`.
+MODE_DESCRIPTIONS: Final = {
     ConnectionMode.LOCAL_ONLY: "The client runs on the same machine as the bridge.",
     ConnectionMode.PRIVATE_NETWORK: "The client reaches the bridge over a private network.",
     ConnectionMode.SECURE_REMOTE: (
@@ -91,11 +92,6 @@ class Transport:
     mode: ConnectionMode
     via_proxy: bool
     base_url: str
-
-
-def connection_mode_description(mode: ConnectionMode | str) -> str:
-    """Return one sentence on a mode, for ``connection_ack`` and the pages."""
-    return _DESCRIPTIONS[ConnectionMode(mode)]
 
 
 # -- addresses -------------------------------------------------------------------------------------
@@ -264,14 +260,6 @@ def _url(host: str, port: int) -> str:
     host = normalise(host)
     netloc = f"[{host}]" if ":" in host else host
     return f"https://{netloc}" if port == 443 else f"https://{netloc}:{port}"
-
-
-def is_web_origin(origin: str) -> bool:
-    """Tell whether an origin is http or https, as CORS needs it.
-
-    An app's own scheme (``capacitor://localhost``) may open a WebSocket but sends no CORS request.
-    """
-    return urlsplit(origin).scheme in ("http", "https")
 
 
 def websocket_url(base: str) -> str:

@@ -23,7 +23,7 @@ def banner(conf: Conf, certificates: Certificates, here: Address, code: str = ""
     """Return its lines: addresses, who reaches them, files, a code, next steps."""
     others = _other_addresses(conf, here)
     mode = transport.mode_of_url(here.base_url, conf.bridge_tunnel_domains)
-    kind = "own" if certificates.own else "BRIDGE_TLS_CERT"
+    kind = "own" if certificates.ca else "BRIDGE_TLS_CERT"
     until, fingerprint = f"{certificates.not_after:%Y-%m-%d}", certificates.fingerprint[:16]
     rows = [
         ("Address", f"{here.base_url}   WebSocket: {here.ws_url}"),

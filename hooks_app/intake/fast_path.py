@@ -95,7 +95,7 @@ class FastPath:
         """
         counted = scope.get("bridge.body") == "admitted"  # when it asked
         if conf.rate_limits_on and not counted:
-            rate = EventView.rate_group, HOOK, scope["bridge"].client
+            rate = EventView.rate_group, HOOK.rate_key, scope["bridge"].client
             if conf.redis_url:
                 await readers.run(ratelimit.check, *rate)
             else:

@@ -10,7 +10,7 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import readers, writers
-from bridge_project.network.transport import Transport, connection_mode_description, websocket_url
+from bridge_project.network.transport import MODE_DESCRIPTIONS, Transport, websocket_url
 from bridge_project.protocol import client_messages as c
 from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.base import Phase
@@ -118,7 +118,7 @@ def _connection_ack(
         server_version=__version__,
         supported_agents=supported(),
         connection_mode=transport.mode.value,
-        connection_mode_description=connection_mode_description(transport.mode),
+        connection_mode_description=MODE_DESCRIPTIONS[transport.mode],
         bridge_url=websocket_url(transport.base_url),
         active_sessions=list(map(session_view.info_of, sessions)),
         device_name=device_name,

@@ -34,7 +34,7 @@ def conf(tmp_path: Path) -> Callable[..., Conf]:
 def test_it_is_made_once_and_kept(conf: Callable[..., Conf], tmp_path: Path) -> None:
     first = certificates.load_or_renew(conf())
     assert certificates.load_or_renew(conf()) == first
-    assert first.own and first.ca == tmp_path / "data" / "tls" / "ca.crt"
+    assert first.ca == tmp_path / "data" / "tls" / "ca.crt"
     assert first.ca.read_bytes().startswith(b"-----BEGIN CERTIFICATE")
     for name in ("ca.key", "server.key"):
         assert (tmp_path / "data" / "tls" / name).stat().st_mode & 0o777 == 0o600
@@ -205,7 +205,7 @@ def test_a_given_certificate_is_used_as_it_is(
     assert found.chain == files["bridge_tls_cert"]
     assert found.key == files["bridge_tls_key"]
     assert found.ca is None
-    assert found.own is False
+    assert found.ca is None
     assert set(found.names) == {"bridge.example", "10.0.0.9"}
     assert not (tmp_path / "data" / "tls").exists()
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from bridge_project.kernel.config import Conf
 from bridge_project.network.own_names import allowed_names, host_allowed, origin_allowed
 from bridge_project.network.transport import (
+    MODE_DESCRIPTIONS,
     ConnectionMode,
     accepts_on,
     base_url,
-    connection_mode_description,
     mode_of_address,
     mode_of_url,
     normalise,
@@ -314,7 +314,6 @@ def test_own_addresses(settings: dict[str, Any], host: str, base: str) -> None:
 
 
 def test_every_mode_is_described_in_one_sentence() -> None:
-    texts = [connection_mode_description(mode) for mode in ConnectionMode]
+    texts = [MODE_DESCRIPTIONS[mode] for mode in ConnectionMode]
     assert len(set(texts)) == 5
     assert all(text.endswith(".") and text.count(". ") == 0 for text in texts)
-    assert connection_mode_description("local_only") == texts[0]

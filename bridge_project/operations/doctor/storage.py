@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from django.db.migrations.loader import MigrationLoader
 
 from bridge_project.kernel import limits
-from bridge_project.kernel.database import databases
+from bridge_project.kernel.database import database_settings
 from bridge_project.operations import database_copies
 from bridge_project.operations.doctor.findings import Finding, broken, ok, warning
 from bridge_project.operations.doctor.snapshot import Snapshot
@@ -26,7 +26,7 @@ APPLIED: Final = "SELECT app, name FROM django_migrations"
 
 def database(seen: Snapshot) -> Finding:
     """Check the database that the settings name."""
-    settings = databases(seen.conf)["default"]
+    settings = database_settings(seen.conf)
     if settings["ENGINE"].endswith("sqlite3"):
         return _sqlite(seen, Path(settings["NAME"]))
     return _postgresql(seen, settings)
