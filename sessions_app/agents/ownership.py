@@ -72,8 +72,7 @@ def reserve(
 ) -> tuple[Session, bool]:
     """Create a session, or return the known one and False. Raises SESS_LIMIT_REACHED."""
     with outbox() as box:
-        known = observed_sessions.find(session_id) if session_id else None
-        if known is not None:
+        if known := observed_sessions.find(session_id):
             return known, False
         _check_limit()
         session = Session(

@@ -88,11 +88,8 @@ class SessionRunner:
     def explain_silence(self) -> None:
         """Report a turn that has been silent for long, once for each silence."""
         now, heard_at = time.monotonic(), max(self.used_at, self.driver.events.heard_at)
-        if (
-            self.busy
-            and heard_at > self._explained_at
-            and now - heard_at > limits.TURN_SILENCE_SECONDS
-        ):
+        silent = now - heard_at > limits.TURN_SILENCE_SECONDS
+        if self.busy and silent and heard_at > self._explained_at:
             self._explained_at = now
             self.driver.events.put(TurnSilent())
 

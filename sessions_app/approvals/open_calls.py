@@ -18,9 +18,8 @@ def find_open(session: Session) -> QuerySet[ToolCall]:
 
 def seen_before(session: Session, call: Call) -> ToolCall | None:
     """Return the open call with the same id, tool and parameters, if any."""
-    return (
-        find_open(session).filter(tool_call_id=call.id, same=call.same).first() if call.id else None
-    )
+    known = find_open(session).filter(tool_call_id=call.id, same=call.same)
+    return known.first() if call.id else None
 
 
 def asked_before(box: Outbox, session: Session, call: Call) -> ToolCall | None:

@@ -59,14 +59,9 @@ class Call:
 
 def usable_id(value: object) -> str | None:
     """Return an agent's id of a call if it can be stored and sent, else None."""
-    return (
-        value
-        if isinstance(value, str)
-        and 0 < len(value) <= ID_MAX_CHARS
-        and value.isprintable()
-        and value.strip()
-        else None
-    )
+    if not isinstance(value, str) or not 0 < len(value) <= ID_MAX_CHARS:
+        return None
+    return value if value.isprintable() and value.strip() else None
 
 
 def describe(tool: str, params: Mapping[str, Any], given: object = None) -> str:
@@ -80,16 +75,10 @@ def describe(tool: str, params: Mapping[str, Any], given: object = None) -> str:
     if isinstance(given, str) and given.strip():
         return _cut(given.strip())
     name = tool.strip() or "A tool"
-    telling = next(
-        (
-            value
-            for key in TELLING_PARAMETERS
-            if isinstance(value := params.get(key), str) and value.strip()
-        ),
-        None,
-    )
-    if telling is None:
-        telling = json.dumps(params, ensure_ascii=False) if params else ""
+    values = (params.get(key) for key in TELLING_PARAMETERS)
+    telling = next((each for each in values if isinstance(each, str) and each.strip()), "")
+    if not telling and params:
+        telling = json.dumps(params, ensure_ascii=False)
     return _cut(f"{name}: {telling}" if telling else name)
 
 

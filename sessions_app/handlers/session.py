@@ -59,11 +59,7 @@ async def session_of(
 async def session_start(connection: ClientConnection, message: ClientMessage) -> None:
     """Join a session, at once or when its agent has started."""
     payload: c.SessionStart = message.payload
-    session = (
-        await readers.run(observed_sessions.find, payload.session_id)
-        if payload.session_id
-        else None
-    )
+    session = await readers.run(observed_sessions.find, payload.session_id)
     if session is None and payload.session_id and payload.resume:
         raise BridgeError("SESS_NOT_FOUND", session_id=payload.session_id)
     if session is None or _must_wait(session, resume=payload.resume):

@@ -25,8 +25,10 @@ DEFAULT_AGENT = "primary-agent"
 _CLOSED = ("status", "closed_at", "pending_approvals", "turn", "doing", "decided_by_device")
 
 
-def find(session_id: str) -> Session | None:
+def find(session_id: str | None) -> Session | None:
     """Return a session with its feed, whose counters are true only inside an outbox."""
+    if not session_id:
+        return None
     return Session.objects.filter(session_id=session_id).select_related("feed").first()
 
 
