@@ -9,10 +9,7 @@ from django.utils import timezone
 
 
 class Feed(models.Model):
-    """Store an ordered stream of rows: a session's, or ALL for all devices.
-
-    It knows how much it holds, so that whoever appends can keep the bounds (D30) without counting.
-    """
+    """Store a stream of rows, a session's or ALL's, and how much it holds (D30)."""
 
     ALL = 0  # no automatic number is ever 0
 
@@ -30,10 +27,7 @@ class Feed(models.Model):
 
 
 class LogHead(models.Model):
-    """Number the log's rows: the one row (id 1) that appending locks (D26).
-
-    It is locked until the commit, so numbers are commit order.
-    """
+    """Number the log's rows: the one row (id 1), locked until the commit (D26)."""
 
     seq = models.BigIntegerField(default=0, help_text="The newest row.")
     bytes = models.BigIntegerField(default=0, help_text="Bytes that all feeds hold.")
@@ -169,11 +163,7 @@ class ToolCall(models.Model):
         MODIFIED = "modified"
 
     class DecidedBy(models.TextChoices):
-        """List who decides: a device, the person at the machine, the bridge.
-
-        The agent's next step shows that the person at the machine has decided; the bridge does when
-        the session ends.
-        """
+        """List who decides: a device, the person at the machine, the bridge at an end."""
 
         DEVICE = "device"
         AGENT = "agent"
