@@ -116,7 +116,7 @@ _DONE: tuple[NotificationType, str, Priority] = ("task_complete", "The agent is 
 
 
 def notification_of(event: HookEvent, session: Session) -> Notification | None:
-    """Return the notification of an event, or None; it shows some text, if only the title."""
+    """Return the notification of an event, or None; one without text shows the title."""
     match event.event:
         case "Stop":
             reason = _text(event, "reason")

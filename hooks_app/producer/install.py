@@ -57,7 +57,7 @@ def installed(text: str, spool: str) -> bool:
 
 
 def _ours(entries: list[Any], spool: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Yield our hook objects in an event's entries, of either format, with their entry."""
+    """Yield our hook objects of an event, in either format, each after its entry."""
     first_form = f"cd {shell_command.quoted(spool)}&&"
     for entry in entries:
         hooks = entry.get("hooks") if isinstance(entry, dict) else None

@@ -112,7 +112,7 @@ def _digest(message: ClientMessage, connection_id: int | None) -> str:
 
 
 def _claim(device_id: int, digest: str, process_id: uuid.UUID) -> tuple[ClientRequest, bool] | None:
-    """Return a request with its answer, or to be done now; None: another process does it.
+    """Return a request, answered or to be done; None: another process does it.
 
     And whether it is new: else a process died while doing it, which it began when it was made.
     """

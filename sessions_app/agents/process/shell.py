@@ -55,7 +55,7 @@ _FLAGS = frozenset({"-c", "-lc"})
 async def run(
     call: Call, command: str, directory: Path, groups: process_groups.Groups
 ) -> ToolSucceeded | ToolFailed:
-    """Run ``command`` with ``sh`` in ``directory``, as one of ``groups``; return how it ended.
+    """Run ``command`` with ``sh``, as one of ``groups``, and return how it ended.
 
     It and all it started are ended after TOOL_TIMEOUT_BASH_SECONDS, and when this is cancelled.
     What it leaves running when it has ended by itself goes on until ``groups`` are ended. What
