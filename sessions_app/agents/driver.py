@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from bridge_project.kernel import limits
 from bridge_project.protocol.risk import risk_of
@@ -40,9 +40,11 @@ class AgentKind:
     ``make`` returns a driver for one session. ``why_not`` says for a person why none can start
     here now, None when one can; it is asked for each connection and names no path of this machine.
     ``version`` may take seconds, and is empty when unknown. ``mend`` is the shell command that
-    removes what ``why_not`` names, if there is one. ``asks`` is what is known before a session
-    starts (D59). ``history`` tells what was said in a session, by the agent's id of it, whether or
-    not it runs; None: only its driver can, if at all. A kind that is not ``real`` is scripted: never preferred, without a breaker.
+    removes what ``why_not`` names, if there is one. ``can_modify``: it runs a ``modified`` call with
+    the given parameters; else its driver has the call refused, and the agent told to ask anew with
+    them. ``asks`` is what is known before a session starts (D59). ``history`` tells what was said
+    in a session, by the agent's id of it, whether or not it runs; None: only its driver can, if at
+    all. A kind that is not ``real`` is scripted: never preferred, without a breaker.
     """
 
     name: str
@@ -133,15 +135,10 @@ class PendingApprovals:
 class Driver(ABC):
     """Run one session of an agent.
 
-    ``can_modify``: the agent runs a ``modified`` call with the given parameters. A driver that
-    cannot do this has the call refused and the agent told to ask anew with them. ``can_resume``: a
-    session can be continued by the id of SessionIdentified. ``asks``, once started: whether the
-    agent asks before it changes or runs something; None when nobody knows (D59). ``history``: what
-    it told of the session when it was resumed.
+    ``asks``, once started: whether the agent asks before it changes or runs something; None when
+    nobody knows (D59). ``history``: what it told of the session when it was resumed.
     """
 
-    can_modify: ClassVar[bool] = True
-    can_resume: ClassVar[bool] = True
     asks: bool | None = True
     history: Sequence[Said] = ()
 

@@ -46,24 +46,20 @@ class Launch:
     failure_id: str | None = None
 
 
-async def prepare_resume(session: Session) -> tuple[AgentKind, Driver]:
-    """Return what resuming a session needs. Raises SESS_NOT_RESUMABLE."""
+async def find_kind_to_resume(session: Session) -> AgentKind:
+    """Return the kind of agent that can resume a session. Raises SESS_NOT_RESUMABLE."""
     why = ""
     try:
         kind = registry.resolve(session.agent_type)
         await readers.run(working_directory.inside, session.working_directory)
-        driver = kind.make()
-        resumable = driver.can_resume and session.resume_id
-        if not resumable and await readers.run(ownership.was_prompted, session):
-            why = f"the agent {kind.name} cannot resume."
-            if driver.can_resume:
-                why = "its agent has said nothing by which it could go on."
+        if not session.resume_id and await readers.run(ownership.was_prompted, session):
+            why = "its agent has said nothing by which it could go on."
     except BridgeError as error:
         why = error.message
     if why:
         words = f"The session cannot be resumed: {why}"
         raise BridgeError("SESS_NOT_RESUMABLE", words, session_id=session.session_id) from None
-    return kind, driver
+    return kind
 
 
 async def start_agent(

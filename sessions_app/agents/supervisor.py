@@ -117,13 +117,13 @@ class Supervisor:
         started.
         """
         self._check_running()
-        kind, driver = await starting.prepare_resume(session)
+        kind = await starting.find_kind_to_resume(session)
         attempted = breaker.of(kind.name, counted=kind.real)
         with self._reserving(), attempted.attempt():
             if not await threads.run(ownership.reserve_again, leases.current(), session.pk, device):
                 return await starting.settled(session)
             resume_id = session.resume_id or None
-            await self._launch(Launch(session, driver, attempted, resume_id, failure_id))
+            await self._launch(Launch(session, kind.make(), attempted, resume_id, failure_id))
         return await readers.run(ownership.found, session.pk)
 
     def history(self, session_pk: int) -> Sequence[Said]:

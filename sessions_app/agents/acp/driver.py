@@ -41,8 +41,6 @@ _CAPABILITIES = schema.ClientCapabilities(
 class AcpDriver(Driver):
     """Run one process and one session of an ACP agent."""
 
-    can_modify = False
-
     def __init__(self, name: str, command: list[str]) -> None:
         super().__init__()
         self._name = name
