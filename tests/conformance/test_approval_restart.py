@@ -4,7 +4,7 @@ decision, and no passing of time approves anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -21,7 +21,8 @@ from tests.conformance.approvals import (
     post,
 )
 from tests.conformance.bridge import Bridge, Pairing, eventually
-from tests.conformance.phone import Message, Phone
+from tests.conformance.delivery import send
+from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, new_id, new_session, now
 from tests.faults.quick import QuickBridge
 
@@ -55,61 +56,35 @@ class Killed:
             "modifications": None,
         }
         self.message_id = new_id()
-        self.phone.send("approval_response", self.body, id=self.message_id)
-        self.answer: Message = self.phone.until(
-            lambda message: message.get("id") == self.message_id, "approval_recorded"
-        )
+        self.answer = send(self.phone, "approval_response", self.message_id, self.body)
         bridge.kill()
         assert self.phone.wait_closed() == 1006
         bridge.start()
 
 
-@pytest.fixture(scope="module")
-def killed(make_bridge: Callable[..., Bridge]) -> Iterator[Killed]:
-    bridge = make_bridge("killed")
-    yield Killed(bridge)
-    bridge.stop()
-
-
-def test_a_decision_survives(killed: Killed) -> None:
-    """D38: what was answered stands, and names the device that made it."""
-    with killed.bridge.phones(1) as (phone,):
-        assert_stands(
-            decide(phone, killed.sid, killed.decided, "rejected"), "approved", killed.pairing.name
-        )
-        assert_stands(decide(phone, killed.sid, killed.granted, "rejected"), "approved", "agent")
-
-
 @pytest.mark.spec("client.repeat")
-def test_its_repetition_is_answered_again(killed: Killed) -> None:
-    """D31: a client that has not seen the answer sends the same message again, on another
-    connection, to another process: the same answer.
+def test_kill_9(make_bridge: Callable[..., Bridge]) -> None:
+    """D38: what was answered stands, and names who decided. D31: a client that has not seen the
+    answer repeats its message on another connection, to another process: the same answer. D28,
+    D35: what is pending greets with the same id, and can be decided; a start approves nothing.
     """
-    phone = killed.bridge.phone(killed.pairing).ready()
-    phone.send("approval_response", killed.body, id=killed.message_id)
-    again = phone.until(lambda message: message.get("id") == killed.message_id, "approval_recorded")
-    assert again["type"] == "approval_recorded" and again["payload"] == killed.answer["payload"]
-    killed.bridge.fence(phone)
-    told = [
-        payload
-        for payload in notifications(phone, killed.sid, "approval_decided")
-        if payload["data"]["tool_call_id"] == killed.decided
-    ]
-    assert len(told) <= 1, "not decided again"
-    phone.close()
-
-
-def test_what_is_pending_survives(killed: Killed) -> None:
-    """D28, D35: it greets with the same id after the start, and can be decided; a start approves
-    nothing.
-    """
-    with killed.bridge.phones(1) as (phone,):
-        greeted(killed.bridge, phone)
-        (greeting,) = of(phone, "approval_required", killed.sid)
+    killed = Killed(make_bridge("killed"))
+    bridge, sid, name = killed.bridge, killed.sid, killed.pairing.name
+    with bridge.phones(1) as (phone,):
+        assert_stands(decide(phone, sid, killed.decided, "rejected"), "approved", name)
+        assert_stands(decide(phone, sid, killed.granted, "rejected"), "approved", "agent")
+        greeted(bridge, phone)
+        (greeting,) = of(phone, "approval_required", sid)
         assert (greeting["id"], greeting["payload"]["tool_call_id"]) == (killed.asked, killed.left)
-        assert_recorded(
-            decide(phone, killed.sid, killed.left, "rejected"), killed.sid, killed.left, "rejected"
-        )
+        assert_recorded(decide(phone, sid, killed.left, "rejected"), sid, killed.left, "rejected")
+    phone = bridge.phone(killed.pairing).ready()
+    again = send(phone, "approval_response", killed.message_id, killed.body)
+    assert again["type"] == "approval_recorded" and again["payload"] == killed.answer["payload"]
+    bridge.fence(phone)
+    told = [one["data"] for one in notifications(phone, sid, "approval_decided")]
+    about = [one for one in told if one["tool_call_id"] == killed.decided]
+    assert len(about) <= 1, "not decided again"
+    bridge.stop()
 
 
 class Ageing(QuickBridge):

@@ -6,14 +6,16 @@ import hashlib
 import re
 import ssl
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.conformance.bridge import Bridge, Pairing, eventually
+from tests.conformance.bridge import Bridge, Pairing
 from tests.conformance.https import assert_error, parse_time, spki_pin
 from tests.conformance.phone import Phone
 from tests.conformance.samples import new_id, prompt
+from tests.conformance.test_approval_restart import Ageing
 from tests.faults.quick import QuickBridge
 
 
@@ -35,20 +37,6 @@ def refused(phone: Phone, **auth: object) -> bool:
         return True
     assert answer["payload"]["code"] == "AUTH_FAILED" and phone.wait_closed() == 4401, answer
     return True
-
-
-def unusable_over_http(bridge: Bridge, token: str) -> bool:
-    answer = bridge.get("/api/v1/sessions", token)
-    if answer.status == 200:
-        return False
-    assert_error(answer, 401, "AUTH_INVALID_TOKEN")
-    return True
-
-
-def wait_past(moment: str) -> None:
-    """Until the clock is past a moment that the bridge named."""
-    while datetime.now(UTC) <= parse_time(moment):
-        time.sleep(0.05)
 
 
 def certificate(bridge: Bridge) -> bytes:
@@ -120,36 +108,18 @@ def test_the_log_names_no_token(shared: Bridge) -> None:
 
 @pytest.mark.spec("device.binding")
 def test_the_first_device_id_binds(shared: Bridge) -> None:
-    """D15: its first auth with a device_id binds it; another device_id, or none, is AUTH_FAILED."""
-    pairing = shared.pairing()
-    assert not refused(shared.phone(pairing, device_id="device-A"))
-    assert refused(shared.phone(pairing, device_id="device-B"))
-    assert refused(shared.phone(pairing))
-    assert refused(shared.phone(pairing, device_id=""))
-    assert refused(shared.phone(pairing, device_id="device-a"))
-    assert not refused(shared.phone(pairing, device_id="device-A"))
-
-
-@pytest.mark.spec("device.binding")
-def test_unbound_until_a_device_id_comes(shared: Bridge) -> None:
-    """D15: a token that was never given one stays unbound."""
+    """D15: unbound until an auth with a device_id; from then on another one, or none, is
+    AUTH_FAILED. D23: who is refused so does not replace the live connection.
+    """
     pairing = shared.pairing()
     for _ in range(2):
         assert not refused(shared.phone(pairing))
-    assert not refused(shared.phone(pairing, device_id="late"))
-    assert refused(shared.phone(pairing))
-    assert refused(shared.phone(pairing, device_id="other"))
-
-
-def test_a_refused_thief_does_not_disturb(shared: Bridge) -> None:
-    """D15, D23: somebody with the token but another device_id does not replace the live
-    connection.
-    """
-    pairing = shared.pairing()
-    owner = shared.phone(pairing, device_id="mine").ready()
-    assert refused(shared.phone(pairing, device_id="stolen"))
+    owner = shared.phone(pairing, device_id="device-A").ready()
+    for other in ("device-B", None, "", "device-a", "a\x00b", "x" * 300):
+        assert refused(shared.phone(pairing, device_id=other)), other
     owner.ping()
     owner.close()
+    assert not refused(shared.phone(pairing, device_id="device-A"))
 
 
 @pytest.mark.parametrize("device_id", ["mine", None])
@@ -195,27 +165,26 @@ def test_a_claim_is_announced_to_other_devices(
 
 
 @pytest.mark.spec("auth.invalid")
-def test_tokens_end(shared: Bridge, quick: Bridge) -> None:
+def test_tokens_end(make_bridge: Callable[..., Bridge]) -> None:
     """D15: a minted token must be used within --ttl, else it is void, on both ways in; a used one
     does not expire unless it was minted with --lifetime.
     """
-    options = [("--ttl", "8s")] * 3 + [("--lifetime", "8s")]
-    late, used, claimed, short = quick.mint_many(
-        *[("--name", f"ttl-{new_id()[:8]}", *option) for option in options]
-    )
-    assert shared.get("/api/v1/health", used.token).status == 200, "HTTP counts as its first use"
-    assert not refused(shared.phone(claimed, device_id="in-time"))
-    phone = shared.phone(short)
-    assert not refused(phone)
-    wait_past(late.expires_at)
-    assert refused(shared.phone(late))
-    assert unusable_over_http(shared, late.token)
-    assert not unusable_over_http(shared, used.token)
-    assert not refused(shared.phone(used, device_id="binds-now")), "HTTP binds nothing"
-    assert refused(shared.phone(used, device_id="somebody-else"))
-    assert not refused(shared.phone(claimed, device_id="in-time"))
-    eventually(lambda: unusable_over_http(shared, short.token), 30)
-    assert refused(phone)
+    bridge = make_bridge("tokens", kind=Ageing)
+    assert isinstance(bridge, Ageing)
+    options: list[tuple[str, ...]] = [("--ttl", "10m")] * 3 + [("--lifetime", "10m")]
+    late, used, claimed, short = bridge.mint_many(*[("--name", new_id(), *one) for one in options])
+    assert bridge.get("/api/v1/health", used.token).status == 200, "HTTP counts as its first use"
+    for pairing in (claimed, short):
+        assert not refused(bridge.phone(pairing, device_id="in-time"))
+    bridge.later(11 * 60)
+    for ended in (late, short):
+        assert refused(bridge.phone(ended, device_id="in-time"))
+        assert bridge.get("/api/v1/sessions", ended.token).status == 401
+    assert bridge.get("/api/v1/sessions", used.token).status == 200
+    assert not refused(bridge.phone(used, device_id="binds-now")), "HTTP binds nothing"
+    assert refused(bridge.phone(used, device_id="somebody-else"))
+    assert not refused(bridge.phone(claimed, device_id="in-time"))
+    bridge.stop()
 
 
 @pytest.mark.spec("device.revoke")
@@ -236,7 +205,7 @@ def test_listing_and_revoking(shared: Bridge, quick: Bridge) -> None:
     code = phone.wait_closed(10)
     assert time.monotonic() - revoked < 30 and code != 1000 and code != 1006
     assert refused(shared.phone(pairing, device_id="lost"))
-    assert unusable_over_http(shared, pairing.token)
+    assert_error(shared.get("/api/v1/sessions", pairing.token), 401, "AUTH_INVALID_TOKEN")
     other.ping()
     other.close()
 

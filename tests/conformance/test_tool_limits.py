@@ -77,14 +77,6 @@ def phone(bridge: Bridge) -> Iterator[Phone]:
         yield phone
 
 
-@pytest.fixture
-def session(bridge: Bridge, phone: Phone, request: pytest.FixtureRequest) -> Iterator[str]:
-    """Of the agent that the test asks for, by default of one that is a program."""
-    session_id = begin(bridge, phone, agent=getattr(request, "param", "demo-acp"))
-    yield session_id
-    end(phone, session_id)
-
-
 def failure(phone: Phone, session: str, call_id: str, name: str) -> dict[str, Any]:
     """The payload of the call's tool_error, with the spec's fields and their types; a tool_result
     of the same call says that it has failed.
@@ -137,11 +129,11 @@ def test_a_command_that_takes_too_long(bridge: Bridge, phone: Phone) -> None:
 @pytest.mark.spec(
     "retry.policy", "wscode.TOOL_EXECUTION_FAILED", "wscode.TOOL_ERROR", "error.tool_error.*"
 )
-@pytest.mark.parametrize("session", ["demo"], indirect=True)
-def test_the_retry_policy(bridge: Bridge, phone: Phone, session: str) -> None:
+def test_the_retry_policy(bridge: Bridge, phone: Phone) -> None:
     """Spec, Tool retry policy; D50: whatever the failure, the code says that the tool ran, and
     TOOL_ERROR is in the table alone, as never sent.
     """
+    session = begin(bridge, phone, agent="demo")
     for line, (exit_code, retries) in RETRIES.items():
         call_id = tool(phone, session, command=line)["tool_call_id"]
         decide(phone, session, call_id, "approved")
@@ -154,43 +146,39 @@ def test_the_retry_policy(bridge: Bridge, phone: Phone, session: str) -> None:
         assert 0 <= details["execution_time_ms"] < 1000 * COMMAND_SECONDS, details
         said = (details.get("stderr") or "") + (details.get("stdout") or "")
         assert "echo" not in line or line.split("'")[1] in said
+    end(phone, session)
     page = bridge.get("/docs/errors/TOOL_ERROR").body.decode()
     for words_of_it in ("never sent", "TOOL_EXECUTION_FAILED", "Change the parameters"):
         assert words_of_it in page
 
 
-@pytest.mark.spec("limit.tool_timeouts", "wscode.TOOL_TIMEOUT")
-@pytest.mark.parametrize("way", ["Read", "Write"])
-def test_a_file_that_takes_too_long(phone: Phone, session: str, way: str) -> None:
+@pytest.mark.spec("limit.tool_timeouts", "wscode.TOOL_TIMEOUT", "wscode.TOOL_EXECUTION_FAILED")
+def test_files(bridge: Bridge, phone: Phone) -> None:
     """Spec: read_file and edit_file have a time of their own: nobody is asked about reading, and
-    yet it is said that it failed.
+    yet it is said that it failed. D12: so is what lies outside; a file that is not there is no
+    failure.
     """
-    say(phone, session, "/read hangs" if way == "Read" else "/write hangs text")
-    kind = "approval_required" if way == "Write" else "tool_call"
-    asked = phone.expect(kind, session_id=session)["payload"]
-    if way == "Write":
-        decide(phone, session, asked["tool_call_id"], "approved")
-    payload = failure(phone, session, asked["tool_call_id"], way)
-    told = (payload["code"], payload["retryable"], payload["max_retries"])
-    assert told == ("TOOL_TIMEOUT", False, 0)
-    phone.expect("stream_end", session_id=session, finish_reason="stop")
-    assert "and on" in words(ask(phone, session, "and on"))
-
-
-@pytest.mark.spec("wscode.TOOL_EXECUTION_FAILED")
-def test_a_file_that_may_not_be_read(phone: Phone, session: str) -> None:
-    """D12: the agent is told, and so are the devices, that it wanted what lies outside; a file that
-    is not there is no failure.
-    """
+    session = begin(bridge, phone, agent="demo-acp")
+    for line, kind, tool_name in (
+        ("/read hangs", "tool_call", "Read"),
+        ("/write hangs text", "approval_required", "Write"),
+    ):
+        say(phone, session, line)
+        asked = phone.expect(kind, session_id=session)["payload"]
+        if kind == "approval_required":
+            decide(phone, session, asked["tool_call_id"], "approved")
+        payload = failure(phone, session, asked["tool_call_id"], tool_name)
+        told = (payload["code"], payload["retryable"], payload["max_retries"])
+        assert told == ("TOOL_TIMEOUT", False, 0)
+        phone.expect("stream_end", session_id=session, finish_reason="stop")
+    before = len(phone.messages)
     assert "does not do it" in words(ask(phone, session, "/read missing.txt"))
+    assert not [one for one in phone.messages[before:] if one["type"] == "tool_error"]
     before = len(phone.messages)
     ask(phone, session, "/read /etc/passwd")
-    [payload] = [
-        message["payload"] for message in phone.messages if message["type"] == "tool_error"
-    ]
-    [call] = [
-        message["payload"] for message in phone.messages[before:] if message["type"] == "tool_call"
-    ]
-    assert (payload["code"], payload["max_retries"]) == ("TOOL_EXECUTION_FAILED", 0)
-    assert payload["tool_call_id"] == call["tool_call_id"]
+    of = {one["type"]: one["payload"] for one in phone.messages[before:]}
+    error, call = of["tool_error"], of["tool_call"]
+    assert (error["code"], error["max_retries"]) == ("TOOL_EXECUTION_FAILED", 0)
+    assert error["tool_call_id"] == call["tool_call_id"]
     assert call["params"] == {"file_path": "/etc/passwd"} and "root:" not in str(phone.messages)
+    end(phone, session)

@@ -7,64 +7,44 @@ import json
 import pytest
 
 from tests.conformance.bridge import Bridge
+from tests.conformance.phone import Message, Phone
 
 pytestmark = pytest.mark.spec("versioning.compatible")
 
 
-@pytest.mark.parametrize(
-    ("version", "reason"),
-    [
-        ("1.1.9", "CLIENT_TOO_OLD"),
-        ("0.99.99", "CLIENT_TOO_OLD"),
-        ("1.10.1", "CLIENT_TOO_NEW"),
-        ("10.0.0", "CLIENT_TOO_NEW"),
-    ],
-)
+def answer(bridge: Bridge, version: str) -> tuple[Message, Phone]:
+    phone = bridge.phone().connect()
+    return phone.auth(client_version=version), phone
+
+
 @pytest.mark.spec("connerror.VERSION_INCOMPATIBLE")
-def test_incompatible(public: Bridge, version: str, reason: str) -> None:
-    """Below the minimum 1.2.0 or above the maximum 1.10.0, compared as numbers: connection_error
-    VERSION_INCOMPATIBLE with the reason, close 4426.
+def test_bounds(public: Bridge, shared: Bridge) -> None:
+    """Below the minimum or above the maximum, compared as numbers: connection_error
+    VERSION_INCOMPATIBLE with the reason, close 4426; 1.2.0 to 1.10.0, by default (D44) 1.0.0 to
+    1.999.999. What is no version is not taken for one.
     """
-    phone = public.phone()
-    phone.connect()
-    answer = phone.auth(client_version=version)
-    assert (
-        answer["type"] == "connection_error" and answer["payload"]["code"] == "VERSION_INCOMPATIBLE"
-    ), answer
-    assert reason in json.dumps(answer["payload"])
-    assert phone.wait_closed() == 4426
-
-
-@pytest.mark.parametrize("version", ["1.2.0", "1.9.9", "1.10.0"])
-def test_compatible(public: Bridge, version: str) -> None:
-    """At the bounds and between them, compared as numbers (1.9.9 is below 1.10.0)."""
-    phone = public.phone()
-    phone.connect()
-    assert phone.auth(client_version=version)["type"] == "connection_ack"
-    phone.close()
-
-
-@pytest.mark.parametrize("version", ["banana", "", "1.2.3.4"])
-def test_no_version(shared: Bridge, version: str) -> None:
-    """Spec: major.minor.patch; anything else is not taken for one."""
-    phone = shared.phone()
-    phone.connect()
-    answer = phone.auth(client_version=version)
-    assert answer["payload"]["code"] in ("PROTO_INVALID_MESSAGE", "VERSION_INCOMPATIBLE"), answer
-    phone.close()
-
-
-def test_default_bounds(shared: Bridge) -> None:
-    """D44: 1.0.0 to 1.999.999."""
-    for version, type_ in (
-        ("1.0.0", "connection_ack"),
-        ("1.999.999", "connection_ack"),
-        ("0.9.9", "connection_error"),
-        ("2.0.0", "connection_error"),
+    for bridge, version, reason in (
+        (public, "1.1.9", "CLIENT_TOO_OLD"),
+        (public, "0.99.99", "CLIENT_TOO_OLD"),
+        (public, "1.10.1", "CLIENT_TOO_NEW"),
+        (public, "10.0.0", "CLIENT_TOO_NEW"),
+        (shared, "0.9.9", "CLIENT_TOO_OLD"),
+        (shared, "2.0.0", "CLIENT_TOO_NEW"),
     ):
-        phone = shared.phone()
-        phone.connect()
-        assert phone.auth(client_version=version)["type"] == type_, version
+        refused, phone = answer(bridge, version)
+        assert refused["type"] == "connection_error", version
+        assert refused["payload"]["code"] == "VERSION_INCOMPATIBLE", version
+        assert reason in json.dumps(refused["payload"])
+        assert phone.wait_closed() == 4426
+    right = {public: ("1.2.0", "1.9.9", "1.10.0"), shared: ("1.0.0", "1.999.999")}
+    for bridge, versions in right.items():
+        for version in versions:
+            taken, phone = answer(bridge, version)
+            assert taken["type"] == "connection_ack", version
+            phone.close()
+    for version in ("banana", "", "1.2.3.4"):
+        wrong, phone = answer(shared, version)
+        assert wrong["payload"]["code"] in ("PROTO_INVALID_MESSAGE", "VERSION_INCOMPATIBLE"), wrong
         phone.close()
 
 
