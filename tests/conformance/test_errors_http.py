@@ -4,6 +4,7 @@ wrong.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_error, is_uuid
-from tests.conformance.samples import hook
+from tests.conformance.samples import hook, prompt
 
 # address → the kinds of tokens that open it (D14)
 OPEN_TO = {
@@ -36,30 +37,16 @@ def token_for(bridge: Bridge, path: str) -> str:
     return bridge.hook_token if "hooks/" in path else bridge.admin_token
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/api/v1/nope",
-        "/api/v2/health",
-        "/health",
-        "/api/v1/hooks",
-        "/api/v1/sessions/x/y/z",
-        "/api/v1/health/deeper",
-        "/api/v1/HEALTH",
-        "/api/v1/%00",
-        "/%ff",
-    ],
-)
 @pytest.mark.spec("error.http.*", "code.other", "versioning.prefix")
-def test_unknown_paths(shared: Bridge, path: str) -> None:
+def test_unknown_paths(shared: Bridge) -> None:
     """D9: the 404 of an unknown path too; D2: other endpoints only under /api/v1."""
-    assert_error(
-        shared.get(path, shared.admin_token),
-        404,
-        "SESSION_NOT_FOUND" if "sessions/" in path else "NOT_FOUND",
-    )
-    assert_error(shared.get(path), (401, 404))
-    assert_error(shared.https().post(path, token=shared.admin_token, json_body={}), (404, 405))
+    unknown = "/api/v2/health /health /api/v1/hooks /api/v1/HEALTH /api/v1/%00 /%ff"
+    for path in (*unknown.split(), "/api/v1/health/deeper", "/api/v1/sessions/x/y/z"):
+        code = "SESSION_NOT_FOUND" if "sessions/" in path else "NOT_FOUND"
+        assert_error(shared.get(path, shared.admin_token), 404, code)
+        assert_error(shared.get(path), (401, 404))
+        posted = shared.https().post(path, token=shared.admin_token, json_body={})
+        assert_error(posted, (404, 405))
 
 
 @pytest.mark.parametrize("address", OPEN_TO)
@@ -111,35 +98,18 @@ def test_wrong_methods(shared: Bridge, path: str) -> None:
         assert shared.https().request("HEAD", path, token=token_for(shared, path)).status == 405
 
 
-@pytest.mark.parametrize(
-    "authorization",
-    [
-        "",
-        "Bearer",
-        "Basic YTpi",
-        "Bearer nope",
-        "Bearer a,b",
-        "Bearer \x80\xff",
-        "Bearer " + "x" * 6000,
-    ],
-)
 @pytest.mark.spec("auth.required", "auth.invalid", "code.AUTH_INVALID_TOKEN")
-def test_malformed_tokens(shared: Bridge, authorization: str) -> None:
-    """Spec, Authentication 4: missing, malformed: 401 AUTH_INVALID_TOKEN, and WWW-Authenticate
-    (D9).
+def test_malformed_tokens(shared: Bridge) -> None:
+    """Spec, Authentication 1 and 4: missing, malformed, in the query: 401 AUTH_INVALID_TOKEN, and
+    WWW-Authenticate (D9).
     """
-    for path in ("/api/v1/health", "/api/v1/sessions"):
-        answer = shared.get(path, headers={"Authorization": authorization})
-        assert_error(answer, 401, "AUTH_INVALID_TOKEN")
-
-
-def test_a_token_in_the_query_is_no_token(shared: Bridge) -> None:
-    """Spec, Authentication 1: the Authorization header."""
-    assert_error(
-        shared.get(f"/api/v1/health?token={shared.hook_token}&access_token={shared.hook_token}"),
-        401,
-        "AUTH_INVALID_TOKEN",
-    )
+    wrong = ("", "Bearer", "Basic YTpi", "Bearer nope", "Bearer a,b", "Bearer \x80\xff")
+    for authorization in (*wrong, f"Bearer {'x' * 6000}"):
+        for path in ("/api/v1/health", "/api/v1/sessions"):
+            answer = shared.get(path, headers={"Authorization": authorization})
+            assert_error(answer, 401, "AUTH_INVALID_TOKEN")
+    query = f"token={shared.hook_token}&access_token={shared.hook_token}"
+    assert_error(shared.get(f"/api/v1/health?{query}"), 401, "AUTH_INVALID_TOKEN")
 
 
 def test_query_strings_change_nothing(shared: Bridge) -> None:
@@ -149,148 +119,119 @@ def test_query_strings_change_nothing(shared: Bridge) -> None:
         assert shared.get(f"{path}?x=1&&=&%ff=%00", shared.admin_token).status == plain.status
 
 
-@pytest.mark.parametrize("path", ["/api/v1/health/", "/api/v1/sessions/", "//api/v1/health"])
-def test_trailing_slashes_do_not_redirect(shared: Bridge, path: str) -> None:
-    """D9: answered or 404 with the error body, never a redirect or a crash."""
-    answer = shared.get(path, shared.admin_token)
+def test_trailing_slashes_do_not_redirect(shared: Bridge, sid: str) -> None:
+    """D9: answered or 404 with the error body, never a redirect or a crash; what is posted there is
+    taken or not.
+    """
+    for path in ("/api/v1/health/", "/api/v1/sessions/", "//api/v1/health"):
+        answer = shared.get(path, shared.admin_token)
+        if answer.status != 200:
+            assert_error(answer, 404)
+    path, body = "/api/v1/hooks/event/", hook("Stop", sid)
+    answer = shared.https().post(path, token=shared.hook_token, json_body=body)
     if answer.status != 200:
-        assert_error(answer, 404)
-
-
-def test_a_post_with_a_trailing_slash(shared: Bridge, sid: str) -> None:
-    """D9: a POST is not redirected: it is taken, or refused with the error body."""
-    answer = shared.https().post(
-        "/api/v1/hooks/event/", token=shared.hook_token, json_body=hook("Stop", sid)
-    )
-    if answer.status == 200:
-        assert shared.knows(sid)
-    else:
         assert_error(answer, 404, "NOT_FOUND")
-        assert not shared.knows(sid)
+    assert shared.knows(sid) is (answer.status == 200)
 
 
-@pytest.mark.parametrize("request_id", ["A1_b2.c3-d4", "3fa85f64-5717-4562-b3fc-2c963f66afa6"])
 @pytest.mark.spec("error.http.request_id")
-def test_a_sane_request_id_is_echoed(shared: Bridge, request_id: str) -> None:
-    """D9: request_id echoes a sane X-Request-ID (assert_error: in the header too)."""
-    answer = shared.get("/api/v1/nope", shared.admin_token, headers={"X-Request-ID": request_id})
-    assert assert_error(answer, 404)["request_id"] == request_id
+def test_request_ids(shared: Bridge) -> None:
+    """D9: request_id echoes a sane X-Request-ID (assert_error: in the header too), otherwise it is
+    a UUID.
+    """
+
+    def answered(request_id: str) -> str:
+        headers = {"X-Request-ID": request_id}
+        answer = shared.get("/api/v1/nope", shared.admin_token, headers=headers)
+        return str(assert_error(answer, 404)["request_id"])
+
+    for sane in ("A1_b2.c3-d4", "3fa85f64-5717-4562-b3fc-2c963f66afa6"):
+        assert answered(sane) == sane
+    script = "<script>alert(1)</script>"
+    for insane in ("", "x" * 1000, "a b", script, "\xfc\xf6", "${jndi:ldap://x}"):
+        assert is_uuid(answered(insane))
 
 
-@pytest.mark.parametrize(
-    "request_id",
-    ["", "x" * 1000, "a b", "<script>alert(1)</script>", "\xfc\xf6", "${jndi:ldap://x}"],
-)
-def test_an_insane_request_id_is_not_echoed(shared: Bridge, request_id: str) -> None:
-    """D9: otherwise it is a UUID."""
-    answer = shared.get("/api/v1/nope", shared.admin_token, headers={"X-Request-ID": request_id})
-    assert is_uuid(assert_error(answer, 404)["request_id"])
+WRONG = [
+    ("GET", "/api/v1/health", "AUTH_INVALID_TOKEN"),
+    ("POST", "/api/v1/hooks/event", "HOOK_AUTH_FAILED"),
+    ("GET", "/api/v1/nope", "NOT_FOUND"),
+    ("PUT", "/api/v1/health", "METHOD_NOT_ALLOWED"),
+    ("GET", "/api/v1/ws", "WS_UPGRADE_REQUIRED"),
+    ("GET", "/api/v1/sessions/nope", "SESSION_NOT_FOUND"),
+    ("GET", "/api/v1/files/tree?path=/etc", "FILE_ACCESS_DENIED"),
+]
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "code"),
-    [
-        ("GET", "/api/v1/health", "AUTH_INVALID_TOKEN"),
-        ("POST", "/api/v1/hooks/event", "HOOK_AUTH_FAILED"),
-        ("GET", "/api/v1/nope", "NOT_FOUND"),
-        ("PUT", "/api/v1/health", "METHOD_NOT_ALLOWED"),
-        ("GET", "/api/v1/ws", "WS_UPGRADE_REQUIRED"),
-        ("GET", "/api/v1/sessions/nope", "SESSION_NOT_FOUND"),
-        ("GET", "/api/v1/files/tree?path=/etc", "FILE_ACCESS_DENIED"),
-    ],
-)
 @pytest.mark.spec("error.http.documentation_url")
-def test_the_documentation_opens(shared: Bridge, method: str, path: str, code: str) -> None:
+def test_the_documentation_opens(shared: Bridge) -> None:
     """D9: documentation_url is absolute and opens a page of the bridge without a token, over the
     same TLS; it speaks of that code.
     """
-    token = None if "AUTH" in code else shared.admin_token
-    url = assert_error(
-        shared.https().request(method, path, token=token), (400, 401, 403, 404, 405), code
-    )["documentation_url"]
-    match = re.fullmatch(r"https://(127\.0\.0\.1|localhost):(\d+)(/[^#]*)(#.*)?", url)
-    assert match and int(match[2]) == shared.port, url
-    page = shared.get(match[3])
-    assert page.status == 200 and page.headers["content-type"].startswith("text/html"), page
-    assert code.encode() in page.body
-    anchor = (match[4] or "")[1:]
-    assert not anchor or f'id="{anchor}"'.encode() in page.body, "the fragment leads somewhere"
+    for method, path, code in WRONG:
+        token = None if "AUTH" in code else shared.admin_token
+        answer = shared.https().request(method, path, token=token)
+        url = assert_error(answer, (400, 401, 403, 404, 405), code)["documentation_url"]
+        match = re.fullmatch(r"https://(127\.0\.0\.1|localhost):(\d+)(/[^#]*)(#.*)?", url)
+        assert match and int(match[2]) == shared.port, url
+        page = shared.get(match[3])
+        assert page.status == 200 and page.headers["content-type"].startswith("text/html"), page
+        assert code.encode() in page.body
+        anchor = (match[4] or "")[1:]
+        assert not anchor or f'id="{anchor}"'.encode() in page.body, "the fragment leads somewhere"
 
 
-@pytest.mark.parametrize(
-    "host",
-    ["evil.example:443", "localhost.evil.example", "localhost@evil.example", "[", "localhost, x"],
-)
-def test_a_wrong_host(shared: Bridge, host: str) -> None:
-    """D18: the bridge's own names are ALLOWED_HOSTS; D9: the refusal has the error body."""
-    answer = shared.get("/api/v1/health", shared.admin_token, headers={"Host": host})
-    assert_error(answer, 400)
+def test_hosts(shared: Bridge) -> None:
+    """D18: the bridge's own names are ALLOWED_HOSTS, whatever the port; D9: the refusal of any
+    other has the error body.
+    """
+    own = ("localhost", "LOCALHOST:8443", "localhost.:8443", "127.0.0.1:9", "[::1]:8443")
+    other = ("evil.example:443", "localhost.evil.example", "localhost@evil.example", "[")
+    for host in (*own, *other, "localhost, x"):
+        answer = shared.get("/api/v1/health", shared.admin_token, headers={"Host": host})
+        if host in own:
+            assert answer.status == 200, answer
+        else:
+            assert_error(answer, 400)
 
 
-@pytest.mark.parametrize(
-    "host", ["localhost", "LOCALHOST:8443", "localhost.:8443", "127.0.0.1:9", "[::1]:8443"]
-)
-def test_an_own_name(shared: Bridge, host: str) -> None:
-    """D18: names of its certificate, whatever the port."""
-    answer = shared.get("/api/v1/health", shared.admin_token, headers={"Host": host})
-    assert answer.status == 200, answer
-
-
-@pytest.mark.parametrize(
-    "content_type",
-    ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "x"],
-)
 @pytest.mark.spec("code.other", "event_post.headers")
-def test_other_media_types(shared: Bridge, sid: str, content_type: str) -> None:
-    """Spec: Content-Type: application/json; D9: 415 UNSUPPORTED_MEDIA_TYPE."""
-    answer = shared.https().post(
-        "/api/v1/hooks/event",
-        token=shared.hook_token,
-        json_body=hook("Stop", sid),
-        headers={"Content-Type": content_type},
-    )
-    assert_error(answer, 415, "UNSUPPORTED_MEDIA_TYPE")
-    assert not shared.knows(sid)
+def test_media_types(shared: Bridge, sid: str) -> None:
+    """Spec: Content-Type: application/json; D9: else 415 UNSUPPORTED_MEDIA_TYPE. RFC 9110: media
+    types are case-insensitive and may have parameters. What is accepted does not matter.
+    """
+    other = ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x")
+    for content_type in (*other, "x", "application/json; charset=utf-8", "APPLICATION/JSON"):
+        headers = {"Content-Type": content_type, "Accept": "text/html"}
+        answer = shared.post_hook(hook("Stop", sid), headers=headers)
+        if "json" in content_type.lower():
+            assert answer.status == 200, answer
+        else:
+            assert_error(answer, 415, "UNSUPPORTED_MEDIA_TYPE")
+            assert not shared.knows(sid)
+    for accept in ("text/html", "nonsense"):
+        answer = shared.get("/api/v1/nope", shared.admin_token, headers={"Accept": accept})
+        assert_error(answer, 404, "NOT_FOUND")
 
 
-@pytest.mark.parametrize("content_type", ["application/json; charset=utf-8", "APPLICATION/JSON"])
-def test_json_with_parameters(shared: Bridge, sid: str, content_type: str) -> None:
-    """RFC 9110: media types are case-insensitive and may have parameters."""
-    answer = shared.https().post(
-        "/api/v1/hooks/event",
-        token=shared.hook_token,
-        json_body=hook("Stop", sid),
-        headers={"Content-Type": content_type},
-    )
-    assert answer.status == 200, answer
-
-
-@pytest.mark.parametrize("accept", ["text/html", "*/*", "nonsense"])
-def test_accept_does_not_matter(shared: Bridge, accept: str) -> None:
-    """Spec: all bodies are JSON."""
-    assert (
-        shared.get("/api/v1/health", shared.admin_token, headers={"Accept": accept}).json()[
-            "status"
-        ]
-        == "healthy"
-    )
-    assert_error(
-        shared.get("/api/v1/nope", shared.admin_token, headers={"Accept": accept}), 404, "NOT_FOUND"
-    )
-
-
-def test_a_chunked_body(shared: Bridge) -> None:
+def test_a_chunked_body(shared: Bridge, sid: str) -> None:
     """RFC 9112: a body without a Content-Length is read like any other."""
-    connection = shared.https().open()
-    headers = {
-        "Authorization": f"Bearer {shared.hook_token}",
-        "Content-Type": "application/json",
-        "Transfer-Encoding": "chunked",
+    said = json.dumps(prompt(sid, 1)).encode(), b'{"type": "user_message", "content": "hello"}'
+    ways = {
+        "/hooks/event": (shared.hook_token, said[0], 200),
+        f"/api/v1/sessions/{sid}/events": (shared.admin_token, said[1], 202),
     }
-    pieces = iter([b'{"eve', b'nts":[', b"]}"])
-    connection.request("POST", "/hooks/batch", body=pieces, headers=headers, encode_chunked=True)
-    assert connection.getresponse().status == 200
-    connection.close()
+    for path, (token, body, status) in ways.items():
+        connection = shared.https().open()
+        headers = {
+            "Authorization": f"Bearer {token}",
+            "Content-Type": "application/json",
+            "Transfer-Encoding": "chunked",
+        }
+        pieces = iter([body[:5], body[5:]])
+        connection.request("POST", path, body=pieces, headers=headers, encode_chunked=True)
+        assert connection.getresponse().status == status, path
+        connection.close()
 
 
 def test_a_query_that_is_not_utf8(shared: Bridge) -> None:

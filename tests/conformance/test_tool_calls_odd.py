@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.approvals import assert_recorded, assert_refused, decide, pre
+from tests.conformance.approvals import assert_recorded, assert_refused, decide
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_error, strict_json
 from tests.conformance.phone import Phone
@@ -35,30 +35,42 @@ def post_raw(bridge: Bridge, data: bytes) -> bool:
     return answer.status == 200
 
 
-def asked_and_decided(
-    bridge: Bridge, phone: Phone, session_id: str, fields: str
-) -> dict[str, Any] | None:
-    """The question that a PreToolUse with these fields became, which was then decided; None where
-    the event was refused.
-    """
+def asked(bridge: Bridge, phone: Phone, session_id: str, fields: str) -> dict[str, Any] | None:
+    """The question that a PreToolUse with these fields became; None where it was refused."""
     payload = f'{{{fields}, "risk_level": "low", "requires_approval": true}}'
     if not post_raw(bridge, body(session_id, payload)):
         return None
-    asked = dict(phone.expect("approval_required", session_id=session_id)["payload"])
-    call_id = asked["tool_call_id"]
-    answer = decide(phone, session_id, call_id, "rejected")
-    assert_recorded(answer, session_id, call_id, "rejected")
-    return asked
+    return dict(phone.expect("approval_required", session_id=session_id)["payload"])
 
 
-def test_odd_params(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D3: whatever the params hold, the person who decides sees what the tool would run with, and
-    can decide it.
+def test_odd_values(bridge: Bridge, sid: str, joined: Phone) -> None:
+    """D3: whatever the params hold, the person who decides sees what the tool would run with.
+    D38: modifications are any object: recorded, or refused as no message; never a fault of the
+    bridge. Spec: a result is anything: it comes as a string, or the event is refused.
     """
-    for text in ODD:
-        fields = f'"tool": "Bash", "params": {{"odd": {text}}}'
-        if asked := asked_and_decided(bridge, joined, sid, fields):
-            assert asked["params"] == {"odd": strict_json(text)}, text[:40]
+    for number, text in enumerate(ODD):
+        call = f'"tool": "Bash", "tool_call_id": "{number}"'
+        params = f'"params": {{"odd": {text}}}'
+        if question := asked(bridge, joined, sid, f"{call}, {params}"):
+            assert question["params"] == {"odd": strict_json(text)}, text[:40]
+        else:
+            params = '"params": {}'
+            assert asked(bridge, joined, sid, f"{call}, {params}")
+        fields = f'{{"session_id": {json.dumps(sid)}, "tool_call_id": "{number}", "decision": "modified", "modifications": {{"odd": {text}}}}}'
+        head = f'"type": "approval_response", "id": "odd-{number}", "timestamp": "{now()}"'
+        joined.send_raw(f'{{{head}, "payload": {fields}}}')
+        answer = joined.until(
+            lambda message: message["type"] in ("error", "approval_recorded"), text[:40]
+        )
+        if answer["type"] == "error":
+            assert_refused(answer, "PROTO_INVALID_MESSAGE", True)
+        else:
+            assert_recorded(answer, sid, str(number), "modified")
+        payload = f'{{{call}, {params}, "result": {text}, "success": true}}'
+        if post_raw(bridge, body(sid, payload).replace(b"PreToolUse", b"PostToolUse", 1)):
+            result = joined.expect("tool_result", session_id=sid)["payload"]
+            assert result["tool_call_id"] == str(number)
+            assert isinstance(result["result"]["content"], str), text[:40]
 
 
 def test_odd_tools_and_ids(bridge: Bridge, sid: str, joined: Phone) -> None:
@@ -70,39 +82,10 @@ def test_odd_tools_and_ids(bridge: Bridge, sid: str, joined: Phone) -> None:
             tool = "" if name == "tool" else '"tool": "Bash", '
             fields = f'{tool}"{name}": {text}'
             fields += f', "params": {{"f": {json.dumps(fields)}}}'
-            if asked := asked_and_decided(bridge, joined, sid, fields):
-                assert asked["tool_call_id"].strip() and asked["description"].strip(), fields
-
-
-def test_odd_results(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """Spec: PostToolUse result is any: it comes as a string, or the event is refused."""
-    for number, text in enumerate(ODD):
-        bridge.accept(pre(sid, {"n": number}, tool_call_id=str(number)))
-        fields = f'"tool": "Bash", "params": {{"n": {number}}}, "tool_call_id": "{number}"'
-        payload = f'{{{fields}, "result": {text}, "success": true}}'
-        if post_raw(bridge, body(sid, payload).replace(b"PreToolUse", b"PostToolUse", 1)):
-            result = joined.expect("tool_result", session_id=sid)["payload"]
-            assert result["tool_call_id"] == str(number)
-            assert isinstance(result["result"]["content"], str), text[:40]
-
-
-def test_odd_modifications(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D38: modifications are any object: recorded, or refused as no message; never a fault of the
-    bridge.
-    """
-    for number, text in enumerate(ODD):
-        bridge.accept(pre(sid, {"n": number}, approval=True, tool_call_id=str(number)))
-        joined.expect("approval_required", session_id=sid)
-        fields = f'{{"session_id": {json.dumps(sid)}, "tool_call_id": "{number}", "decision": "modified", "modifications": {{"odd": {text}}}}}'
-        head = f'"type": "approval_response", "id": "odd-{number}", "timestamp": "{now()}"'
-        joined.send_raw(f'{{{head}, "payload": {fields}}}')
-        answer = joined.until(
-            lambda message: message["type"] in ("error", "approval_recorded"), text[:40]
-        )
-        if answer["type"] == "error":
-            assert_refused(answer, "PROTO_INVALID_MESSAGE", True)
-        else:
-            assert_recorded(answer, sid, str(number), "modified")
+            if question := asked(bridge, joined, sid, fields):
+                call_id = question["tool_call_id"]
+                assert call_id.strip() and question["description"].strip(), fields
+                assert_recorded(decide(joined, sid, call_id, "rejected"), sid, call_id, "rejected")
 
 
 def test_odd_words_of_a_client(bridge: Bridge, sid: str, joined: Phone) -> None:
