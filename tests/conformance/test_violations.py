@@ -151,14 +151,54 @@ def test_the_envelope(phone: Phone, field: str) -> None:
     assert set(violations(phone.expect("error"))) == {"id", "timestamp", "payload"}
 
 
+SAID: list[tuple[str, dict[str, Any], str, str]] = [
+    ("message", {"role": "assistant"}, "user", '"assistant"'),
+    ("message", {"session_id": "a\x00"}, "free of NUL", '"a\\u0000"'),
+    ("file_read", {"offset": 2**53}, "at most 9007199254740991", "9007199254740992"),
+    ("file_read", {"offset": True}, "integer", "true"),
+    ("file_read", {"path": ...}, "required", "nothing"),
+    ("file_read", {"path": 10**4000}, "string", "1" + "0" * 39 + "…"),
+    (
+        "approval_response",
+        {"decision": "modified", "modifications": ...},
+        "given when decision is modified",
+        "nothing",
+    ),
+    ("replay_request", {"since": "x"}, "ISO 8601 date-time", '"x"'),
+    # only the first wrong item of an array is named
+    ("notification_ack", {"notification_ids": ["a", 5, *[None] * 1000]}, "string", "5"),
+]
+
+
+def test_what_is_said_of_a_wrong_field(phone: Phone) -> None:
+    """What it must be, and the beginning of what came."""
+    for type_, change, constraint, received in SAID:
+        sent = EXAMPLES[type_][1] | change
+        sent = {name: value for name, value in sent.items() if value is not ...}
+        (violation,) = violations(phone.request(type_, sent)).values()
+        assert (violation["constraint"], violation["received"]) == (constraint, received)
+
+
 def test_secrets_are_not_repeated(device: Phone) -> None:
-    """D15: what is wrong with an auth is said without its token, wherever that stands."""
+    """D15: what is wrong with an auth is said without its token, wherever that stands; also when it
+    stands in another message, or in none.
+    """
     device.connect()
     secret = device.token
-    for body in (
-        {"token": [secret], "client_version": 5, "platform": secret},
-        {"token": secret, "client_version": 5, "platform": "ios", "device_id": {"a": secret}},
-    ):
+    right = {"token": secret, "client_version": "1.2.3", "platform": "ios"}
+    wrong = (
+        right | {"platform": secret},
+        right | {"token": [secret]},
+        right | {"client_version": 5, "device_id": {"a": secret}},
+        [secret],
+        json.dumps(right),
+    )
+    for body in wrong:
         device.request("auth", body)
-    assert secret not in json.dumps(device.messages)
+    device.send_raw(json.dumps({"type": secret, "id": "x", "timestamp": now(), "payload": right}))
+    device.send_raw(json.dumps({"type": "auth", "timestamp": secret, "payload": right}))
+    device.send_raw(f'{{"token": "{secret}"')
+    device.collect(lambda: len(device.messages) == len(wrong) + 3, "an answer to each")
+    for message in device.messages:
+        assert secret[:20] not in json.dumps(message), message
     assert device.auth()["type"] == "connection_ack"
