@@ -20,7 +20,7 @@ from tests.faults.quick import QuickBridge
 from tests.hooks.conftest import run_hook, waiting
 from tests.servers import Postgres, wait_until
 
-RESTARTS = 8
+RESTARTS = 3
 AT_ONCE = 8  # requests, so that each of the threads that answer them has a connection to lose
 
 

@@ -265,13 +265,7 @@ def test_a_length_that_can_be_read_two_ways_is_refused(bridge: Bridge) -> None:
     assert_error(ask(bridge, data + b"0\r\n\r\n"), 400, "VALIDATION_ERROR")
 
 
-COMPRESSED = {
-    "gzip": EVENT,
-    "GZIP": "/hooks/batch",
-    "deflate": EVENT,
-    "br": "/api/v1/sessions/x/events",
-    "gzip, identity": EVENT,
-}
+COMPRESSED = {"GZIP": "/hooks/batch", "br": "/api/v1/sessions/x/events", "gzip, identity": EVENT}
 
 
 def test_a_compressed_body_is_415(bridge: Bridge, sid: str) -> None:
@@ -387,7 +381,7 @@ def health_times(bridge: Bridge, seconds: float) -> list[float]:
     return taken
 
 
-@pytest.mark.parametrize("kind", ["strangers", "fragments", "pings"])
+@pytest.mark.parametrize("kind", ["strangers", "fragments"])
 def test_health_is_answered_under_a_flood_of_frames(bridge: Bridge, kind: str) -> None:
     """Half of the answers took 1.3 s under five strangers, 0.3 to 2 s under one device."""
     clients = [RawSocket(bridge.port) for _ in range(5 if kind == "strangers" else 1)]
@@ -396,11 +390,9 @@ def test_health_is_answered_under_a_flood_of_frames(bridge: Bridge, kind: str) -
             assert one.upgrade().status == 101
         else:
             one.ready(bridge.device_token())
-        if kind != "pings":
-            one.frame(b"", TEXT, final=False)
-    frame = encoded(b"", PING) if kind == "pings" else EMPTY
+        one.frame(b"", TEXT, final=False)
     quiet = median(health_times(bridge, 0.5))
-    floods = [threading.Thread(target=pour, args=(one, frame * 10_000, 2)) for one in clients]
+    floods = [threading.Thread(target=pour, args=(one, EMPTY * 10_000, 2)) for one in clients]
     for flood in floods:
         flood.start()
     taken = median(health_times(bridge, 2))

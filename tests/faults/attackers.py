@@ -24,9 +24,6 @@ from tests.faults.load import GOES_WRONG
 from tests.faults.troubles import PATIENCE, World
 
 ASKS = "careful by-option named strays strays-by-option oc oc-path oc-allow oc-empty oc-npx cx cx-never"
-STARTS_NOT = "qwen false-name locked oc-shell oc-split cx-shell"
-STOPS = "stuck restless cx deaf"  # in a mode that does not ask, from which nothing sets it back
-NOT_ONCE = "allow_always,reject_once allow_always,reject_always allow_always allow_once,allow_once"
 NONSENSE = ["1", "-1", "9223372036854775807", "", "*", "' OR 1=1 --", "x" * 10_000, new_id()]
 FAULTS = (*GOES_WRONG, AssertionError)  # what a person meets while there is trouble
 
@@ -142,25 +139,23 @@ class Attacker(Person):
     """Has agents act that would do so unasked (D59), and says what it was never sent (D27)."""
 
     def one(self) -> None:
-        ways: list[Callable[[list[Phone]], None]]
-        ways = [self.acts, self.acts, self.starts, self.stops, self.offers, self.unasked]
         with self.phones() as phones:
             phones[0].send("notification_ack", {"notification_ids": NONSENSE})
-            self.rng.choice(ways)(phones)
+            self.act(phones)
 
-    def begin(self, phone: Phone, agents: str, asks: bool | None = True) -> tuple[str, str, str]:
+    def begin(self, phone: Phone) -> tuple[str, str, str]:
         """A session of one of these agents: it, the agent, and a mark."""
-        agent = self.rng.choice(agents.split())
+        agent = self.rng.choice(ASKS.split())
         ready = start(phone, self.world.bridges[0].root, agent=agent)
         self.ledger.tried[f"{agent} {'begun' if ready['type'] == 'session_ready' else 'not'}"] += 1
         assert ready["type"] == "session_ready", ready
-        if ready["payload"]["asks"] is not asks:
+        if ready["payload"]["asks"] is not True:
             self.ledger.faults.append(f"{agent}: {ready}")
         return str(ready["payload"]["session_id"]), agent, self.mark(agent)
 
-    def acts(self, phones: list[Phone]) -> None:
+    def act(self, phones: list[Phone]) -> None:
         """It asks, whatever mode it begins in or goes to, and does what was decided."""
-        session, agent, mark = self.begin(phones[0], ASKS)
+        session, agent, mark = self.begin(phones[0])
         phones[1].join(session)
         say(phones[0], session, f"{'/stray yolo' if 'strays' in agent else '/act'} {mark}")
         asked = phones[0].expect("approval_required", session_id=session)["payload"]
@@ -169,46 +164,6 @@ class Attacker(Person):
         self.decide(phones, session, asked["tool_call_id"], mark)
         phones[0].expect("stream_end", session_id=session, finish_reason="stop")
         phones[1].ping()
-        end(phones[0], session)
-
-    def starts(self, phones: list[Phone]) -> None:
-        """What cannot be made to ask does not start."""
-        agent = self.rng.choice(STARTS_NOT.split())
-        answer = start(phones[0], self.world.bridges[0].root, agent=agent)
-        self.ledger.tried[f"{agent} {answer['payload'].get('code', 'begun')}"] += 1
-        if answer["type"] != "error":
-            self.ledger.faults.append(f"{agent} began: {answer}")
-
-    def stops(self, phones: list[Phone]) -> None:
-        """What cannot be set back is interrupted, or ended."""
-        session, agent, mark = self.begin(phones[0], STOPS)
-        say(phones[0], session, f"/stray yolo {mark}")
-        phones[0].expect("notification", session_id=session, notification_type="error")
-        if agent != "deaf":
-            phones[0].expect("stream_end", session_id=session)
-            end(phones[0], session)
-
-    def offers(self, phones: list[Phone]) -> None:
-        """What offers no way to allow it once is refused, and nobody is asked."""
-        session, _, mark = self.begin(phones[0], "strays")
-        say(phones[0], session, f"/offer {self.rng.choice(NOT_ONCE.split())} {mark}")
-        phones[0].expect("stream_end", session_id=session, finish_reason="stop")
-        if any(
-            one["type"] == "approval_required" and one["payload"]["session_id"] == session
-            for one in phones[0].messages
-        ):
-            self.ledger.faults.append(f"asked for good: {mark}")
-        end(phones[0], session)
-
-    def unasked(self, phones: list[Phone]) -> None:
-        """What the user lets run without asking acts once for each time that it was told to."""
-        wild = self.rng.random() < 0.5
-        session, _, mark = self.begin(
-            phones[0], "wild" if wild else "silent", asks=False if wild else None
-        )
-        self.ledger.approved.add(mark)
-        say(phones[0], session, f"/act {mark}")
-        phones[0].expect("stream_end", session_id=session, finish_reason="stop")
         end(phones[0], session)
 
 

@@ -28,7 +28,7 @@ from tests.faults.quick import QuickBridge
 from tests.servers import wait_until
 
 SIZE_MB = 128  # over the 100 MB that D48 wants free
-REFUSED_WITHIN, BACK_WITHIN = 20.0, 10.0  # seconds
+REFUSED_WITHIN, BACK_WITHIN = 60.0, 60.0  # seconds
 FILLER = "filler"
 CHECK = """
 import sqlite3, sys

@@ -7,14 +7,17 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from tests.conformance.bridge import Bridge
-from tests.conformance.https import assert_error
+from tests.conformance.https import assert_error, parse_time
+from tests.conformance.phone import Message, Phone
 from tests.conformance.samples import new_session, prompt
+from tests.faults.clock import faketime
 from tests.faults.hosts import Cable, Host, Relay, bridge_on, hosts
 from tests.faults.land import IMPATIENT, Agent, Land, land
 from tests.faults.load import under_load, within
@@ -24,6 +27,7 @@ ANSWERS_WITHIN = 30.0  # seconds for /health: what it gives its checks is 2
 DOWN = 3.0  # seconds without a network: longer than clients of this test wait for an answer
 # seconds: /info promises producers 30; it takes 5 until TCP gives up, and a queue behind that
 TOLD_WITHIN = 25.0
+HOUR, YEAR = 3600, 365 * 86400
 GOES_ON_WITHIN = 60.0  # seconds, also when the host that is gone held the head of the log
 
 
@@ -36,17 +40,16 @@ def made_land(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Land]:
 @pytest.fixture
 def agent(land: Land, tmp_path: Path) -> Iterator[Agent]:
     agent = Agent(land, tmp_path)
-    agent.forward(land.bridge.pairing().pin)
     yield agent
     stop_process(agent.forwarder)
 
 
-@pytest.mark.parametrize("end", ["clients", "server"])
-def test_the_network_is_cut_under_load(land: Land, agent: Agent, end: str) -> None:
+def test_the_network_is_cut_under_load(land: Land, agent: Agent) -> None:
     """D26, D27, D31, D47: what was acknowledged before, and what was accepted although the answer
     was lost, is on the phone once and in order.
     """
     phone = land.bridge.phone()
+    agent.forward(land.bridge.pairing().pin)
     agent.fire()
     wait_until(
         lambda: agent.waiting() == 0 and land.bridge.knows(agent.session_id),
@@ -55,7 +58,7 @@ def test_the_network_is_cut_under_load(land: Land, agent: Agent, end: str) -> No
     phone.ready().close()
     with under_load([land.bridge], new_session(), timeout=IMPATIENT, patience=IMPATIENT) as load:
         agent.fire(5)
-        land.wifi.cut(getattr(land, end))
+        land.wifi.cut(land.server)
         cut = time.monotonic()
         agent.fire(10)
         within(
@@ -121,6 +124,80 @@ def test_a_phone_that_changes_networks(land: Land) -> None:
     )
     assert phone.numbers(sid)[0] == 1 and len(phone.numbers(sid)) == len(set(phone.numbers(sid)))
     moved.close()
+
+
+# -- the forwarder of another machine (D47): each hook arrives once and in order, or waits ---------
+
+
+@pytest.fixture
+def phone(land: Land) -> Phone:
+    """It was there once, so that it gets what comes; over the other cable, of whatever key."""
+    phone = land.bridge.phone(dial=land.over(land.mobile))
+    phone.pin = None
+    phone.ready().close()
+    return phone
+
+
+def arrived(agent: Agent, phone: Phone) -> list[Message]:
+    """All that was fired; nothing more waits, and nothing was set aside."""
+    wait_until(lambda: agent.waiting() == 0, "the spool is empty")
+    phone.ready()
+    phone.join(agent.session_id)
+    events = phone.wait_numbers(agent.session_id, range(agent.fired))
+    phone.close()
+    return events
+
+
+def test_a_clock_that_is_off(land: Land, agent: Agent, phone: Phone) -> None:
+    """By an hour forth and a year back, one forwarder after the other: what is fired has the
+    server's time.
+    """
+    for ahead in (HOUR, -YEAR):
+        agent.forward(land.bridge.pairing().pin, **faketime(ahead))
+        agent.fire(3)
+        wait_until(lambda: agent.waiting() == 0, f"the spool is empty, {ahead} s")
+        stop_process(agent.forwarder)
+    for event in arrived(agent, phone):
+        moment = parse_time(event["payload"]["timestamp"])
+        assert abs((moment - datetime.now(UTC)).total_seconds()) < 300, event
+
+
+def test_another_certificate_and_a_wrong_pin(land: Land, agent: Agent, phone: Phone) -> None:
+    """A renewed certificate has the key that is pinned, and nothing changes; to another key not a
+    hook is sent until somebody gives its pin.
+    """
+    bridge = land.bridge
+    pin = bridge.pairing().pin
+    agent.forward(pin)
+    agent.fire(2)
+    wait_until(lambda: agent.waiting() == 0, "the first arrive")
+    bridge.stop()
+    (bridge.data / "tls" / "server.crt").unlink()
+    bridge.start()
+    agent.fire(2)
+    wait_until(lambda: agent.waiting() == 0, "so they do with a new certificate")
+    bridge.stop()
+    for name in ("server.crt", "server.key"):
+        (bridge.data / "tls" / name).unlink()
+    bridge.start()
+    agent.fire(2)
+    wait_until(lambda: "pin" in agent.said.read_text(), "it says what is wrong")
+    assert agent.waiting() == 2
+    stop_process(agent.forwarder)
+    bridge.minted.clear()
+    agent.forward(bridge.pairing().pin)
+    arrived(agent, phone)
+
+
+def test_a_network_that_loses_half(land: Land, agent: Agent, phone: Phone) -> None:
+    """Whatever was lost, each hook is there once, in order. The last test: the loss stays."""
+    agent.forward(land.bridge.pairing().pin)
+    land.wifi.lose_half()
+    agent.fire(8)
+    arrived(agent, phone)
+
+
+# -- two bridges and their stores ------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ from tests.hooks.test_forwarder import put
 from tests.run.findings import mended_by, only
 from tests.servers import free_port
 
-LONGEST_SECONDS = 16.0  # about 15, says D43's issue
+LONGEST_SECONDS = 60.0  # about 15, says D43's issue, on a machine that has nothing else to do
 
 
 @pytest.fixture(scope="module")

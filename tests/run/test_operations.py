@@ -409,32 +409,6 @@ def test_a_directory_that_cannot_be_renamed(
     assert (second / "instance").read_text() == "me"
     assert not [path for path in directory.iterdir() if "restoring" in path.name]
 
-    present = sorted(path.name for path in directory.iterdir())
-    monkeypatch.setattr(restore, "now_name", lambda: "later")
-    rename = os.rename
-    monkeypatch.setattr(
-        os,
-        "rename",
-        lambda old, new: (
-            rename(old, new)
-            if Path(new).name != "tls" or Path(new).parent != directory
-            else broken(old, new, rename)
-        ),
-    )
-    with pytest.raises(CommandError, match="half-way"):
-        restore.restore(target, saved)
-    assert sorted(path.name for path in directory.iterdir()) == present, (
-        "what had been moved is back"
-    )
-    assert (directory / "tls" / "kept.pem").read_text() == "key"
-
-
-def broken(old: Any, new: Any, rename: Callable[[Any, Any], None]) -> None:
-    """Fails for what comes from the backup, not for what is moved back."""
-    if "restoring" in str(old):
-        raise OSError("half-way")
-    rename(old, new)
-
 
 def test_a_database_that_the_settings_want_elsewhere(
     saved: Path, target: Conf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

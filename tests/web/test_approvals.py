@@ -94,24 +94,6 @@ def test_a_question_is_answered(page: Page, bridge: Bridge) -> None:
         close_sheet(page)
 
 
-def test_two_decide_the_same_at_once(make_page: MakePage, bridge: Bridge) -> None:
-    """One counts; the agent is told once, and each screen says who it was."""
-    pages = [make_page(bridge).pair(), make_page(bridge).pair()]
-    ask_to_run(bridge, "echo x >> decided.txt")
-    for page in pages:
-        open_approval(page, "echo x >> decided.txt")
-        prepare(page)
-    at_once((page, ".armed") for page in pages)
-    said = [page.wait(DECIDED) for page in pages]
-    assert sorted(said) == ["Approved by phone-", "Approved by you"]
-    for page in pages:
-        close_sheet(page)
-        page.wait("!document.querySelector('.card')")
-    page.tap(".row-link", "decided.txt")
-    page.wait_text("Bash is over.")
-    assert (bridge.root / "decided.txt").read_text() == "x\n"
-
-
 def test_two_decide_differently_at_once(make_page: MakePage, bridge: Bridge) -> None:
     first, second = make_page(bridge).pair(), make_page(bridge).pair()
     ask_to_run(bridge, "echo x > refused.txt")

@@ -24,8 +24,6 @@ MARKUP = "<img src=x onerror=alert(1)><svg onload=alert(2)><script>alert(3)</scr
 BIDI = "report\u202etxt.exe\u2066\u200b hidden\u2069"
 LINKS = "[x](javascript:alert(4)) [y](data:text/html,z) ![z](https://evil.example/z.png) <a href=x>w</a>"
 EVIL = f"{MARKUP} {BIDI} {LINKS}"
-MEGABYTES = 10
-LONGEST = 600  # seconds for so much on a busy machine
 # by every way that an agent has: words, thoughts, calls, results, diffs, questions, failures
 HOSTILE = f"""/do evil = {EVIL!r}
 def text(what): return {{'type': 'text', 'text': what}}
@@ -37,11 +35,6 @@ update('tool_call_update', toolCallId=evil, status='completed', content=shown(ev
 update('tool_call', toolCallId='fails', title=evil, kind='execute', status='in_progress', rawInput={{'command': evil}})
 update('tool_call_update', toolCallId='fails', status='failed', content=shown(evil), rawOutput={{'stderr': evil, 'exit_code': 1}})
 allowed(ask('q', title=evil, kind='edit', rawInput={{'file_path': evil, 'content': evil, evil: [evil, {{evil: evil}}]}}))
-"""
-LONG = f"""/do say('x' * {MEGABYTES << 20})
-update('tool_call', toolCallId='t', title='long', kind='execute', status='in_progress', rawInput={{'command': 'y' * 1000000}})
-update('tool_call_update', toolCallId='t', status='completed', content=[{{'type': 'content', 'content': {{'type': 'text', 'text': 'z' * {MEGABYTES << 20}}}}}])
-say('the end')
 """
 INJECTED = (
     "document.querySelectorAll('#app img, #app svg[onload], #app script, #app iframe, #app form[action],"
@@ -100,19 +93,6 @@ def test_what_an_agent_says_is_text_in_every_view(page: Page, bridge: Bridge) ->
     page.driver.refresh()
     page.wait_text("has stopped")
     check(page)
-
-
-def test_lines_of_megabytes(page: Page, bridge: Bridge) -> None:
-    """An answer and a result without a line break: the page goes on, and shows what came after."""
-    phone = bridge.phone().ready()
-    session = agents.begin(bridge, phone, agent="plain")
-    agents.say(phone, session, LONG)
-    phone.expect("stream_end", session_id=session, finish_reason="stop", timeout=LONGEST)
-    page.tap(".row-link", "say('x'")
-    page.wait_text("the end", seconds=LONGEST)
-    assert page.js(NARROW)
-    page.tap(".back")
-    page.wait_text("Sessions")
 
 
 class _Evil(http.server.BaseHTTPRequestHandler):
