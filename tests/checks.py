@@ -57,7 +57,6 @@ LENGTHS = {
     "TEST_AGENT_CYCLES": "1000",
     "SOAK_TROUBLE": "3600",
     "SOAK_RACES": "10000",
-    "SOAK_FRAMES": "0",  # tracemalloc makes the week many times as long
     "SOAK_EVENTS": "100000",
 }
 

@@ -1,25 +1,207 @@
-"""A migration that fails, tried again and again, as a service manager does it."""
+"""A migration that fails, is killed, has no room or finds a newer database: `make upgrade`, and starts
+that a service manager tries again and again.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
+import signal
 import sqlite3
+import subprocess
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.attack.conftest import Versions, applied
 from tests.attack.test_database_taken import database, events_of, told_command
 from tests.conformance.bridge import Bridge
-from tests.faults.quick import MANAGE
-from tests.servers import stop_process, wait_until
+from tests.conformance.samples import new_session, prompt
+from tests.faults.hosts import Host, bridge_on, hosts
+from tests.faults.quick import MANAGE, QuickBridge, nursery
+from tests.servers import PATIENCE, Postgres, stop_process, wait_until
 
+NEXT = {"DJANGO_SETTINGS_MODULE": "tests.attack.next_version.settings"}
+EVENTS = 3  # that the old version has taken
 STARTS = 6  # more than the five copies that are kept of upgrades that went well
+SIZE_MB = 200
+COUNT = """
+import sqlite3, sys
+asked = "SELECT count(*) FROM django_migrations WHERE app = 'next_version'"
+print(sqlite3.connect(sys.argv[1]).execute(asked).fetchone())
+"""
 
 
-@pytest.fixture(autouse=True)
-def failing(versions: Versions) -> None:
+class Versions:
+    """`next` has two migrations more; the second fails while the file `fail` is there."""
+
+    def __init__(self, directory: Path) -> None:
+        self.old = QuickBridge(directory)
+        self.next = QuickBridge(directory, **self.old.settings | NEXT)
+        self.backups, self.fail = self.old.data / "backups", self.old.data / "fail"
+        self.session_id = new_session()
+
+    def run_old(self, events: int) -> None:
+        """Start the version that works, let it take events, stop it."""
+        self.old.start()
+        self.old.accept(*[prompt(self.session_id, number) for number in range(events)])
+        assert self.old.stop() == 0
+
+    def start_next(self) -> Bridge:
+        Bridge.spawn(self.next)
+        return self.next.wait_ready()
+
+    def copies(self) -> list[Path]:
+        return sorted(self.backups.glob("before-*.sqlite3"))
+
+
+@pytest.fixture(scope="module")
+def used(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Versions]:
+    """Both at a directory that the old version has used."""
+    made = Versions(tmp_path_factory.mktemp("versions"))
+    made.run_old(EVENTS)
+    shutil.copytree(made.old.data, made.old.directory / "as it was")
+    yield made
+    for bridge in (made.old, made.next):
+        nursery.forget(bridge.environment)
+
+
+@pytest.fixture
+def versions(used: Versions) -> Iterator[Versions]:
+    """The same; each test begins with that directory."""
+    shutil.rmtree(used.old.data)
+    shutil.copytree(used.old.directory / "as it was", used.old.data)
+    yield used
+    for bridge in (used.old, used.next):
+        if bridge.process is not None:
+            stop_process(bridge.process)
+
+
+def applied(file: Path) -> int:
+    """How many migrations of the next version's application a database has."""
+    asked = "SELECT count(*) FROM django_migrations WHERE app = 'next_version'"
+    with closing(sqlite3.connect(file)) as opened:
+        assert opened.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        return int(opened.execute(asked).fetchone()[0])
+
+
+# -- upgrade ---------------------------------------------------------------------------------------
+
+
+def run_for_real(bridge: Bridge) -> None:
+    """Start `manage.py serve` as a user does: `upgrade` looks at what it stops."""
+    with bridge.log.open("ab") as log:
+        bridge.process = Bridge.popen(bridge, ["manage.py", "serve"], log)
+    bridge.wait_ready()
+
+
+def upgrade(bridge: Bridge, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return bridge.manage("upgrade", *arguments, check=False)
+
+
+def assert_old_goes_on(versions: Versions, events: int) -> None:
+    """The version from before starts, has every event, and takes one more."""
+    versions.old.start()
+    assert events_of(versions.old, versions.session_id) == events
+    versions.old.accept(prompt(versions.session_id, events))
+    assert versions.old.stop() == 0
+
+
+def test_a_migration_that_fails_is_undone_and_a_later_upgrade_succeeds(versions: Versions) -> None:
+    run_for_real(versions.old)
+    (versions.old.data / "fail").touch()
+    done = upgrade(versions.next)
+    line = done.stderr.strip().splitlines()[-1]
+    assert done.returncode == 1 and versions.old.ended(PATIENCE) == 0, done
+    assert "A migration failed (ValueError: this migration fails)" in line
+    assert "The database is as it was before, and the bridge is stopped" in line
+    assert applied(database(versions.old)) == 0, "the first of the two was undone as well"
+    assert_old_goes_on(versions, 3)
+
+    versions.fail.unlink()
+    run_for_real(versions.old)
+    done = upgrade(versions.next)
+    assert done.returncode == 0 and versions.old.ended(PATIENCE) == 0, done
+    assert "The database is up to date (2 migrations)" in done.stdout
+    assert "Start it again: `" in done.stdout and "make run`" in done.stdout
+    (copy,) = versions.copies()
+    assert applied(copy) == 0 and str(copy) in done.stdout
+    versions.start_next()
+    assert events_of(versions.next, versions.session_id) == 4
+    assert versions.next.stop() == 0
+
+
+@pytest.mark.parametrize("then", ["upgrade", "serve", "fails"])
+def test_killed_in_the_middle_of_a_migration(versions: Versions, then: str) -> None:
+    hold = versions.old.data / "hold"
+    hold.touch()
+    with versions.next.log.open("ab") as log:
+        killed = versions.next.popen(["manage.py", "upgrade"], log)
+    wait_until((versions.old.data / "held").exists, versions.next.tail())
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.wait(PATIENCE)
+    hold.unlink()
+    assert applied(database(versions.old)) == 1
+    if then == "fails":
+        versions.fail.touch()
+        assert "as it was before" in upgrade(versions.next).stderr
+        assert applied(database(versions.old)) == 0, "as before the one that was killed"
+        assert_old_goes_on(versions, 3)
+        return
+    if then == "upgrade":
+        assert upgrade(versions.next).returncode == 0
+        assert applied(database(versions.old)) == 2
+    versions.start_next()
+    assert events_of(versions.next, versions.session_id) == 3
+    assert versions.next.stop() == 0
+    assert applied(database(versions.old)) == 2
+
+
+def test_a_database_of_a_newer_version_is_left_alone(versions: Versions) -> None:
+    assert upgrade(versions.next).returncode == 0
+    versions.start_next()
+    before = versions.copies()
+    done = upgrade(versions.old)
+    assert done.returncode == 1
+    line = done.stderr.strip().splitlines()[-1]
+    assert "The database was written by a newer version of the bridge" in line
+    assert "Update the bridge" in line
+    assert events_of(versions.next, versions.session_id) == 3, "what runs was not stopped"
+    assert versions.copies() == before and applied(database(versions.old)) == 2
+    assert versions.next.stop() == 0
+
+
+def test_a_servers_database_must_have_been_dumped(
+    postgres_server: Postgres, tmp_path: Path
+) -> None:
+    url = postgres_server.create_database()
+    old = QuickBridge(tmp_path, database_url=url)
+    later = QuickBridge(tmp_path, database_url=url, **NEXT)
+    try:
+        old.start()
+        assert old.stop() == 0
+        done = upgrade(later)
+        assert done.returncode == 1 and "Dump it (pg_dump)" in done.stderr
+        assert "[ ]" in later.manage("showmigrations", "next_version").stdout
+        assert upgrade(later, "--dumped").returncode == 0
+        assert "[ ]" not in later.manage("showmigrations", "next_version").stdout
+        assert upgrade(later).returncode == 0, "nothing to migrate, nothing to dump"
+    finally:
+        for bridge in (old, later):
+            if bridge.process is not None:
+                stop_process(bridge.process)
+            nursery.forget(bridge.environment)
+
+
+# -- starts, again and again -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def failing(versions: Versions) -> Versions:
     versions.fail.touch()
+    return versions
 
 
 def fails(versions: Versions) -> str:
@@ -31,74 +213,143 @@ def fails(versions: Versions) -> str:
     return line
 
 
-def test_the_way_back_outlives_every_start(versions: Versions) -> None:
-    lines = [fails(versions) for _ in range(STARTS)]
-    assert applied(database(versions.old)) == 1, "the first of the two was applied"
+def test_the_way_back_outlives_every_start(failing: Versions) -> None:
+    lines = [fails(failing) for _ in range(STARTS)]
+    assert applied(database(failing.old)) == 1, "the first of the two was applied"
     assert len(set(lines)) == 1, "each start names the same copy"
     command = told_command(lines[0], "restore")
     assert applied(Path(command[1])) == 0
-    assert len(versions.copies()) == 2, "one for each state that a start found"
+    assert len(failing.copies()) == 2, "one for each state that a start found"
 
-    versions.old.manage(*command)
+    failing.old.manage(*command)
     assert Path(command[1]).exists()
-    versions.old.start()
-    assert events_of(versions.old, versions.session_id) == 3
-    assert versions.old.stop() == 0
+    failing.old.start()
+    assert events_of(failing.old, failing.session_id) == 3
+    assert failing.old.stop() == 0
 
 
-def test_the_way_back_is_the_newest_that_the_old_version_can_use(versions: Versions) -> None:
-    first = told_command(fails(versions), "restore")
+def test_the_way_back_is_the_newest_that_the_old_version_can_use(failing: Versions) -> None:
+    first = told_command(fails(failing), "restore")
     oldest = Path(first[1]).read_bytes()
-    versions.old.manage(*first)
-    versions.run_old(2)
-    second = told_command(fails(versions), "restore")
+    failing.old.manage(*first)
+    failing.run_old(2)
+    second = told_command(fails(failing), "restore")
     assert second != first
-    versions.old.manage(*second)
-    versions.old.start()
-    assert events_of(versions.old, versions.session_id) == 5
-    assert versions.old.stop() == 0
-    assert oldest in [copy.read_bytes() for copy in versions.copies()], (
+    failing.old.manage(*second)
+    failing.old.start()
+    assert events_of(failing.old, failing.session_id) == 5
+    assert failing.old.stop() == 0
+    assert oldest in [copy.read_bytes() for copy in failing.copies()], (
         "the older one is still there"
     )
 
 
-def test_copies_of_starts_that_failed_are_never_pruned(versions: Versions) -> None:
-    way_back = Path(told_command(fails(versions), "restore")[1])
+def test_copies_of_starts_that_failed_are_never_pruned(failing: Versions) -> None:
+    way_back = Path(told_command(fails(failing), "restore")[1])
     kept = way_back.read_bytes()
     for year in range(2001, 2008):
-        (versions.backups / f"before-{year}0101T000000Z-x.0001_y.sqlite3").touch()
-    versions.fail.unlink()
-    versions.start_next()
-    assert versions.next.stop() == 0
-    years = [path.name[7:11] for path in versions.copies()]
+        (failing.backups / f"before-{year}0101T000000Z-x.0001_y.sqlite3").touch()
+    failing.fail.unlink()
+    failing.start_next()
+    assert failing.next.stop() == 0
+    years = [path.name[7:11] for path in failing.copies()]
     assert [year for year in years if year < "2010"] == ["2004", "2005", "2006", "2007"], (
         "and one of the start that succeeded"
     )
-    assert kept in [path.read_bytes() for path in versions.copies()]
+    assert kept in [path.read_bytes() for path in failing.copies()]
 
 
-def test_half_a_copy_is_none(versions: Versions) -> None:
+def test_half_a_copy_is_none(failing: Versions) -> None:
     """The start is killed while it copies a database that takes a moment."""
-    with closing(sqlite3.connect(database(versions.old))) as opened:
+    with closing(sqlite3.connect(database(failing.old))) as opened:
         opened.execute("CREATE TABLE ballast (data BLOB)")
         opened.executemany("INSERT INTO ballast VALUES (zeroblob(1000000))", [()] * 60)
         opened.commit()
-    Bridge.spawn(versions.next)
-    wait_until(lambda: list(versions.backups.glob(".before-*")) or versions.copies(), "it copies")
-    assert versions.next.process is not None
-    stop_process(versions.next.process)
-    for copy in versions.copies():
+    Bridge.spawn(failing.next)
+    wait_until(lambda: list(failing.backups.glob(".before-*")) or failing.copies(), "it copies")
+    assert failing.next.process is not None
+    stop_process(failing.next.process)
+    for copy in failing.copies():
         applied(copy)
-    command = told_command(fails(versions), "restore")
+    command = told_command(fails(failing), "restore")
     assert applied(Path(command[1])) == 0
-    assert not list(versions.backups.glob(".*")), "nothing half is left"
+    assert not list(failing.backups.glob(".*")), "nothing half is left"
 
 
-def test_no_room_for_a_copy(versions: Versions) -> None:
+def test_no_room_for_a_copy(failing: Versions) -> None:
     """Nothing is migrated, and nothing is left of the attempt."""
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)); "
-    done = versions.next.run(["-c", limit + MANAGE, "manage.py", "serve"])
+    done = failing.next.run(["-c", limit + MANAGE, "manage.py", "serve"])
     assert done.returncode == 1
     assert "cannot be copied" in done.stderr.strip().splitlines()[-1], done.stderr
-    assert not list(versions.backups.iterdir())
-    assert applied(database(versions.old)) == 0
+    assert not list(failing.backups.iterdir())
+    assert applied(database(failing.old)) == 0
+
+
+# -- a full disk -----------------------------------------------------------------------------------
+
+
+class SmallDisk:
+    """Two versions of a bridge with one data directory, on a disk of its own."""
+
+    def __init__(self, host: Host, directory: Path) -> None:
+        self.old, self.session_id = bridge_on(host, directory), new_session()
+        self.next = bridge_on(host, directory, **self.old.settings | NEXT)
+        self.old.data.mkdir()
+        host.mount(self.old.data, f"{SIZE_MB}m")
+        self.path = self.old.seen
+
+    def fill(self, *, leave: int) -> None:
+        """Fill the disk but for so many bytes."""
+        found = os.statvfs(self.path)
+        size = found.f_bavail * found.f_frsize - leave
+        with contextlib.suppress(OSError), open(self.path / "filler", "ab", buffering=0) as filler:
+            while size > 0:
+                size -= filler.write(bytes(min(size, 2**20)))
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[SmallDisk]:
+    """Its old version runs, and has three events."""
+    with hosts(1) as [host]:
+        made = SmallDisk(host, tmp_path)
+        try:
+            run_for_real(made.old)
+            made.old.accept(*[prompt(made.session_id, number) for number in range(3)])
+            yield made
+        finally:
+            made.old.hang_up()
+            if made.old.process is not None:
+                stop_process(made.old.process)
+
+
+def test_a_full_disk(small: SmallDisk) -> None:
+    """Without room for a copy it is refused, and what runs goes on. What fills the disk in the middle
+    is undone, although nothing fits any more.
+    """
+    small.fill(leave=10 * 2**20)
+    done = upgrade(small.next)
+    line = done.stderr.strip().splitlines()[-1]
+    assert done.returncode == 1 and "MB free; a copy of the database" in line, done
+    assert "Nothing was changed; the bridge was not stopped" in line
+    assert events_of(small.old, small.session_id) == 3
+    (small.path / "filler").unlink()
+
+    (small.path / "hold").touch()
+    with small.next.log.open("ab") as log:
+        upgrading = small.next.popen(["manage.py", "upgrade"], log)
+    wait_until((small.path / "held").exists, small.next.tail())
+    small.fill(leave=0)
+    (small.path / "hold").unlink()
+    assert upgrading.wait(PATIENCE) == 1
+    line = small.next.tail().strip().splitlines()[-1]
+    assert "A migration failed (OperationalError: " in line, small.next.tail()
+    assert "The database is as it was before" in line
+    assert small.old.ended(PATIENCE) == 0
+    (small.path / "filler").unlink()
+    # looked at on its own host: SQLite would follow the path to this one's
+    counted = small.old.run(["-c", COUNT, str(database(small.old))]).stdout
+    assert counted.strip() == "(0,)"
+    small.old.start()
+    assert events_of(small.old, small.session_id) == 3
+    small.old.accept(prompt(small.session_id, 3))

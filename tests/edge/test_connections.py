@@ -40,10 +40,17 @@ from tests.websocket import WebSocket
 MB = limits.MB
 
 
+class Patient(QuickBridge):
+    """Its end waits for requests as long as a busy machine may need to go on with them."""
+
+    first = with_limits(STOP_SECONDS=120)
+
+
 class Hasty(QuickBridge):
-    """It waits a second or two for what others wait much longer for."""
+    """It waits a second or two for what others wait much longer for, but for `auth`."""
 
     first = with_limits(
+        AUTH_WAIT_SECONDS=120,
         REQUEST_SECONDS=2,
         STOP_SECONDS=1,
         LINGER_SECONDS=1,
@@ -61,7 +68,7 @@ def served(bridge: Bridge) -> Iterator[Bridge]:
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    yield from served(QuickBridge(tmp_path_factory.mktemp("edge")))
+    yield from served(Patient(tmp_path_factory.mktemp("edge")))
 
 
 @pytest.fixture(scope="module")

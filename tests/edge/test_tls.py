@@ -4,9 +4,6 @@ relies on it (D19, D44).
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -167,19 +164,6 @@ def test_open_permissions_of_a_key_are_closed(conf: Callable[..., Conf]) -> None
     first.key.chmod(0o644)
     certificates.load_or_renew(conf())
     assert first.key.stat().st_mode & 0o777 == 0o600
-
-
-def test_processes_that_start_together_agree(tmp_path: Path) -> None:
-    program = "from bridge_project.network import certificates as tls; from bridge_project.kernel.config import load; print(tls.load_or_renew(load()))"
-    environment = os.environ | {"BRIDGE_DATA_DIR": str(tmp_path / "data")}
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True
-        )
-        for _ in range(2)
-    ]
-    printed = {process.communicate(timeout=180)[0] for process in started}
-    assert len(printed) == 1 and "fingerprint" in printed.pop()
 
 
 # -- a given certificate ---------------------------------------------------------------------------

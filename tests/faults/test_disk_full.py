@@ -291,13 +291,26 @@ INTO_A_FILE = {
     "install_hooks": ["--settings", "SETTINGS", "--yes"],
     "new_ca": ["--yes"],
 }
+WHILE_IT_IS_STOPPED = {
+    "serve": [],
+    "restore": ["BACKUP"],
+    "upgrade": [],
+    "uninstall": ["--data", "remove"],
+}
 READING: dict[str, list[str]] = {"prune": [], "list_devices": [], "doctor": []}
 
 
+def told(disk: SmallDisk, command: str, words: list[str]) -> tuple[int, list[str]]:
+    """The exit code of a command, and what it said of it; never a traceback."""
+    places = {"SETTINGS": "settings.json", "BACKUP": "../kept.tar.gz"}
+    words = [str(disk.bridge.data / places[word]) if word in places else word for word in words]
+    done = disk.bridge.run(["manage.py", command, *words])
+    assert "Traceback" not in done.stderr and "Start the bridge once" not in done.stderr, done
+    return done.returncode, done.stderr.strip().splitlines()
+
+
 def test_commands_on_a_full_disk(small_disk: SmallDisk) -> None:
-    """What cannot be written is refused in one line with exit code 1, and nothing is half done;
-    nothing ends in a traceback.
-    """
+    """What cannot be written is refused in one line with exit code 1, and nothing is half done."""
     disk, bridge = small_disk, small_disk.bridge
     bridge.settings["DJANGO_SUPERUSER_PASSWORD"] = "a long password"
     bridge.mint("--name", "known")
@@ -305,15 +318,30 @@ def test_commands_on_a_full_disk(small_disk: SmallDisk) -> None:
     disk.fill()
     within(REFUSED_WITHIN, lambda: full_for(disk), "full")
     ended = {}
-    for command, arguments in (INTO_THE_DATABASE | INTO_A_FILE | READING).items():
+    for command, words in (INTO_THE_DATABASE | INTO_A_FILE | READING).items():
         disk.fill()
-        given = [word.replace("SETTINGS", str(bridge.data / "settings.json")) for word in arguments]
-        done = bridge.run(["manage.py", command, *given])
-        assert "Traceback" not in done.stderr and done.returncode in (0, 1), (command, done.stderr)
-        ended[command] = done.returncode
-        if command not in READING and done.returncode == 1:
-            assert len(done.stderr.strip().splitlines()) == 1, (command, done)
+        ended[command], said = told(disk, command, words)
+        assert ended[command] in (0, 1), (command, said)
+        assert command in READING or ended[command] == 0 or len(said) == 1, (command, said)
     assert all(ended[command] == 1 for command in INTO_A_FILE), ended
     disk.free()
     if ended["mint_pairing_qr"] == ended["revoke_device"] == 1:
         assert bridge.manage("list_devices", "--json").stdout == before
+
+
+def test_commands_on_a_disk_that_takes_nothing(small_disk: SmallDisk) -> None:
+    """Mounted read-only: what would write says in one line that it cannot, what reads does. The last
+    test, for it stays so.
+    """
+    disk, bridge = small_disk, small_disk.bridge
+    assert bridge.stop() == 0
+    bridge.manage("backup", str(bridge.data / "../kept.tar.gz"))
+    mount = ["mount", "-o", "remount,bind,ro", str(bridge.data)]
+    subprocess.run([*disk.host.enter, *mount], check=True)
+    failed = {}
+    writing = INTO_THE_DATABASE | INTO_A_FILE | WHILE_IT_IS_STOPPED
+    for command, words in (writing | READING).items():
+        ended, said = told(disk, command, words)
+        if command in writing and (ended == 0 or len(said) != 1):
+            failed[command] = (ended, said)
+    assert not failed, failed

@@ -1,14 +1,10 @@
-"""The data directory on another machine, under another path, host name and user, and on a disk that
-takes nothing (D19, D44, D46).
-"""
+"""The data directory on another machine: under another path, host name and user (D19, D44, D46)."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import tempfile
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -19,26 +15,11 @@ from tests.attack.test_environments import NOBODY, as_user
 from tests.conformance.bridge import Bridge
 from tests.conformance.raw import RawSocket
 from tests.conformance.samples import new_session, prompt
-from tests.faults.hosts import bridge_on, hosts
 from tests.faults.quick import QuickBridge
 
 __all__ = ["as_user"]
 NAME = "elsewhere-7"
 RENAMED = ["unshare", "--uts", "sh", "-c", f'hostname {NAME}; exec "$@"', "sh"]
-# What writes, and what only reads or does nothing when there is nothing to do.
-WRITING = {
-    "serve": [],
-    "backup": [],
-    "restore": ["BACKUP"],
-    "mint_pairing_qr": ["--name", "new"],
-    "revoke_device": ["known"],
-    "make_admin": ["--username", "admin"],
-    "new_ca": ["--yes"],
-    "install_hooks": ["--settings", "SETTINGS", "--yes"],
-    "upgrade": [],
-    "uninstall": ["--data", "remove"],
-}
-READING: dict[str, list[str]] = {"list_devices": [], "doctor": [], "prune": []}
 
 
 def test_another_machine_and_another_user(as_user: list[str]) -> None:
@@ -76,36 +57,3 @@ def test_another_machine_and_another_user(as_user: list[str]) -> None:
         names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         assert f"{NAME}.local" in names.get_values_for_type(x509.DNSName)
         assert all(path.stat().st_uid == NOBODY for path in new.data.rglob("*"))
-
-
-@pytest.fixture
-def read_only(tmp_path: Path) -> Iterator[Bridge]:
-    """A bridge that has run, whose data directory is mounted read-only now."""
-    with hosts(1) as [host]:
-        more = {"DJANGO_SUPERUSER_PASSWORD": "a long password", "HOME": str(tmp_path)}
-        bridge = bridge_on(host, tmp_path / "bridge", **more)
-        bridge.data.mkdir()
-        host.mount(bridge.data, "64m")
-        bridge.start()
-        bridge.mint("--name", "known")
-        assert bridge.stop() == 0
-        bridge.manage("backup", str(tmp_path / "kept.tar.gz"))
-        mount = ["mount", "-o", "remount,bind,ro", str(bridge.data)]
-        subprocess.run([*host.enter, *mount], check=True)
-        yield bridge
-
-
-def test_a_directory_that_takes_nothing(read_only: Bridge, tmp_path: Path) -> None:
-    """What would write says in one line that it cannot; what reads does; nothing is a traceback."""
-    bridge = read_only
-    given = {"BACKUP": tmp_path / "kept.tar.gz", "SETTINGS": bridge.data / "settings.json"}
-    failed = {}
-    for command, words in (WRITING | READING).items():
-        done = bridge.run(["manage.py", command, *[str(given.get(word, word)) for word in words]])
-        said = done.stderr.strip().splitlines()
-        if "Traceback" in done.stderr or (
-            command in WRITING and (done.returncode == 0 or len(said) != 1)
-        ):
-            failed[command] = (done.returncode, said)
-        assert "Start the bridge once" not in done.stderr, done.stderr
-    assert not failed, failed

@@ -29,11 +29,7 @@ from bridge_project.operations.doctor.findings import (
     Finding,
     Level,
     as_json,
-    as_lines,
-    broken,
     ok,
-    warning,
-    worst,
 )
 from bridge_project.operations.doctor.snapshot import Snapshot, take
 from bridge_project.terminal.client import Target
@@ -244,22 +240,3 @@ def test_a_check_that_fails_or_hangs_is_a_finding(
     never.set()
     assert "RuntimeError: no such thing" in found["one"].text and "in time" in found["two"].text
     assert [one.level for one in found.values()] == [Level.BROKEN, Level.BROKEN, Level.OK]
-
-
-def test_lines() -> None:
-    found = [
-        ok("fine").report_as("a"),
-        warning("hm", "do this").report_as("bb"),
-        broken("bad", "first", "then").report_as("c"),
-    ]
-    assert as_lines(found) == [
-        "✓ a   fine",
-        "! bb  hm",
-        "        do this",
-        "✗ c   bad",
-        "        first",
-        "        then",
-        "",
-        "1 broken, 1 to look at.",
-    ]
-    assert as_lines(found[:1])[-1] == "Everything works." and worst(found[:2]) is Level.WARNING

@@ -34,15 +34,6 @@ def at_once(taps: Iterable[tuple[Page, str]]) -> None:
         page.js("void setTimeout(() => button.click(), arguments[0] - Date.now())", moment)
 
 
-def test_one_decides(page: Page, bridge: Bridge) -> None:
-    ask_to_run(bridge, "echo one > one.txt")
-    open_approval(page, "echo one > one.txt")
-    approve(page)
-    page.wait_text("Approved by you. The agent was told.")
-    close_sheet(page)
-    eventually((bridge.root / "one.txt").exists)
-
-
 def test_a_tap_while_the_browser_goes_back(page: Page, bridge: Bridge) -> None:
     """What is tapped as soon as a sheet is closed opens, and stays open."""
     ask_to_run(bridge, "echo never > never.txt")

@@ -14,8 +14,8 @@ from tests.conformance.samples import new_session
 from tests.hooks.scripted import fixture
 from tests.live.test_real_hooks import Agent
 from tests.web.actions import approve, say, start_demo
-from tests.web.browser import NETWORK, Page
-from tests.web.conftest import MakeBridge, MakePage
+from tests.web.browser import Page
+from tests.web.conftest import MakePage
 
 pytestmark = pytest.mark.web
 
@@ -63,23 +63,6 @@ def test_an_agent_is_started_decided_about_and_stopped(page: Page, bridge: Bridg
     page.wait("document.querySelector('.composer .danger').hidden", what="nothing to stop any more")
     say(page, "And on")
     page.wait_text("repeats what you say: And on")
-
-
-def test_a_session_that_stopped_is_resumed(make_bridge: MakeBridge, make_page: MakePage) -> None:
-    bridge = make_bridge()
-    page = make_page(bridge).pair()
-    page.expected.append(NETWORK)
-    start_demo(page, bridge, "Before the stop")
-    page.wait_text("repeats what you say: Before the stop")
-    page.wait_whole()
-    bridge.stop()
-    page.wait_text("Offline")
-    bridge.start()
-    page.wait_ready()
-    page.tap(".foot button", "Resume")
-    page.wait_gone("Resume")
-    say(page, "After the stop")
-    page.wait_text("repeats what you say: After the stop")
 
 
 def test_a_session_at_the_machine_is_watched(page: Page, bridge: Bridge, tmp_path: Path) -> None:

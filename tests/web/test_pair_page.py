@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.conformance.bridge import Bridge
-from tests.web.browser import PHONE, Page
+from tests.web.browser import Page
 from tests.web.conftest import MakePage
 
 pytestmark = pytest.mark.web
@@ -108,19 +108,3 @@ def test_the_policy_stops_what_somebody_would_slip_in(page: Page) -> None:
     picture = "new Promise((y, n) => Object.assign(new Image(), {onload: y, onerror: n, src: '/'}))"
     for leak in ("fetch('/pair?leak')", picture):
         assert page.driver.execute_async_script(f"{leak}.then({ends})") == "stopped"
-
-
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_everybody_can_read_it(page: Page, axe: str, dark: bool) -> None:
-    """On a small phone too: nothing is wider, and every target is large enough for a thumb."""
-    page.show_as(PHONE | {"width": 320}, dark=dark)
-    scan(page)
-    page.tap("summary")
-    page.check_accessibility(axe)
-    assert page.js("matchMedia('(prefers-color-scheme: dark)').matches") == dark
-    assert page.js("document.documentElement.scrollWidth") <= 320
-    heights = (
-        "[...document.querySelectorAll('button, summary')].filter((one) => one.checkVisibility())"
-        ".map((one) => one.getBoundingClientRect().height)"
-    )
-    assert min(page.js(heights)) >= 44
