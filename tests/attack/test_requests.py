@@ -400,7 +400,7 @@ def test_health_is_answered_under_a_flood_of_frames(bridge: Bridge, kind: str) -
         flood.join()
     for one in clients:
         one.close()
-    assert taken < 0.1 + 5 * quiet
+    assert taken < 0.5 + 5 * quiet
 
 
 HEALTH_CHECK = {"timestamp": now(), "client_nonce": "n", "client_capabilities": ["health_v1"]}

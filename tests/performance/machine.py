@@ -6,46 +6,36 @@ import os
 import platform
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
-TICK = os.sysconf("SC_CLK_TCK")
-PAGE = os.sysconf("SC_PAGE_SIZE")
+import psutil
 
 
-def family(processes: Iterable[int]) -> set[int]:
+def family(processes: Iterable[int]) -> Iterator[psutil.Process]:
     """Processes and all that descend from them."""
-    children: dict[int, list[int]] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            children.setdefault(int(path.read_text().rpartition(")")[2].split()[1]), []).append(
-                int(path.parent.name)
-            )
-    found, todo = set(), list(processes)
-    while todo:
-        found.add(process := todo.pop())
-        todo += [child for child in children.get(process, []) if child not in found]
-    return found
+    for pid in processes:
+        with suppress(psutil.NoSuchProcess):
+            first = psutil.Process(pid)
+            yield from (first, *first.children(recursive=True))
 
 
 def cpu_seconds(processes: Iterable[int]) -> float:
     """CPU time that processes and their descendants have used so far; it grows in steps of 10
     ms.
     """
-    total = 0
+    total = 0.0
     for process in family(processes):
-        with suppress(OSError):
-            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-            total += int(fields[11]) + int(fields[12])
-    return total / TICK
+        with suppress(psutil.NoSuchProcess):
+            total += sum(process.cpu_times()[:2])
+    return total
 
 
 def resident_mb(processes: Iterable[int]) -> float:
     """Resident memory of processes and their descendants."""
     total = 0
     for process in family(processes):
-        with suppress(OSError):
-            total += int(Path(f"/proc/{process}/statm").read_text().split()[1])
-    return total * PAGE / 2**20
+        with suppress(psutil.NoSuchProcess):
+            total += process.memory_info().rss
+    return total / 2**20
 
 
 def load() -> float:
