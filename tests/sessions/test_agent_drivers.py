@@ -12,9 +12,9 @@ from bridge_project.kernel import config, limits
 from bridge_project.kernel.errors import BridgeError
 from sessions_app.agents import registry
 from sessions_app.agents.acp import agent
+from sessions_app.agents.demo.driver import DemoDriver
 from sessions_app.agents.driver import AgentKind
 from tests.servers import wait_until
-from tests.sessions.agent_driver import Scripted
 
 Add = Callable[..., None]
 
@@ -30,7 +30,7 @@ def add(monkeypatch: pytest.MonkeyPatch) -> Add:
     monkeypatch.setitem(config.conf.__dict__, "bridge_default_agent", "")
 
     def add(name: str, why_not: str | None = None, *, real: bool = True) -> None:
-        register(AgentKind(name, Scripted, lambda: why_not, lambda: "1", real))
+        register(AgentKind(name, DemoDriver, lambda: why_not, lambda: "1", real))
 
     return add
 
@@ -68,8 +68,8 @@ def test_versions_are_asked_in_the_background(add: Add) -> None:
         return "2.0" * 100
 
     add("demo", real=False)
-    register(AgentKind("faulty", Scripted, lambda: None, lambda: str(1 // 0)))
-    register(AgentKind("slow", Scripted, lambda: None, slow))
+    register(AgentKind("faulty", DemoDriver, lambda: None, lambda: str(1 // 0)))
+    register(AgentKind("slow", DemoDriver, lambda: None, slow))
 
     async def serve() -> None:
         await registry.start()
@@ -98,7 +98,7 @@ def test_a_version_is_asked_again(add: Add, monkeypatch: pytest.MonkeyPatch) -> 
     """
     monkeypatch.setattr(limits, "AGENT_VERSIONS_SECONDS", 0.01)
     now = {"version": ""}
-    register(AgentKind("one", Scripted, lambda: None, lambda: now["version"]))
+    register(AgentKind("one", DemoDriver, lambda: None, lambda: now["version"]))
     asyncio.run(registry.start())
     try:
         now["version"] = "3"

@@ -22,10 +22,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 KEPT_HOURS = limits.QUEUE_TTL_SECONDS // 3600
 
 
-def set_conf(monkeypatch: pytest.MonkeyPatch, name: str, value: int) -> None:
-    monkeypatch.setitem(conf.__dict__, name, value)
-
-
 def dropped(feed_id: int) -> int:
     return Feed.objects.get(pk=feed_id).dropped_seq
 
@@ -45,7 +41,7 @@ def holds_what_it_says() -> bool:
 
 @pytest.mark.parametrize("batch", [1, 7])
 def test_a_feed_keeps_its_newest_rows(monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
-    set_conf(monkeypatch, "bridge_queue_max", 5)
+    monkeypatch.setitem(conf.__dict__, "bridge_queue_max", 5)
     for _ in range(12):
         feed_id = helpers.post(count=batch).feed_id
         other = helpers.post("quiet") if batch == 1 else None

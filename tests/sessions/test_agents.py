@@ -1,0 +1,242 @@
+"""What may go wrong between a person, the log and an agent: nothing is told twice, lost, or taken
+for a yes that nobody gave (D13, D30, D38, D40, D48, D60).
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bridge_project.kernel import limits
+from tests.conformance.agent_tools import (
+    CHAT,
+    Script,
+    begun,
+    http_say,
+    served,
+    wait_status,
+)
+from tests.conformance.agents import ask, begin, end, say, start, words
+from tests.conformance.approvals import assert_refused, notifications, of
+from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.phone import Phone
+from tests.faults.quick import QuickBridge, with_limits
+
+WAITING, PROBE, LEASE, REPLAYED = 2, 2, 2, 2
+
+
+class Small(QuickBridge):
+    """It serves as any other, but for how much may wait, and for how long what is kept."""
+
+    first = with_limits(
+        AGENT_CLOSE_SECONDS=300,
+        AGENT_PROMPTS_WAITING=WAITING,
+        CIRCUIT_BREAKER_PROBE_SECONDS=PROBE,
+        LEASE_SECONDS=LEASE,
+        LEASE_RENEWAL_SECONDS=0.5,
+        REPLAY_BUFFER_SECONDS=REPLAYED,
+    )
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
+    return Script(tmp_path_factory.mktemp("script"), "plain", "lingers")
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Without this file the agent `late` does not start."""
+    return tmp_path_factory.mktemp("late") / "there"
+
+
+@pytest.fixture(scope="module")
+def bridge(
+    tmp_path_factory: pytest.TempPathFactory, script: Script, there: Path
+) -> Iterator[Bridge]:
+    plain = script.setting.split(";")[0].removeprefix("plain=")
+    agents = f"{script.setting};late=sh -c 'test -e {there} && exec {plain}'"
+    small = Small(
+        tmp_path_factory.mktemp("agents"),
+        BRIDGE_ACP_AGENTS=agents,
+        BRIDGE_SESSION_GRACE_SECONDS="1",
+    )
+    with served(small, script) as bridge:
+        yield bridge
+
+
+@pytest.fixture
+def phone(bridge: Bridge) -> Iterator[Phone]:
+    with bridge.phones(1) as (phone,):
+        yield phone
+
+
+@pytest.fixture
+def session(bridge: Bridge, phone: Phone) -> Iterator[str]:
+    session_id = begin(bridge, phone, agent="plain")
+    yield session_id
+    end(phone, session_id)
+
+
+# -- what an agent says ----------------------------------------------------------------------------
+
+
+def test_the_end_of_a_turn_is_told_to_those_who_did_not_see_it(bridge: Bridge) -> None:
+    """D13: a notification task_complete, unless somebody follows the session."""
+    with bridge.phones(2) as (phone, other):
+        session = begin(bridge, phone, agent="plain")
+        ask(phone, session, "followed")
+        say(phone, session, "/rate on 20 10")
+        phone.expect("stream_chunk", session_id=session, content="on-0 ")
+        phone.close()
+        other.expect("notification", session_id=session, notification_type="task_complete")
+        assert [one["body"] for one in notifications(other, session, "task_complete")] == [
+            "followed"
+        ]
+
+
+def test_large_output_comes_in_pieces_that_a_phone_can_take(phone: Phone, session: str) -> None:
+    """D30: whatever an agent says at once, each message stays small; a tool's output is cut, and
+    says so. What is no Unicode does no harm.
+    """
+    size = limits.TOOL_OUTPUT_BYTES + 1
+    said = ask(
+        phone,
+        session,
+        "/do say('ü' * 100_000)\nsay('\\ud800')\n"
+        f"text = {{'type': 'content', 'content': {{'type': 'text', 'text': 'x' * {size}}}}}\n"
+        "update('tool_call', toolCallId='c', title='Look', kind='search', status='completed',"
+        " content=[text])",
+    )
+    chunks = [one["payload"]["content"] for one in said if one["type"] == "stream_chunk"]
+    assert (
+        "".join(chunks) == "ü" * 100_000 + "?"
+        and max(map(len, chunks)) <= limits.STREAM_CHUNK_CHARS
+    )
+    [result] = [one["payload"]["result"] for one in said if one["type"] == "tool_result"]
+    assert result["content"].endswith(f"[cut: {size} bytes in all]")
+    assert len(result["content"]) < limits.TOOL_OUTPUT_BYTES + 100
+
+
+def test_garbage_in_a_call(phone: Phone, session: str) -> None:
+    """Issue, bad input: what is no Unicode or no JSON is made so; the session goes on."""
+    said = ask(
+        phone,
+        session,
+        "/do given = {'command': '\\ud800', 'number': float('nan')}\n"
+        "update('tool_call', toolCallId='\\x00 odd', title='L\\udc00k', kind='search',"
+        " rawInput=given, status='pending')\n"
+        "update('tool_call_update', toolCallId='\\x00 odd', status='completed',"
+        " rawOutput={'a': '\\ud800'})",
+    )
+    [call, result] = [one["payload"] for one in said if one["type"].startswith("tool_")]
+    assert call["params"]["command"] == "?" and call["params"]["number"] is None
+    assert result["tool_call_id"] == call["tool_call_id"] and result["result"]["success"]
+    assert words(ask(phone, session, "on")).endswith("on")
+
+
+# -- what is said to it ----------------------------------------------------------------------------
+
+
+def test_what_waits_for_an_agent_is_bounded(bridge: Bridge, phone: Phone, script: Script) -> None:
+    """Issue, limits: a phone that says more than the agent can take is told so."""
+    session = begun(bridge, phone, "/rate x 6000 100", "plain")
+    for number in range(WAITING):
+        say(phone, session, f"waits {number}")
+    answer = phone.request("message", {"session_id": session} | CHAT)
+    refused = assert_refused(answer, "RATE_LIMITED", True)
+    assert refused["details"]["retry_after"] > 0
+    phone.send("session_interrupt", {"session_id": session})
+    phone.collect(lambda: len(of(phone, "stream_end", session)) == 1 + WAITING, "their ends")
+    phone.untaken.clear()
+    assert words(ask(phone, session, "has room")).endswith("has room")
+    assert script.prompts()[-3:] == ["waits 0", "waits 1", "has room"]
+    end(phone, session)
+
+
+def test_a_yes_that_comes_behind_an_interrupt_starts_nothing(
+    bridge: Bridge, phone: Phone, session: str, script: Script
+) -> None:
+    """D40: who had stopped the turn has stopped it."""
+    say(phone, session, "/run touch made")
+    call_id = phone.expect("approval_required", session_id=session)["payload"]["tool_call_id"]
+    yes = {"session_id": session, "tool_call_id": call_id, "decision": "approved"}
+    phone.send("session_interrupt", {"session_id": session})
+    phone.send("approval_response", yes | {"modifications": None})
+    phone.expect("stream_end", session_id=session, finish_reason="stop")
+    eventually(lambda: [line for line in script.lines("decided") if line["call"] == call_id])
+    assert not (bridge.root / "made").exists()
+
+
+def test_a_decision_while_the_lease_has_run_out_is_told(
+    bridge: Bridge, phone: Phone, session: str, script: Script
+) -> None:
+    """D38: a machine that slept has no lease when it wakes, and its agent still waits for the
+    decision that comes first.
+    """
+    say(phone, session, "/ask make test")
+    call_id = phone.expect("approval_required", session_id=session)["payload"]["tool_call_id"]
+    assert bridge.process is not None
+    bridge.process.send_signal(signal.SIGSTOP)
+    yes = {"session_id": session, "tool_call_id": call_id, "decision": "approved"}
+    phone.send("approval_response", yes | {"modifications": None})
+    time.sleep(LEASE + 1)
+    bridge.process.send_signal(signal.SIGCONT)
+    phone.expect("stream_end", session_id=session, finish_reason="stop")
+    assert script.lines("decided")[-1]["outcome"]["optionId"] == "allow_once"
+
+
+def test_a_prompt_that_comes_while_the_timer_closes(
+    bridge: Bridge, phone: Phone, script: Script
+) -> None:
+    """D60: it was accepted, so it waits for the resume, as in a session that is paused."""
+    with bridge.phones(1) as (leaves,):
+        session = begin(bridge, leaves, agent="lingers")
+        ask(leaves, session, "hello")
+    eventually(lambda: script.lines("over"))
+    said = http_say(bridge, session, {"type": "user_message", "content": "just in time"})
+    assert said.json()["accepted"] is True, "its agent has not ended yet"
+    script.go.touch()
+    wait_status(bridge, session, "closed")
+    assert start(phone, bridge.root, session, resume=True)["type"] == "session_ready"
+    eventually(lambda: script.prompts()[-1] == "just in time")
+    assert script.prompts().count("just in time") == 1
+    end(phone, session)
+
+
+# -- time ------------------------------------------------------------------------------------------
+
+
+def test_what_is_too_old_is_not_replayed(bridge: Bridge, phone: Phone, session: str) -> None:
+    """D30: 30 minutes of a session, oldest first out; what was cut is known."""
+    ask(phone, session, "old")
+    time.sleep(REPLAYED)
+    young = ask(phone, session, "young")
+    with bridge.phones(1) as (other,):
+        other.join(session)
+        buffer = other.expect("replay_buffer", session_id=session)["payload"]
+    assert not [one for one in buffer["messages"] if one not in young] and not buffer["complete"]
+
+
+@pytest.mark.spec("limit.circuit_breaker")
+def test_the_breaker_lets_one_try_again(bridge: Bridge, phone: Phone, there: Path) -> None:
+    """Spec, Limits: it probes after a while; D48: one that fails keeps it open, one that starts
+    closes it.
+    """
+
+    def tried() -> str:
+        return str(start(phone, bridge.root, agent="late")["payload"].get("code"))
+
+    def comes_to(code: str) -> None:
+        eventually(lambda: tried() == code)
+
+    failures = [tried() for _ in range(limits.CIRCUIT_BREAKER_FAILURES)]
+    assert failures == ["AGENT_ERROR"] * limits.CIRCUIT_BREAKER_FAILURES
+    for code in ("CIRCUIT_OPEN", "AGENT_ERROR", "CIRCUIT_OPEN"):
+        comes_to(code)
+    there.touch()
+    comes_to("None")
+    assert tried() == "None"
