@@ -1,8 +1,7 @@
 """What a real agent sends, the whole way: installed hook command, spool, forwarder, TLS, log, a
 phone's socket (D47).
 
-The captured files are in ``tests/fixtures/hooks``; what each must become stands in one table, which
-the forwarder's own tests use too.
+The captured files are in ``tests/fixtures/hooks``; what each must become stands in one table.
 """
 
 from __future__ import annotations
@@ -22,7 +21,158 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.samples import new_session
 from tests.hooks.scripted import FIXTURES, fixture
-from tests.hooks.test_producer_fixtures import EXPECTED, NAMES
+
+NAMES = sorted(path.stem for path in FIXTURES.glob("*.json") if path.stem != "_index")
+# kept as they are wherever they come
+COMMON = {
+    "transcript_path",
+    "cwd",
+    "prompt_id",
+    "permission_mode",
+    "effort",
+    "agent_id",
+    "agent_type",
+}
+
+
+def pre(tool: str, risk: str, *, asks: bool = False) -> tuple[str, dict[str, Any]]:
+    extra = {"permission_request": True} if asks else {}
+    return "PreToolUse", {"tool": tool, "risk_level": risk, "requires_approval": asks, **extra}
+
+
+def post(tool: str, took: int, *, success: bool = True, **more: Any) -> tuple[str, dict[str, Any]]:
+    return "PostToolUse", {"tool": tool, "success": success, "execution_time_ms": took, **more}
+
+
+BACKGROUND = [
+    {
+        "id": "afdf6220138905b33",
+        "type": "subagent",
+        "status": "running",
+        "description": "Sub job",
+        "agent_type": "general-purpose",
+    }
+]
+IDLE = {"background_tasks": [], "session_crons": [], "stop_hook_active": False}
+SUMMARY = "The user asked for scripted things; all done."
+SUBAGENTS = "/home/dev/.claude/projects/-home-dev-project/{}/subagents/agent-{}.jsonl"
+
+# Fixture → the event, and what its payload must say; None: the bridge has no use for it.
+EXPECTED: dict[str, tuple[str, dict[str, Any]] | None] = {
+    "MessageDisplay": None,
+    "Notification-idle_prompt": (
+        "Notification",
+        {
+            "message": "Claude is waiting for your input",
+            "level": "info",
+            "notification_type": "idle_prompt",
+        },
+    ),
+    "Notification-permission_prompt": (
+        "Notification",
+        {
+            "message": "Claude needs your permission",
+            "level": "warning",
+            "notification_type": "permission_prompt",
+        },
+    ),
+    "PermissionRequest-AskUserQuestion": pre("AskUserQuestion", "low", asks=True),
+    "PermissionRequest-Bash": pre("Bash", "high", asks=True),
+    "PermissionRequest-Edit": pre("Edit", "medium", asks=True),
+    "PermissionRequest-Write": pre("Write", "medium", asks=True),
+    "PostCompact": None,
+    "PostModelSwitch-sdk": None,
+    "PostToolBatch": None,
+    "PostToolBatch-in-subagent": None,
+    "PostToolUse-Agent": post("Agent", 20),
+    "PostToolUse-AskUserQuestion": post("AskUserQuestion", 1),
+    "PostToolUse-Bash": post("Bash", 33),
+    "PostToolUse-Bash-in-subagent": post(
+        "Bash", 18, agent_id="afdf6220138905b33", agent_type="general-purpose"
+    ),
+    "PostToolUse-Edit": post("Edit", 5),
+    "PostToolUse-Read": post("Read", 2),
+    "PostToolUse-Write": post("Write", 7),
+    "PostToolUseFailure-Bash": post(
+        "Bash", 30, success=False, result={"error": "Exit code 3\noops", "interrupted": False}
+    ),
+    "PreCompact": ("PreCompact", {"trigger": "manual", "custom_instructions": "keep the names"}),
+    "PreModelSwitch-sdk": None,
+    "PreToolUse-Agent": pre("Agent", "medium"),
+    "PreToolUse-AskUserQuestion": pre("AskUserQuestion", "low"),
+    "PreToolUse-Bash": pre("Bash", "low"),
+    "PreToolUse-Bash-in-subagent": pre("Bash", "low"),
+    "PreToolUse-Edit": pre("Edit", "medium"),
+    "PreToolUse-Read": pre("Read", "low"),
+    "PreToolUse-Write": pre("Write", "medium"),
+    "SessionEnd-clear": ("SessionEnd", {"exit_reason": "user_exit", "reason": "clear"}),
+    "SessionEnd-other": ("SessionEnd", {"exit_reason": "completion", "reason": "other"}),
+    "SessionEnd-prompt_input_exit": (
+        "SessionEnd",
+        {"exit_reason": "user_exit", "reason": "prompt_input_exit"},
+    ),
+    "SessionStart-clear": (
+        "SessionStart",
+        {"working_directory": "/home/dev/project", "environment": {"source": "clear"}},
+    ),
+    "SessionStart-compact-with-model": (
+        "Notification",
+        {"level": "info", "notification_type": "context_compacted", "model": "claude-opus-5-5"},
+    ),
+    "SessionStart-resume": (
+        "SessionStart",
+        {
+            "working_directory": "/home/dev/project",
+            "environment": {"source": "resume"},
+            "context_tokens": 1240,
+        },
+    ),
+    "SessionStart-startup": (
+        "SessionStart",
+        {"working_directory": "/home/dev/project", "environment": {"source": "startup"}},
+    ),
+    "SessionStart-startup-with-model": (
+        "SessionStart",
+        {"environment": {"source": "startup", "model": "claude-opus-5-5"}},
+    ),
+    "Stop": (
+        "Stop",
+        {"reason": "task_completed", "message": "Done: the command printed hi.", "context": IDLE},
+    ),
+    "Stop-background-running": (
+        "Stop",
+        {"reason": "task_completed", "context": {**IDLE, "background_tasks": BACKGROUND}},
+    ),
+    "StopFailure": (
+        "Stop",
+        {"reason": "error", "message": "API Error: 400 scripted bad request", "error": "unknown"},
+    ),
+    "SubagentStart": None,
+    "SubagentStop-in-subagent": (
+        "SubagentStop",
+        {
+            "result": "sub agent: result 42.",
+            "context": {
+                **IDLE,
+                "background_tasks": BACKGROUND,
+                "agent_id": "afdf6220138905b33",
+                "agent_type": "general-purpose",
+                "agent_transcript_path": SUBAGENTS.format(
+                    "222b738b-a6d1-42cc-a086-e24ec9e10c1b", "afdf6220138905b33"
+                ),
+            },
+        },
+    ),
+    "SubagentStop-in-subagent-compact-agent": ("SubagentStop", {"result": SUMMARY}),
+    "UserPromptSubmit": ("UserPromptSubmit", {"prompt": "SCN:bash go"}),
+    "UserPromptSubmit-task-notification": (
+        "UserPromptSubmit",
+        {
+            "prompt": 'Agent "Sub job" finished: sub agent: result 42.',
+            "context": {"synthetic": True},
+        },
+    ),
+}
 
 
 class Agent:
@@ -68,26 +218,38 @@ def test_every_kind_of_event_is_installed(agent: Agent) -> None:
     assert set(HOOK_EVENTS) == set(agent.hooks)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_captured_hook_reaches_the_phone(
-    name: str, bridge: Bridge, agent: Agent, phone: Phone
-) -> None:
-    session_id = new_session()
-    bridge.watch(phone, session_id)
-    raw = fixture(name) | {"session_id": session_id}
-    agent.fire(raw)
-    expected = EXPECTED[name]
-    if expected is None:
-        # comes after it, and alone
-        agent.fire(fixture("UserPromptSubmit") | {"session_id": session_id})
-        event = phone.expect("agent_event", session_id=session_id)["payload"]
-        assert event["event"] == "UserPromptSubmit"
-        return
-    event = phone.expect("agent_event", session_id=session_id)["payload"]
-    assert event["event"] == event["event_type"] == expected[0]
-    assert event["payload"] == event["payload"] | expected[1]
-    if "tool_name" in raw:
-        assert event["payload"]["params"] == raw["tool_input"]
+def test_what_was_captured_reaches_the_phone(bridge: Bridge, agent: Agent, phone: Phone) -> None:
+    """Each in a session of its own: translated, with all that the agent has said; what the bridge
+    has no use for is not sent on.
+    """
+    assert sorted(EXPECTED) == NAMES and len(NAMES) == 44
+    sessions = {name: new_session() for name in NAMES}
+    bridge.watch(phone, *sessions.values())
+    for name in [*NAMES, "UserPromptSubmit"]:
+        agent.fire(fixture(name) | {"session_id": sessions[name]})
+    for name, expected in EXPECTED.items():
+        if expected is None:
+            continue
+        raw, event = (
+            fixture(name),
+            phone.expect("agent_event", session_id=sessions[name])["payload"],
+        )
+        said = event["payload"]
+        assert event["event"] == event["event_type"] == expected[0], name
+        assert said == said | expected[1], name
+        assert {key: said[key] for key in COMMON & raw.keys()} == {
+            key: raw[key] for key in COMMON & raw.keys()
+        }, name
+        if "tool_name" in raw:
+            assert said["params"] == raw["tool_input"], name
+            assert said.get("tool_call_id") == raw.get("tool_use_id"), name
+        if "tool_response" in raw:
+            assert said["result"] == raw["tool_response"], name
+    prompted = sessions["UserPromptSubmit"]
+    phone.collect(lambda: len(phone.events(prompted)) == 2, "the last of all")
+    assert "context" not in phone.events(prompted)[0]["payload"]["payload"], "a person wrote it"
+    for name, expected in EXPECTED.items():
+        assert expected is not None or not phone.events(sessions[name]), name
 
 
 def test_a_whole_session_in_the_order_in_which_it_happened(
@@ -177,7 +339,3 @@ def test_a_backlog_holds_no_person_up_and_no_rate_limit_holds_the_backlog(
     phone.join(others)
     phone.wait_numbers(others, range(300))
     phone.close()
-
-
-def test_the_fixtures_are_all_here() -> None:
-    assert len(list(FIXTURES.glob("*.json"))) == 45  # 44 captured files and their index
