@@ -131,7 +131,7 @@ def comparable(answer: Answer) -> Answer:
 async def both(hot: FastPath, view: Handler, data: bytes, **request: Any) -> Answer:
     """The answer, which must be the same from both."""
     ours, theirs = await call(hot, data, **request), await call(view, data, **request)
-    assert comparable(ours) == comparable(theirs)
+    assert comparable(ours) == comparable(theirs), (request, data[:200])
     return ours
 
 
@@ -147,7 +147,6 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "without a type": {"content_type": None},
     "without a token": {"authorization": None},
     "with a wrong token": {"authorization": "Bearer " + "x" * 40},
-    "with the admin token": {"authorization": "admin"},
     "with another scheme": {"authorization": "Basic abc"},
     "of a page": {"origin": "https://evil.example"},
     "under another name": {"host": "evil.example"},
@@ -156,16 +155,6 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "as GET": {"method": "GET"},
     "as OPTIONS": {"method": "OPTIONS"},
 }
-
-
-@pytest.mark.parametrize("name", REQUESTS)
-async def test_every_kind_of_request_gets_the_same_answer(name: str, view: Handler) -> None:
-    request = REQUESTS[name]
-    if request.get("authorization") == "admin":
-        request = request | {"authorization": f"Bearer {conf.secret('admin_token')}"}
-    hot = FastPath(view)
-    await call(hot, body())
-    await both(hot, view, body(), **request)
 
 
 BODIES: dict[str, bytes] = {
@@ -187,11 +176,14 @@ BODIES: dict[str, bytes] = {
 }
 
 
-@pytest.mark.parametrize("name", BODIES)
-async def test_every_kind_of_body_gets_the_same_answer(name: str, view: Handler) -> None:
+async def test_every_kind_of_request_and_of_body_gets_the_same_answer(view: Handler) -> None:
     hot = FastPath(view)
     await call(hot, body())
-    await both(hot, view, BODIES[name])
+    admin = {"authorization": f"Bearer {conf.secret('admin_token')}"}
+    for request in [*REQUESTS.values(), admin]:
+        await both(hot, view, body(), **request)
+    for text in BODIES.values():
+        await both(hot, view, text)
 
 
 json_values = st.recursive(
