@@ -102,7 +102,7 @@ def test_refusals_of_one_address(bridge: Bridge) -> None:
         "ORIGIN_NOT_ALLOWED": refused_upgrade,
         "AUTH_FAILED": failed_auth,
     }
-    times, began = 40, time.monotonic()
+    times, began = 20, time.monotonic()
     before = size(bridge)
     for attack in attacks.values():
         for _ in range(times):
@@ -152,7 +152,7 @@ def test_refusals_of_many_addresses(bridge: Bridge) -> None:
 
 def test_requests_that_need_no_token(bridge: Bridge) -> None:
     """What a stranger may read does not fill the log either."""
-    https, times, began = bridge.https(source="127.0.0.72"), 500, time.monotonic()
+    https, times, began = bridge.https(source="127.0.0.72"), 450, time.monotonic()
     with closing(https.open()) as connection:
         for _ in range(times):
             assert https.get("/ca.crt", connection=connection).status == 200
@@ -160,4 +160,4 @@ def test_requests_that_need_no_token(bridge: Bridge) -> None:
     lines = logged(bridge)
     shown = sum(line["event"].startswith("GET /ca.crt 200 127.0.0.72 ") for line in lines)
     assert shown <= limits.LOG_CLIENT_REQUESTS * windows(began)
-    assert counts(lines, "requests")["127.0.0.72"]["200"] == times - shown
+    assert counts(lines, "requests").get("127.0.0.72", Counter())["200"] == times - shown

@@ -47,13 +47,10 @@ def repository(bridge: Bridge) -> Repository:
 
 FIFOS = (
     ".gitignore",
-    ".mailmap",
     "deep/er/.gitattributes",
-    "new/.gitignore",
     ".git/info/exclude",
     ".git/refs/heads/other",
     ".git/objects/info/alternates",
-    ".git/packed-refs",
     "a.txt",
     "untracked",
 )

@@ -28,16 +28,6 @@ def conf(tmp_path: Path) -> Callable[..., Conf]:
     return make
 
 
-def test_it_is_made_once_and_kept(conf: Callable[..., Conf], tmp_path: Path) -> None:
-    first = certificates.load_or_renew(conf())
-    assert certificates.load_or_renew(conf()) == first
-    assert first.ca == tmp_path / "data" / "tls" / "ca.crt"
-    assert first.ca.read_bytes().startswith(b"-----BEGIN CERTIFICATE")
-    for name in ("ca.key", "server.key"):
-        assert (tmp_path / "data" / "tls" / name).stat().st_mode & 0o777 == 0o600
-    assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
-
-
 def test_the_leaf_is_what_phones_accept(conf: Callable[..., Conf]) -> None:
     found = certificates.load_or_renew(conf(bridge_public_url="https://Bridge.example:444"))
     leaf, ca = x509.load_pem_x509_certificates(found.chain.read_bytes())

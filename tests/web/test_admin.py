@@ -153,30 +153,6 @@ def test_the_first_page(page: Page, desk: Bridge) -> None:
     )
 
 
-def test_the_history_of_a_decision(page: Page) -> None:
-    go(page, "sessions_app/toolcall/?decision__exact=modified")
-    page.tap("#result_list a", "UTC")
-    page.wait_text("ls modified", "ls -l", f"Modified on the device Ada's {HTML} (#1).")
-    go(page, "devices_app/auditentry/")
-    page.tap("a", "Filters")
-    page.tap("#changelist-filter a", "decision")
-    page.wait("location.search.includes('action=decision')")
-    page.wait("document.querySelectorAll('#result_list .data-row').length === 3")
-
-
-def test_revoking_closes_the_socket(page: Page, desk: Bridge) -> None:
-    """One click and a confirmation, and the phone is out at once."""
-    pairing = desk.pairing()
-    phone = desk.phone(pairing).ready()
-    go(page, f"devices_app/device/?q={pairing.name}")
-    page.tap("#result_list a", "Revoke…")
-    page.wait_text(pairing.name, "This cannot be undone")
-    assert phone.connected
-    page.tap("button", "Yes, revoke")
-    page.wait_text("is revoked; its connections are being closed.")
-    assert phone.wait_closed() == 4401
-
-
 def test_pairing(page: Page, desk: Bridge, axe: str) -> None:
     """The picture is a code that pairs one device, and the page says when that has happened."""
     page.tap("#nav-sidebar a", "Pair a device")
