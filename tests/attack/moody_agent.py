@@ -9,7 +9,7 @@ cancel stops it).
 
 Prompts: `/act FILE` writes it, asking first if it asks at all; `/stray MODE FILE` goes to a mode
 and acts when it was set back, or a minute later; `/offer KINDS FILE` asks with options of these
-kinds; `/argv` and `/env NAME` tell what it was started with.
+kinds; `/argv` tells what it was started with.
 """
 
 from __future__ import annotations
@@ -168,8 +168,6 @@ class Moody:
             self.act(name, kinds.split(","))
         elif word == "/argv":
             self.say(json.dumps(sys.argv[1:]))
-        elif word == "/env":
-            self.say(os.environ.get(rest, "unset"))
         return "cancelled" if self.cancelled else "end_turn"
 
     def act(

@@ -313,15 +313,3 @@ def with_limits(**limits: float) -> str:
     """What a bridge executes first to have these numbers of limits.py."""
     lines = [f"assert hasattr(limits, {name!r}); limits.{name} = {limits[name]}" for name in limits]
     return "\n".join(["from bridge_project.kernel import limits", *lines, ""])
-
-
-class ImpatientBridge(QuickBridge):
-    """It serves as any other, but with a shorter limit of a minute."""
-
-    limit: str  # its name in limits.py
-    seconds: int
-
-    def popen(self, arguments: list[str], log: IO[bytes]) -> Running:
-        assert arguments == ["manage.py", "serve"]
-        self.first = with_limits(**{self.limit: self.seconds})
-        return super().popen(arguments, log)
