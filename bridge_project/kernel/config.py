@@ -39,6 +39,7 @@ from bridge_project.kernel.setting_types import (
 )
 
 PROJECT_DIR = Path(__file__).resolve().parents[2]
+OWN_TIME_ZONE = os.environ.get("TZ")  # read before Django sets its own
 
 
 class ConfError(ValueError):

@@ -44,7 +44,7 @@ HIDDEN = {
     "CREDENTIALS_DIRECTORY": "/run/credentials/bridge.service",
     "INVOCATION_ID": "00112233445566778899aabbccddeeff",
 }
-OWN = {"ANTHROPIC_API_KEY": "the user's own", "PGHOST": "localhost"}
+OWN = {"ANTHROPIC_API_KEY": "the user's own", "PGHOST": "localhost", "TZ": "Asia/Tokyo"}
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +134,7 @@ def test_agents_and_their_commands(bridge: Bridge, phone: Phone, script: Script)
     given = Path(f"/proc/{pid}/environ").read_text().replace("\0", "\n")
     assert_scrubbed(given)
     assert "AGENT_BRIDGE_SESSION=1" in given.splitlines(), "by which hooks report nothing twice"
-    for way in ("run", "terminal"):
+    for way in ("run", "command"):
         say(phone, session, f"/{way} env > '{bridge.root}/{way}'")
         decide(
             phone,
