@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import threading
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -22,10 +23,9 @@ from sessions_app.agents.driver import Driver, Verdict
 from sessions_app.agents.events import AgentDied
 from sessions_app.agents.process import groups
 from tests.agents.claude_model import Model
-from tests.agents.drive import Drive, carrying, command
+from tests.agents.drive import Drive, carrying
 from tests.conformance.agent_tools import PROGRAM
 
-AGENT = "tests.agents.acp_agent"
 Open = Callable[..., Any]
 
 
@@ -85,7 +85,8 @@ async def opened(root: Path, kept: dict[str, Drive]) -> AsyncIterator[Open]:
         name, fresh = f"{make}{mode}", fresh or resume_id is not None
         drive = kept.get(name)
         if fresh or drive is None or drive.closed or drive.of(AgentDied):
-            drive = Drive(make() if make else AcpDriver("strange", command(AGENT, mode)))
+            journal = root.parent / "journal"
+            drive = Drive(make()) if make else scripted(journal, mode or "plain")
             if fresh:
                 own.append(drive)
             await drive.start(root, resume_id)
@@ -161,6 +162,14 @@ def surroundings(model: Model, place: Path) -> Iterator[dict[str, str]]:
         found = surroundings_in(place, model)
         surround(patch, found)
         yield found
+
+
+@pytest.fixture
+def hold() -> Iterator[threading.Event]:
+    """Where a model waits; let go at the end in any case."""
+    event = threading.Event()
+    yield event
+    event.set()
 
 
 @pytest_asyncio.fixture(loop_scope="module")

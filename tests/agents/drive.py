@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import TypeVar
 
 import psutil
 
-from bridge_project.kernel.config import PROJECT_DIR
 from sessions_app.agents.driver import Driver, Start, Verdict
 from sessions_app.agents.events import (
     AgentDied,
@@ -108,11 +106,6 @@ def only(kind: type[E], events: Sequence[Event]) -> E:
     found = [event for event in events if isinstance(event, kind)]
     assert len(found) == 1, events
     return found[0]
-
-
-def command(module: str, *arguments: str) -> list[str]:
-    """The command line of an agent that is a module of the project."""
-    return ["/usr/bin/env", f"PYTHONPATH={PROJECT_DIR}", sys.executable, "-m", module, *arguments]
 
 
 def carrying(value: str) -> list[int]:

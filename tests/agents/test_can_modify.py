@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 
 import pytest
@@ -10,25 +9,21 @@ import pytest
 from bridge_project.kernel.config import conf
 from sessions_app.agents import registry
 from sessions_app.agents.acp.permissions import CHANGED
-from tests.agents.drive import command
-from tests.conformance.agent_tools import served
+from tests.conformance.agent_tools import Script, quick_bridge
 from tests.conformance.agents import begin, end, reasons, say, words
 from tests.conformance.approvals import decide
 from tests.conformance.bridge import Bridge
-from tests.faults.quick import QuickBridge
 
 
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    line = shlex.join(command("tests.agents.acp_agent"))
-    agents = f"demo-acp={line};cancelling={line} cancelling"
-    place = tmp_path_factory.mktemp("acp bridge")
-    with served(QuickBridge(place, BRIDGE_ACP_AGENTS=agents)) as bridge:
+    script = Script(tmp_path_factory.mktemp("script"), "plain", "cancelling")
+    with quick_bridge(tmp_path_factory.mktemp("acp bridge"), script) as bridge:
         yield bridge
 
 
 @pytest.mark.parametrize(
-    ("agent", "can_modify"), [("demo", True), ("demo-acp", False), ("cancelling", False)]
+    ("agent", "can_modify"), [("demo", True), ("plain", False), ("cancelling", False)]
 )
 def test_changed_parameters(bridge: Bridge, agent: str, can_modify: bool) -> None:
     """docs/agents.md: /info says whether an agent runs a call with changed parameters; one that
@@ -43,7 +38,8 @@ def test_changed_parameters(bridge: Bridge, agent: str, can_modify: bool) -> Non
     assert told["can_modify"] is can_modify
     with bridge.phones(1) as (phone,):
         session = begin(bridge, phone, agent=agent)
-        say(phone, session, '/tool Bash {"command": "make one"}')
+        tool = '/tool Bash {"command": "make one"}' if agent == "demo" else "/ask make one"
+        say(phone, session, tool)
         asked = phone.expect("approval_required", session_id=session)["payload"]
         recorded = decide(
             phone, session, asked["tool_call_id"], "modified", {"command": "make two"}
@@ -64,7 +60,7 @@ def test_changed_parameters(bridge: Bridge, agent: str, can_modify: bool) -> Non
         )
     else:
         assert result["error"] == CHANGED and '"command": "make two"' in said, (
-            "the demo repeats what it is told"
+            "it repeats what it is told"
         )
 
 

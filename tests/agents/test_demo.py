@@ -1,4 +1,6 @@
-"""What is special to the demo agent (D41). What holds for every agent: test_contract.py."""
+"""What is special to the demo agent (D41). What holds for every agent:
+tests/conformance/test_agent_chat.py.
+"""
 
 from __future__ import annotations
 

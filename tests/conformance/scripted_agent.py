@@ -23,6 +23,7 @@ MODE, JOURNAL = sys.argv[1:3]
 Handler = Callable[[dict[str, Any]], dict[str, Any]]
 OPTIONS = [{"optionId": kind, "name": kind, "kind": kind} for kind in ("allow_once", "reject_once")]
 
+LATE = ("What was asked?", "This is what ", "was said.")
 WAYS = [
     {"id": "key", "name": "A key", "description": "Requires SCRIPTED_API_KEY."},
     {"id": "browser", "name": "A browser"},
@@ -42,6 +43,8 @@ def main() -> None:
         sys.stdout.write("this is no protocol\n")
     while MODE == "hangs":
         time.sleep(1000)
+    if MODE == "banner":
+        sys.stdout.write("Welcome!\n\nChecking for updates …\n")
     agent = Scripted()
     if MODE == "lingers":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -99,6 +102,7 @@ class Scripted:
             "session/load": self.load,
             "session/prompt": self.prompt,
         }
+        self.number = id_
         handler = handlers.get(method)
         if handler is None:
             self.send(id=id_, error={"code": -32601, "message": "Method not found"})
@@ -115,6 +119,7 @@ class Scripted:
             return {"protocolVersion": "first", "agentCapabilities": "all"}
         return {
             "protocolVersion": 99 if MODE == "version" else 1,
+            "agentInfo": {"name": "scripted", "version": "1.0"},
             "agentCapabilities": {"loadSession": MODE != "no-load"},
             "authMethods": WAYS if MODE == "refuses" else [],
         }
@@ -141,6 +146,11 @@ class Scripted:
             self.say("about ")
             self.update("tool_call", toolCallId="c", title="Looking", kind="search")
             self.say(text)
+        if MODE == "late":
+            self.say(f"<session_context>\n…</session_context>{LATE[0]}", "user_message_chunk")
+            self.say("I look.")
+            self.say("[Function Response: run_shell_command]", "user_message_chunk")
+            threading.Thread(target=self.tell_late, daemon=True).start()
         if MODE == "forgets":
             return {
                 "error": {
@@ -150,6 +160,12 @@ class Scripted:
                 }
             }
         return {}
+
+    def tell_late(self) -> None:
+        """Says of its history what the bridge is to hear when the session has begun."""
+        for text in LATE[1:]:
+            time.sleep(0.2)
+            self.say(text)
 
     def told(self) -> list[str]:
         """What it was told in its session, in order."""
@@ -177,6 +193,9 @@ class Scripted:
             "/deaf": self.deaf,
             "/run": self.run,
             "/do": self.do,
+            "/read": self.read,
+            "/write": self.write,
+            "/command": self.command,
         }
         if word in commands:
             commands[word](rest)
@@ -228,9 +247,37 @@ class Scripted:
     def allowed(self, number: int) -> bool:
         return bool(self.answer(number).get("outcome", {}).get("optionId") == "allow_once")
 
+    def have(self, method: str, then: str, **params: Any) -> dict[str, Any]:
+        """Has the bridge do something; says ``then`` with what that gives, or why it does not."""
+        number = self.request(method, **params)
+        result, told = self.answer(number), self.waiting[number]
+        refused = (
+            f"The bridge does not do it: {told['error']['message']}" if "error" in told else ""
+        )
+        self.say(refused or then.format(**result))
+        return result
+
+    def read(self, path: str) -> None:
+        self.have("fs/read_text_file", "{content}", path=os.path.join(os.getcwd(), path))
+
+    def write(self, rest: str) -> None:
+        path, _, content = rest.partition(" ")
+        whole = os.path.join(os.getcwd(), path)
+        self.have("fs/write_text_file", f"{path} is written.", path=whole, content=content)
+
+    def command(self, line: str) -> None:
+        if made := self.have("terminal/create", "", command=line):
+            ended, said, _ = (
+                self.answer(self.request(f"terminal/{what}", **made))
+                for what in ("wait_for_exit", "output", "release")
+            )
+            self.say(
+                f"It ended with {ended.get('exitCode', ended.get('signal'))} and said: {said['output']}"
+            )
+
     def do(self, code: str) -> None:
         """Does as the Python says, which has the words of this agent at hand."""
-        words = ("say", "send", "update", "request", "answer", "ask", "allowed")
+        words = ("say", "send", "update", "request", "answer", "ask", "allowed", "have", "write")
         exec(code, {name: getattr(self, name) for name in words} | globals() | {"agent": self})
 
     def ask_for(self, command: str, dies: bool = False, runs: bool = False) -> None:
@@ -241,6 +288,8 @@ class Scripted:
             self.exit("3")
         outcome = self.answer(number).get("outcome", {})
         journal("decided", call=call_id, outcome=outcome)
+        if MODE == "cancelling" and outcome.get("optionId") != "allow_once":
+            self.cancelled.set()
         if outcome.get("optionId") == "allow_once":
             if runs:
                 subprocess.run(

@@ -5,13 +5,11 @@ were (issue, Shown by).
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.agents.drive import command
 from tests.conformance.agent_tools import Script, children, figure, served
 from tests.conformance.agents import ask, begin, end, start, words
 from tests.conformance.bridge import Bridge, eventually
@@ -20,10 +18,7 @@ from tests.faults.quick import QuickBridge
 
 # the issue's goal is 1000, which `make soak` runs
 CYCLES = int(os.environ.get("TEST_AGENT_CYCLES", "20"))
-# cycles; a start of the latter takes a second
-OF_PROCESSES = {"plain": max(8, CYCLES // 10)} | (
-    {"demo-acp": CYCLES // 10} if CYCLES >= 1000 else {}
-)
+OF_PROCESSES = max(8, CYCLES // 10)
 FIRST = max(10, CYCLES // 10)  # before the first look: what is made once has been made
 MB = 2**20
 # of the process at most, in the second half of the cycles; measured in a thousand: 0.6 and 0.9 MB,
@@ -47,8 +42,8 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator[Bridge]:
-    agents = f"{script.setting};demo-acp={shlex.join(command('tests.agents.acp_agent'))}"
-    forgetful = Forgetful(tmp_path_factory.mktemp("cycles"), BRIDGE_ACP_AGENTS=agents)
+    place = tmp_path_factory.mktemp("cycles")
+    forgetful = Forgetful(place, BRIDGE_ACP_AGENTS=script.setting)
     with served(forgetful, script) as bridge:
         yield bridge
 
@@ -123,22 +118,18 @@ def test_sessions_of_demo(quick: Bridge) -> None:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("agent", OF_PROCESSES)
-def test_sessions_with_processes(quick: Bridge, script: Script, agent: str) -> None:
+def test_sessions_with_processes(quick: Bridge, script: Script) -> None:
     """The same with an agent that is a process: no process, zombie or pipe is left."""
     assert quick.process is not None
-    pid = quick.process.pid
+    pid, half = quick.process.pid, OF_PROCESSES // 2
     with quick.phones(1) as (phone,):
-        one_after_another(quick, phone, 2, agent, 1)
+        one_after_another(quick, phone, 2, "plain", 1)
         eventually(lambda: not children(pid))
         before = files(quick)
-        grown = in_halves(
-            quick, lambda: one_after_another(quick, phone, OF_PROCESSES[agent] // 2, agent, 1)
-        )
+        grown = in_halves(quick, lambda: one_after_another(quick, phone, half, "plain", 1))
         script.assert_gone()
-        most = before + OF_PROCESSES[agent] // 2
-        eventually(lambda: files(quick) < most and not children(pid))
-        said(f"{OF_PROCESSES[agent]} cycles of {agent}", grown)
+        eventually(lambda: files(quick) < before + half and not children(pid))
+        said(f"{OF_PROCESSES} cycles of an agent with a process", grown)
         assert grown[1] < GROWTH, grown
 
 

@@ -4,14 +4,13 @@ errors; D50): the whole `tool_error` that a phone gets.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.agents.drive import carrying, command
-from tests.conformance.agent_tools import served
+from tests.agents.drive import carrying
+from tests.conformance.agent_tools import Script, served
 from tests.conformance.agents import ask, begin, end, say, tool, words
 from tests.conformance.approvals import decide
 from tests.conformance.bridge import Bridge, eventually
@@ -59,13 +58,13 @@ class Hurried(QuickBridge):
 
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    acp = shlex.join(command("tests.agents.acp_agent"))
+    script = Script(tmp_path_factory.mktemp("script"), "plain")
     hurried = Hurried(
         tmp_path_factory.mktemp("limits"),
         BRIDGE_DEMO_SHELL="1",
-        BRIDGE_ACP_AGENTS=f"demo-acp={acp}",
+        BRIDGE_ACP_AGENTS=script.setting,
     )
-    with served(hurried) as bridge:
+    with served(hurried, script) as bridge:
         (bridge.root / "hangs").write_text("text\n")
         yield bridge
         (bridge.root / "go on").touch()
@@ -77,6 +76,17 @@ def phone(bridge: Bridge) -> Iterator[Phone]:
         yield phone
 
 
+<<<<<<< HEAD
+=======
+@pytest.fixture
+def session(bridge: Bridge, phone: Phone, request: pytest.FixtureRequest) -> Iterator[str]:
+    """Of the agent that the test asks for, by default of one that is a program."""
+    session_id = begin(bridge, phone, agent=getattr(request, "param", "plain"))
+    yield session_id
+    end(phone, session_id)
+
+
+>>>>>>> 59d4d6e (tests: Have one scripted agent for all tests of the Agent Client Protocol.)
 def failure(phone: Phone, session: str, call_id: str, name: str) -> dict[str, Any]:
     """The payload of the call's tool_error, with the spec's fields and their types; a tool_result
     of the same call says that it has failed.
@@ -102,12 +112,12 @@ def test_a_command_that_takes_too_long(bridge: Bridge, phone: Phone) -> None:
     that has it do so.
     """
     line, calls = f"echo begun; sleep 100 & sleep 100; : {(mark := new_id())}", {}
-    for agent in ("demo", "demo-acp"):
+    for agent in ("demo", "plain"):
         session = begin(bridge, phone, agent=agent)
         if agent == "demo":
             calls[session] = tool(phone, session, command=line)["tool_call_id"]
         else:
-            say(phone, session, f"/run {line}")
+            say(phone, session, f"/command {line}")
             asked = phone.expect("approval_required", session_id=session)["payload"]
             calls[session] = asked["tool_call_id"]
     for session, call_id in calls.items():

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from tests.agents.drive import carrying, command
+from tests.agents.drive import carrying
+from tests.conformance.agent_tools import PROGRAM
 from tests.faults.quick import QuickBridge, nursery
 from tests.servers import wait_until
 
@@ -42,13 +43,14 @@ def _mute(mark: str) -> list[str]:
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuickBridge]:
     """One that is not started, with three agents of the Agent Client Protocol."""
+    place = tmp_path_factory.mktemp("agents")
     agents = {
-        "acp": command("tests.agents.acp_agent"),
+        "acp": [sys.executable, "-IS", str(PROGRAM), "plain", str(place / "journal")],
         "gone": ["no-such-agent", "--acp"],
         "mute": _mute(MARK),
     }
     lines = "; ".join(f"{name}={shlex.join(words)}" for name, words in agents.items())
-    made = QuickBridge(tmp_path_factory.mktemp("agents"), BRIDGE_ACP_AGENTS=lines)
+    made = QuickBridge(place, BRIDGE_ACP_AGENTS=lines)
     yield made
     nursery.forget(made.environment)
 

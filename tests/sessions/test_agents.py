@@ -18,6 +18,7 @@ from tests.conformance.agent_tools import (
     begun,
     http_say,
     served,
+    status,
     wait_status,
 )
 from tests.conformance.agents import ask, begin, end, say, start, words
@@ -155,6 +156,16 @@ def test_what_waits_for_an_agent_is_bounded(bridge: Bridge, phone: Phone, script
     assert words(ask(phone, session, "has room")).endswith("has room")
     assert script.prompts()[-3:] == ["waits 0", "waits 1", "has room"]
     end(phone, session)
+
+
+def test_an_interrupt_right_after_the_prompt_stops_it(
+    bridge: Bridge, phone: Phone, session: str
+) -> None:
+    """The cancel must not overtake the prompt."""
+    say(phone, session, "/rate x 60000 100")
+    phone.send("session_interrupt", {"session_id": session})
+    phone.expect("stream_end", session_id=session, finish_reason="stop")
+    assert status(bridge, session) == "active"
 
 
 def test_a_yes_that_comes_behind_an_interrupt_starts_nothing(

@@ -13,9 +13,13 @@ from acp import RequestError, schema
 from sessions_app.agents.acp.client import AcpClient
 from sessions_app.agents.driver import PendingApprovals, Verdict
 from sessions_app.agents.events import ApprovalAsked, Event, EventQueue, ToolFailed
-from tests.agents.acp_agent import OPTIONS
 from tests.agents.drive import APPROVED, only, within
 
+OPTIONS = [
+    schema.PermissionOption(option_id="yes-always", name="Always", kind="allow_always"),
+    schema.PermissionOption(option_id="yes", name="Yes", kind="allow_once"),
+    schema.PermissionOption(option_id="no", name="No", kind="reject_once"),
+]
 CALL = "c1"  # the agent's own call
 
 

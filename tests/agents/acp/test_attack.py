@@ -5,7 +5,6 @@ nothing of the agent stays (D38, D40, D45).
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 import uuid
 from pathlib import Path
@@ -16,33 +15,14 @@ from acp import RequestError, schema, tool_diff_content
 
 from bridge_project.kernel import limits
 from sessions_app.agents import session_runner
-from sessions_app.agents.acp.driver import AcpDriver
 from sessions_app.agents.diffs import Change, diff_of_texts
 from sessions_app.agents.driver import Start
 from sessions_app.agents.events import ApprovalAsked, ToolSucceeded, TurnEnded
-from tests.agents.acp.play import CALL, Play
-from tests.agents.acp_agent import OPTIONS
+from tests.agents.acp.play import CALL, OPTIONS, Play
+from tests.agents.conftest import scripted
 from tests.agents.drive import APPROVED, REJECTED, Drive, carrying, eventually, text
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-STUB = """
-import json, sys
-def send(**message):
-    sys.stdout.write(json.dumps({"jsonrpc": "2.0"} | message) + chr(10))
-    sys.stdout.flush()
-for line in sys.stdin:
-    message = json.loads(line)
-    method = message.get("method")
-    if method == "initialize":
-        send(id=message["id"], result={"protocolVersion": 1, "agentCapabilities": {}})
-    elif method == "session/new":
-        send(id=message["id"], result={"sessionId": "it"})
-    elif method == "session/prompt":
-        number = message["id"]
-        exec(message["params"]["prompt"][0]["text"])
-"""
-AGENT = [sys.executable, "-IS", "-c", STUB]
 
 
 async def test_a_person_sees_what_is_asked_and_not_what_was_announced(root: Path) -> None:
@@ -241,9 +221,9 @@ async def test_commands_that_will_not_end_do_not_keep_the_agent_alive(root: Path
     however many commands ignore that they are told.
     """
     drive, mark = await _opened(root), uuid.uuid4().hex
+    endless = f"trap '' TERM; while :; do sleep 0.1; : {mark}; done"
     await drive.driver.prompt(
-        "for each in range(4): send(id=100 + each, method='terminal/create', params={'sessionId': 'it', "
-        f"'command': 'sh', 'args': ['-c', \"trap '' TERM; while :; do sleep 0.1; : {mark}; done\"]}})"
+        f"/do for _ in range(4): request('terminal/create', command='sh', args=['-c', {endless!r}])"
     )
     await eventually(lambda: len(carrying(f": {mark}")) >= 4)
     assert len(drive.of(ApprovalAsked)) == 4
@@ -258,12 +238,10 @@ async def test_an_odd_answer_ends_the_turn(root: Path, answer: str) -> None:
     """D40: what the library cannot read would leave the turn running for ever."""
     drive = await _opened(root)
     said = await drive.turn(
-        f"sys.stdout.write(json.dumps({{'id': number, {answer}}}) + chr(10)); sys.stdout.flush()"
+        f"/do print(json.dumps({{'id': agent.number, {answer}}}), flush=True); time.sleep(1000)"
     )
     assert [event.finish_reason for event in said if isinstance(event, TurnEnded)] == ["error"]
-    said = await drive.turn(
-        "send(id=[1], method='x'); send(id=1, method=['x']); send(id=number, result={'stopReason': 'end_turn'})"
-    )
+    said = await drive.turn("/do send(id=[1], method='x'); send(id=1, method=['x'])")
     assert [event.finish_reason for event in said if isinstance(event, TurnEnded)] == ["stop"]
     await drive.close()
 
@@ -276,13 +254,9 @@ async def test_what_nobody_reads_is_not_read_from_the_agent(
     few large ones; nothing is lost, and all is in order.
     """
     monkeypatch.setattr(limits, limit, 10)
-    driver, content = AcpDriver("stub", AGENT), "{'type': 'text', 'text': f'{n} ' + 'x' * 6000}"
+    driver = scripted(root.parent / "journal").driver
     await driver.start(Start("it", root))
-    update = f"{{'sessionUpdate': 'agent_message_chunk', 'content': {content}}}"
-    await driver.prompt(
-        f"for n in range(2000): send(method='session/update', params={{'sessionId': 'it', 'update': {update}}})\n"
-        "open('said', 'w')\nsend(id=number, result={'stopReason': 'end_turn'})"
-    )
+    await driver.prompt("/do for n in range(2000): say(f'{n} ' + 'x' * 6000)\nopen('said', 'w')")
     await driver.events.wait()
     await asyncio.sleep(0.3)  # time in which an agent that is read on would get to its end
     assert not (root / "said").exists()
@@ -296,7 +270,9 @@ async def test_what_nobody_reads_is_not_read_from_the_agent(
 
 
 async def _opened(root: Path) -> Drive:
-    return await Drive(AcpDriver("stub", AGENT), APPROVED).start(root)
+    drive = scripted(root.parent / "journal")
+    drive.answers = [APPROVED]
+    return await drive.start(root)
 
 
 @pytest.mark.parametrize("turned", [True, False])

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 async def test_a_command_that_nobody_was_asked_for_is_asked_for(opened: Open, root: Path) -> None:
     drive = await opened(APPROVED)
-    said = await drive.turn("/run pwd; echo oops >&2; exit 3")
+    said = await drive.turn("/command pwd; echo oops >&2; exit 3")
     assert "It ended with 3 and said:" in text(said)
     assert str(root) in text(said) and "oops" in text(said)
     call = only(ApprovalAsked, said).call
@@ -30,7 +30,7 @@ async def test_a_command_that_nobody_was_asked_for_is_asked_for(opened: Open, ro
 
 async def test_a_command_that_is_rejected_is_not_run(opened: Open, root: Path) -> None:
     drive = await opened(REJECTED)
-    assert "does not do it" in text(await drive.turn("/run touch made"))
+    assert "does not do it" in text(await drive.turn("/command touch made"))
     assert list(root.iterdir()) == []
 
 
@@ -38,7 +38,13 @@ async def test_an_approved_command_is_run_once_without_asking_again(
     opened: Open, root: Path
 ) -> None:
     drive = await opened(APPROVED, REJECTED)
-    said = text(await drive.turn("/shell echo x >>made"))
+    line = "echo x >>made"
+    said = text(
+        await drive.turn(
+            f"/do allowed(ask('c1', title='Run', kind='execute', rawInput={{'command': {line!r}}}))\n"
+            f"for _ in range(2): agent.command({line!r})"
+        )
+    )
     assert "It ended with 0" in said and "does not do it" in said
     assert (root / "made").read_text() == "x\n"
     assert len(drive.of(ApprovalAsked)) == 2

@@ -18,6 +18,14 @@ from tests.agents.conftest import Open
 from tests.agents.drive import APPROVED, REJECTED, kinds, text
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+EDIT = """/do diff = {'type': 'diff', 'path': os.path.abspath('a.txt'), 'newText': 'hello'}
+yes = allowed(ask('c1', title='Writing', kind='edit', content=[diff]))
+say(f'{yes} ')
+if yes:
+    write('a.txt hello')
+    update('tool_call_update', toolCallId='c1', status='completed')
+    write('a.txt too late')
+"""
 
 
 async def test_reading_inside_the_roots_needs_nobody(opened: Open, root: Path) -> None:
@@ -92,15 +100,11 @@ async def test_an_approved_write_stays_inside(opened: Open, root: Path, path: st
 
 
 async def test_an_agent_that_asked_itself_is_not_asked_twice(opened: Open, root: Path) -> None:
-    """The option is chosen by its kind; the approval covers the file that it named, while the call
-    runs, and no longer.
-    """
+    """The approval covers the file that it named, while the call runs, and no longer."""
     drive = await opened(APPROVED, REJECTED)
-    said = await drive.turn("/edit a.txt a.txt hello")
-    assert (
-        text(said)
-        == f"chosen yes a.txt is written.The bridge does not do it: {WORDS_OF_A_REJECTION}"
-    )
+    said = await drive.turn(EDIT)
+    refused = f"The bridge does not do it: {WORDS_OF_A_REJECTION}"
+    assert text(said) == f"True a.txt is written.{refused}"
     assert [asked.call.tool for asked in drive.of(ApprovalAsked)] == ["Edit", "Write"]
     assert drive.of(ApprovalAsked)[0].call.params == {
         "file_path": str(root / "a.txt"),
@@ -109,9 +113,9 @@ async def test_an_agent_that_asked_itself_is_not_asked_twice(opened: Open, root:
     assert (root / "a.txt").read_text() == "hello"
 
 
-async def test_a_rejection_is_chosen_by_its_kind_too(opened: Open, root: Path) -> None:
+async def test_a_rejection_of_its_own_question_is_told(opened: Open, root: Path) -> None:
     drive = await opened(REJECTED)
-    assert text(await drive.turn("/edit a.txt a.txt hello")) == "chosen no "
+    assert text(await drive.turn(EDIT)) == "False "
     assert list(root.iterdir()) == []
 
 

@@ -31,7 +31,7 @@ CAPTURED = Path(__file__).parents[2] / "fixtures" / "acp"
 
 async def test_empty_chunks_echoes_and_thoughts_are_not_said(opened: Open) -> None:
     """docs/agents.md, Turns."""
-    said = await (await opened(mode=BANNER)).turn("/noise")
+    said = await (await opened(mode=BANNER)).turn(NOISE)
     assert [event for event in said if isinstance(event, Chunk)] == [Chunk("said \ufffd")]
 
 
@@ -39,7 +39,7 @@ async def test_the_pieces_of_a_call_are_put_together(opened: Open) -> None:
     """docs/agents.md: one start and one result, with the parameters that came later, the thoughts
     and the diff.
     """
-    said = await (await opened(mode=BANNER)).turn("/announce")
+    said = await (await opened(mode=BANNER)).turn(ANNOUNCED)
     assert kinds(said) == ["ToolStarted", "ToolSucceeded", "TurnEnded"]
     call, done = only(ToolStarted, said).call, only(ToolSucceeded, said)
     assert (call.id, call.tool, call.params) == ("c1", "Edit", {"file_path": "a.txt"})
@@ -47,6 +47,34 @@ async def test_the_pieces_of_a_call_are_put_together(opened: Open) -> None:
     assert (done.content, done.diff) == ("edited", "@@ -1 +1,2 @@\n one\n+two\n")
 
 
+NOISE = """/do say('')
+say('echo', 'user_message_chunk')
+say('thinking ', 'agent_thought_chunk')
+say('said \\0')"""
+ANNOUNCED = """/do say('I must ', 'agent_thought_chunk'); say('edit.', 'agent_thought_chunk')
+update('tool_call', toolCallId='c1', title='Editing', kind='edit', status='pending')
+update('tool_call_update', toolCallId='c1', rawInput={'file_path': 'a.txt'})
+update('tool_call_update', toolCallId='c1', status='in_progress')
+diff = {'type': 'diff', 'path': 'a.txt', 'oldText': 'one\\n', 'newText': 'one\\ntwo\\n'}
+text = {'type': 'content', 'content': {'type': 'text', 'text': 'edited'}}
+for content in ([diff, text], [text]):
+    update('tool_call_update', toolCallId='c1', status='completed', content=content)"""
+BROKEN = """/do update(
+    'tool_call', toolCallId='c1', title='make', kind='execute', rawInput={'command': 'make'})
+output = {'exit_code': 2, 'stderr': 'no rule', 'output': 'make: no rule'}
+update('tool_call_update', toolCallId='c1', status='failed', rawOutput=output)"""
+NONSENSE = """/do for line in (
+    'no json', '[]', '"x"', '{}', '[' * 20_000,
+    '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"new"}}}',
+    '{"jsonrpc":"2.0","id":1,"method":"fs/everything","params":{}}',
+):
+    print(line, flush=True)
+say('sense')"""
+SAID = """/do for said in json.load(open({!r})):
+    if 'sessionUpdate' in said:
+        update(said.pop('sessionUpdate'), **said)
+    else:
+        allowed(ask(said.pop('toolCallId'), **said))"""
 HOME = "/home/dev/project"
 THERE = {"cwd": HOME}
 NEW = {"file_path": f"{HOME}/p.txt", "type": "add", "content": "hello\n"}
@@ -69,7 +97,7 @@ async def test_what_real_agents_say_of_a_call(
     internals, and not before they have said what the call does.
     """
     drive = await opened(APPROVED, mode=BANNER)
-    said = await drive.turn(f"/captured {CAPTURED / name}.json")
+    said = await drive.turn(SAID.format(f"{CAPTURED / name}.json"))
     calls = [one.call for one in said if isinstance(one, ToolStarted | ApprovalAsked)]
     assert all(call.params.keys() - {"cwd"} for call in calls)
     assert (calls[-1].description, kinds(said)[-2]) == (shown, end)
@@ -80,13 +108,15 @@ async def test_what_real_agents_say_of_a_call(
 
 
 async def test_a_call_without_a_result_is_closed_at_the_end(opened: Open) -> None:
-    said = await (await opened(mode=BANNER)).turn("/forget")
+    said = await (await opened(mode=BANNER)).turn(
+        "/do update('tool_call', toolCallId='c1', title='Look', kind='search', status='pending')"
+    )
     assert kinds(said) == ["ToolStarted", "ToolStopped", "TurnEnded"]
     assert only(ToolStopped, said).reason == "The agent reported no result of this call."
 
 
 async def test_a_failed_call_has_its_details(opened: Open) -> None:
-    said = await (await opened(mode=BANNER)).turn("/broken")
+    said = await (await opened(mode=BANNER)).turn(BROKEN)
     assert kinds(said) == ["ToolStarted", "ToolFailed", "TurnEnded"]
     failed = only(ToolFailed, said)
     assert (failed.failure.message, failed.failure.details.exit_code) == ("make: no rule", 2)
@@ -100,7 +130,10 @@ async def test_more_changes_than_one_turn_may_have(opened: Open) -> None:
     """
     drive = await opened(Verdict("modified", {"command": "changed"}), mode=BANNER)
     count = limits.ACP_FOLLOW_UPS + 1
-    said = await drive.turn(f"/ask {count}")
+    said = await drive.turn(
+        f"/do asked = [ask(f'c{{n}}', title=f'make {{n}}', kind='execute') for n in range({count})]\n"
+        "for number in asked: allowed(number)"
+    )
     reasons = [stopped.reason for stopped in drive.of(ToolStopped)]
     assert sorted(reasons) == sorted([CHANGED] * limits.ACP_FOLLOW_UPS + [TOO_MANY])
     assert text(said).count('"command": "changed"') == limits.ACP_FOLLOW_UPS
@@ -109,18 +142,18 @@ async def test_more_changes_than_one_turn_may_have(opened: Open) -> None:
 
 async def test_nonsense_between_messages_does_no_harm(opened: Open) -> None:
     drive = await opened(mode=BANNER)
-    assert text(await drive.turn("/nonsense")) == "sense"
+    assert text(await drive.turn(NONSENSE)) == "sense"
 
 
 async def test_history_that_comes_after_the_answer_is_not_said(opened: Open) -> None:
     """gemini tells its history when it has already answered, with what it gives the model; it is
     kept for who asks what was said before (D60), pieces joined.
     """
-    drive = await opened(mode="late-history", resume_id="demo-1")
+    drive = await opened(mode="late", resume_id="scripted-1")
     said = await drive.turn("hello")
-    assert "old" not in text(said) and "hello" in text(said)
+    assert "what" not in text(said) and "hello" in text(said)
     assert drive.driver.history == [
         Said("What was asked?", by_agent=False),
-        Said("This is what was said before.", by_agent=True),
-        Said("This is what was said before.old 0 old 1 old 2 old 3 old 4", by_agent=True),
+        Said("I look.", by_agent=True),
+        Said("This is what was said.", by_agent=True),
     ]

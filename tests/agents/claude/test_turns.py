@@ -1,5 +1,5 @@
 """What is special to turns of claude-code: its real program against a scripted model (issue:
-claude-agent-sdk; D35, D38, D40, D41). What holds for every agent: tests/agents/test_contract.py.
+claude-agent-sdk; D35, D38, D40, D41). What holds for every agent: test_contract.py.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -46,14 +45,6 @@ HELLO = "Hello from the scripted model."
 TASK = Tool(
     "Agent", {"description": "A job", "prompt": "play:job", "subagent_type": "general-purpose"}
 )
-
-
-@pytest.fixture
-def hold() -> Iterator[threading.Event]:
-    """Where a model waits; let go at the end in any case."""
-    event = threading.Event()
-    yield event
-    event.set()
 
 
 @pytest.fixture
