@@ -56,9 +56,9 @@ START_SECONDS = 20
 
 
 class Impatient(QuickBridge):
-    """It serves as any other, but for how long it waits for an agent to start."""
+    """It serves as any other, but for how long it waits for an agent to start, and to try again."""
 
-    first = with_limits(AGENT_START_SECONDS=START_SECONDS)
+    first = with_limits(AGENT_START_SECONDS=START_SECONDS, CIRCUIT_BREAKER_PROBE_SECONDS=3)
 
 
 @pytest.fixture(scope="module")
@@ -67,11 +67,21 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
 
 
 @pytest.fixture(scope="module")
-def bridge(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator[Bridge]:
+def there(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Without this file the agent `late` does not start."""
+    return tmp_path_factory.mktemp("late") / "there"
+
+
+@pytest.fixture(scope="module")
+def bridge(
+    tmp_path_factory: pytest.TempPathFactory, script: Script, there: Path
+) -> Iterator[Bridge]:
     absent = f"absent=no-such-program-{new_id()} --acp"
+    plain = script.setting.split(";")[0].removeprefix("plain=")
+    late = f"late=sh -c 'test -e {there} && exec {plain}'"
     impatient = Impatient(
         tmp_path_factory.mktemp("bad-agents"),
-        BRIDGE_ACP_AGENTS=f"{script.setting};broken=/bin/false;{absent}",
+        BRIDGE_ACP_AGENTS=f"{script.setting};{late};{absent}",
         BRIDGE_DEFAULT_AGENT="demo",
         SCRIPTED_API_KEY=KEY,
     )
@@ -364,20 +374,32 @@ def test_an_eleventh_session(bridge: Bridge, script: Script, phone: Phone) -> No
 
 
 @pytest.mark.spec("wscode.CIRCUIT_OPEN", "limit.circuit_breaker", "severity.critical")
-def test_an_agent_that_never_starts(bridge: Bridge, phone: Phone) -> None:
+def test_an_agent_that_does_not_start_for_long(bridge: Bridge, phone: Phone, there: Path) -> None:
     """D35, D48: each failure leaves a session in error with the reason; after five, CIRCUIT_OPEN,
-    nothing created, and /health says agent_sdk.
+    nothing created, and /health says agent_sdk. One probe after a while keeps it open, or closes
+    it.
     """
     assert_refused(start(phone, bridge.root, agent="absent"), "AGENT_UNAVAILABLE", True)
-    ids = [new_id() for _ in range(6)]
-    for sid in ids[:5]:
+    ids = [new_id() for _ in range(5)]
+    for sid in ids:
         assert bridge.get("/api/v1/health", bridge.admin_token).status == 200
-        error = assert_refused(
-            start(phone, bridge.root, sid, agent="broken"), "AGENT_ERROR", True, sid
-        )
-        assert status(bridge, sid) == "error" and error["message"]
-    assert_refused(start(phone, bridge.root, ids[5], agent="broken"), "CIRCUIT_OPEN", True)
-    assert not bridge.knows(ids[5])
+        answer = start(phone, bridge.root, sid, agent="late")
+        assert assert_refused(answer, "AGENT_ERROR", True, sid)["message"]
+        assert status(bridge, sid) == "error"
+
+    def comes_to(code: str | None) -> str:
+        """Ask until that is the answer; the id that was asked for."""
+        wanted: list[str] = []
+
+        def answers() -> bool:
+            wanted.append(new_id())
+            answer = start(phone, bridge.root, wanted[-1], agent="late")
+            return bool(answer["payload"].get("code") == code)
+
+        eventually(answers)
+        return wanted[-1]
+
+    assert not bridge.knows(comes_to("CIRCUIT_OPEN"))
     health = bridge.get("/api/v1/health", bridge.admin_token)
     assert health.status == 503 and health.json()["checks"]["agent_sdk"] == "unhealthy"
     phone.join(ids[0])
@@ -385,3 +407,8 @@ def test_an_agent_that_never_starts(bridge: Bridge, phone: Phone) -> None:
         phone.request("message", {"session_id": ids[0]} | CHAT), "SESS_NOT_ACTIVE", True, ids[0]
     )
     end(phone, begin(bridge, phone))
+    for code in ("AGENT_ERROR", "CIRCUIT_OPEN"):
+        comes_to(code)
+    there.touch()
+    end(phone, comes_to(None))
+    end(phone, begin(bridge, phone, agent="late"))

@@ -160,13 +160,13 @@ def test_odd_prompts(phone: Phone, session: str) -> None:
     assert len(reasons(phone, session)) == 6
 
 
-def test_hooks_in_the_name_of_a_session(bridge: Bridge, phone: Phone) -> None:
+def test_hooks_in_the_name_of_a_session(shared: Bridge, phone: Phone) -> None:
     """D34: passed on as agent_event, and nothing else: no state, no approval, no tool call, no
     title, while it runs and when it is closed.
     """
-    sid = begin(bridge, phone)
+    sid = begin(shared, phone)
     call_id = tool(phone, sid)["tool_call_id"]
-    before = bridge.session(sid)
+    before = shared.session(sid)
     call = {"tool": "Bash", "params": {"command": "make test"}}
     bodies = [
         hook("SessionStart", sid),
@@ -175,17 +175,17 @@ def test_hooks_in_the_name_of_a_session(bridge: Bridge, phone: Phone) -> None:
         hook("Stop", sid),
         hook("SessionEnd", sid),
     ]
-    bridge.accept(*bodies)
+    shared.accept(*bodies)
     phone.collect(lambda: len(phone.events(sid)) == len(bodies), "the events")
-    after = bridge.session(sid)
+    after = shared.session(sid)
     for name in ("status", "title", "working_directory", "agent_type"):
         assert after[name] == before[name]
     assert after["hook_count"] == len(bodies)
-    assert pending(bridge, sid) == [call_id], "neither decided nor doubled"
+    assert pending(shared, sid) == [call_id], "neither decided nor doubled"
     assert not of(phone, "tool_result", sid) and not of(phone, "tool_call", sid)
     assert len(of(phone, "approval_required", sid)) == 1
     assert decide(phone, sid, call_id, "approved")["payload"]["forwarded"] is True
     phone.expect("tool_result", session_id=sid, tool_call_id=call_id)
     end(phone, sid)
-    bridge.accept(hook("SessionStart", sid))
-    assert bridge.session(sid)["status"] == "closed"
+    shared.accept(hook("SessionStart", sid))
+    assert shared.session(sid)["status"] == "closed"

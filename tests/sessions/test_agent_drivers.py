@@ -136,3 +136,11 @@ def test_a_bad_setting_stops_the_start(monkeypatch: pytest.MonkeyPatch, value: s
     monkeypatch.setenv("BRIDGE_ACP_AGENTS", value)
     with pytest.raises(config.ConfError, match=r"^BRIDGE_ACP_AGENTS: .+$"):
         config.load()
+
+
+def test_the_kinds_and_what_they_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(config.conf.__dict__, "acp_agents", {"one": ["true"]})
+    monkeypatch.setattr(registry, "KINDS", {})
+    registry.load()
+    found = [(kind.name, kind.real, kind.can_modify) for kind in registry.KINDS.values()]
+    assert found == [("claude-code", True, True), ("one", True, False), ("demo", False, True)]

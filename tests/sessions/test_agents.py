@@ -1,5 +1,5 @@
 """What may go wrong between a person, the log and an agent: nothing is told twice, lost, or taken
-for a yes that nobody gave (D13, D30, D38, D40, D48, D60).
+for a yes that nobody gave (D13, D30, D38, D40, D60).
 """
 
 from __future__ import annotations
@@ -7,11 +7,11 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from bridge_project.kernel import limits
+from sessions_app.agents.acp.permissions import CHANGED
 from tests.conformance.agent_tools import (
     CHAT,
     Script,
@@ -21,13 +21,13 @@ from tests.conformance.agent_tools import (
     status,
     wait_status,
 )
-from tests.conformance.agents import ask, begin, end, say, start, words
-from tests.conformance.approvals import assert_refused, notifications, of
+from tests.conformance.agents import ask, begin, end, reasons, say, start, words
+from tests.conformance.approvals import assert_refused, decide, notifications, of
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.phone import Phone
 from tests.faults.quick import QuickBridge, with_limits
 
-WAITING, PROBE, LEASE, REPLAYED = 2, 2, 2, 2
+WAITING, LEASE, REPLAYED = 2, 2, 2
 
 
 class Small(QuickBridge):
@@ -36,7 +36,6 @@ class Small(QuickBridge):
     first = with_limits(
         AGENT_CLOSE_SECONDS=300,
         AGENT_PROMPTS_WAITING=WAITING,
-        CIRCUIT_BREAKER_PROBE_SECONDS=PROBE,
         LEASE_SECONDS=LEASE,
         LEASE_RENEWAL_SECONDS=0.5,
         REPLAY_BUFFER_SECONDS=REPLAYED,
@@ -45,24 +44,14 @@ class Small(QuickBridge):
 
 @pytest.fixture(scope="module")
 def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
-    return Script(tmp_path_factory.mktemp("script"), "plain", "lingers")
+    return Script(tmp_path_factory.mktemp("script"), "plain", "lingers", "cancelling")
 
 
 @pytest.fixture(scope="module")
-def there(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Without this file the agent `late` does not start."""
-    return tmp_path_factory.mktemp("late") / "there"
-
-
-@pytest.fixture(scope="module")
-def bridge(
-    tmp_path_factory: pytest.TempPathFactory, script: Script, there: Path
-) -> Iterator[Bridge]:
-    plain = script.setting.split(";")[0].removeprefix("plain=")
-    agents = f"{script.setting};late=sh -c 'test -e {there} && exec {plain}'"
+def bridge(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator[Bridge]:
     small = Small(
         tmp_path_factory.mktemp("agents"),
-        BRIDGE_ACP_AGENTS=agents,
+        BRIDGE_ACP_AGENTS=script.setting,
         BRIDGE_SESSION_GRACE_SECONDS="1",
     )
     with served(small, script) as bridge:
@@ -218,6 +207,48 @@ def test_a_prompt_that_comes_while_the_timer_closes(
     end(phone, session)
 
 
+@pytest.mark.parametrize(
+    ("agent", "can_modify"), [("demo", True), ("plain", False), ("cancelling", False)]
+)
+def test_changed_parameters(bridge: Bridge, agent: str, can_modify: bool) -> None:
+    """docs/agents.md: /info says whether an agent runs a call with changed parameters; one that
+    cannot runs nothing and is told them, in the same turn and as a stream of its own; also one that
+    ends its turn as cancelled at a refusal, as codex does.
+    """
+    [told] = [
+        one
+        for one in bridge.get("/api/v1/info", bridge.hook_token).json()["agents"]
+        if one["name"] == agent
+    ]
+    assert told["can_modify"] is can_modify
+    with bridge.phones(1) as (phone,):
+        session = begin(bridge, phone, agent=agent)
+        tool = '/tool Bash {"command": "make one"}' if agent == "demo" else "/ask make one"
+        say(phone, session, tool)
+        asked = phone.expect("approval_required", session_id=session)["payload"]
+        recorded = decide(
+            phone, session, asked["tool_call_id"], "modified", {"command": "make two"}
+        )["payload"]
+        assert (recorded["decision"], recorded["forwarded"]) == ("modified", True)
+        result = phone.expect(
+            "tool_result", session_id=session, tool_call_id=asked["tool_call_id"]
+        )["payload"]["result"]
+        phone.expect("stream_end", session_id=session, finish_reason="stop")
+        said = words(phone.messages)
+        ended = reasons(phone, session)
+        end(phone, session)
+    assert result["success"] is can_modify
+    assert ended == ["tool_call", *([] if can_modify else ["tool_call"]), "stop"]
+    if can_modify:
+        assert (
+            '{"command": "make two"}' in result["content"] and "make one" not in result["content"]
+        )
+    else:
+        assert result["error"] == CHANGED and '"command": "make two"' in said, (
+            "it repeats what it is told"
+        )
+
+
 # -- time ------------------------------------------------------------------------------------------
 
 
@@ -230,24 +261,3 @@ def test_what_is_too_old_is_not_replayed(bridge: Bridge, phone: Phone, session: 
         other.join(session)
         buffer = other.expect("replay_buffer", session_id=session)["payload"]
     assert not [one for one in buffer["messages"] if one not in young] and not buffer["complete"]
-
-
-@pytest.mark.spec("limit.circuit_breaker")
-def test_the_breaker_lets_one_try_again(bridge: Bridge, phone: Phone, there: Path) -> None:
-    """Spec, Limits: it probes after a while; D48: one that fails keeps it open, one that starts
-    closes it.
-    """
-
-    def tried() -> str:
-        return str(start(phone, bridge.root, agent="late")["payload"].get("code"))
-
-    def comes_to(code: str) -> None:
-        eventually(lambda: tried() == code)
-
-    failures = [tried() for _ in range(limits.CIRCUIT_BREAKER_FAILURES)]
-    assert failures == ["AGENT_ERROR"] * limits.CIRCUIT_BREAKER_FAILURES
-    for code in ("CIRCUIT_OPEN", "AGENT_ERROR", "CIRCUIT_OPEN"):
-        comes_to(code)
-    there.touch()
-    comes_to("None")
-    assert tried() == "None"

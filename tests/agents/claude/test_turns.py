@@ -1,9 +1,10 @@
 """What is special to turns of claude-code: its real program against a scripted model (issue:
-claude-agent-sdk; D35, D38, D40, D41). What holds for every agent: test_contract.py.
+claude-agent-sdk; D35, D38, D40, D41).
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
@@ -13,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sessions_app.agents.driver import Verdict
+from sessions_app.agents.driver import CannotResume, Verdict
 from sessions_app.agents.events import (
     AgentDied,
     ApprovalAsked,
@@ -79,10 +80,24 @@ async def test_a_command_that_only_reads_asks_too(model: Model, session: Drive) 
     assert "".join(inputs).count("echo seen") == 1
 
 
-async def test_the_model_reads_why_a_call_was_rejected(model: Model, session: Drive) -> None:
+@pytest.mark.parametrize("reason", ["Not on a Friday.", ""])
+async def test_a_rejected_call_does_not_run(model: Model, session: Drive, reason: str) -> None:
+    """It is no failure of the tool; the model reads why."""
     prompt = model.play("touch", [Tool("Bash", {"command": "touch made"})], [Text("Then not.")])
-    await session.turn(prompt, Verdict("rejected", reason="Not on a Friday."))
-    assert "Not on a Friday." in str(model.requests[-1].body["messages"])
+    said = await session.turn(prompt, Verdict("rejected", reason=reason))
+    assert kinds(said) == ["ApprovalAsked", "ToolStopped", "TurnEnded"]
+    stopped = only(ToolStopped, said).reason
+    assert stopped == reason if reason else "rejected" in stopped
+    assert reason in str(model.requests[-1].body["messages"])
+    assert list(session.directory.iterdir()) == []
+
+
+async def test_changed_parameters(model: Model, session: Drive) -> None:
+    """docs/agents.md: the call runs with them."""
+    prompt = model.play("touch", [Tool("Bash", {"command": "touch theirs"})], [Text("Done.")])
+    said = await session.turn(prompt, Verdict("modified", {"command": "touch ours"}))
+    assert kinds(said) == ["ApprovalAsked", "ToolSucceeded", "TurnEnded"]
+    assert [path.name for path in session.directory.iterdir()] == ["ours"]
 
 
 async def test_an_edit_has_a_diff(model: Model, session: Drive) -> None:
@@ -244,7 +259,7 @@ async def test_what_is_done_in_the_background_is_a_turn_of_its_own(
     """
     model.play("job", [Text("the report")])
     prompt = model.play("delegate", [Text("I delegate. "), TASK], [Text("Off it goes.")])
-    session = await opened(make=claude_driver, fresh=True)
+    session = await opened(make=claude_driver, mode="background")
     said = await session.turn(prompt)
     assert text(said) == "I delegate. Off it goes."
     assert "internal" not in only(ToolSucceeded, said).content
@@ -265,7 +280,7 @@ async def test_no_approval_outlives_its_turn(
     told no.
     """
     model.play("job", [Tool("Bash", {"command": "touch made"})], [Text("the report")])
-    session = await opened(make=claude_driver, fresh=True)
+    session = await opened(make=claude_driver, mode="background")
     await session.driver.prompt(model.play("delegate", [TASK], [Text("Off it goes.", hold)]))
     asked = await session.said_one(ApprovalAsked)
     hold.set()
@@ -277,6 +292,21 @@ async def test_no_approval_outlives_its_turn(
 
 
 # -- what stops it ---------------------------------------------------------------------------------
+
+
+async def test_an_interrupt_stops_the_text(
+    model: Model, session: Drive, hold: threading.Event
+) -> None:
+    """D40: asked twice it stops once; what had been said stays."""
+    prompt = model.play("slow", [Text("one two three", hold)])
+    turn = asyncio.create_task(session.turn(prompt))
+    await session.said_one(Chunk)
+    await session.driver.interrupt()
+    await session.driver.interrupt()
+    ended = only(TurnEnded, await within(turn))
+    assert (ended.finish_reason, ended.error) == ("stop", "")
+    assert text(await session.turn("play:hello")) == HELLO
+    assert len(session.of(TurnEnded)) == 2
 
 
 async def test_an_interrupt_while_a_tool_runs(model: Model, session: Drive) -> None:
@@ -314,6 +344,24 @@ async def test_a_killed_program_is_said_and_its_turn_continued(
     assert text(await session.turn("play:hello")) == HELLO
     assert [request.play for request in model.requests[calls:]] == ["hello"]
     assert str(model.requests[-1].body["messages"]).count("play:dying") == 1
+
+
+async def test_an_unknown_session_cannot_be_continued(
+    opened: Open, surroundings: dict[str, str]
+) -> None:
+    with pytest.raises(CannotResume):
+        await opened(make=claude_driver, resume_id="0a0a0a0a-0000-4000-8000-000000000000")
+
+
+async def test_closing_in_a_turn_is_quick_and_may_be_done_twice(
+    model: Model, opened: Open, surroundings: dict[str, str], hold: threading.Event
+) -> None:
+    drive = await opened(make=claude_driver, fresh=True)
+    await drive.driver.prompt(model.play("slow", [Text("one two three", hold)]))
+    await drive.said_one(Chunk)
+    for _ in range(2):
+        await within(drive.close())
+    assert drive.of(AgentDied) == []
 
 
 def _has_saved(kept: Path, resume_id: str, prompt: str) -> bool:
