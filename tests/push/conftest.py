@@ -13,6 +13,7 @@ from tests.faults.quick import QuickBridge, with_limits
 from tests.push.service import Browser, PushService, running
 
 RETRY_SECONDS = 1  # before the second try, in place of five
+PROOF_SECONDS = 8  # for a socket to show that it has a message, in place of twenty
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +27,7 @@ def bridge(tmp_path_factory: pytest.TempPathFactory, service: PushService) -> It
     made = QuickBridge(
         tmp_path_factory.mktemp("bridge"), BRIDGE_MAX_WEBSOCKETS="100", **service.settings
     )
-    made.first = with_limits(PUSH_RETRY_SECONDS=RETRY_SECONDS)
+    made.first = with_limits(PUSH_RETRY_SECONDS=RETRY_SECONDS, PUSH_PROOF_SECONDS=PROOF_SECONDS)
     with made:
         yield made
 

@@ -272,15 +272,15 @@ for number in range(int(sys.argv[1])):
 def test_a_service_that_is_silent_holds_no_other_up(
     named: tuple[Bridge, Path], service: PushService
 ) -> None:
-    """With a thousand devices at it, another's push, events and decisions come as always."""
+    """With a hundred devices at it, another's push, events and decisions come as always."""
     bridge, _ = named
     stuck, quick = service.browser(), service.browser()
-    service.answers |= {f"{stuck.path}-{number}": [silent] for number in range(1000)}
+    service.answers |= {f"{stuck.path}-{number}": [silent] for number in range(100)}
     stuck.answer(silent)
     phone = bridge.phone().ready()
     subscribe(phone, stuck)
     phone.close()
-    done = bridge.run(["-c", COPY, "1000", stuck.path])
+    done = bridge.run(["-c", COPY, "100", stuck.path])
     assert done.returncode == 0, done.stderr
     other, session_id = bridge.phone().ready(), new_session()
     wanted = with_endpoint(quick, quick.subscription["endpoint"].replace(HOST, OTHER_HOST))
@@ -334,12 +334,12 @@ def test_a_service_that_asks_to_wait(bridge: Bridge, service: PushService, phone
     browser = service.browser()
     subscribe(phone, browser)
     phone.close()
-    browser.answer(status(429, retry_after="3"), status(503), status(201))
+    browser.answer(status(429, retry_after="2"), status(503), status(201))
     session_id = ask(bridge)
     pushes = browser.wait(3)
     assert [one["session_id"] for one in pushes] == [session_id] * 3
     first, second, third = browser.requests
-    assert second.at - first.at >= 3
+    assert second.at - first.at >= 2
     assert third.at - second.at >= RETRY_SECONDS
     assert len({one.headers["topic"] for one in browser.requests}) == 1, "the phone shows one"
     browser.answer(status(403, '{"reason": "BadJwtToken"}'), status(201))
@@ -350,18 +350,19 @@ def test_a_service_that_asks_to_wait(bridge: Bridge, service: PushService, phone
     assert problem(phone) == f'{HOST} answered 403 {{"reason": "BadJwtToken"}}'
 
 
-@pytest.mark.parametrize("again", ["-1", "soon", "Thu, 01 Jan 1970 00:00:00 GMT"])
-def test_a_service_that_asks_for_nonsense(
-    again: str, bridge: Bridge, service: PushService, phone: Phone
-) -> None:
-    browser = service.browser()
-    subscribe(phone, browser)
-    phone.close()
-    browser.answer(status(429, retry_after=again), status(201))
+def test_a_service_that_asks_for_nonsense(bridge: Bridge, service: PushService) -> None:
+    browsers = []
+    for again in ("-1", "soon", "Thu, 01 Jan 1970 00:00:00 GMT"):
+        phone, browser = bridge.phone().ready(), service.browser()
+        subscribe(phone, browser)
+        phone.close()
+        browser.answer(status(429, retry_after=again), status(201))
+        browsers.append(browser)
     finish(bridge)
-    browser.wait(2)
-    first, second = browser.requests
-    assert second.at - first.at >= RETRY_SECONDS * 0.9
+    for browser in browsers:
+        browser.wait(2)
+        first, second = browser.requests
+        assert second.at - first.at >= RETRY_SECONDS * 0.9
 
 
 def test_an_approval_that_is_decided_while_the_service_asks_to_wait(
@@ -370,7 +371,7 @@ def test_an_approval_that_is_decided_while_the_service_asks_to_wait(
     browser = service.browser()
     subscribe(phone, browser)
     phone.close()
-    browser.answer(status(429, retry_after="6"), status(201))
+    browser.answer(status(429, retry_after="4"), status(201))
     session_id = ask(bridge)
     browser.wait()
     other = bridge.phone().ready()
