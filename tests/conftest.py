@@ -44,7 +44,6 @@ LONG = (
     "conformance/test_agent_life.py",
     "conformance/test_agent_owners.py",
     "conformance/test_agent_killed.py",
-    "conformance/test_agent_streams.py",
     "conformance/test_agent_bad_input.py",
     "conformance/test_agent_cycles.py",
     "conformance/test_agent_sessions.py",

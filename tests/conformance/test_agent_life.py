@@ -1,9 +1,11 @@
 """What becomes of a session and of its agent's processes: started slowly, left, come back to,
-killed, resumed (D28, D34 to D38; issue, The session's life).
+killed, resumed; and how its words reach the phones (D26, D28 to D30, D34 to D38; issue, The
+session's life).
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -42,6 +44,7 @@ from tests.conformance.phone import Message, Phone
 from tests.conformance.samples import new_session
 
 GRACE = 2
+SESSIONS, PER_SECOND, COUNT = 10, 100, 200
 
 
 @pytest.fixture(scope="module")
@@ -423,3 +426,59 @@ def after(phone: Phone, session_id: str, id_: str) -> list[str]:
     """The ids of what came live after that message."""
     ids = [message["id"] for message in stream(phone.messages, session_id)]
     return ids[ids.index(id_) + 1 :] if id_ in ids else []
+
+
+# -- how whole and in which order words reach the phones; how soon: `make bench ARGS=streams` ------
+
+
+@pytest.mark.spec("ws.stream_start", "ws.stream_chunk", "ws.stream_end")
+def test_ten_sessions_to_two_phones(quick: Bridge) -> None:
+    """Issue, Shown by: ten sessions at once, 100 chunks a second each, two phones: nothing lost, in
+    order, the same rows for both; a heartbeat is answered meanwhile.
+    """
+    with quick.phones(3) as (first, second, pulse):
+        sessions = [begin(quick, first, agent="plain") for _ in range(SESSIONS)]
+        for sid in sessions:
+            second.join(sid)
+        for number, sid in enumerate(sessions):
+            say(first, sid, f"/rate s{number} {COUNT} {PER_SECOND}")
+        pulse.ping()
+        rows = 0
+        for number, sid in enumerate(sessions):
+            for phone in (first, second):
+                phone.collect(
+                    lambda phone=phone, sid=sid: bool(of(phone, "stream_end", sid)),  # type: ignore[misc]
+                    "its end",
+                )
+            begun, *chunks, ended = seen = stream(first.messages, sid)
+            assert stream(second.messages, sid) == seen, f"other rows of session {number}"
+            assert (begun["type"], ended["type"]) == ("stream_start", "stream_end")
+            assert words(chunks) == "".join(f"s{number}-{chunk} " for chunk in range(COUNT))
+            assert ended["payload"]["finish_reason"] == "stop"
+            rows += len(seen)
+        for sid in sessions:
+            end(first, sid)
+    assert rows < SESSIONS * COUNT / 2, "what is said within 50 ms is one row"
+
+
+def test_a_phone_that_does_not_read_slows_nobody(quick: Bridge, script: Script) -> None:
+    """D30; issue: a slow phone never slows the agent: 4 MB said at full speed are with the other
+    phone at once, and the slow one gets all of it later. One that comes then gets the last of it.
+    """
+    with quick.phones(2) as (reads, slow):
+        sid = begin(quick, reads, agent="plain")
+        slow.join(sid)
+        label, count = "x" * 2000, 2000
+        messages = ask(reads, sid, f"/rate {label} {count} 1000000")
+        assert script.lines("said")[-1]["label"] == label, "the agent has said it all"
+        assert words(messages) == "".join(f"{label}-{number} " for number in range(count))
+        slow.collect(lambda: bool(of(slow, "stream_end", sid)), "the end, at last")
+        assert stream(slow.messages, sid) == stream(reads.messages, sid)
+        with quick.phones(1) as (late,):
+            late.join(sid)
+            buffer = late.expect("replay_buffer", session_id=sid)["payload"]
+            assert buffer["complete"] is False, "D29: what was cut is said"
+            assert len(json.dumps(buffer["messages"])) < 110_000, "D30"
+            assert buffer["messages"][-1] == messages[-1]
+        end(reads, sid)
+    script.assert_gone()

@@ -67,8 +67,7 @@ def test_waits_grow(
     assert len(at) == 7 and at[-1] > 0.63 and at[-1] - at[-2] > 0.32
 
 
-@pytest.mark.parametrize("status", [429, 503])
-@pytest.mark.parametrize("where", ["header", "body"])
+@pytest.mark.parametrize(("status", "where"), [(429, "header"), (503, "body")])
 def test_retry_after_is_honoured(
     spool: Path, bridge: ScriptedBridge, forwarder: Forwarder, status: int, where: str
 ) -> None:
