@@ -82,8 +82,11 @@ def test_a_process_that_slept_for_longer_than_its_lease(
     eventually(lambda: len(script.processes()) == 2)
     for sid in (taken, back):
         assert words(ask(far, sid, "new")).endswith("new")
-        ended = [one["type"] for one in log_of(far, sid) if one["type"].startswith("stream_")]
-        assert ended.count("stream_end") == 2 == ended.count("stream_start")
+        log = log_of(far, sid)
+        kinds = [one["type"] for one in log if one["type"].startswith("stream_")]
+        assert kinds.count("stream_end") == 2 == kinds.count("stream_start")
+        ended = [one["type"] for one in log].index("stream_end")
+        assert "old" not in words(log[ended:]), "what it heard in its sleep is not said"
         end(far, sid)
 
 
