@@ -13,6 +13,7 @@ import ssl
 import time
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +22,7 @@ from tests.conformance.https import Https, Response, assert_error
 from tests.conformance.phone import Phone
 from tests.conformance.raw import RawSocket
 from tests.conformance.samples import hook, new_id, new_session, now, prompt
+from tests.servers import Redis
 
 ENOUGH = 5  # seconds
 
@@ -228,8 +230,12 @@ def test_failures_over_the_websocket_count(rated: Bridge) -> None:
     assert_error(guess(rated, "127.0.0.44"), 429, "RATE_LIMIT_EXCEEDED")
 
 
-def test_failed_upgrades_count(rated: Bridge) -> None:
-    """D16, D18: a wrong Authorization on the upgrade is a failure too."""
+def test_failures_of_other_kinds_count(rated: Bridge) -> None:
+    """D16, D18: a wrong Authorization on the upgrade is a failure too, and so is a device's token
+    at the hooks.
+    """
+    https, token = rated.https(source="127.0.0.47"), rated.device_token()
+    until_refused(lambda: https.post("/hooks/event", token=token, json_body={}), 10, (401,))
 
     def upgrade() -> Response:
         with closing(RawSocket(rated.port, source="127.0.0.45")) as socket:
@@ -247,6 +253,29 @@ def test_behind_a_proxy_each_client_has_its_address(rated: Bridge) -> None:
     assert_error(forged, 429, "RATE_LIMIT_EXCEEDED")
     other = guess(rated, "127.0.0.1", "203.0.113.5, 203.0.113.6")
     assert_error(other, 401, "AUTH_INVALID_TOKEN")
+
+
+def test_processes_share_a_count_in_redis(
+    make_bridge: Callable[..., Bridge], tmp_path: Path
+) -> None:
+    """D46: what one has refused the other refuses; without Redis each counts by itself."""
+    redis = Redis(tmp_path)
+    redis.start()
+    more = {"redis_url": redis.url, "BRIDGE_RATE_LIMITS": "on"}
+    one = make_bridge("counting", **more)
+    two = make_bridge("counting too", BRIDGE_HOOK_TOKEN=one.hook_token, **more)
+
+    def post(bridge: Bridge) -> Response:
+        return bridge.post_batch([])
+
+    try:
+        enough_left(lambda: until_refused(lambda: post(one), 10))
+        assert post(two).status == 429
+    finally:
+        redis.stop()
+    for bridge in (one, two):
+        until_refused(lambda bridge=bridge: post(bridge), 10)  # type: ignore[misc]
+        bridge.stop()
 
 
 def test_ipv6_addresses_count_by_64(rated: Bridge) -> None:
