@@ -172,12 +172,15 @@ def test_tokens_end(make_bridge: Callable[..., Bridge]) -> None:
     bridge = make_bridge("tokens", kind=Ageing)
     assert isinstance(bridge, Ageing)
     options: list[tuple[str, ...]] = [("--ttl", "10m")] * 3 + [("--lifetime", "10m")]
-    late, used, claimed, short = bridge.mint_many(*[("--name", new_id(), *one) for one in options])
+    options += [("--ttl", "60m", "--lifetime", "10m")]
+    late, used, claimed, short, shorter = bridge.mint_many(
+        *[("--name", new_id(), *one) for one in options]
+    )
     assert bridge.get("/api/v1/health", used.token).status == 200, "HTTP counts as its first use"
     for pairing in (claimed, short):
         assert not refused(bridge.phone(pairing, device_id="in-time"))
     bridge.later(11 * 60)
-    for ended in (late, short):
+    for ended in (late, short, shorter):
         assert refused(bridge.phone(ended, device_id="in-time"))
         assert bridge.get("/api/v1/sessions", ended.token).status == 401
     assert bridge.get("/api/v1/sessions", used.token).status == 200

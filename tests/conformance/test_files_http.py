@@ -66,31 +66,26 @@ def test_a_tree(shared: Bridge, place: Path) -> None:
 
 
 def depth_of(entries: list[dict[str, Any]]) -> int:
-    return (
-        1
-        + max(
-            (depth_of(entry["children"]) for entry in entries if entry.get("children")), default=0
-        )
-        if entries
-        else 0
-    )
+    below = [depth_of(entry["children"]) for entry in entries if entry.get("children")]
+    return 1 + max(below, default=0) if entries else 0
 
 
-@pytest.mark.parametrize(("depth", "levels"), [(None, 3), (1, 1), (20, 6)])
 @pytest.mark.spec("limit.tree_depth")
-def test_depth(shared: Bridge, place: Path, depth: int | None, levels: int) -> None:
+def test_depth(shared: Bridge, place: Path) -> None:
     """Spec: depth, default 3."""
     (place / "1" / "2" / "3" / "4" / "5" / "6").mkdir(parents=True)
-    assert depth_of(tree(shared, place, depth=depth)["entries"]) == levels
+    for depth, levels in {None: 3, 1: 1, 20: 6}.items():
+        assert depth_of(tree(shared, place, depth=depth)["entries"]) == levels
 
 
-@pytest.mark.parametrize(
-    "depth", ["-1", "0", "21", "3.0", "x", "٣", "3\n", "9" * 5000, "\x00"], ids=ascii
-)
 @pytest.mark.spec("filecode.FILE_INVALID_PATH")
-def test_bad_depth(shared: Bridge, place: Path, depth: str) -> None:
-    """D12: bad depth: 400 FILE_INVALID_PATH."""
-    assert_error(ask(shared, "tree", place, depth=depth), 400, "FILE_INVALID_PATH")
+def test_what_is_no_depth_or_path(shared: Bridge, place: Path) -> None:
+    """D12: bad depth, missing parameter or bad path: 400 FILE_INVALID_PATH."""
+    for depth in ("-1", "0", "21", "3.0", "x", "٣", "3\n", "9" * 5000, "\x00"):
+        assert_error(ask(shared, "tree", place, depth=depth), 400, "FILE_INVALID_PATH")
+    for path in (None, "", "a\x00b", "\x00"):
+        for what in ("tree", "content"):
+            assert_error(ask(shared, what, path), 400, "FILE_INVALID_PATH")
 
 
 def test_relative_paths_start_at_the_first_root(shared: Bridge, place: Path) -> None:
@@ -116,19 +111,14 @@ def test_content(shared: Bridge, place: Path) -> None:
     assert_now(body["modified_at"], 600)
 
 
-@pytest.mark.parametrize(
-    ("data", "encoding"),
-    [(bytes(range(256)), "base64"), (b"caf\xe9", "base64"), (b"", "utf-8")],
-    ids=["all-bytes", "latin-1", "empty"],
-)
 @pytest.mark.spec("versioning.wire_types")
-def test_binary_content(shared: Bridge, place: Path, data: bytes, encoding: str) -> None:
+def test_binary_content(shared: Bridge, place: Path) -> None:
     """Spec, Versioning 4: binary is base64; it comes back byte for byte."""
-    (place / "blob").write_bytes(data)
-    body = ask(shared, "content", place / "blob").json()
-    assert (body["size"], body["encoding"]) == (len(data), encoding)
-    got = base64.b64decode(body["content"], validate=True)
-    assert got == data
+    for data, encoding in ((bytes(range(256)), "base64"), (b"caf\xe9", "base64"), (b"", "utf-8")):
+        (place / "blob").write_bytes(data)
+        body = ask(shared, "content", place / "blob").json()
+        assert (body["size"], body["encoding"]) == (len(data), encoding)
+        assert base64.b64decode(body["content"], validate=True) == data
 
 
 @pytest.mark.spec("filecode.FILE_TOO_LARGE", "limit.max_message_size_mb")
@@ -141,55 +131,29 @@ def test_size_limit(shared: Bridge, place: Path) -> None:
     assert ask(shared, "content", place / "medium").json()["size"] == 4 * MIB
 
 
-@pytest.mark.parametrize("what", ["tree", "content"])
-@pytest.mark.parametrize(
-    "path", [None, "", "a\x00b", "\x00"], ids=["missing", "empty", "nul-inside", "nul"]
-)
-@pytest.mark.spec("filecode.FILE_INVALID_PATH")
-def test_bad_paths(shared: Bridge, what: str, path: str | None) -> None:
-    """D12: missing parameter or bad path: 400 FILE_INVALID_PATH."""
-    assert_error(ask(shared, what, path), 400, "FILE_INVALID_PATH")
-
-
-@pytest.mark.parametrize("what", ["tree", "content"])
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/",
-        "/etc",
-        "/etc/passwd",
-        "/proc/self/environ",
-        "/nonexistent/x",
-        "../outside",
-        "../nothing/../allowed root",
-        "//etc/passwd",
-        "../" * 500 + "etc/passwd",
-    ],
-)
 @pytest.mark.spec("filecode.FILE_ACCESS_DENIED", "file.jail")
-def test_outside(shared: Bridge, what: str, path: str) -> None:
-    """D12: outside every allowed root: 403 FILE_ACCESS_DENIED, whether it exists or not."""
-    assert_error(ask(shared, what, path), 403, "FILE_ACCESS_DENIED")
-
-
-def test_a_neighbour_with_the_same_beginning(shared: Bridge) -> None:
-    """D12: a root is a directory, not a prefix of names."""
+def test_outside(shared: Bridge) -> None:
+    """D12: outside every allowed root: 403 FILE_ACCESS_DENIED, whether it exists or not. A root is
+    a directory, not a prefix of names.
+    """
     neighbour = shared.root.with_name(shared.root.name + "-private")
     neighbour.mkdir(exist_ok=True)
     (neighbour / "secret").write_text("s")
-    assert_error(ask(shared, "content", neighbour / "secret"), 403, "FILE_ACCESS_DENIED")
-    assert_error(ask(shared, "content", f"../{neighbour.name}/secret"), 403, "FILE_ACCESS_DENIED")
+    absolute = ["/", "/etc", "/etc/passwd", "//etc/passwd", "/proc/self/environ", "/nonexistent/x"]
+    above = ("../outside", "../nothing/../allowed root", "../" * 500 + "etc/passwd")
+    for path in (*absolute, *above, neighbour / "secret", f"../{neighbour.name}/secret"):
+        for what in ("tree", "content"):
+            assert_error(ask(shared, what, path), 403, "FILE_ACCESS_DENIED")
 
 
-@pytest.mark.parametrize("what", ["tree", "content"])
 @pytest.mark.spec("filecode.FILE_NOT_FOUND")
-def test_not_there(shared: Bridge, place: Path, what: str) -> None:
+def test_not_there(shared: Bridge, place: Path) -> None:
     """D12: 404 FILE_NOT_FOUND."""
-    assert_error(ask(shared, what, place / "missing"), 404, "FILE_NOT_FOUND")
     (place / "file").touch()
-    assert_error(ask(shared, what, place / "file" / "below"), (400, 404))
-    assert_error(ask(shared, what, place / ("n" * 5000)), (400, 404))
-    assert_error(ask(shared, what, f"{place}{'/d' * 3000}"), (400, 404))
+    for what in ("tree", "content"):
+        assert_error(ask(shared, what, place / "missing"), 404, "FILE_NOT_FOUND")
+        for path in ("file/below", "n" * 5000, "d/" * 3000):
+            assert_error(ask(shared, what, f"{place}/{path}"), (400, 404))
 
 
 @pytest.mark.spec("file.jail")

@@ -5,11 +5,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable
-from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
-import time_machine
 from django.utils import timezone
 
 from bridge_project.kernel.config import conf
@@ -74,12 +72,6 @@ class TestIdentify:
         ]
         assert [known for _, known in compared[:2]] == secrets
         assert compared[2][0] == token.digest
-
-    def test_a_lifetime_shorter_than_the_ttl_ends_first(self, mint: Callable[..., Minted]) -> None:
-        with time_machine.travel(timezone.now(), tick=False) as clock:
-            _, _, plain = mint(ttl=timedelta(minutes=10), lifetime=timedelta(minutes=5))
-            clock.shift(timedelta(minutes=5))
-            assert tokens.identify(plain) is None
 
     def test_a_revoked_token_of_a_living_device(self, mint: Callable[..., Minted]) -> None:
         device, token, plain = mint()
