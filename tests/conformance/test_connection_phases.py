@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from bridge_project.protocol.server_messages import ConnectionAck
@@ -96,22 +98,16 @@ def test_what_is_no_device_token(shared: Bridge, device: Phone) -> None:
 
 @pytest.mark.spec("envelope.id", "ws.auth")
 def test_ids_of_any_form(device: Phone) -> None:
-    """D4: id is any string of 1 to 128 characters, and the reply carries it."""
+    """D4: id is any string of 1 to 128 characters, and the reply carries it; absent: a fresh
+    UUID.
+    """
+    body = {"token": device.token, "client_version": "1.2.3", "platform": "ios"}
     for id_ in ("auth-001", new_id().upper(), "y" * 128, "ü 会"):
         device.connect()
-        device.send(
-            "auth", {"token": device.token, "client_version": "1.2.3", "platform": "ios"}, id=id_
-        )
+        device.send("auth", body, id=id_)
         assert device.receive()["id"] == id_
-
-
-@pytest.mark.spec("envelope.id")
-def test_no_id(device: Phone) -> None:
-    """D4: absent id: answered with a fresh UUID."""
     device.connect()
-    device.send_raw(
-        f'{{"type": "auth", "timestamp": "{now()}", "payload": {{"token": "{device.token}", "client_version": "1.2.3", "platform": "ios"}}}}'
-    )
+    device.send_raw(json.dumps({"type": "auth", "timestamp": now(), "payload": body}))
     answer = device.receive()
     assert answer["type"] == "connection_ack" and is_uuid(answer["id"])
 

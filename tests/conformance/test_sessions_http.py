@@ -11,7 +11,7 @@ import pytest
 
 from tests.conformance.agent_tools import http_say
 from tests.conformance.bridge import Bridge, eventually
-from tests.conformance.https import Response, assert_error, assert_now, is_uuid, parse_time
+from tests.conformance.https import assert_error, assert_now, is_uuid, parse_time
 from tests.conformance.phone import Phone
 from tests.conformance.samples import EVENTS, PAYLOADS, hook, new_id, new_session, prompt
 
@@ -170,18 +170,6 @@ def test_session_ids_are_quoted(shared: Bridge) -> None:
         assert answer.status == 202 and answer.json()["session_id"] == unique, answer
 
 
-def test_events_are_only_posted(shared: Bridge, sid: str) -> None:
-    """D9: reading is 405, with `Allow`; a token comes first (D14)."""
-    shared.accept(prompt(sid, 1))
-    path = f"/api/v1/sessions/{sid}/events"
-    for method in ("GET", "PUT", "DELETE"):
-        answer = shared.https().request(method, path, token=shared.admin_token)
-        assert_error(answer, 405, "METHOD_NOT_ALLOWED")
-        assert answer.headers["allow"] == "POST, OPTIONS"
-    assert_error(shared.get(path), 401, "AUTH_INVALID_TOKEN")
-    assert_error(shared.get(path, shared.hook_token), 403, "AUTH_INSUFFICIENT_SCOPE")
-
-
 @pytest.mark.spec("http.session.events")
 def test_an_event_for_an_observed_session(shared: Bridge, sid: str, device: Phone) -> None:
     """Spec: 202 {accepted, event_id, session_id}; D39: accepted false, hooks cannot control the
@@ -213,21 +201,3 @@ def test_a_bad_event(shared: Bridge, sid: str) -> None:
     bodies: list[Any] = [None, [], "x", {}, *lacking, *(MESSAGE | part for part in wrong)]
     for body in bodies:
         assert_error(http_say(shared, sid, body), 400, "VALIDATION_ERROR")
-
-
-@pytest.mark.spec("auth.device", "auth.scope")
-def test_who_may(shared: Bridge) -> None:
-    """D14: device and admin tokens; the hook token 403; none 401, whether the session exists or
-    not.
-    """
-    ways = {"/sessions": "GET", "/sessions/x": "GET", "/sessions/x/events": "POST"}
-    for path, method in ways.items():
-
-        def ask(token: str | None, path: str = path, method: str = method) -> Response:
-            body = MESSAGE if method == "POST" else ...
-            return shared.https().request(method, f"/api/v1{path}", token=token, json_body=body)
-
-        assert_error(ask(shared.hook_token), 403, "AUTH_INSUFFICIENT_SCOPE")
-        assert_error(ask(None), 401, "AUTH_INVALID_TOKEN")
-        for token in (shared.device_token(), shared.admin_token):
-            assert ask(token).status in (200, 404)
