@@ -39,29 +39,24 @@ GOOD: dict[str, Any] = {
         "client_capabilities": [],
     },
 }
-NO_MESSAGES = {
-    "empty": "",
-    "words": "hello",
-    "list": "[]",
-    "open": "{",
-    "two": "{}{}",
-    "object": "{}",
-    "nan": json.dumps(GOOD).replace('"n"', "NaN"),
-    "deep": json.dumps(GOOD).replace('"n"', '{"a":' * 20_000 + "1" + "}" * 20_000),
-    "huge-int": json.dumps(GOOD).replace('"n"', "9" * 10_000),
-}
+NO_MESSAGES = [
+    *("", "hello", "[]", "{", "{}{}", "{}"),
+    json.dumps(GOOD).replace('"n"', "NaN"),
+    json.dumps(GOOD).replace('"n"', '{"a":' * 20_000 + "1" + "}" * 20_000),
+    json.dumps(GOOD).replace('"n"', "9" * 10_000),
+]
 
 
-@pytest.mark.parametrize("text", NO_MESSAGES.values(), ids=NO_MESSAGES)
 @pytest.mark.spec("wscode.PROTO_INVALID_MESSAGE", "ws.error")
-def test_what_is_no_message(phone: Phone, device: Phone, text: str) -> None:
+def test_what_is_no_message(phone: Phone, device: Phone) -> None:
     """D3, D21: PROTO_INVALID_MESSAGE, when ready and before auth; the connection stays open."""
     device.connect()
-    for connection in (phone, device):
-        connection.send_raw(text)
-        answer = connection.expect("error")["payload"]
-        assert answer["code"] == "PROTO_INVALID_MESSAGE" and answer["message"], answer
-        assert len(json.dumps(answer)) < 20_000, "a large message is not sent back"
+    for text in NO_MESSAGES:
+        for connection in (phone, device):
+            connection.send_raw(text)
+            answer = connection.expect("error")["payload"]
+            assert answer["code"] == "PROTO_INVALID_MESSAGE" and answer["message"], answer
+            assert len(json.dumps(answer)) < 20_000, "a large message is not sent back"
     phone.ping()
     assert device.auth()["type"] == "connection_ack"
 

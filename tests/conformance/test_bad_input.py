@@ -145,7 +145,7 @@ def test_duplicate_keys_do_not_smuggle(shared: Bridge, sid: str) -> None:
     assert shared.knows(sid) is (answer.status == 200)
 
 
-@pytest.mark.parametrize("character", ["x", "\U0001f600", "\n"], ids=["ascii", "emoji", "newline"])
+@pytest.mark.parametrize("character", ["\U0001f600", "\n"], ids=["emoji", "newline"])
 @pytest.mark.spec("limit.max_message_size_mb")
 def test_nine_megabytes_are_taken(shared: Bridge, sid: str, phone: Phone, character: str) -> None:
     """Spec: max_message_size_mb 10; D26: an event of 9 MB is taken and arrives whole, in whatever
