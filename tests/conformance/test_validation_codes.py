@@ -53,7 +53,7 @@ BASE_CASES: dict[tuple[str, str], tuple[Any, ...]] = {
     ("event_type", "HOOK_INVALID_EVENT_TYPE"): (5,),
     ("timestamp", "HOOK_INVALID_TIMESTAMP"): (..., None, "yesterday", "2026-02-30T12:00:00Z"),
     ("timestamp", "HOOK_STALE_TIMESTAMP"): ("2020-01-01T00:00:00Z", "2100-01-01T00:00:00Z"),
-    ("session_id", "HOOK_INVALID_SESSION_ID"): (..., None, "", 7),
+    ("session_id", "HOOK_INVALID_SESSION_ID"): (..., None, "", " \t", "a\x00b", "x" * 10_000, 7),
     ("payload", "HOOK_INVALID_PAYLOAD"): (..., None, [], "{}"),
 }
 

@@ -42,7 +42,7 @@ def test_bounds(public: Bridge, shared: Bridge) -> None:
             taken, phone = answer(bridge, version)
             assert taken["type"] == "connection_ack", version
             phone.close()
-    for version in ("banana", "", "1.2.3.4"):
+    for version in ("banana", "", "1.2.3.4", "v1.2.3", "-1.2.3", "1.2.3-", "1.2.3\n", "１.2.3"):
         wrong, phone = answer(shared, version)
         assert wrong["payload"]["code"] in ("PROTO_INVALID_MESSAGE", "VERSION_INCOMPATIBLE"), wrong
         phone.close()

@@ -9,7 +9,6 @@ import hashlib
 import re
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -120,16 +119,3 @@ class TestAuthority:
         response = client.get("/ca.crt")
         assert response.status_code == 404
         assert response.json()["code"] == "NOT_FOUND" and response.json().keys() >= SIX_FIELDS
-
-    def test_a_renewed_one_is_sent(
-        self, client: Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-    ) -> None:
-        (tmp_path / "ca.crt").write_bytes(b"first")
-        monkeypatch.setattr(
-            views,
-            "certificates",
-            SimpleNamespace(load_or_renew=lambda _conf: SimpleNamespace(ca=tmp_path / "ca.crt")),
-        )
-        assert client.get("/ca.crt").content == b"first"
-        (tmp_path / "ca.crt").write_bytes(b"second")
-        assert client.get("/ca.crt").content == b"second"

@@ -1,8 +1,7 @@
-"""Names, configurations and reasons: what goes between git, its repository and a person (D10)."""
+"""Configurations and reasons: what goes between git, its repository and a person (D10)."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -11,51 +10,9 @@ from hypothesis import strategies as some
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.path_jail import Jail, shown
-from files_app.git.paths import Names
 from files_app.git.sandbox import config
 from files_app.git.sandbox.error_text import reason
-from sessions_app.working_directory import RepositoryPaths
 from tests.files.conftest import refused
-
-# -- names -----------------------------------------------------------------------------------------
-
-
-def names_of(top: str, directory: str, forbidden: str = "/forbidden") -> Names:
-    return Names(
-        RepositoryPaths(directory, top, f"{top}/.git", f"{top}/.git"), Jail(["/"], [forbidden])
-    )
-
-
-PARTS = some.lists(some.sampled_from(["a", "b", "ü ", "-", ":", "…"]), max_size=4)
-
-
-@given(inner=PARTS, name=PARTS.filter(bool), slash=some.booleans())
-def test_what_is_told_can_be_asked_for(inner: list[str], name: list[str], slash: bool) -> None:
-    """Relative to the working directory and back, wherever in the work tree it is."""
-    names = names_of("/top", "/".join(["/top", *inner]))
-    told = names.to_client_name("/".join(name) + "/" * slash)
-    assert told.endswith("/") == slash
-    assert names.to_git_name(told) == "/".join(name)
-    assert os.path.normpath(os.path.join("/top", *inner, told)) == os.path.join("/top", *name)
-
-
-@given(name=some.text(alphabet="./ab", min_size=1, max_size=12), inner=PARTS)
-def test_nothing_outside_the_work_tree_is_asked_for(name: str, inner: list[str]) -> None:
-    names = names_of("/top", "/".join(["/top", *inner]))
-    plain = os.path.normpath(os.path.join("/top", *inner, name))
-    if plain == "/top" or plain.startswith("/top/"):
-        assert os.path.normpath(f"/top/{names.to_git_name(name)}") == plain
-    else:
-        with refused("FILE_ACCESS_DENIED"):
-            names.to_git_name(name)
-
-
-def test_a_name_behind_a_link_to_the_work_tree(tmp_path: Path) -> None:
-    (tmp_path / "top").mkdir()
-    (tmp_path / "link").symlink_to("top")
-    names = names_of(f"{tmp_path}/top", f"{tmp_path}/top")
-    assert names.to_git_name(f"{tmp_path}/link/file") == "file"
-
 
 # -- configurations --------------------------------------------------------------------------------
 
