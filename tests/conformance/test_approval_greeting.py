@@ -72,35 +72,23 @@ def test_again_on_each_connection(bridge: Bridge, sid: str, device: Phone) -> No
 
 def test_once_per_connection(bridge: Bridge, sid: str, device: Phone) -> None:
     """D28: the backlog has the row, the greeting too, the join brings what waits: still one
-    question.
+    question. A device that is connected and joins later gets it with the join.
     """
     bridge.accept(prompt(sid, 0))
     away(device)
-    bridge.accept(
-        prompt(sid, 1), pre(sid, approval=True, tool_call_id="x"), hook("Notification", sid)
-    )
+    with bridge.phones(1) as (late,):
+        bridge.accept(
+            prompt(sid, 1), pre(sid, approval=True, tool_call_id="x"), hook("Notification", sid)
+        )
+        greeted(bridge, late)
+        assert asked(late, sid) == []
+        late.join(sid)
+        late.expect("approval_required", session_id=sid)
     device.ready()
     device.join(sid)
     device.join(sid)
     greeted(bridge, device)
     assert call_ids(device, "approval_required", sid) == ["x"]
-    bridge.accept(hook("SessionEnd", sid))
-
-
-def test_once_when_it_comes_live(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """D28: a device that is connected and joins later gets the question with the join, once; the
-    next connection has its own.
-    """
-    bridge.accept(prompt(sid, 0), pre(sid, approval=True, tool_call_id="x"))
-    greeted(bridge, phone)
-    assert asked(phone, sid) == []
-    phone.join(sid)
-    first = [phone.expect("approval_required", session_id=sid)["id"]]
-    phone.close()
-    phone.ready()
-    phone.join(sid)
-    greeted(bridge, phone)
-    assert asked(phone, sid) == first
     bridge.accept(hook("SessionEnd", sid))
 
 

@@ -40,62 +40,33 @@ def broken(make_bridge: Callable[..., Bridge]) -> Iterator[Bridge]:
     bridge.stop()
 
 
-@pytest.fixture(scope="module")
-def fresh(broken: Bridge) -> Bridge:
-    """Nobody has been told of anything since its start."""
-    broken.stop()
-    broken.start()
-    return broken
-
-
-@pytest.mark.spec("wscode.BRIDGE_ERROR")
-def test_over_the_websocket(broken: Bridge) -> None:
-    """D50: BRIDGE_ERROR, recoverable, without the details; the connection lives."""
-    with broken.phones(1) as (phone,):
-        reader = Reader(broken, phone)
-        payload = assert_refused(
-            reader.ask("file_read", broken.root / "provoked.txt"), "BRIDGE_ERROR", True
-        )
-        assert "secret" not in str(payload) and "ZeroDivision" not in str(payload)
-        assert reader.read(broken.root / "other.txt")["content"] == "1"
-
-
-@pytest.mark.spec("code.INTERNAL_ERROR", "severity.error")
-def test_over_http(broken: Bridge) -> None:
-    """D9: 500 INTERNAL_ERROR with all six fields; the log has the request id and the fault, the
-    answer does not.
-    """
-    answer = broken.get("/api/v1/files/content?path=provoked.txt", broken.admin_token)
-    body = assert_error(answer, 500, "INTERNAL_ERROR")
-    assert b"secret" not in answer.body and b"ZeroDivision" not in answer.body
-    logged = "".join(
-        path.read_text(errors="replace") for path in [broken.log, *(broken.data / "logs").glob("*")]
-    )
-    assert body["request_id"] in logged and "ZeroDivisionError" in logged
-    assert broken.get("/api/v1/files/content?path=other.txt", broken.admin_token).status == 200
-
-
-@pytest.mark.spec("severity.error")
+@pytest.mark.spec("wscode.BRIDGE_ERROR", "code.INTERNAL_ERROR", "severity.error")
 @pytest.mark.parametrize("code", ["INTERNAL_ERROR", "BRIDGE_ERROR"])
-def test_the_devices_are_told_once(fresh: Bridge, code: str) -> None:
-    """D51: a notification of type error, with what the log has it under; not one for each time it
-    happens.
+def test_a_fault(broken: Bridge, code: str) -> None:
+    """D9, D50: 500 INTERNAL_ERROR with all six fields, or BRIDGE_ERROR, recoverable; the log has its
+    id and the fault, the answer has no details. D51: the devices are told, once, with what the log
+    has it under; not for each time it happens.
     """
-    with fresh.phones(2) as (phone, other):
-        reader, ids = Reader(fresh, phone), []
+    contents, token = "/api/v1/files/content?path=", broken.admin_token
+    with broken.phones(2) as (phone, other):
+        reader, ids = Reader(broken, phone), []
         for _ in range(5):
             if code == "BRIDGE_ERROR":
-                answer = reader.ask("file_read", fresh.root / "provoked.txt")
-                assert_refused(answer, code, True)
+                answer = reader.ask("file_read", broken.root / "provoked.txt")
+                said = assert_refused(answer, code, True)
                 ids.append(answer["id"])
             else:
-                path = "/api/v1/files/content?path=provoked.txt"
-                error = assert_error(fresh.get(path, fresh.admin_token), 500, code)
-                ids.append(error["request_id"])
+                said = assert_error(broken.get(f"{contents}provoked.txt", token), 500, code)
+                ids.append(said["request_id"])
+            assert "secret" not in str(said) and "ZeroDivision" not in str(said)
         for told in (phone, other):
             notice = told.expect("notification", notification_type="error")["payload"]
             assert notice["data"] == {"code": code, "reference": ids[0]}
             assert ids[0] in notice["body"]
-            fresh.fence(told)
+            broken.fence(told)
             notices = [m["payload"] for m in told.messages if m["type"] == "notification"]
             assert [notice["data"].get("code") for notice in notices].count(code) == 1
+        assert reader.read(broken.root / "other.txt")["content"] == "1"
+    assert broken.get(f"{contents}other.txt", token).status == 200
+    logged = "".join(path.read_text() for path in (broken.data / "logs").glob("*"))
+    assert ids[0] in logged and "ZeroDivisionError" in logged
