@@ -97,18 +97,21 @@ def ask(bridge: Bridge, phone: Phone, session_id: str, params: Any = None, /, **
     return str(phone.expect("approval_required", session_id=session_id)["payload"]["tool_call_id"])
 
 
+def decision_of(
+    session_id: str, call_id: str, decision: str, modifications: Any = None
+) -> dict[str, Any]:
+    """The payload of an approval_response."""
+    call = {"session_id": session_id, "tool_call_id": call_id}
+    return call | {"decision": decision, "modifications": modifications}
+
+
 def decide(
     phone: Phone, session_id: str, call_id: str, decision: str, modifications: Any = None
 ) -> Message:
     """The answer to an approval_response."""
     if decision == "modified" and modifications is None:
         modifications = {"command": "ls -l"}
-    body = {
-        "session_id": session_id,
-        "tool_call_id": call_id,
-        "decision": decision,
-        "modifications": modifications,
-    }
+    body = decision_of(session_id, call_id, decision, modifications)
     return phone.request("approval_response", body)
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tests.conformance.approvals import assert_stands
+from tests.conformance.approvals import assert_stands, decision_of
 from tests.conformance.bridge import Bridge, Pairing, eventually
 from tests.conformance.phone import Message
 from tests.conformance.raw import RawSocket
@@ -58,12 +58,7 @@ class Racer(threading.Thread):
     def _decide(self, calls: list[Call]) -> None:
         frames = []
         for session, call in calls:
-            payload = {
-                "session_id": session,
-                "tool_call_id": call,
-                "decision": self.decision,
-                "modifications": None,
-            }
+            payload = decision_of(session, call, self.decision)
             sent = new_id()
             self._sent[sent] = session, call
             # as a client writes it

@@ -16,7 +16,7 @@ import pytest
 
 from tests.conformance.agent_tools import Script, figure
 from tests.conformance.agents import begin, end, say
-from tests.conformance.approvals import greeted, notifications, pre
+from tests.conformance.approvals import decision_of, greeted, notifications, pre
 from tests.conformance.bridge import Bridge
 from tests.conformance.delivery import send
 from tests.conformance.phone import Phone
@@ -209,15 +209,7 @@ def test_a_repetition_at_the_same_time(pair: tuple[Bridge, Bridge]) -> None:
         ],
     )
     one, two = Phone(first.port, pairing.token, device_id="phone").ready(), first.phone().ready()
-    bodies = {
-        new_id(): {
-            "session_id": sid,
-            "tool_call_id": f"call-{number}",
-            "decision": "approved",
-            "modifications": None,
-        }
-        for number in range(20)
-    }
+    bodies = {new_id(): decision_of(sid, f"call-{number}", "approved") for number in range(20)}
     for id_, body in bodies.items():
         one.send("approval_response", body, id=id_)
     other = Phone(second.port, pairing.token, device_id="phone")

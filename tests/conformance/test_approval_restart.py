@@ -15,6 +15,7 @@ from tests.conformance.approvals import (
     call_ids,
     decide,
     decided,
+    decision_of,
     greeted,
     notifications,
     of,
@@ -49,12 +50,7 @@ class Killed:
         )
         bridge.accept(post(self.sid, {"command": "c"}))
         self.asked = of(self.phone, "approval_required", self.sid)[0]["id"]
-        self.body = {
-            "session_id": self.sid,
-            "tool_call_id": self.decided,
-            "decision": "approved",
-            "modifications": None,
-        }
+        self.body = decision_of(self.sid, self.decided, "approved")
         self.message_id = new_id()
         self.answer = send(self.phone, "approval_response", self.message_id, self.body)
         bridge.kill()

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.approvals import ask, assert_refused, pending
+from tests.conformance.approvals import ask, assert_refused, decide, decision_of, pending
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.repositories import Repository, changes, session_in, status
-from tests.conformance.samples import hook, new_session, prompt
+from tests.conformance.samples import hook, new_session
 from tests.conformance.test_sequence_errors import AGENTS, SERVED
 from tests.files.repositories import digest
 
@@ -101,7 +101,7 @@ def test_unknown_sessions(phone: Phone) -> None:
 
 def test_closed_sessions(shared: Bridge, crime_scene: Repository, phone: Phone) -> None:
     """D7: an observed one that is closed: joining it is what is missing; joined, replay, git and
-    file requests work there, and nothing can be decided.
+    file requests work there; nothing can be decided, and its agent hears nothing.
     """
     sid = new_session()
     shared.accept(
@@ -114,26 +114,12 @@ def test_closed_sessions(shared: Bridge, crime_scene: Repository, phone: Phone) 
         )
         phone.ping()
     phone.join(sid)
+    for type_ in AGENTS:
+        said = {"session_id": sid, "content": "hi", "role": "user"}
+        assert_refused(phone.request(type_, said), "SESS_CLOSED", False, sid)
     for type_ in ("git_status_request", "git_diff", "file_list", "replay_request"):
         assert phone.request(type_, {"session_id": sid} | SERVED[type_])["type"] != "error", type_
-    answer = phone.request(
-        "approval_response",
-        {"session_id": sid, "tool_call_id": "x", "decision": "approved", "modifications": None},
-    )
-    assert_refused(answer, "SESS_CLOSED", False, sid)
-
-
-@pytest.mark.parametrize("type_", AGENTS)
-def test_the_agent_of_a_closed_session(shared: Bridge, sid: str, phone: Phone, type_: str) -> None:
-    """D7: message and session_interrupt get SESS_CLOSED."""
-    shared.accept(prompt(sid, 0), hook("SessionEnd", sid))
-    phone.join(sid)
-    assert_refused(
-        phone.request(type_, {"session_id": sid, "content": "hi", "role": "user"}),
-        "SESS_CLOSED",
-        False,
-        sid,
-    )
+    assert_refused(decide(phone, sid, "x", "approved"), "SESS_CLOSED", False, sid)
 
 
 # what is changed in a decision (`...`: left out), and the code that answers it
@@ -154,12 +140,7 @@ def test_bad_decisions(shared: Bridge, sid: str, joined: Phone) -> None:
     them.
     """
     call_id = ask(shared, joined, sid, tool_call_id="the call")
-    body = {
-        "session_id": sid,
-        "tool_call_id": call_id,
-        "decision": "approved",
-        "modifications": None,
-    }
+    body = decision_of(sid, call_id, "approved")
     for change, code in BAD_DECISIONS:
         wrong = {name: value for name, value in (body | change).items() if value is not ...}
         answer = joined.request("approval_response", wrong)

@@ -31,7 +31,7 @@ def test_an_orderly_stop(mortal: Bridge, sid: str) -> None:
     unauthenticated = mortal.phone().connect()
     mortal.terminate()
     for socket in (phone, unauthenticated):
-        code = socket.wait_closed(15)
+        code = socket.wait_closed()
         assert code not in (1006, 1011), f"no orderly close frame: {code}"
     assert mortal.ended() == 0, mortal.tail()
     mortal.start()

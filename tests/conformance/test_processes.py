@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from redis import Redis as RedisClient
@@ -14,9 +15,16 @@ from redis import Redis as RedisClient
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, new_id, new_session, prompt
+from tests.faults.quick import QuickBridge, with_limits
 from tests.servers import Postgres, Redis
 
 pytestmark = pytest.mark.spec("processes")
+
+
+class Lasting(QuickBridge):
+    """What a killed process held does not end by itself while these tests run."""
+
+    first = with_limits(LEASE_SECONDS=3600)
 
 
 @pytest.fixture(scope="module")
@@ -25,11 +33,11 @@ def pair(
 ) -> Iterator[tuple[Bridge, Bridge]]:
     """Two processes with data directories of their own, the same tokens, database and Redis."""
     url = postgres_server.create_database()
-    more = {"database_url": url, "redis_url": redis_server.url}
-    first = make_bridge("first", BRIDGE_MAX_WEBSOCKETS="6", **more)
+    more: dict[str, Any] = {"database_url": url, "redis_url": redis_server.url}
+    more |= {"kind": Lasting, "BRIDGE_MAX_WEBSOCKETS": "6"}
+    first = make_bridge("first", **more)
     second = make_bridge(
         "second",
-        BRIDGE_MAX_WEBSOCKETS="6",
         BRIDGE_HOOK_TOKEN=first.hook_token,
         BRIDGE_ADMIN_TOKEN=first.admin_token,
         **more,
@@ -180,7 +188,7 @@ def test_the_limit_is_one(pair: tuple[Bridge, Bridge]) -> None:
     first, _second = pair
     phones = [on(pair[number % 2], first.device_token()) for number in range(6)]
     for phone in phones:
-        eventually(lambda phone=phone: is_let_in(phone), 20)
+        eventually(lambda phone=phone: is_let_in(phone))
     for bridge in pair:
         extra = on(bridge, first.device_token())
         extra.connect()
@@ -191,8 +199,8 @@ def test_the_limit_is_one(pair: tuple[Bridge, Bridge]) -> None:
 
 
 def test_a_killed_process_fills_no_limit(pair: tuple[Bridge, Bridge]) -> None:
-    """D46: rows about connections carry a lease of 15 seconds; D35: a process that starts takes its
-    predecessor's over at once.
+    """D35, D46: a process that starts takes its predecessor's connections over, whose lease has not
+    ended.
     """
     first, second = pair
     sid = new_session()
@@ -200,14 +208,14 @@ def test_a_killed_process_fills_no_limit(pair: tuple[Bridge, Bridge]) -> None:
     phones = []
     for _ in range(3):
         phone = on(second, first.device_token())
-        eventually(lambda phone=phone: is_let_in(phone), 20)
+        eventually(lambda phone=phone: is_let_in(phone))
         assert phone.health_check()["payload"]["ready"] is True
         phone.join(sid)
         phones.append(phone)
     assert first.accept(prompt(sid, 1))[0]["broadcast_count"] == 3
     second.kill()
     second.start()
-    eventually(lambda: first.accept(prompt(sid, 2))[0]["broadcast_count"] == 0, 5)
+    eventually(lambda: first.accept(prompt(sid, 2))[0]["broadcast_count"] == 0)
     for phone in phones:
         phone.close()
 
@@ -222,7 +230,7 @@ def dark(pair: tuple[Bridge, Bridge], redis_server: Redis) -> Iterator[Callable[
         redis_server.start()
     for bridge in pair:
         eventually(
-            lambda bridge=bridge: bridge.get("/api/v1/health", bridge.hook_token).status == 200, 30
+            lambda bridge=bridge: bridge.get("/api/v1/health", bridge.hook_token).status == 200
         )
 
 
@@ -239,9 +247,9 @@ def test_without_redis_a_device_can_connect(
     newcomer = on(second, first.device_token()).ready()
     newcomer.join(sid)
     first.accept(prompt(sid, 1))
-    newcomer.wait_numbers(sid, [1], 20)
+    newcomer.wait_numbers(sid, [1])
     first.accept(hook("SessionStart", new_session()))
-    newcomer.expect("session_started", 20)
+    newcomer.expect("session_started")
 
 
 @pytest.mark.spec("device.revoke")
