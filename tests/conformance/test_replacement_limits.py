@@ -53,9 +53,11 @@ def refused(phone: Phone) -> bool:
 @pytest.mark.spec("limit.max_websocket_connections", "connerror.RATE_LIMITED")
 def test_one_too_many(narrow: Bridge, full: list[Phone]) -> None:
     """D23: beyond max_websocket_connections: connection_error RATE_LIMITED, close 4429; the others
-    stay.
+    stay. D44: BRIDGE_MAX_WEBSOCKETS, which /info names.
     """
     assert refused(narrow.phone())
+    limits = narrow.get("/api/v1/info", narrow.hook_token).json()["limits"]
+    assert limits["max_websocket_connections"] == 3
     for phone in full:
         phone.ping()
 
@@ -92,14 +94,6 @@ def test_only_authenticated_connections_count(narrow: Bridge, full: list[Phone])
     for stranger in strangers:
         stranger.close()
     assert open_sockets(narrow) >= 3
-
-
-def test_info_names_the_limit(narrow: Bridge) -> None:
-    """Spec: limits.max_websocket_connections; D44: BRIDGE_MAX_WEBSOCKETS."""
-    assert (
-        narrow.get("/api/v1/info", narrow.hook_token).json()["limits"]["max_websocket_connections"]
-        == 3
-    )
 
 
 def test_a_refused_device_loses_nothing(narrow: Bridge, full: list[Phone]) -> None:

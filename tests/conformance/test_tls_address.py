@@ -34,22 +34,19 @@ def verified(bridge: Bridge, authority: str | bytes, name: str = LOOPBACK) -> No
         assert connection.version() in ("TLSv1.2", "TLSv1.3")
 
 
-@pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
 @pytest.mark.spec("tls.certificate")
-def test_the_certificate_verifies_with_its_authority(shared: Bridge, name: str) -> None:
-    """D19: an own CA at /ca.crt (no token), a leaf with all its names and addresses."""
+def test_the_certificate_verifies_with_its_authority(shared: Bridge) -> None:
+    """D19: an own CA at /ca.crt (no token), a leaf with all its names and addresses. D55: Apple's
+    devices get the same in a profile; a second download replaces the first.
+    """
     answer = shared.get("/ca.crt")
     assert answer.status == 200 and b"PRIVATE" not in answer.body
-    verified(shared, answer.body.decode(), name)
-
-
-def test_the_profile_for_apple_devices(shared: Bridge) -> None:
-    """D55: it holds the authority that its certificate leads to."""
-    answer = shared.get("/ca.mobileconfig")
-    assert answer.status == 200
-    assert answer.headers["content-type"] == "application/x-apple-aspen-config"
-    profile, again = (plistlib.loads(shared.get("/ca.mobileconfig").body) for _ in range(2))
-    assert profile == again, "a second download replaces the first"
+    for name in ("127.0.0.1", "localhost"):
+        verified(shared, answer.body.decode(), name)
+    answers = [shared.get("/ca.mobileconfig") for _ in range(2)]
+    assert {one.headers["content-type"] for one in answers} == {"application/x-apple-aspen-config"}
+    profile, again = (plistlib.loads(one.body) for one in answers)
+    assert profile == again
     [root] = profile["PayloadContent"]
     assert root["PayloadType"] == "com.apple.security.root"
     verified(shared, root["PayloadContent"])
@@ -97,13 +94,11 @@ def test_a_client_that_never_shakes_hands_holds_nobody_up(shared: Bridge) -> Non
         silent.close()
 
 
-def test_the_url_of_the_pairing(public: Bridge) -> None:
-    """D43: it is the public one."""
-    assert public.pairing().url == "wss://bridge.example.com/api/v1/ws"
-
-
 def test_a_proxy_is_served(public: Bridge) -> None:
-    """D19: a trusted proxy that terminated TLS: HTTP and WebSocket."""
+    """D19: a trusted proxy that terminated TLS: HTTP and WebSocket; D43: devices are paired with the
+    public address.
+    """
+    assert public.pairing().url == "wss://bridge.example.com/api/v1/ws"
     https = Https(plain_port(public), plain=True)
     assert https.get("/api/v1/health", token=public.hook_token, headers=PROXY).status == 200
     answer = https.post(
