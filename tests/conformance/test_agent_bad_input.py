@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -78,7 +79,7 @@ def bridge(
 ) -> Iterator[Bridge]:
     absent = f"absent=no-such-program-{new_id()} --acp"
     plain = script.setting.split(";")[0].removeprefix("plain=")
-    late = f"late=sh -c 'test -e {there} && exec {plain}'"
+    late = f"late=sh -c {shlex.quote(f'test -e {shlex.quote(str(there))} && exec {plain}')}"
     impatient = Impatient(
         tmp_path_factory.mktemp("bad-agents"),
         BRIDGE_ACP_AGENTS=f"{script.setting};{late};{absent}",

@@ -258,6 +258,7 @@ def test_the_grace_time_of_an_agent(quick: Bridge, script: Script) -> None:
     """
     with quick.phones(1) as (leaves,):
         stays = quick.phone().ready()
+        script.assert_gone()
         sid = begin(quick, leaves, agent="plain")
         (pid,) = script.processes()
         ask(leaves, sid, "hello")

@@ -97,6 +97,7 @@ def test_processes_whose_database_was_away_are_not_dead(
     theirs.
     """
     (first, second), (near, far) = pair, phones
+    script.assert_gone()
     sessions = [(first, near, begin(first, near, agent="plain"))]
     sessions += [(second, far, begin(second, far, agent="plain"))]
     agents = script.processes().keys()
