@@ -25,6 +25,7 @@ from tests.conformance.agents import ask, begin, end, reasons, say, start, words
 from tests.conformance.approvals import assert_refused, decide, notifications, of
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.phone import Phone
+from tests.conformance.samples import hook
 from tests.faults.quick import QuickBridge, with_limits
 
 WAITING, LEASE, REPLAYED = 2, 2, 2
@@ -74,14 +75,19 @@ def session(bridge: Bridge, phone: Phone) -> Iterator[str]:
 # -- what an agent says ----------------------------------------------------------------------------
 
 
-def test_the_end_of_a_turn_is_told_to_those_who_did_not_see_it(bridge: Bridge) -> None:
+def test_the_end_of_a_turn_is_told_to_those_who_did_not_see_it(
+    bridge: Bridge, script: Script
+) -> None:
     """D13: a notification task_complete, unless somebody follows the session."""
+    script.go.unlink(missing_ok=True)
     with bridge.phones(2) as (phone, other):
         session = begin(bridge, phone, agent="plain")
         ask(phone, session, "followed")
-        say(phone, session, "/rate on 20 10")
-        phone.expect("stream_chunk", session_id=session, content="on-0 ")
+        say(phone, session, "/do while not os.path.exists(JOURNAL + '-go'): time.sleep(0.01)")
         phone.close()
+        seen = hook("Notification", session)
+        eventually(lambda: bridge.post_hook(seen).json()["broadcast_count"] == 0)
+        script.go.touch()
         other.expect("notification", session_id=session, notification_type="task_complete")
         assert [one["body"] for one in notifications(other, session, "task_complete")] == [
             "followed"
@@ -193,6 +199,7 @@ def test_a_prompt_that_comes_while_the_timer_closes(
     bridge: Bridge, phone: Phone, script: Script
 ) -> None:
     """D60: it was accepted, so it waits for the resume, as in a session that is paused."""
+    script.go.unlink(missing_ok=True)
     with bridge.phones(1) as (leaves,):
         session = begin(bridge, leaves, agent="lingers")
         ask(leaves, session, "hello")
