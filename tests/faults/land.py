@@ -21,6 +21,7 @@ from hooks_app.producer.spool import spool_status
 from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.samples import new_session
 from tests.faults.hosts import Cable, Host, bridge_on, hosts
+from tests.servers import stop_process
 
 IMPATIENT = 2  # seconds that a client waits for an answer
 
@@ -54,6 +55,7 @@ class Agent:
         self.token, self.producer = directory / "token", directory / "producer.py"
         make_one_file(self.producer)
         self.token.write_text(land.bridge.hook_token)
+        self.forwarder: subprocess.Popen[bytes] | None = None
 
     def forward(self, pin: str, **environment: str) -> None:
         """Start the forwarder; `environment` is added to its own."""
@@ -67,6 +69,10 @@ class Agent:
                 stdin=subprocess.DEVNULL,
                 stderr=said,
             )
+
+    def stop(self) -> None:
+        if self.forwarder is not None:
+            stop_process(self.forwarder)
 
     def fire(self, count: int = 1) -> None:
         """The hook of a prompt, as the agent runs it."""

@@ -21,7 +21,7 @@ from tests.faults.clock import faketime
 from tests.faults.hosts import Cable, Host, Relay, bridge_on, hosts
 from tests.faults.land import IMPATIENT, Agent, Land, land
 from tests.faults.load import under_load, within
-from tests.servers import Postgres, Redis, stop_process, wait_until
+from tests.servers import Postgres, Redis, wait_until
 
 ANSWERS_WITHIN = 30.0  # seconds for /health: what it gives its checks is 2
 DOWN = 3.0  # seconds without a network: longer than clients of this test wait for an answer
@@ -41,7 +41,7 @@ def made_land(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Land]:
 def agent(land: Land, tmp_path: Path) -> Iterator[Agent]:
     agent = Agent(land, tmp_path)
     yield agent
-    stop_process(agent.forwarder)
+    agent.stop()
 
 
 def test_the_network_is_cut_under_load(land: Land, agent: Agent) -> None:
@@ -156,7 +156,7 @@ def test_a_clock_that_is_off(land: Land, agent: Agent, phone: Phone) -> None:
         agent.forward(land.bridge.pairing().pin, **faketime(ahead))
         agent.fire(3)
         wait_until(lambda: agent.waiting() == 0, f"the spool is empty, {ahead} s")
-        stop_process(agent.forwarder)
+        agent.stop()
     for event in arrived(agent, phone):
         moment = parse_time(event["payload"]["timestamp"])
         assert abs((moment - datetime.now(UTC)).total_seconds()) < 300, event
@@ -183,7 +183,7 @@ def test_another_certificate_and_a_wrong_pin(land: Land, agent: Agent, phone: Ph
     agent.fire(2)
     wait_until(lambda: "pin" in agent.said.read_text(), "it says what is wrong")
     assert agent.waiting() == 2
-    stop_process(agent.forwarder)
+    agent.stop()
     bridge.minted.clear()
     agent.forward(bridge.pairing().pin)
     arrived(agent, phone)
