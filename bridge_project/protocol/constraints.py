@@ -78,14 +78,24 @@ def constraint_of(sentence: str) -> str:
 
 
 def secrets_in(*objects: Any) -> frozenset[str]:
-    """Return the strings in ``objects`` whose field has a secret's name."""
+    """Return the strings in ``objects`` that stand, however deep, in a field of a secret's name."""
     return frozenset(
-        value
+        text
         for item in objects
         if isinstance(item, dict)
         for key, value in item.items()
-        if isinstance(value, str) and len(value) >= _SECRET_MIN_CHARS and key.lower() in SECRET_KEYS
+        if key.lower() in SECRET_KEYS
+        for text in _strings(value)
+        if len(text) >= _SECRET_MIN_CHARS
     )
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _strings(part)
 
 
 def received(root: Any, path: tuple[str | int, ...], hidden: frozenset[str] = frozenset()) -> str:

@@ -189,6 +189,7 @@ def test_secrets_are_not_repeated(device: Phone) -> None:
     wrong = (
         right | {"platform": secret},
         right | {"token": [secret]},
+        right | {"token": [{"a": secret}], "platform": secret},
         right | {"client_version": 5, "device_id": {"a": secret}},
         [secret],
         json.dumps(right),
