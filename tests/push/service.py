@@ -15,24 +15,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from cryptography import x509
+import trustme
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-)
-from cryptography.x509.oid import NameOID
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from tests.servers import wait_until
 
@@ -117,9 +110,10 @@ class PushService:
     def __init__(self, directory: Path) -> None:
         self.requests: list[Received] = []
         self.answers: dict[str, list[Answer]] = {}
-        self.authority, chain, key = _certificate(directory)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(chain, key)
+        authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert(HOST, OTHER_HOST).configure_cert(context)
+        self.authority = directory / "push.crt"
+        authority.cert_pem.write_to_path(self.authority)
         service = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -158,9 +152,6 @@ class PushService:
     def browser(self) -> Browser:
         return Browser(self)
 
-    def to(self, path: str) -> list[Received]:
-        return [one for one in self.requests if one.path == path]
-
     def close(self) -> None:
         self.server.shutdown()
         self.server.server_close()
@@ -171,32 +162,6 @@ def running(directory: Path) -> Iterator[PushService]:
     service = PushService(directory)
     yield service
     service.close()
-
-
-def _certificate(directory: Path) -> tuple[Path, Path, Path]:
-    """A certificate for HOST that is its own authority: (authority, chain, key)."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "A push service of the tests")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.DNSName(HOST), x509.DNSName(OTHER_HOST)]),
-            critical=False,
-        )
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    chain, private = directory / "push.crt", directory / "push.key"
-    chain.write_bytes(made.public_bytes(Encoding.PEM))
-    private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    return chain, chain, private
 
 
 class Browser:
@@ -217,7 +182,7 @@ class Browser:
 
     @property
     def requests(self) -> list[Received]:
-        return self.service.to(self.path)
+        return [one for one in self.service.requests if one.path == self.path]
 
     def answer(self, *answers: Answer) -> None:
         self.service.answers[self.path] = list(answers)
