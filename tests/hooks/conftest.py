@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from hooks_app.producer.https_sender import HttpsSender
 from hooks_app.producer.shell_command import SPOOL_MAX_BYTES, hook_command, write_hook_script
 from hooks_app.producer.spool import RESERVED
 from tests.hooks.scripted import ScriptedBridge, scripted_bridge
+from tests.servers import wait_until
 
 Hook = Callable[[dict[str, Any] | bytes], None]
 
@@ -72,12 +74,11 @@ def make_forwarder(
     bridge: ScriptedBridge, spool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Make]:
     """Forwarders from the spool to the scripted bridge."""
-    made = []
     monkeypatch.setattr(https, "ANSWER_SECONDS", 5.0)
 
     def make(
-        token: Callable[[], str] | None = None,
-        pin: str | None = None,
+        token: Callable[[], str] = lambda: bridge.token,
+        pin: str = bridge.pin,
         *,
         spool: Path = spool,
         grace: float = spool_queue.GRACE_SECONDS,
@@ -85,16 +86,14 @@ def make_forwarder(
     ) -> Forwarder:
         monkeypatch.setattr(spool_queue, "GRACE_SECONDS", grace)
         monkeypatch.setattr(spool_queue, "SPOOL_MAX_BYTES", max_bytes)
-        pin = bridge.pin if pin is None else pin
-        transport = HttpsTransport(bridge.url, token or (lambda: bridge.token), pin)
+        transport = HttpsTransport(bridge.url, token, pin)
+        closing.callback(transport.close)
         forwarder = Forwarder(spool, HttpsSender(transport))
-        made.append((forwarder, transport))
+        closing.callback(forwarder.close)
         return forwarder
 
-    yield make
-    for forwarder, transport in made:
-        forwarder.close()
-        transport.close()
+    with ExitStack() as closing:
+        yield make
 
 
 @pytest.fixture
@@ -105,3 +104,22 @@ def forwarder(make_forwarder: Make) -> Forwarder:
 def waiting(spool: Path) -> list[str]:
     """The events' files that wait."""
     return sorted(name for name in os.listdir(spool) if name not in RESERVED)
+
+
+def put(spool: Path, name: str, mtime: float | None = None, **fields: Any) -> Path:
+    """A file as the hook command leaves it."""
+    path = spool / name
+    raw = {"hook_event_name": "UserPromptSubmit", "session_id": "s", "prompt": name}
+    path.write_text(json.dumps({**raw, **fields}))
+    if mtime is not None:
+        os.utime(path, ns=(int(mtime * 1e9), int(mtime * 1e9)))
+    return path
+
+
+def prompts(bridge: ScriptedBridge) -> list[str]:
+    """What the bridge has taken: prompts, and the kind of every other event."""
+    return [event["payload"].get("prompt", event["event"]) for event in bridge.events]
+
+
+def run_until_empty(forwarder: Forwarder, spool: Path) -> None:
+    wait_until(lambda: forwarder.run_once() == 0 and not waiting(spool), "the spool is empty")

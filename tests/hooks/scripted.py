@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import trustme
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
 
 from bridge_project.protocol.hooks import HookInvalid, parse_hook_event
+from tests.conformance.https import spki_pin
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures" / "hooks"
 SCRIPTED = {"field": "payload.x", "message": "scripted", "code": "PAYLOAD_VALIDATION_ERROR"}
@@ -61,19 +60,17 @@ class ScriptedBridge:
         self.events: list[dict[str, Any]] = []
         self.ids: set[str] = set()
         self.requests: list[tuple[str, int]] = []
-        self.headers: list[dict[str, str]] = []
         self.script: deque[Action] = deque()
         self.connections = 0
-        self.bytes_before_close = 0
         self.token = TOKEN
         self.skew = 0.0
         self.refuse: Callable[[dict[str, Any]], bool] = lambda event: False
         self.max_bytes = 10 * 2**20
-        authority = trustme.CA()
-        certificate = authority.issue_cert("127.0.0.1", "localhost")
+        certificate = trustme.CA().issue_cert("127.0.0.1")
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         certificate.configure_cert(self._context)
-        self.pin = _pin(certificate.cert_chain_pems[0].bytes())
+        chain = certificate.cert_chain_pems[0].bytes().decode()
+        self.pin = spki_pin(ssl.PEM_cert_to_DER_cert(chain))
         self.port = 0
         self._server: ThreadingHTTPServer | None = None
 
@@ -82,13 +79,10 @@ class ScriptedBridge:
         return f"https://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        handler = type("Handler", (_Handler,), {"bridge": self})
-        self._server = _Server(("127.0.0.1", self.port), handler)
+        self._server = _Server(("127.0.0.1", self.port), _Handler)
         self._server.bridge = self
         self.port = self._server.server_address[1]
-        threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-        ).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
     def stop(self) -> None:
         if self._server:
@@ -122,17 +116,6 @@ class ScriptedBridge:
         return errors
 
 
-def _pin(pem: bytes) -> str:
-    key = x509.load_pem_x509_certificate(pem).public_key()
-    digest = hashes.Hash(hashes.SHA256())
-    digest.update(
-        key.public_bytes(
-            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-        )
-    )
-    return digest.finalize().hex()
-
-
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     bridge: ScriptedBridge
@@ -146,19 +129,17 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    bridge: ScriptedBridge
+    server: _Server
     protocol_version = "HTTP/1.1"
     # one write for an answer, or its second half waits for the client's acknowledgement
     wbufsize = -1
 
     def do_POST(self) -> None:
-        bridge = self.bridge
+        bridge = self.server.bridge
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        bridge.bytes_before_close += len(body)
         value = json.loads(body)
         events = value["events"] if self.path.endswith("batch") else [value]
         bridge.requests.append((self.path, len(events)))
-        bridge.headers.append({name.lower(): text for name, text in self.headers.items()})
         told = self._answer(body, events)
         if told is None:
             self.close_connection = True
@@ -175,7 +156,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(
         self, body: bytes, events: list[dict[str, Any]]
     ) -> tuple[int, dict[str, str], dict[str, Any]] | None:
-        bridge = self.bridge
+        bridge = self.server.bridge
         if bridge.script:
             return bridge.script.popleft()(bridge, self.path, events)
         now = datetime.fromtimestamp(bridge.now(), UTC).isoformat()

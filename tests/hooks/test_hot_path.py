@@ -8,17 +8,12 @@ import asyncio
 import json
 import re
 from typing import Any
-from uuid import uuid4
 
 import pytest
-import time_machine
-from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge_project.http import ratelimit
 from bridge_project.http.request_threads import Handler
-from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.network.transport import ConnectionMode, Transport
 from bridge_project.protocol.types import now_text
@@ -210,20 +205,6 @@ def test_whatever_is_posted_both_answer_alike(
     say the same of it all the same.
     """
     asyncio.run(both(hot, view, body(**changes)))
-
-
-async def test_a_limit_is_the_views_own(view: Handler, monkeypatch: pytest.MonkeyPatch) -> None:
-    hot = FastPath(view)
-    await call(hot, body())
-    monkeypatch.setitem(conf.__dict__, "bridge_rate_limits", "on")
-    monkeypatch.setitem(limits.RATES, "hooks.event", "3/m")
-    monkeypatch.setattr(ratelimit, "network_of", lambda address: str(uuid4()))
-    with time_machine.travel(timezone.now(), tick=False):  # the minute shall not turn
-        statuses = [(await call(hot, body()))[0] for _ in range(6)]
-        status, headers, text = await call(hot, body())
-    assert statuses == [200] * 3 + [429] * 3
-    assert (status, json.loads(text)["code"]) == (429, "RATE_LIMIT_EXCEEDED")
-    assert dict(headers)[b"retry-after"].isdigit()
 
 
 async def test_one_event_that_cannot_be_stored_does_not_take_the_others_with_it() -> None:

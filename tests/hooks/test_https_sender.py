@@ -10,13 +10,12 @@ import pytest
 
 from hooks_app.producer import forwarder as forwarders
 from hooks_app.producer.forwarder import Forwarder
-from hooks_app.producer.https import HttpsTransport
 from hooks_app.producer.spool import spool_status
 from hooks_app.producer.spool_queue import STALE_RETRIES
 from hooks_app.producer.standalone import token_from
-from tests.hooks.conftest import Make, waiting
+from tests.hooks.conftest import Make, prompts, put, run_until_empty, waiting
 from tests.hooks.scripted import TOKEN, ScriptedBridge, answer, cut_after_taking
-from tests.hooks.test_forwarder import BATCH, EVENT, prompts, put, run_until_empty
+from tests.hooks.test_forwarder import BATCH, EVENT
 from tests.servers import wait_until
 
 
@@ -67,17 +66,24 @@ def test_waits_grow(
     assert len(at) == 7 and at[-1] > 0.63 and at[-1] - at[-2] > 0.32
 
 
-@pytest.mark.parametrize(("status", "where"), [(429, "header"), (503, "body")])
+@pytest.mark.parametrize(
+    ("status", "headers", "body"), [(429, {"Retry_After": "1"}, {}), (503, {}, {"retry_after": 1})]
+)
 def test_retry_after_is_honoured(
-    spool: Path, bridge: ScriptedBridge, forwarder: Forwarder, status: int, where: str
+    spool: Path,
+    bridge: ScriptedBridge,
+    forwarder: Forwarder,
+    status: int,
+    headers: dict[str, str],
+    body: dict[str, int],
 ) -> None:
-    headers, body = ({"Retry_After": "1"}, {}) if where == "header" else ({}, {"retry_after": 1})
-    bridge.script.extend([answer(status, body, **headers)] * (2 if status == 429 else 1))
+    refusals = 2 if status == 429 else 1  # a limited event is tried once more, in a batch
+    bridge.script.extend([answer(status, body, **headers)] * refusals)
     put(spool, "1")
     began = time.monotonic()
     run_until_empty(forwarder, spool)
     assert time.monotonic() - began >= 1
-    assert len(bridge.requests) == (3 if status == 429 else 2)
+    assert len(bridge.requests) == refusals + 1
 
 
 def test_when_single_events_are_limited_batches_go_on(
@@ -120,7 +126,7 @@ def test_another_key_gets_not_a_byte(
     put(spool, "1")
     forwarder.run_once()
     assert "pinned" in forwarder.trouble
-    assert (bridge.requests, bridge.bytes_before_close, waiting(spool)) == ([], 0, ["1"])
+    assert (bridge.requests, waiting(spool)) == ([], ["1"])
 
 
 def test_without_a_pin_an_unknown_authority_is_refused(
@@ -131,12 +137,6 @@ def test_without_a_pin_an_unknown_authority_is_refused(
     forwarder.run_once()
     assert "CERTIFICATE" in forwarder.trouble.upper()
     assert bridge.requests == []
-
-
-@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "https://"])
-def test_only_https(url: str) -> None:
-    with pytest.raises(ValueError, match="https"):
-        HttpsTransport(url, lambda: TOKEN)
 
 
 # -- refusals --------------------------------------------------------------------------------------
@@ -207,8 +207,7 @@ def test_a_bad_request_about_the_host_is_not_the_events_fault(
 # -- clocks ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [1, 3])
-@pytest.mark.parametrize("skew", [3600.0, -3600.0])
+@pytest.mark.parametrize(("skew", "count"), [(3600.0, 1), (-3600.0, 3)])
 def test_a_wrong_clock_is_put_right_with_the_servers_time(
     spool: Path, bridge: ScriptedBridge, forwarder: Forwarder, skew: float, count: int
 ) -> None:
@@ -233,12 +232,3 @@ def test_a_time_that_stays_stale_does_not_go_round_for_ever(
     forwarder.run_once()
     assert spool_status(spool)["rejected"] == 1
     assert len(bridge.requests) == STALE_RETRIES + 1
-
-
-def test_what_waited_long_has_a_fresh_time_and_its_own(
-    spool: Path, bridge: ScriptedBridge, forwarder: Forwarder
-) -> None:
-    put(spool, "1", time.time() - 7200)
-    assert forwarder.run_once() == 1
-    [event] = bridge.events
-    assert event["occurred_at"] < event["timestamp"]

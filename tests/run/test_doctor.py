@@ -35,7 +35,7 @@ from hooks_app.producer.install import install
 from hooks_app.producer.spool import RESERVED
 from tests.conformance.bridge import Bridge
 from tests.faults.quick import QuickBridge, nursery
-from tests.hooks.test_forwarder import put
+from tests.hooks.conftest import put
 from tests.run.findings import mended_by, only
 from tests.servers import free_port
 
