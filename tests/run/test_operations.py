@@ -14,12 +14,9 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-import sys
 import tarfile
-import tempfile
-import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -32,9 +29,7 @@ from bridge_project.kernel.config import Conf, conf
 from bridge_project.operations import restore
 from devices_app import pairing
 from devices_app.models import Device, Token
-from hooks_app.models import HookEvent
-from sessions_app.models import ClientRequest, LogRow, Session, ToolCall
-from tests.conformance.bridge import REPOSITORY, Bridge
+from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.samples import new_session, prompt
 from tests.faults.load import Poster
@@ -43,21 +38,16 @@ from tests.run.terminal import Program
 from tests.servers import stop_process, wait_until
 
 POSTERS = 4
+SPOOLED_NS = 1_700_000_000_123_456_789
 MIGRATE = """
+import os
+os.environ["DJANGO_SETTINGS_MODULE"] = "bridge_project.settings"
 import django
 django.setup()
-import sys
-from django.core.management import CommandError, call_command
 from bridge_project.operations import migrations, startup
 from bridge_project.kernel.config import conf
-if sys.argv[1:]:
-    call_command("migrate", *sys.argv[1:], verbosity=0)
-else:
-    try:
-        startup.make_database(conf)
-        migrations.migrate(conf)
-    except CommandError as error:
-        sys.exit(str(error))
+startup.make_database(conf)
+migrations.migrate(conf)
 """
 KILLED = """
 import os, signal, sys
@@ -65,59 +55,13 @@ rename, names = os.rename, []
 def count(*given):
     names.append(given)
     rename(*given) if len(names) < 3 else os.kill(os.getpid(), signal.SIGKILL)
+os.environ["DJANGO_SETTINGS_MODULE"] = "bridge_project.settings"
 import django
 django.setup()
 from django.core.management import call_command
 os.rename = count
 call_command("restore", sys.argv[1])
 """
-BACK = ("admin", "0002")  # any migration of another application that can be undone
-
-
-def environment(data: Path, **settings: str) -> dict[str, str]:
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("BRIDGE_", "DATABASE_URL", "REDIS_URL", "DJANGO_"))
-    }
-    return (
-        kept
-        | {"BRIDGE_DATA_DIR": str(data), "DJANGO_SETTINGS_MODULE": "bridge_project.settings"}
-        | settings
-    )
-
-
-class Command:
-    """`python ARGUMENTS` in a process that is forked from one that has everything imported."""
-
-    def __init__(self, arguments: list[str], environment: dict[str, str], code: str = "") -> None:
-        self.files = ExitStack()
-        self.said = [self.files.enter_context(tempfile.TemporaryFile()) for _ in range(2)]  # noqa: SIM115 - it is entered
-        self.process = nursery.spawn(arguments, environment, self.said[0], self.said[1], code)
-        self.pid = self.process.pid
-
-    def ended(self) -> subprocess.CompletedProcess[str]:
-        with self.files:
-            returncode = self.process.wait(180)
-            for file in self.said:
-                file.seek(0)
-            return subprocess.CompletedProcess(
-                self.process.what, returncode, *[file.read().decode() for file in self.said]
-            )
-
-
-def migrating(data: Path, *arguments: str) -> Command:
-    return Command(["-c", *arguments], environment(data), MIGRATE)
-
-
-def migrate(data: Path, *arguments: str) -> None:
-    """What `serve` does first, or with arguments Django's own command."""
-    done = migrating(data, *arguments).ended()
-    assert done.returncode == 0, done
-
-
-def manage(data: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    return Command(["manage.py", *arguments], environment(data, **settings)).ended()
 
 
 def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
@@ -136,42 +80,30 @@ def query(database: Path, statement: str) -> list[Any]:
         return found
 
 
+def is_whole(database: Path) -> bool:
+    return len(query(database, "SELECT * FROM django_migrations")) > 5
+
+
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory with a migrated database, a certificate's key, settings, and an event that
-    waits in the spool.
-    """
-    data = tmp_path_factory.mktemp("template") / "data"
-    for part in ("tls", "logs", "spool/rejected"):
-        (data / part).mkdir(parents=True)
-    migrate(data)
-    for name, text in (
-        ("tls/kept.pem", "key"),
-        ("tls/lock", ""),
-        (".env", "BRIDGE_PORT=9443\n"),
-        ("instance", "me"),
-        ("watch.json", "{}"),
-        ("serve.lock", "1"),
-    ):
-        (data / name).write_text(text)
-    for name, text in (
-        ("spool/id", "spool-1"),
-        ("spool/7-1", "{}"),
-        ("spool/lock", ""),
-        ("spool/.draft-1", "half"),
-        ("logs/bridge.log", "{}"),
-    ):
-        (data / name).write_text(text)
-    os.utime(data / "spool" / "7-1", ns=(1_700_000_000_123_456_789, 1_700_000_000_123_456_789))
-    return data
+    """The data directory of a bridge that ran, with settings and an event that waits in the spool."""
+    with QuickBridge(tmp_path_factory.mktemp("template")) as made:
+        pass
+    files = {".env": "BRIDGE_PORT=9443\n", "watch.json": "{}", "tls/kept.pem": "key"}
+    files |= {"spool/7-1": "{}", "spool/.draft-1": "half"}
+    for name, text in files.items():
+        (made.data / name).write_text(text)
+    os.utime(made.data / "spool/7-1", ns=(SPOOLED_NS, SPOOLED_NS))
+    return made.data
 
 
 @pytest.fixture
-def data(template: Path, tmp_path: Path) -> Iterator[Path]:
-    """A copy of it."""
-    shutil.copytree(template, tmp_path / "data")
-    yield tmp_path / "data"
-    nursery.forget(environment(tmp_path / "data"))
+def idle(template: Path, tmp_path: Path) -> Iterator[Bridge]:
+    """One with a copy of it, which does not run."""
+    made = QuickBridge(tmp_path)
+    shutil.copytree(template, made.data)
+    yield made
+    nursery.forget(made.environment)
 
 
 # -- the whole way ---------------------------------------------------------------------------------
@@ -239,8 +171,7 @@ def test_what_a_restore_says_and_a_watch_that_runs(bridge: Bridge, tmp_path: Pat
         watch.until(f"no bridge has been started with the data directory {bridge.data} yet")
         started(bridge)
         watch.until("connected to")
-        lost = bridge.mint("--name", "lost phone")
-        bridge.phone(lost, device_id="lost").ready()
+        bridge.phone(bridge.mint("--name", "lost phone"), device_id="lost").ready()
         bridge.manage("backup", str(saved))
         bridge.manage("revoke_device", "lost phone")
         bridge.stop()
@@ -253,20 +184,11 @@ def test_what_a_restore_says_and_a_watch_that_runs(bridge: Bridge, tmp_path: Pat
 
 
 def be_seen(bridge: Bridge, phone: Phone, session_id: str) -> None:
-    """The phone is there for an event, which the metrics say, and acknowledges it."""
+    """The phone is there for an event, and acknowledges it."""
     phone.ready()
     bridge.watch(phone, session_id)
     bridge.accept(prompt(session_id, "seen"))
     phone.wait_numbers(session_id, ["seen"])
-    figures = bridge.https().get("/metrics", token=bridge.admin_token).body.decode()
-    for line in (
-        "bridge_sockets_open 1.0",
-        "bridge_websockets_active 1.0",
-        'bridge_deliveries_total{type="agent_event"} 2.0',
-        "process_start_time_seconds",
-    ):
-        assert line in figures, figures
-    assert "bridge_commit_group_events_count 0.0" not in figures
     phone.ack(*phone.events(session_id))
     phone.close()
 
@@ -298,20 +220,12 @@ def backed_up_while_posting(
 
 @pytest.fixture(scope="module")
 def saved(template: Path) -> Path:
-    """A backup of the template: the command as a user starts it."""
-    command = [sys.executable, "manage.py", "backup"]
-    done = subprocess.run(
-        command,
-        cwd=REPOSITORY,
-        env=environment(template),
-        capture_output=True,
-        text=True,
-        timeout=180,
-        stdin=subprocess.DEVNULL,
-    )
-    assert done.returncode == 0, done.stderr
+    """A backup of the template."""
+    bridge = QuickBridge(template.parent)
+    said = bridge.manage("backup").stdout
+    nursery.forget(bridge.environment)
     (made,) = (template / "backups").iterdir()
-    assert str(made) in done.stdout
+    assert str(made) in said
     moved = made.rename(template.with_name(made.name))
     (template / "backups").rmdir()  # it was the only file: nothing half is left
     return moved
@@ -335,62 +249,58 @@ def members(path: Path) -> dict[str, bytes]:
 def test_what_a_backup_holds(saved: Path, template: Path) -> None:
     found = members(saved)
     manifest = json.loads(found["manifest.json"])
-    secrets = {f"secrets/{path.name}" for path in (template / "secrets").iterdir()}
-    assert secrets
+    kept = [path for name in ("secrets", "tls") for path in (template / name).iterdir()]
     assert set(found) == {
-        "manifest.json",
-        "bridge.sqlite3",
-        ".env",
-        "instance",
-        "watch.json",
-        "tls/kept.pem",
-        "spool/id",
-        "spool/7-1",
-        *secrets,
+        *("manifest.json", "bridge.sqlite3", ".env", "instance", "watch.json"),
+        *("spool/id", "spool/hook.sh", "spool/7-1"),
+        *(str(path.relative_to(template)) for path in kept if path.name != "lock"),
     }
     assert set(manifest["files"]) == set(found) - {"manifest.json"}
     assert "sessions_app.0001_initial" in manifest["migrations"]
 
 
-def test_a_file_that_is_there_is_not_replaced(data: Path, tmp_path: Path) -> None:
+def test_a_backup_that_cannot_be_made_is_one_line(idle: Bridge, tmp_path: Path) -> None:
+    """A file that is there is not replaced; what has no database cannot be saved."""
     mine = tmp_path / "a place" / "mine"
     mine.parent.mkdir()
     mine.write_text("mine")
-    refused(manage(data, "backup", str(mine)), f"{mine} is there already")
+    refused(idle.manage("backup", str(mine), check=False), f"{mine} is there already")
     assert [(path.name, path.read_text()) for path in mine.parent.iterdir()] == [("mine", "mine")]
+    nowhere = str(tmp_path / "nowhere.tar.gz")
+    refused(idle.manage("restore", nowhere, check=False), nowhere)
+    assert is_whole(idle.data / "bridge.sqlite3")
+    (idle.data / "bridge.sqlite3").unlink()
+    refused(idle.manage("backup", check=False), "no database yet")
 
 
 def test_restored_as_it_was_and_the_other_kept(saved: Path, target: Conf, template: Path) -> None:
     _, aside = restore.restore(target, saved)
     directory = target.bridge_data_dir
-    assert aside is not None
-    assert aside.name.startswith("in use.before-restore-")
+    assert aside is not None and aside.name.startswith("in use.before-restore-")
     assert (aside / "bridge.sqlite3").read_text() == "precious"
-    assert query(directory / "bridge.sqlite3", "SELECT count(*) FROM django_migrations") == query(
-        template / "bridge.sqlite3", "SELECT count(*) FROM django_migrations"
-    )
-    waiting = (directory / "spool" / "7-1").stat()
-    assert waiting.st_mtime_ns == 1_700_000_000_123_456_789, (
+    assert is_whole(directory / "bridge.sqlite3")
+    assert (directory / "spool" / "7-1").stat().st_mtime_ns == SPOOLED_NS, (
         "the time is a part of the id of a spooled event"
     )
     assert not [path for path in directory.rglob("*") if path.stat().st_mode & 0o077]
     assert not list(directory.parent.glob(".*"))
 
 
-def test_what_was_put_aside_can_be_removed(data: Path) -> None:
+def test_what_was_put_aside_can_be_removed(idle: Bridge) -> None:
     """The backups stay where they are, also when a restore is killed while it moves files."""
-    assert manage(data, "backup").returncode == 0
-    (backup,) = (data / "backups").iterdir()
-    killed = Command(["-c", str(backup)], environment(data), KILLED).ended()
+    idle.manage("backup")
+    (backup,) = (idle.data / "backups").iterdir()
+    killed = idle.run(["-c", KILLED, str(backup)])
     assert killed.returncode == -signal.SIGKILL, killed
-    assert [path.name for path in data.parent.glob("data.before-restore-*/*")], "half of it"
+    aside = f"{idle.data.name}.before-restore-*"
+    assert list(idle.data.parent.glob(f"{aside}/*")), "half of it"
     for _ in range(2):
-        said = manage(data, "restore", str(backup))
-        assert f"in {data}.before-restore-" in said.stdout, said
-        for aside in data.parent.glob("data.before-restore-*"):
-            shutil.rmtree(aside)
-        assert [path.name for path in (data / "backups").iterdir()] == [backup.name]
-        assert query(data / "bridge.sqlite3", "SELECT 1 FROM django_migrations LIMIT 1")
+        said = idle.manage("restore", str(backup)).stdout
+        assert f"in {idle.data}.before-restore-" in said
+        for one in idle.data.parent.glob(aside):
+            shutil.rmtree(one)
+        assert list((idle.data / "backups").iterdir()) == [backup]
+        assert is_whole(idle.data / "bridge.sqlite3")
 
 
 def test_a_directory_that_cannot_be_renamed(
@@ -402,11 +312,10 @@ def test_a_directory_that_cannot_be_renamed(
     _, aside = restore.restore(target, saved)
     assert aside is not None and aside.parent == directory
     assert (aside / "bridge.sqlite3").read_text() == "precious"
-    assert query(directory / "bridge.sqlite3", "SELECT 1 FROM django_migrations LIMIT 1")
+    assert is_whole(directory / "bridge.sqlite3")
     monkeypatch.setattr(restore, "now_name", lambda: "second")
     _, second = restore.restore(target, saved)
-    assert second is not None
-    assert (second / "instance").read_text() == "me"
+    assert second is not None and (second / "instance").exists()
     assert not [path for path in directory.iterdir() if "restoring" in path.name]
 
 
@@ -417,11 +326,10 @@ def test_a_database_that_the_settings_want_elsewhere(
     elsewhere.write_text("the old one")
     monkeypatch.setenv("DATABASE_URL", f"sqlite://{elsewhere}")
     restore.restore(target, saved)
-    assert query(elsewhere, "SELECT count(*) FROM django_migrations")[0][0] > 5
+    assert is_whole(elsewhere)
     assert not (target.bridge_data_dir / "bridge.sqlite3").exists()
-    assert [path.read_text() for path in tmp_path.glob("elsewhere.sqlite3.before-restore-*")] == [
-        "the old one"
-    ]
+    (before,) = tmp_path.glob("elsewhere.sqlite3.before-restore-*")
+    assert before.read_text() == "the old one"
 
 
 Entries = list[tuple[tarfile.TarInfo, bytes]]
@@ -514,121 +422,44 @@ def test_a_damaged_file_is_refused(cut: int, saved: Path, target: Conf, tmp_path
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.tar.gz", "in use"]
 
 
-def test_the_commands_say_it_in_a_line(saved: Path, data: Path, tmp_path: Path) -> None:
-    refused(manage(tmp_path / "fresh", "backup"), "no database yet")
-    refused(manage(data, "restore", str(tmp_path / "nowhere.tar.gz")), "nowhere.tar.gz")
-    assert query(data / "bridge.sqlite3", "SELECT 1 FROM django_migrations LIMIT 1")
+def test_a_bad_copy_of_the_database_is_refused(idle: Bridge, tmp_path: Path) -> None:
+    database, copy = idle.data / "bridge.sqlite3", tmp_path / "copy.sqlite3"
 
+    def restored() -> subprocess.CompletedProcess[str]:
+        return idle.manage("restore", str(copy), check=False)
 
-def test_a_bad_copy_of_the_database_is_refused(data: Path, tmp_path: Path) -> None:
-    before, copy = (data / "bridge.sqlite3").read_bytes(), tmp_path / "copy.sqlite3"
+    before = database.read_bytes()
     copy.write_bytes(before[:4096] + bytes(4096) + before[8192:])
-    refused(manage(data, "restore", str(copy)), "copied", "copy.sqlite3")
+    refused(restored(), "copied", "copy.sqlite3")
     copy.write_bytes(before)
     query(
-        copy,
-        "INSERT INTO django_migrations (app, name, applied) VALUES ('sessions_app', '0099_from_the_future', '2030-01-01')",
+        copy, "INSERT INTO django_migrations VALUES (999, 'sessions_app', '0099_x', '2030-01-01')"
     )
-    refused(
-        manage(data, "restore", str(copy)), "newer version", "sessions_app.0099_from_the_future"
-    )
-    refused(
-        manage(data, "restore", str(copy), DATABASE_URL="postgres://db.invalid/bridge"),
-        "database server",
-    )
-    assert (data / "bridge.sqlite3").read_bytes() == before
-    assert not list(data.glob("*before-restore*")) and not list(data.glob(".*restoring*"))
+    refused(restored(), "newer version", "sessions_app.0099_x")
+    assert database.read_bytes() == before
+    assert not list(idle.data.glob("*before-restore*")) + list(idle.data.glob(".*restoring*"))
 
 
 def test_postgresql_is_the_operators_to_dump(
-    data: Path, saved: Path, target: Conf, monkeypatch: pytest.MonkeyPatch
+    idle: Bridge, saved: Path, target: Conf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = "postgres://bridge:hushhush@db.invalid/bridge"
-    done = manage(data, "backup", str(data.parent / "rest.tar.gz"), DATABASE_URL=url)
-    assert done.returncode == 0
+    url, rest = "postgres://bridge:hushhush@db.invalid/bridge", idle.directory / "rest.tar.gz"
+    idle.settings["DATABASE_URL"] = url
+    done = idle.manage("backup", str(rest))
     assert "NOT in this backup" in done.stderr and "pg_dump" in done.stderr
     assert "hushhush" not in done.stdout + done.stderr
-    assert "bridge.sqlite3" not in members(data.parent / "rest.tar.gz")
+    assert "bridge.sqlite3" not in members(rest)
+    refused(idle.manage("restore", str(idle.data / "bridge.sqlite3"), check=False), "server")
     with pytest.raises(CommandError, match="holds no database"):
-        restore.restore(target, data.parent / "rest.tar.gz")
+        restore.restore(target, rest)
     monkeypatch.setenv("DATABASE_URL", url)
     with pytest.raises(CommandError, match="SQLite"):
         restore.restore(target, saved)
-    manifest, _ = restore.restore(target, data.parent / "rest.tar.gz")
+    manifest, _ = restore.restore(target, rest)
     assert "bridge.sqlite3" not in manifest.files
 
 
-# -- migrations ------------------------------------------------------------------------------------
-
-
-def copies(data: Path) -> list[Path]:
-    return sorted((data / "backups").glob("before-*.sqlite3"))
-
-
-def test_a_new_database_needs_no_copy(template: Path) -> None:
-    assert query(template / "bridge.sqlite3", "SELECT 1 FROM django_migrations LIMIT 1")
-    assert not copies(template)
-
-
-def test_two_that_start_together_copy_and_migrate_once(data: Path) -> None:
-    migrate(data, *BACK)
-    (data / "backups").mkdir()
-    for year in range(2001, 2008):
-        (data / "backups" / f"before-{year}0101T000000Z-x.0001_y.sqlite3").touch()
-    database = data / "bridge.sqlite3"
-    with held(data):
-        both = [migrating(data) for _ in range(2)]
-        wait_until(
-            lambda: all(waits_for_lock(one.pid) for one in both), "both have found something to do"
-        )
-        assert not query(
-            database, "SELECT 1 FROM django_migrations WHERE app = 'admin' AND name LIKE '0003%'"
-        )
-    for one in both:
-        done = one.ended()
-        assert done.returncode == 0, done
-    assert query(
-        database, "SELECT 1 FROM django_migrations WHERE app = 'admin' AND name LIKE '0003%'"
-    )
-    kept = copies(data)
-    assert [path.name[7:11] for path in kept[:-1]] == ["2004", "2005", "2006", "2007"], (
-        "one new, the last five kept"
-    )
-    assert "-admin.0003" in kept[-1].name
-    assert kept[-1].stat().st_mode & 0o777 == 0o600
-    assert query(kept[-1], "SELECT count(*) FROM django_migrations WHERE app = 'admin'") == [
-        (2,)
-    ], "it is the database as it was before"
-    assert len(list((data / "backups").iterdir())) == 5
-
-
-AXES = """
-CREATE TABLE axes_accessattempt (id integer PRIMARY KEY, get_data text, post_data text);
-CREATE TABLE axes_accessattemptexpiration (
-    access_attempt_id integer PRIMARY KEY REFERENCES axes_accessattempt (id)
-);
-CREATE TABLE axes_accessfailurelog (id integer PRIMARY KEY);
-CREATE TABLE axes_accesslog (id integer PRIMARY KEY);
-INSERT INTO axes_accessattempt VALUES (1, 'next=/admin/', 'username=admin');
-INSERT INTO axes_accessattemptexpiration VALUES (1);
-INSERT INTO django_migrations (app, name, applied) VALUES ('axes', '0001_initial', '2026-01-01');
-INSERT INTO django_content_type (id, app_label, model) VALUES (999, 'axes', 'accessattempt');
-INSERT INTO auth_permission (content_type_id, codename, name) VALUES (999, 'view_axes', 'View');
-"""
-
-
-def test_what_django_axes_left_is_removed(data: Path) -> None:
-    """A database of a version that had it is no newer one; it starts, and has none of it then."""
-    database = data / "bridge.sqlite3"
-    migrate(data, "devices_app", "0001_squashed")
-    with closing(sqlite3.connect(database)) as opened:
-        opened.executescript(AXES)
-    migrate(data)
-    assert not query(database, "SELECT name FROM sqlite_master WHERE name LIKE 'axes%'")
-    assert not query(database, "SELECT name FROM django_migrations WHERE app = 'axes'")
-    assert not query(database, "SELECT id FROM django_content_type WHERE app_label = 'axes'")
-    assert not query(database, "SELECT id FROM auth_permission WHERE codename = 'view_axes'")
-    assert query(copies(data)[-1], "SELECT post_data FROM axes_accessattempt"), "a way back"
+# -- migrations and pruning -----------------------------------------------------------------------
 
 
 @contextmanager
@@ -641,74 +472,36 @@ def held(directory: Path) -> Iterator[None]:
 
 
 def waits_for_lock(pid: int) -> bool:
-    return any(
-        "->" in line and "FLOCK" in line and f" {pid} " in line
-        for line in Path("/proc/locks").read_text().splitlines()
-    )
+    locks = Path("/proc/locks").read_text().splitlines()
+    return any("->" in line and "FLOCK" in line and f" {pid} " in line for line in locks)
 
 
-def test_a_newer_database_is_refused(data: Path) -> None:
-    query(
-        data / "bridge.sqlite3",
-        "INSERT INTO django_migrations (app, name, applied) VALUES ('sessions_app', '0099_from_the_future', '2030-01-01')",
-    )
-    refused(
-        manage(data, "serve", BRIDGE_PORT="1"), "newer version", "sessions_app.0099_from_the_future"
-    )
-    assert not copies(data)
-
-
-# -- pruning ---------------------------------------------------------------------------------------
+def test_two_that_start_together_copy_and_migrate_once(idle: Bridge) -> None:
+    applied = "SELECT name FROM django_migrations WHERE app = 'admin'"
+    idle.manage("migrate", "admin", "0002", "--verbosity", "0")
+    with idle.log.open("ab") as log, held(idle.data):
+        both = [idle.popen(["-c", MIGRATE], log) for _ in range(2)]
+        wait_until(
+            lambda: all(waits_for_lock(one.pid) for one in both), "both have found something to do"
+        )
+        assert len(query(idle.data / "bridge.sqlite3", applied)) == 2
+    assert [one.wait(180) for one in both] == [0, 0], idle.tail()
+    assert len(query(idle.data / "bridge.sqlite3", applied)) == 3
+    (copy,) = (idle.data / "backups").iterdir()
+    assert "-admin.0003" in copy.name and copy.stat().st_mode & 0o777 == 0o600
+    assert len(query(copy, applied)) == 2, "it is the database as it was before"
 
 
 @pytest.mark.django_db(transaction=True)
 def test_prune_says_what_it_removed() -> None:
-    from bridge_project.protocol.hooks import parse_hook_body
-    from hooks_app.intake.store import Posted, store
-
-    for session_id in ("old", "old", "gone", "young"):
-        store(
-            [
-                Posted(
-                    parse_hook_body(json.dumps(prompt(session_id, 1)).encode(), now=timezone.now())
-                )
-            ]
-        )
-    long_ago = timezone.now() - timedelta(days=8)
-    LogRow.objects.filter(feed__session__session_id="old").update(created_at=long_ago)
-    HookEvent.objects.filter(session_id="old").update(received_at=long_ago)
-    Session.objects.filter(session_id="old").update(
-        last_activity_at=timezone.now() - timedelta(days=2)
-    )
-    Session.objects.filter(session_id="gone").update(last_activity_at=long_ago, status="closed")
-    for name in ("unused", "just void", "paired"):
-        pairing.mint(name, ttl=timedelta(minutes=10), lifetime=None)
-    Device.objects.exclude(name="just void").update(created_at=long_ago)
-    Token.objects.exclude(device__name="just void").update(use_by=long_ago)
-    Token.objects.filter(device__name="just void").update(use_by=timezone.now())
-    Device.objects.filter(name="paired").update(paired_at=long_ago)
-    session = Session.objects.get(session_id="old")
-    old_command = {"kind": "prompt", "created_at": long_ago, "payload": "{}"}
-    session.command_set.create(**old_command, taken_at=long_ago)
-    waiting = session.command_set.create(**old_command)
-    paired = Device.objects.get(name="paired")
-    ClientRequest.objects.create(device=paired, process_id=uuid.uuid4(), created_at=long_ago)
-    ToolCall.objects.create(session=session, tool_call_id="1", params="{}", created_at=long_ago)
-    out = io.StringIO()
-    call_command("prune", stdout=out)
-    assert out.getvalue().splitlines() == [
-        "1 idle sessions closed",
-        "2 rows of the log removed",
-        "1 tool calls removed",
-        "1 answers to client messages removed",
-        "1 closed sessions removed",
-        "1 devices that never paired removed",
-        "1 commands to agents removed",
-        "2 memories of events removed",
-    ]
-    assert list(session.command_set.all()) == [waiting], "its session may be resumed"
-    assert set(Session.objects.values_list("session_id", flat=True)) == {"old", "young"}
-    assert set(Device.objects.values_list("name", flat=True)) == {"just void", "paired"}
-    out = io.StringIO()
-    call_command("prune", stdout=out)
-    assert {line.split()[0] for line in out.getvalue().splitlines()} == {"0"}
+    """What it removes of each is shown in tests/sessions/test_forgetting.py and test_log.py."""
+    old = timezone.now() - timedelta(days=8)
+    pairing.mint("unused", ttl=timedelta(0), lifetime=None)
+    Device.objects.update(created_at=old)
+    Token.objects.update(use_by=old)
+    for removed in ("1", "0"):
+        out = io.StringIO()
+        call_command("prune", stdout=out)
+        lines = out.getvalue().splitlines()
+        assert f"{removed} devices that never paired removed" in lines
+        assert len(lines) == 8 and sum(not line.startswith("0 ") for line in lines) == int(removed)
