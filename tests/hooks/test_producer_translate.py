@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -131,7 +132,7 @@ HIGH = [
 ]
 
 
-COMMANDS = {"low": LOW, "medium": MEDIUM, "high": HIGH, "critical": CRITICAL}
+COMMANDS: dict[str, Sequence[Any]] = {"low": LOW, "medium": MEDIUM, "high": HIGH, "critical": CRITICAL}
 
 
 @pytest.mark.parametrize("risk", COMMANDS)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bridge_project.docs import asyncapi
 from bridge_project.protocol.types import HOOK_EVENTS
 from bridge_project.terminal import render
-from bridge_project.terminal.client import Client, Lost
+from bridge_project.terminal.client import Client
 from bridge_project.terminal.commands import carry_out
 from bridge_project.terminal.console import Console
 
@@ -30,33 +30,27 @@ ASKED = {
 
 
 class Scripted:
-    """A connection that answers as it was told to, and remembers what it was sent."""
+    """A connection that gives this answer, and remembers what it was sent."""
 
-    def __init__(self, **answers: Message) -> None:
-        self.answers = answers
+    def __init__(self, answer: Message) -> None:
+        self.answer = answer
         self.sent: list[tuple[str, Message]] = []
 
     async def request(self, type_: str, payload: Message) -> Message:
-        await self.send(type_, payload)
-        if type_ not in self.answers:
-            raise Lost("the connection broke (1006)")
-        answer = self.answers[type_]
-        return {"type": answer.pop("type", "answer"), "payload": answer}
-
-    async def send(self, type_: str, payload: Message) -> None:
         self.sent.append((type_, payload))
+        return {"type": "answer", "payload": self.answer}
 
 
-def console(lines: list[str], scripted: Scripted | None = None) -> Console:
-    made = Console(lines.append)
+def console(lines: list[str], answer: Message) -> tuple[Console, Scripted]:
+    made, scripted = Console(lines.append), Scripted(answer)
     listed = [{"session_id": "s1", "title": "One"}, {"session_id": "s2", "title": "Two"}]
     made.learn({"type": "connection_ack", "payload": {"active_sessions": listed}})
     made.current = "s1"
-    made.client = cast(Client, scripted) if scripted else None
-    return made
+    made.client = cast(Client, scripted)
+    return made, scripted
 
 
-def asked(number: int = 1, **more: Any) -> Message:
+def asked(number: int, **more: Any) -> Message:
     return {"type": "approval_required", "payload": ASKED | {"tool_call_id": f"c{number}"} | more}
 
 
@@ -64,8 +58,8 @@ COLOURS = {"question": "Which?", "options": [{"label": "Red"}, {"label": "Blue"}
 SIZES = {"question": "Sizes?", "options": [{"label": "S"}, {"label": "M"}], "multiSelect": True}
 
 
-def question(number: int, *questions: Message) -> Message:
-    return asked(number, tool="AskUserQuestion", params={"questions": list(questions)})
+def question(*questions: Message) -> Message:
+    return asked(2, tool="AskUserQuestion", params={"questions": list(questions)})
 
 
 @pytest.mark.parametrize(
@@ -82,11 +76,10 @@ async def test_a_question_is_answered(
     questions: list[Message], line: str, answers: dict[str, str]
 ) -> None:
     """By a modification that carries the answers; an approval that waits beside it stays."""
-    scripted = Scripted(approval_response={"decision": "modified", "forwarded": True})
     lines: list[str] = []
-    one = console(lines, scripted)
+    one, scripted = console(lines, {"decision": "modified", "forwarded": True})
     one.learn(asked(1))
-    one.learn(question(2, *questions))
+    one.learn(question(*questions))
     await carry_out(one, line)
     [(type_, payload)] = scripted.sent
     modifications = {"questions": questions, "answers": answers}
@@ -106,10 +99,10 @@ async def test_a_question_is_answered(
     ],
 )
 async def test_a_wrong_answer_sends_nothing(line: str, words: str) -> None:
-    scripted, lines = Scripted(), list[str]()
-    one = console(lines, scripted)
+    lines: list[str] = []
+    one, scripted = console(lines, {})
     one.learn(asked(1))
-    one.learn(question(2, COLOURS))
+    one.learn(question(COLOURS))
     await carry_out(one, line)
     assert scripted.sent == [] and words in lines[0]
 
@@ -117,9 +110,9 @@ async def test_a_wrong_answer_sends_nothing(line: str, words: str) -> None:
 async def test_what_the_bridge_still_has_is_shown_when_asked_for() -> None:
     lines: list[str] = []
     at = {"id": "i", "timestamp": "2026-01-31T12:00:00Z"}
-    messages = [at | asked(), at | {"type": "session_end", "payload": {"reason": "timeout"}}]
+    messages = [at | asked(1), at | {"type": "session_end", "payload": {"reason": "timeout"}}]
     found = {"session_id": "s1", "messages": messages, "complete": False}
-    one = console(lines, Scripted(replay_request=found))
+    one, _ = console(lines, found)
     await carry_out(one, "history")
     assert lines[0] == "(older messages are gone)"
     assert lines[1].endswith("Bash ls [high]") and lines[2].endswith("timeout")
@@ -127,13 +120,12 @@ async def test_what_the_bridge_still_has_is_shown_when_asked_for() -> None:
 
 
 @given(st.text())
-def test_nothing_shown_moves_the_cursor(text: str) -> None:
+def test_nothing_of_a_repository_moves_the_cursor(text: str) -> None:
     hunk = {"header": text, "lines": [{"type": "added", "content": text}]}
-    file = {"path": text, "old_path": text, "status": "renamed", "hunks": [hunk]}
-    for line in [
-        *render.diff({"files": [file | {"additions": 0, "deletions": 0}]}),
-        *render.entries({"path": text, "entries": [{"name": text, "type": "file", "size": 1}]}),
-    ]:
+    counts = {"additions": 0, "deletions": 0}
+    file = {"path": text, "old_path": text, "status": "renamed", "hunks": [hunk], **counts}
+    directory = {"path": text, "entries": [{"name": text, "type": "file", "size": 1}]}
+    for line in [*render.diff({"files": [file]}), *render.entries(directory)]:
         assert not any((ord(c) < 32 and c != "\t") or c == "\x7f" for c in line)
 
 
@@ -161,23 +153,21 @@ def test_every_message_is_one_line_or_none(message: asyncapi.Message) -> None:
 def test_a_long_command_is_shown_once_and_whole_where_it_is_decided() -> None:
     command = f"make {'x' * 300} && rm -r build"
     long = {"tool": "Bash", "params": {"command": command}, "description": f"Bash: {command}"}
-    asked = {"type": "approval_required", "timestamp": AT, "payload": long | {"risk_level": "high"}}
-    assert line(asked).endswith(f"Bash {command} [high]") and line(asked).count("make") == 1
-    called = line({"type": "tool_call", "timestamp": AT, "payload": long})
-    assert called.endswith("x…") and called.count("make") == 1
+    told = line(
+        {"type": "approval_required", "timestamp": AT, "payload": long | {"risk_level": "high"}}
+    )
+    assert told.endswith(f"Bash {command} [high]") and told.count("make") == 1
+    told = line({"type": "tool_call", "timestamp": AT, "payload": long})
+    assert told.endswith("x…") and told.count("make") == 1
 
 
 HARMFUL = ("\033[31mred", "\x9b31m", "a\rb", "\a", "\x7f", "\u202etxt", "\u2028x", "\ud800")
 
 
-@pytest.mark.parametrize("text", HARMFUL)
-def test_what_moves_a_terminal_is_made_harmless(text: str) -> None:
-    told = line(event("UserPromptSubmit", {"prompt": f"a {text} z"}, session=f"s{text}"))
-    assert not [c for c in told if unicodedata.category(c)[0] == "C"]
-    assert "\u2028" not in told
-
-
-def test_colours_are_ours_alone() -> None:
+def test_what_moves_a_terminal_is_made_harmless_and_colours_are_ours_alone() -> None:
+    for text in HARMFUL:
+        told = line(event("UserPromptSubmit", {"prompt": f"a {text} z"}, session=f"s{text}"))
+        assert not [c for c in told if unicodedata.category(c)[0] == "C" or c == "\u2028"], text
     told = line(event("UserPromptSubmit", {"prompt": "a \033[31m z"}), colour=True)
     assert "\033[36m" in told and "\033[31m" not in told
 

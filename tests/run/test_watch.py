@@ -27,36 +27,39 @@ from bridge_project.terminal.watcher import Watcher
 NOW = "2026-01-31T12:00:00.000Z"
 Message = dict[str, Any]
 HEALTHY: Message = {"ready": True, "status": "healthy", "warnings": [], "warning_details": {}}
+WARNED: Message = HEALTHY | {
+    "ready": False,
+    "warnings": ["DIRECT_PUBLIC_CONNECTION"],
+    "warning_details": {"DIRECT_PUBLIC_CONNECTION": "Public."},
+}
 
 
 def message(type_: str, payload: Message, id_: str | None = None) -> Message:
     return {"type": type_, "id": id_ or str(uuid.uuid4()), "timestamp": NOW, "payload": payload}
 
 
-def event(session_id: str, prompt: str, id_: str | None = None) -> Message:
+def event(prompt: str, id_: str) -> Message:
     name = "UserPromptSubmit"
-    body = {"event": name, "event_type": name, "event_id": "e", "session_id": session_id}
+    body = {"event": name, "event_type": name, "event_id": "e", "session_id": "one"}
     return message("agent_event", body | {"timestamp": NOW, "payload": {"prompt": prompt}}, id_)
 
 
 @dataclass
-class Script:
-    """A bridge that plays along. ``heard``: everything received, over all connections; ``live``:
-    sent after a join, once for each connection.
+class Bridge:
+    """One that plays along, and has a session "one". ``heard``: everything received, over all
+    connections; ``backlog`` is sent with the greeting, ``history`` after a join.
     """
 
-    sessions: list[str] = field(default_factory=list)
+    target: Target = field(default_factory=lambda: Target(url="", token="t"))
     health: Message = field(default_factory=lambda: HEALTHY)
     refusal: Message | None = None
     backlog: list[Message] = field(default_factory=list)
-    live: dict[str, list[Message]] = field(default_factory=dict)
+    history: list[Message] = field(default_factory=list)
     answers_pings: bool = True
     heard: list[Message] = field(default_factory=list)
-    connections: list[ServerConnection] = field(default_factory=list)
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def serve(self, connection: ServerConnection) -> None:
-        self.connections.append(connection)
         with contextlib.suppress(ConnectionClosed):
             async for text in connection:
                 received = json.loads(text)
@@ -70,68 +73,52 @@ class Script:
 
     def answers(self, received: Message) -> list[Message]:
         id_, payload = received.get("id"), received.get("payload", {})
-        name = payload.get("session_id")
         match received["type"]:
             case "auth" if self.refusal:
                 return [message("connection_error", self.refusal, id_)]
             case "auth":
-                named = [{"session_id": s, "agent": "a", "title": s.upper()} for s in self.sessions]
                 about = {"server_version": "1", "connection_mode": "local_only"}
-                greeting = about | {"active_sessions": named}
-                return [message("connection_ack", greeting, id_), *self.backlog]
+                about |= {"active_sessions": [{"session_id": "one", "agent": "a", "title": "One"}]}
+                return [message("connection_ack", about, id_), *self.backlog]
             case "health_check":
                 return [message("health_status", self.health, id_)]
             case "acknowledge_warning":
                 accepted = {"warning_code": payload["warning_code"], "session_timeout": "8h"}
                 return [message("acknowledgment_accepted", accepted | {"ready": True}, id_)]
-            case "session_start" if payload["resume"]:
-                refused = {"code": "SESS_NOT_FOUND", "message": "unknown", "recoverable": False}
-                return [message("error", refused | {"session_id": name}, id_)]
             case "session_start":
-                ready = {"session_id": name, "agent": "a", "working_directory": "/w"}
-                return [message("session_ready", ready, id_), *self.live.get(name, [])]
+                ready = {"session_id": "one", "agent": "a", "working_directory": "/w"}
+                return [message("session_ready", ready, id_), *self.history]
             case "heartbeat_ping" if self.answers_pings:
                 return [{"type": "heartbeat_pong", "timestamp": NOW}]
         return []
 
-    async def hears(self, enough: Callable[[list[Message]], Any]) -> None:
+    def of(self, type_: str) -> list[Message]:
+        """The payloads of what was received."""
+        return [one.get("payload", {}) for one in self.heard if one["type"] == type_]
+
+    async def hears(self, type_: str, count: int = 1) -> None:
         async with asyncio.timeout(60), self.changed:
-            await self.changed.wait_for(lambda: enough(self.heard))
+            await self.changed.wait_for(lambda: len(self.of(type_)) >= count)
 
-    def acknowledged(self) -> list[str]:
-        return [
-            id_
-            for one in self.heard
-            if one["type"] == "notification_ack"
-            for id_ in one["payload"]["notification_ids"]
-        ]
+    async def acknowledges(self, count: int) -> None:
+        def acknowledged() -> int:
+            return sum(len(one["notification_ids"]) for one in self.of("notification_ack"))
 
-    def joined(self) -> list[str]:
-        return [
-            one["payload"]["session_id"] for one in self.heard if one["type"] == "session_start"
-        ]
-
-
-@dataclass
-class Bridge:
-    script: Script
-    target: Target
-
-
-@pytest.fixture(scope="module")
-def certificate() -> trustme.LeafCert:
-    return trustme.CA().issue_cert("127.0.0.1")
+        async with asyncio.timeout(60), self.changed:
+            await self.changed.wait_for(lambda: acknowledged() == count)
 
 
 @pytest.fixture
-async def bridge(certificate: trustme.LeafCert) -> AsyncIterator[Bridge]:
+async def bridge() -> AsyncIterator[Bridge]:
+    certificate = trustme.CA().issue_cert("127.0.0.1")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     certificate.configure_cert(context)
     pin = pin_of(ssl.PEM_cert_to_DER_cert(certificate.cert_chain_pems[0].bytes().decode()))
-    script = Script()
-    async with serve(script.serve, "127.0.0.1", 0, ssl=context, ping_interval=None) as server:
+    made = Bridge()
+    async with serve(made.serve, "127.0.0.1", 0, ssl=context, ping_interval=None) as server:
         url = f"wss://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}/api/v1/ws"
-        yield Bridge(script, Target(url=url, token="t", pin=pin, device_id="d"))
+        made.target = Target(url=url, token="t", pin=pin, device_id="d")
+        yield made
 
 
 @pytest.fixture(autouse=True)
@@ -139,13 +126,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "RECONNECT_DELAYS_SECONDS", (0, 0.01))
 
 
-@dataclass
-class Screen:
-    lines: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-
-class Fixed(Identity):
+class Paired(Identity):
     """Somebody who is paired already; asked where, each time it connects."""
 
     def __init__(self, where: Callable[[], Target]) -> None:
@@ -156,50 +137,38 @@ class Fixed(Identity):
         return self.where()
 
 
+Shown = tuple[list[str], list[str]]  # lines, and notes of its own
+
+
 @contextlib.asynccontextmanager
-async def watching(
-    bridge: Bridge, where: Callable[[], Target] | None = None, **options: Any
-) -> AsyncIterator[Screen]:
+async def watching(where: Callable[[], Target], **options: Any) -> AsyncIterator[Shown]:
     """A watcher that runs for as long as the context lasts; an error of its own comes out at the
     end.
     """
-    screen = Screen()
-    device = Fixed(where or (lambda: bridge.target))
-    options |= {"show": screen.lines.append, "note": screen.notes.append}
-    task = asyncio.create_task(Watcher(device, **options).run())
+    lines: list[str] = []
+    notes: list[str] = []
+    watcher = Watcher(Paired(where), show=lines.append, note=notes.append, **options)
+    task = asyncio.create_task(watcher.run())
     try:
-        yield screen
+        yield lines, notes
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
 
 
-async def ends(bridge: Bridge, **options: Any) -> Refused:
-    """The reason for which a watcher gives up."""
-    watcher = Watcher(Fixed(lambda: bridge.target), show=print, note=print, **options)
-    with pytest.raises(Refused) as caught:
-        async with asyncio.timeout(60):
-            await watcher.run()
-    return caught.value
-
-
 async def test_what_an_agent_tells_of_the_past_is_marked(bridge: Bridge) -> None:
     """D60: a replay_buffer whose source is the agent."""
-    bridge.script.sessions = ["one"]
-    told = {"session_id": "one", "messages": [event("one", "long ago", "id-1")], "complete": False}
-    buffer = message("replay_buffer", told | {"source": "agent"})
-    bridge.script.live = {"one": [buffer, buffer]}
-    async with watching(bridge) as screen:
-        await bridge.script.hears(lambda _: len(bridge.script.acknowledged()) == 2)
-    assert screen.notes.count("-- from the agent's own history:") == 1
-    assert len([line for line in screen.lines if "long ago" in line]) == 1
+    told = {"session_id": "one", "messages": [event("long ago", "id-1")], "complete": False}
+    bridge.history = [message("replay_buffer", told | {"source": "agent"})] * 2
+    async with watching(lambda: bridge.target) as (lines, notes):
+        await bridge.acknowledges(2)
+    assert notes.count("-- from the agent's own history:") == 1
+    assert len([line for line in lines if "long ago" in line]) == 1
 
 
 @pytest.mark.spec("limit.reconnect")
-async def test_the_delays_are_the_specifications(
-    bridge: Bridge, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_delays_are_the_specifications(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     assert limits.RECONNECT_DELAYS_SECONDS == (1, 2, 5, 10, 30)
     monkeypatch.setattr(limits, "RECONNECT_DELAYS_SECONDS", (0.001, 0.002, 0.005))
@@ -207,10 +176,10 @@ async def test_the_delays_are_the_specifications(
     def nothing_yet() -> Target:
         raise Lost("not there yet")
 
-    async with watching(bridge, nothing_yet) as screen:
-        while len(screen.notes) < 5:
+    async with watching(nothing_yet) as (_, notes):
+        while len(notes) < 5:
             await asyncio.sleep(0.01)
-    delays = [note.rpartition(" in ")[2] for note in screen.notes[:5]]
+    delays = [note.rpartition(" in ")[2] for note in notes[:5]]
     assert delays == ["0.001 s", "0.002 s", *["0.005 s"] * 3]
 
 
@@ -220,48 +189,42 @@ async def test_a_heartbeat_without_an_answer_means_a_new_connection(
 ) -> None:
     monkeypatch.setattr(limits, "HEARTBEAT_INTERVAL_SECONDS", 0.02)
     monkeypatch.setattr(limits, "PONG_WAIT_SECONDS", 0.05)
-    bridge.script.answers_pings = False
-    async with watching(bridge) as screen:
-        await bridge.script.hears(lambda heard: sum(one["type"] == "auth" for one in heard) == 2)
-    assert any("does not answer the heartbeat" in note for note in screen.notes)
+    bridge.answers_pings = False
+    async with watching(lambda: bridge.target) as (_, notes):
+        await bridge.hears("auth", 2)
+    assert any("does not answer the heartbeat" in note for note in notes)
 
 
 async def test_another_key_is_refused_before_anything_is_sent(bridge: Bridge) -> None:
     with pytest.raises(Refused, match="another key"):
         async with Client.open(Target(url=bridge.target.url, token="t", pin="0" * 64)):
             pass
-    assert bridge.script.connections == []
+    assert bridge.heard == []
 
 
 async def test_a_limit_is_waited_for(bridge: Bridge) -> None:
-    bridge.script.refusal = {"code": "RATE_LIMITED", "message": "Too many."}
-    async with watching(bridge) as screen:
-        await bridge.script.hears(lambda heard: len(heard) == 2)
-        bridge.script.refusal = None
-        await bridge.script.hears(lambda heard: any(one["type"] == "health_check" for one in heard))
-    assert "RATE_LIMITED: Too many.; trying again" in screen.notes[0]
-
-
-def _warned(script: Script) -> None:
-    warned = {"ready": False, "status": "warning", "warnings": ["DIRECT_PUBLIC_CONNECTION"]}
-    script.health = warned | {"warning_details": {"DIRECT_PUBLIC_CONNECTION": "Public."}}
+    bridge.refusal = {"code": "RATE_LIMITED", "message": "Too many."}
+    async with watching(lambda: bridge.target) as (_, notes):
+        await bridge.hears("auth", 2)
+        bridge.refusal = None
+        await bridge.hears("health_check")
+    assert "RATE_LIMITED: Too many.; trying again" in notes[0]
 
 
 async def test_a_warning_is_accepted_when_the_person_agrees(bridge: Bridge) -> None:
-    _warned(bridge.script)
-    bridge.script.sessions = ["one"]
+    bridge.health = WARNED
     asked: list[str] = []
 
     async def agree(question: str) -> bool:
         asked.append(question)
         return True
 
-    async with watching(bridge, ask=agree):
-        await bridge.script.hears(lambda _: bridge.script.joined())
+    async with watching(lambda: bridge.target, ask=agree):
+        await bridge.hears("session_start")
     assert asked == ["DIRECT_PUBLIC_CONNECTION: Public. Go on?"]
-    accepted = next(one for one in bridge.script.heard if one["type"] == "acknowledge_warning")
-    assert accepted["payload"]["warning_code"] == "DIRECT_PUBLIC_CONNECTION"
-    assert accepted["payload"]["acknowledged"] is True
+    (accepted,) = bridge.of("acknowledge_warning")
+    assert accepted["warning_code"] == "DIRECT_PUBLIC_CONNECTION"
+    assert accepted["acknowledged"] is True
 
 
 async def _decline(_question: str) -> bool:
@@ -272,15 +235,17 @@ async def _decline(_question: str) -> bool:
 async def test_a_warning_that_nobody_accepts_ends_it(
     bridge: Bridge, ask: Callable[[str], Awaitable[bool]] | None, words: str
 ) -> None:
-    _warned(bridge.script)
-    assert words in str(await ends(bridge, ask=ask))
-    assert not [one for one in bridge.script.heard if one["type"] == "acknowledge_warning"]
+    bridge.health = WARNED
+    watcher = Watcher(Paired(lambda: bridge.target), show=print, note=print, ask=ask)
+    with pytest.raises(Refused, match=words):
+        async with asyncio.timeout(60):
+            await watcher.run()
+    assert not bridge.of("acknowledge_warning")
 
 
 async def test_a_backlog_larger_than_any_buffer_does_not_block_the_answers(bridge: Bridge) -> None:
-    bridge.script.backlog = [event("one", f"n{number}", f"id-{number}") for number in range(3000)]
-    async with watching(bridge) as screen:
-        await bridge.script.hears(lambda _: len(bridge.script.acknowledged()) == 3000)
-    assert [line.rpartition("  ")[2] for line in screen.lines] == [
-        f"n{number}" for number in range(3000)
-    ]
+    bridge.backlog = [event(f"n{number}", f"id-{number}") for number in range(3000)]
+    async with watching(lambda: bridge.target) as (lines, _):
+        await bridge.acknowledges(3000)
+    told = [line.rpartition("  ")[2] for line in lines]
+    assert told == [f"n{number}" for number in range(3000)]

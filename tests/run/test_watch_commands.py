@@ -4,6 +4,7 @@ at the prompt in a terminal (D10, D38, D43).
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 
 from bridge_project.terminal.commands import COMMANDS
 from hooks_app.producer.translate import translate
+from tests.conformance.approvals import decide
 from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.repositories import Repository
 from tests.conformance.samples import hook, new_id, new_session
@@ -25,6 +27,7 @@ from tests.hooks.scripted import fixture
 from tests.run.terminal import Program
 from tests.servers import wait_until
 
+CHANGED = "modified  +1     -1     kept.txt"
 KINDS = {"prompt", "calls", "asks", "result", "notice", "report", "answer", "error", "ended"}
 
 
@@ -59,13 +62,8 @@ def ask(bridge: Bridge, sid: str) -> Callable[[str], str]:
 
     def ask(command: str) -> str:
         call_id = new_id()
-        payload = {
-            "tool": "Bash",
-            "params": {"command": command},
-            "risk_level": "high",
-            "requires_approval": True,
-            "tool_call_id": call_id,
-        }
+        payload = {"tool": "Bash", "params": {"command": command}, "tool_call_id": call_id}
+        payload |= {"risk_level": "high", "requires_approval": True}
         bridge.accept(hook("PreToolUse", sid, payload))
         return call_id
 
@@ -101,7 +99,7 @@ def test_lines_that_were_there_before_the_connection(
         program.end_of_input()
         assert program.ended() == 0, program.shown
     assert re.search(rf"^\* \d+  {sid}", program.shown, re.MULTILINE), program.shown
-    assert "modified  +1     -1     kept.txt" in program.shown and "main, clean" in program.shown
+    assert CHANGED in program.shown and "main, clean" in program.shown
     notes = [line for line in program.shown.splitlines() if line.startswith("-- ")]
     assert len(notes) == 2 and notes[1].startswith(f"-- chosen: {sid}"), notes
     assert repository.git("log", "-1", "--format=%s").strip() == "Change a line."
@@ -109,22 +107,16 @@ def test_lines_that_were_there_before_the_connection(
 
 def test_the_repository(piped: Program, repository: Repository) -> None:
     repository.write("new file.txt", "fresh\n")
-    piped.ask(
-        "status", "main", "modified  +1     -1     kept.txt", "untracked +1     -0     new file.txt"
-    )
+    piped.ask("status", "main", CHANGED, "untracked +1     -0     new file.txt")
     piped.ask("diff", "modified: kept.txt  +1 -1", "@@ -1,3 +1,3 @@", "-two", "+2")
     piped.ask("diff --cached", "No change.")
     repository.git("add", "new file.txt")
     piped.ask("diff --cached 'new file.txt'", "added: new file.txt  +1 -0", "+fresh")
-    piped.ask(
-        'commit "Add a file."', "Add a file.", "1 files, +1 -0", "modified  +1     -1     kept.txt"
-    )
+    piped.ask('commit "Add a file."', "Add a file.", "1 files, +1 -0", CHANGED)
     piped.ask('commit "Change a line." kept.txt', "Change a line.", "main, clean")
     piped.ask('commit "Nothing."', "-- GIT_ERROR: ")
-    assert repository.git("log", "--format=%s").splitlines()[:2] == [
-        "Change a line.",
-        "Add a file.",
-    ]
+    log = repository.git("log", "--format=%s").splitlines()
+    assert log[:2] == ["Change a line.", "Add a file."]
 
 
 def test_files(piped: Program, repository: Repository) -> None:
@@ -140,30 +132,20 @@ def test_approvals(bridge: Bridge, sid: str, ask: Callable[[str], str], piped: P
     """Those that wait, by their numbers; what was decided is decided at the bridge."""
     piped.ask("approvals", "Nothing waits for a decision.")
     piped.ask("approve", "-- Nothing waits for a decision.")
-    calls = [ask(f"make {target}") for target in ("one", "two", "three")]
+    targets, changed = ("one", "two", "three"), {"command": "make four"}
+    calls = [ask(f"make {target}") for target in targets]
     piped.until("make three")
-    piped.ask(
-        "approvals", "1  [high]", "make one", "2  [high]", "make two", "3  [high]", "make three"
-    )
+    piped.ask("approvals", *[f"{n}  [high]" for n in (1, 2, 3)], *[f"make {t}" for t in targets])
     piped.ask("approve", "-- 3 wait: `approvals` lists them; say which number.")
     piped.ask(
         "reject 2", "-- Bash: rejected. Noted. The agent still waits for an answer at the machine."
     )
-    piped.ask('modify 2 {"command": "make four"}', "-- Bash: modified")
+    piped.ask(f"modify 2 {json.dumps(changed)}", "-- Bash: modified")
     piped.ask("approve", "-- Bash: approved")
     piped.ask("approvals", "Nothing waits for a decision.")
     with bridge.phones(1) as (phone,):
-        phone.join(sid)
         for call_id, decision in zip(calls, ("approved", "rejected", "modified"), strict=True):
-            again = phone.request(
-                "approval_response",
-                {
-                    "session_id": sid,
-                    "tool_call_id": call_id,
-                    "decision": decision,
-                    "modifications": {"command": "make four"},
-                },
-            )
+            again = decide(phone, sid, call_id, decision, changed)
             assert again["payload"].get("decision") == decision, again
 
 
@@ -179,38 +161,30 @@ def test_an_approval_that_waited_before_it_connected(
         program.ask("approve", "-- Bash: approved")
 
 
-@pytest.fixture
-def other(bridge: Bridge, piped: Program) -> Iterator[str]:
-    """A second session, begun while `piped` looks on, which has seen it; over when the test is,
-    whatever became of the test.
-    """
-    session_id = new_session()
-    bridge.accept(hook("SessionStart", session_id, {"working_directory": str(bridge.root)}))
-    piped.until(f"started  primary-agent in {bridge.root}\n")
-    piped.ask("sessions", session_id)  # which is carried out when it has been joined
-    yield session_id
-    bridge.accept(hook("SessionEnd", session_id, {}))
-
-
-def test_sessions(bridge: Bridge, sid: str, other: str, piped: Program) -> None:
+def test_sessions(bridge: Bridge, sid: str, piped: Program) -> None:
     """Another one that begins meanwhile can be chosen by its number or its id; one that is left is
     not forgotten by the bridge.
     """
-    listed = piped.ask("sessions", sid, other)
-    assert re.search(rf"^\* 1  {sid}", listed, re.MULTILINE) and re.search(
-        rf"^  2  {other}", listed, re.MULTILINE
-    ), listed
-    piped.ask("use 2", f"-- {other}: ", str(bridge.root))
-    piped.ask("status", "-- GIT_ERROR: ")
-    piped.ask(f"use {sid}", f"-- {sid}: ")
-    piped.ask("status", "kept.txt")
-    piped.ask("use nobody-knows-this", "-- SESS_NOT_FOUND: ")
-    piped.ask("start no-such-agent", "-- AGENT_UNAVAILABLE: ")
-    piped.say("end")
-    piped.ask("status", "-- No session is chosen: `sessions` lists them, `use N` chooses one.")
-    assert bridge.session(sid)["status"] == "active", "it is only left"
-    piped.ask(f"use {sid}", f"-- {sid}: ")
-    piped.ask("status", "kept.txt")
+    other = new_session()
+    bridge.accept(hook("SessionStart", other, {"working_directory": str(bridge.root)}))
+    try:
+        piped.until(f"started  primary-agent in {bridge.root}\n")
+        listed = piped.ask("sessions", sid, other)
+        for number, session_id in (("\\* 1", sid), ("  2", other)):
+            assert re.search(rf"^{number}  {session_id}", listed, re.MULTILINE), listed
+        piped.ask("use 2", f"-- {other}: ", str(bridge.root))
+        piped.ask("status", "-- GIT_ERROR: ")
+        piped.ask(f"use {sid}", f"-- {sid}: ")
+        piped.ask("status", "kept.txt")
+        piped.ask("use nobody-knows-this", "-- SESS_NOT_FOUND: ")
+        piped.ask("start no-such-agent", "-- AGENT_UNAVAILABLE: ")
+        piped.say("end")
+        piped.ask("status", "-- No session is chosen: `sessions` lists them, `use N` chooses one.")
+        assert bridge.session(sid)["status"] == "active", "it is only left"
+        piped.ask(f"use {sid}", f"-- {sid}: ")
+        piped.ask("status", "kept.txt")
+    finally:
+        bridge.accept(hook("SessionEnd", other, {}))
 
 
 # what claude-code was seen to send, and the lines that it becomes
@@ -258,10 +232,13 @@ def test_a_session_at_the_machine(bridge: Bridge, sid: str, piped: Program) -> N
     assert lines[lines.index(wanted[0]) :] == wanted
 
 
-@pytest.mark.parametrize("line", ["say Hello?", "interrupt"])
-def test_what_an_observed_session_cannot_be_told(piped: Program, line: str) -> None:
-    """D39: hooks cannot control an agent; it is said, and the next command is carried out."""
-    piped.ask(line, "error")
+def test_what_goes_wrong_ends_nothing(piped: Program) -> None:
+    piped.ask("say Hello?", "error")  # D39: hooks cannot control an agent
+    piped.ask("interrupt", "error")
+    piped.ask("help", *[command.usage for command in COMMANDS.values()])
+    piped.ask("nonsense", "-- nonsense: no such command")
+    piped.ask("commit 'open", "-- No closing quotation.")
+    piped.ask("s", "-- s: no such command; ")
     piped.ask("status", "kept.txt")
 
 
@@ -275,33 +252,12 @@ def test_it_can_be_stopped_while_it_waits_for_a_line(piped: Program) -> None:
 def test_lines_of_a_file(bridge: Bridge, sid: str, tmp_path: Path) -> None:
     """Not only a pipe, which can be waited for; the last line may have no end."""
     (tmp_path / "lines").write_text("ls\nstatus")
+    command = [sys.executable, "manage.py", "watch", "--commands"]
     with (tmp_path / "lines").open() as lines:
-        command = [sys.executable, "manage.py", "watch", "--commands"]
-        done = subprocess.run(
-            command,
-            cwd=REPOSITORY,
-            env=bridge.environment,
-            stdin=lines,
-            capture_output=True,
-            text=True,
-            timeout=180,
+        said = subprocess.check_output(
+            command, cwd=REPOSITORY, env=bridge.environment, stdin=lines, text=True, timeout=180
         )
-    assert done.returncode == 0 and "src/" in done.stdout and "modified" in done.stdout, done
-    none = bridge.manage("watch", "--commands")  # /dev/null is its input
-    assert (
-        "connected to" in none.stdout + none.stderr
-        and "src/" not in none.stdout
-        and "modified" not in none.stdout
-    ), none
-
-
-def test_help_and_what_is_wrong(piped: Program) -> None:
-    piped.ask("help", *[command.usage for command in COMMANDS.values()])
-    piped.ask("nonsense", "-- nonsense: no such command")
-    piped.ask("commit 'open", "-- No closing quotation.")
-    piped.ask("s", "-- s: no such command; ")
-    piped.end_of_input()
-    assert piped.ended() == 0, piped.shown
+    assert "src/" in said and "modified" in said
 
 
 # -- at the prompt ---------------------------------------------------------------------------------
@@ -317,14 +273,9 @@ def test_what_arrives_does_not_disturb_what_is_typed(
     prompted.until("sta")
     ask("make one")
     prompted.until("make one", "1 to decide")
-    prompted.say("tus")
-    prompted.until("modified  +1     -1     kept.txt")
+    prompted.say("t\t")  # which completes it
+    prompted.until(CHANGED)
     prompted.ask("approve", "-- Bash: approved", "nothing to decide")
-
-
-def test_a_command_is_completed(prompted: Program) -> None:
-    prompted.say("stat\t")
-    prompted.until("modified  +1     -1     kept.txt")
 
 
 @pytest.mark.parametrize("leave", ["\x04", "\x03", "quit\r"], ids=["ctrl-d", "ctrl-c", "quit"])
@@ -354,4 +305,4 @@ def test_a_bridge_that_is_away_for_a_moment(bridge: Bridge, sid: str, prompted: 
     prompted.until("trying again in")
     prompted.say("status")
     bridge.start()
-    prompted.until("connected to", "modified  +1     -1     kept.txt")
+    prompted.until("connected to", CHANGED)
