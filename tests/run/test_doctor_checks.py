@@ -25,12 +25,7 @@ from bridge_project.network import server_address
 from bridge_project.network.server_address import Address
 from bridge_project.operations.doctor import bridge as parts
 from bridge_project.operations.doctor import checks, machine, round_trip, storage
-from bridge_project.operations.doctor.findings import (
-    Finding,
-    Level,
-    as_json,
-    ok,
-)
+from bridge_project.operations.doctor.findings import Finding, Level, as_json, ok
 from bridge_project.operations.doctor.snapshot import Snapshot, take
 from bridge_project.terminal.client import Target
 from hooks_app.producer.spool import Spool
