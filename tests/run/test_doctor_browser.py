@@ -21,7 +21,7 @@ from bridge_project.operations.doctor import bridge as parts
 from bridge_project.operations.doctor import browser
 from bridge_project.operations.doctor.findings import Finding, Level
 from bridge_project.operations.doctor.snapshot import Snapshot
-from tests.run.findings import mended_by, only
+from tests.run.findings import only
 
 NAME = "desk.tail1234.ts.net"
 RUNNING = {"BackendState": "Running", "Self": {"DNSName": f"{NAME}."}}
@@ -41,7 +41,7 @@ def tailscale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
 
     def install(status: dict[str, Any], serve: dict[str, Any] | None = None) -> Path:
         place = tmp_path / "bin"
-        place.mkdir()
+        place.mkdir(exist_ok=True)
         (place / "tailscale").write_text(FAKE)
         (place / "tailscale").chmod(0o755)
         (place / "status").write_text(json.dumps(status))
@@ -53,10 +53,11 @@ def tailscale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
 
 
 def look(directory: Path, **settings: Any) -> Finding:
+    settings = {"bridge_public_url": URL} | settings
     conf = Conf(bridge_data_dir=directory / "data", **settings)
     found = certificates.load_or_renew(conf)
     local = f"wss://127.0.0.1:{PORT}/api/v1/ws"
-    url = settings.get("bridge_public_url") or URL
+    url = settings["bridge_public_url"]
     here = server_address.Address(url, "wss://x", found.pin, found.fingerprint, local)
     leaf = x509.load_pem_x509_certificate(found.chain.read_bytes()).public_bytes(Encoding.DER)
     seen = browser.address(Snapshot(conf, here, f"https://127.0.0.1:{PORT}", served=leaf))
@@ -65,34 +66,39 @@ def look(directory: Path, **settings: Any) -> Finding:
 
 
 def test_without_tailscale_the_authority_is_named_with_its_fingerprint(tmp_path: Path) -> None:
-    text = look(tmp_path, bridge_public_url=URL).text
-    assert "/ca.mobileconfig" in text and "/app/ is trusted once" in text
+    text = look(tmp_path).text
+    assert (
+        "/ca.mobileconfig" in text and "/app/ is trusted once" in text and "Tailscale" not in text
+    )
     conf = Conf(bridge_data_dir=tmp_path / "data", bridge_public_url=URL)
-    text = only(parts.certificate(Snapshot(conf)), Level.OK).text
     ca = x509.load_pem_x509_certificate((tmp_path / "data/tls/ca.crt").read_bytes())
-    assert ca.fingerprint(hashes.SHA256()).hex(":").upper() in text
+    fingerprint = ca.fingerprint(hashes.SHA256()).hex(":").upper()
+    only(parts.certificate(Snapshot(conf)), Level.OK, fingerprint)
 
 
 def test_an_address_is_not_trusted_whose_name_the_authority_may_not_sign(tmp_path: Path) -> None:
     assert "is trusted once" in look(tmp_path, bridge_public_url="https://one.invalid").text
-    found = look(tmp_path, bridge_public_url="https://other.invalid")
-    assert "not for other.invalid" in found.text and mended_by(found, "new_ca")
+    other = look(tmp_path, bridge_public_url="https://other.invalid")
+    only(other, other.level, "not for other.invalid", mend=("new_ca",))
 
 
-def test_tailscale_is_offered_and_never_configured(
+def test_tailscale_is_offered_where_it_runs_and_never_configured(
     tmp_path: Path, tailscale: Callable[..., Path]
 ) -> None:
     place = tailscale(RUNNING)
-    found = look(tmp_path)
-    assert found.level is Level.WARNING
-    assert mended_by(found, f"tailscale serve --bg https+insecure://127.0.0.1:{PORT}")
-    assert mended_by(found, f"BRIDGE_PUBLIC_URL=https://{NAME} BRIDGE_TRUSTED_PROXIES=127.0.0.1")
-    assert mended_by(found, "tailscale cert --cert-file ") and mended_by(found, f".key {NAME}")
-    assert mended_by(found, f"BRIDGE_PUBLIC_URL=https://{NAME}:{PORT}")
-    assert set((place / "asked").read_text().splitlines()) == {
-        "status --json",
-        "serve status --json",
-    }
+    mend = (
+        f"tailscale serve --bg https+insecure://127.0.0.1:{PORT}",
+        f"BRIDGE_PUBLIC_URL=https://{NAME} BRIDGE_TRUSTED_PROXIES=127.0.0.1",
+        "tailscale cert --cert-file ",
+        f".key {NAME}",
+        f"BRIDGE_PUBLIC_URL=https://{NAME}:{PORT}",
+    )
+    only(look(tmp_path), Level.WARNING, mend=mend)
+    asked = set((place / "asked").read_text().splitlines())
+    assert asked == {"status --json", "serve status --json"}
+    for state in ("Stopped", "NeedsLogin"):
+        tailscale({"BackendState": state})
+        assert "Tailscale" not in look(tmp_path).text
 
 
 def test_a_tailscale_serve_that_leads_here_is_recognised(
@@ -114,16 +120,11 @@ def test_a_tailscale_certificate_is_recognised(
     issued.private_key_and_cert_chain_pem.write_to_path(chain)
     issued.private_key_pem.write_to_path(key)
     found = look(tmp_path, bridge_tls_cert=chain, bridge_tls_key=key)
-    assert f"https://{NAME}:{PORT}/app/ is trusted by every browser" in found.text
-    assert mended_by(found, f"BRIDGE_PUBLIC_URL=https://{NAME}:{PORT}")
-
-
-@pytest.mark.parametrize("status", [{"BackendState": "Stopped"}, {"BackendState": "NeedsLogin"}])
-def test_a_tailscale_that_does_not_run_is_not_offered(
-    tmp_path: Path, tailscale: Callable[..., Path], status: dict[str, Any]
-) -> None:
-    tailscale(status)
-    assert "Tailscale" not in look(tmp_path, bridge_public_url=URL).text
+    trusted, mend = (
+        f"https://{NAME}:{PORT}/app/ is trusted by every browser",
+        f"URL=https://{NAME}",
+    )
+    only(found, found.level, trusted, mend=(mend,))
 
 
 @pytest.mark.parametrize(
@@ -138,16 +139,13 @@ def test_a_name_that_the_authority_is_not_good_for_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any], named: str
 ) -> None:
     """D55: public URL, public address and host name changed after the authority was made."""
-    before: dict[str, Any] = {
-        "bridge_data_dir": tmp_path / "data",
-        "bridge_public_url": "https://one.example",
-    }
+    one = "https://one.example"
+    before: dict[str, Any] = {"bridge_data_dir": tmp_path / "data", "bridge_public_url": one}
     found = certificates.load_or_renew(Conf(**before))
-    here = server_address.Address("https://one.example", "", found.pin, found.fingerprint)
+    here = server_address.Address(one, "", found.pin, found.fingerprint)
     if not changed:
         monkeypatch.setattr(socket, "gethostname", lambda: named)
     now = Conf(**before | changed)
     assert named not in certificates.load_or_renew(now).names
-    finding = only(parts.certificate(Snapshot(now, here)), Level.WARNING)
-    assert "It is not for " in finding.text and named in finding.text
-    assert mended_by(finding, "manage.py new_ca")
+    finding = parts.certificate(Snapshot(now, here))
+    only(finding, Level.WARNING, "It is not for ", named, mend=("manage.py new_ca",))
