@@ -14,7 +14,7 @@ import subprocess
 import sys
 import termios
 import threading
-from types import TracebackType
+from typing import Any
 
 from tests.conformance.bridge import REPOSITORY
 from tests.faults.quick import nursery
@@ -43,18 +43,11 @@ Ends = tuple[int, int, int]
 
 
 def _started(environment: dict[str, str], arguments: list[str], ends: Ends) -> Running:
-    command, environment = (
-        [sys.executable, *arguments],
-        environment | {"TERM": TERM, "NO_COLOR": "1"},
-    )
+    files: Any = dict(zip(("stdin", "stdout", "stderr"), ends, strict=True))
+    environment = environment | {"TERM": TERM, "NO_COLOR": "1"}
+    command = [sys.executable, *arguments]
     return subprocess.Popen(
-        command,
-        cwd=REPOSITORY,
-        env=environment,
-        stdin=ends[0],
-        stdout=ends[1],
-        stderr=ends[2],
-        start_new_session=True,
+        command, cwd=REPOSITORY, env=environment, start_new_session=True, **files
     )
 
 
@@ -115,7 +108,7 @@ class Program:
     def say(self, text: str, end: str = "\n") -> None:
         os.write(self._writes, (text + ("\r" if end == "\n" and self._terminal else end)).encode())
 
-    def until(self, *words: str, what: str = "") -> str:
+    def until(self, *words: str) -> str:
         """Wait until all these words have been shown since the last time; what was shown from there
         to the end of the last of them.
         """
@@ -124,20 +117,18 @@ class Program:
             return all(word in self.shown[self.seen :] for word in words)
 
         try:
-            wait_until(there, what or str(words))
+            wait_until(there, str(words))
         except AssertionError as error:
             raise AssertionError(f"{error}; shown: {self.shown[-3000:]}") from None
         shown = self.shown
-        found, self.seen = (
-            shown[self.seen :],
-            max(shown.index(word, self.seen) + len(word) for word in words),
-        )
+        found = shown[self.seen :]
+        self.seen = max(shown.index(word, self.seen) + len(word) for word in words)
         return found
 
     def ask(self, line: str, *words: str) -> str:
         """Say a line and wait for words of its answer."""
         self.say(line)
-        return self.until(*words, what=f"what {line!r} is answered")
+        return self.until(*words)
 
     def end_of_input(self) -> None:
         if self._terminal:
@@ -154,12 +145,7 @@ class Program:
     def __enter__(self) -> Program:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         stop_process(self.process)
         if self._terminal:
             os.close(self._theirs)

@@ -5,7 +5,6 @@ installed (D42).
 from __future__ import annotations
 
 import os
-import pwd
 import shutil
 import signal
 import subprocess
@@ -20,6 +19,7 @@ from tests.run.test_tree import REPOSITORY, tracked
 from tests.servers import free_port, stop_process, wait_until
 
 pytestmark = pytest.mark.slow
+AS_ROOT = os.geteuid() == 0
 
 
 @pytest.fixture
@@ -34,42 +34,24 @@ def clone() -> Iterator[Path]:
         target = project / path.relative_to(REPOSITORY)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, target)
-    home = top / "home"
-    home.mkdir()
-    identity = _nobody()
-    if identity:
-        for path in (top, *top.rglob("*")):
-            os.chown(path, identity.pw_uid, identity.pw_gid, follow_symlinks=False)
+    (top / "home").mkdir()
+    for path in (top, *top.rglob("*")) if AS_ROOT else ():
+        shutil.chown(path, "nobody")
     yield project
     shutil.rmtree(top, ignore_errors=True)
 
 
-def _nobody() -> pwd.struct_passwd | None:
-    """Another user, when we are root."""
-    return pwd.getpwnam("nobody") if os.geteuid() == 0 else None
-
-
 def _as_user(clone: Path, **settings: str) -> dict[str, Any]:
-    """How to start a command there: as that user, with an environment of which nothing is ours but
-    the way to packages.
+    """How to start a command there: as another user when we are root, with an environment of which
+    nothing is ours but the way to packages.
     """
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name.startswith(("PIP_", "SSL_", "http", "HTTP", "no_proxy", "NO_PROXY"))
-        or name == "LANG"
-    }
-    path = os.pathsep.join(
-        part
-        for part in os.environ["PATH"].split(os.pathsep)
-        if ".venv" not in part and not part.startswith("/root")
-    )
-    environment = kept | {"PATH": path, "HOME": str(clone.parent / "home")} | settings
-    identity = _nobody()
-    who: dict[str, Any] = (
-        {"user": identity.pw_uid, "group": identity.pw_gid, "extra_groups": []} if identity else {}
-    )
-    return {"cwd": clone, "env": environment, "stdin": subprocess.DEVNULL, **who}
+    ways = ("PIP_", "SSL_", "http", "HTTP", "no_proxy", "NO_PROXY", "LANG")
+    kept = {name: value for name, value in os.environ.items() if name.startswith(ways)}
+    parts = os.environ["PATH"].split(os.pathsep)
+    parts = [part for part in parts if ".venv" not in part and not part.startswith("/root")]
+    own = {"PATH": os.pathsep.join(parts), "HOME": str(clone.parent / "home")}
+    who: dict[str, Any] = {"user": "nobody", "extra_groups": []} if AS_ROOT else {}
+    return {"cwd": clone, "env": kept | own | settings, "stdin": subprocess.DEVNULL, **who}
 
 
 def test_make_run_from_a_bare_clone(clone: Path) -> None:
@@ -77,13 +59,8 @@ def test_make_run_from_a_bare_clone(clone: Path) -> None:
     log = clone.parent / "run.log"
 
     with log.open("wb") as file:
-        process = subprocess.Popen(
-            ["make", "run"],
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            **_as_user(clone, **settings),
-        )
+        options: Any = _as_user(clone, **settings) | {"stdout": file, "stderr": file}
+        process = subprocess.Popen(["make", "run"], start_new_session=True, **options)
     try:
         wait_until(
             lambda: "To stop: Ctrl-C" in log.read_text() or process.poll() is not None,
@@ -103,13 +80,8 @@ def test_make_run_from_a_bare_clone(clone: Path) -> None:
     assert "Error" not in first, first
     assert (clone / "var").stat().st_mode & 0o777 == 0o700
 
-    done = subprocess.run(
-        ["make", "qr", "ARGS=--format url"],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        **_as_user(clone),
-    )
+    qr, said = ["make", "qr", "ARGS=--format url"], {"capture_output": True, "text": True}
+    done = subprocess.run(qr, timeout=180, **_as_user(clone) | said)
     assert done.returncode == 0, done.stderr
     assert "Installing" not in done.stderr + done.stdout, "the second time nothing is"
     assert done.stdout.startswith(f"https://127.0.0.1:{settings['BRIDGE_PORT']}/pair#v=1&token=")
@@ -117,28 +89,22 @@ def test_make_run_from_a_bare_clone(clone: Path) -> None:
 
 def test_what_is_missing_is_one_line(clone: Path, tmp_path: Path) -> None:
     """A machine on which the named program is not there; make itself adds that it failed."""
-    machine = tmp_path / "bin"
-    machine.mkdir()
-    machine.chmod(0o755)
+    make, python = (
+        str(shutil.which("make")),
+        str(shutil.which("python3", path="/usr/bin:/usr/local/bin")),
+    )
     for name in ("sh", "sed"):
-        (machine / name).symlink_to(str(shutil.which(name)))
-    make = str(shutil.which("make"))
-    options = _as_user(clone)
-    options["env"]["PATH"] = str(machine)
-    options.pop("user", None), options.pop("group", None), options.pop("extra_groups", None)
+        (tmp_path / name).symlink_to(str(shutil.which(name)))
+    env = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
 
     def said() -> list[str]:
-        done = subprocess.run([make, "run"], capture_output=True, text=True, timeout=180, **options)
-        assert done.returncode != 0
-        assert done.stdout == ""
+        done = subprocess.run([make, "run"], capture_output=True, text=True, cwd=clone, env=env)
+        assert done.returncode != 0 and done.stdout == ""
         return [line for line in done.stderr.splitlines() if not line.startswith("make: ***")]
 
     (line,) = said()
     assert "install the packages python3.11 and python3.11-venv" in line
-
-    (machine / "python3").symlink_to(
-        "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else str(shutil.which("python3"))
-    )
+    (tmp_path / "python3").symlink_to(python)
     (line,) = said()
     assert line == "git is missing: install the package git (Debian: apt install git)."
     assert not (clone / ".venv").exists()
