@@ -9,16 +9,17 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hooks_app.producer import https, spool_queue
+from hooks_app.producer import https
 from hooks_app.producer.forwarder import Forwarder
 from hooks_app.producer.https import HttpsTransport
 from hooks_app.producer.https_sender import HttpsSender
-from hooks_app.producer.shell_command import SPOOL_MAX_BYTES, hook_command, write_hook_script
+from hooks_app.producer.shell_command import hook_command, write_hook_script
 from hooks_app.producer.spool import RESERVED
 from tests.hooks.scripted import ScriptedBridge, scripted_bridge
 from tests.servers import wait_until
@@ -66,46 +67,6 @@ def hook(spool: Path) -> Hook:
     return run
 
 
-Make = Callable[..., Forwarder]
-
-
-@pytest.fixture
-def make_forwarder(
-    bridge: ScriptedBridge, spool: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Make]:
-    """Forwarders from the spool to the scripted bridge."""
-    monkeypatch.setattr(https, "ANSWER_SECONDS", 5.0)
-
-    def make(
-        token: Callable[[], str] = lambda: bridge.token,
-        pin: str = bridge.pin,
-        *,
-        spool: Path = spool,
-        grace: float = spool_queue.GRACE_SECONDS,
-        max_bytes: int = SPOOL_MAX_BYTES,
-    ) -> Forwarder:
-        monkeypatch.setattr(spool_queue, "GRACE_SECONDS", grace)
-        monkeypatch.setattr(spool_queue, "SPOOL_MAX_BYTES", max_bytes)
-        transport = HttpsTransport(bridge.url, token, pin)
-        closing.callback(transport.close)
-        forwarder = Forwarder(spool, HttpsSender(transport))
-        closing.callback(forwarder.close)
-        return forwarder
-
-    with ExitStack() as closing:
-        yield make
-
-
-@pytest.fixture
-def forwarder(make_forwarder: Make) -> Forwarder:
-    return make_forwarder()
-
-
-def waiting(spool: Path) -> list[str]:
-    """The events' files that wait."""
-    return sorted(name for name in os.listdir(spool) if name not in RESERVED)
-
-
 def put(spool: Path, name: str, mtime: float | None = None, **fields: Any) -> Path:
     """A file as the hook command leaves it."""
     path = spool / name
@@ -116,10 +77,53 @@ def put(spool: Path, name: str, mtime: float | None = None, **fields: Any) -> Pa
     return path
 
 
-def prompts(bridge: ScriptedBridge) -> list[str]:
-    """What the bridge has taken: prompts, and the kind of every other event."""
-    return [event["payload"].get("prompt", event["event"]) for event in bridge.events]
+def waiting(spool: Path) -> list[str]:
+    """The events' files that wait."""
+    return sorted(name for name in os.listdir(spool) if name not in RESERVED)
 
 
-def run_until_empty(forwarder: Forwarder, spool: Path) -> None:
-    wait_until(lambda: forwarder.run_once() == 0 and not waiting(spool), "the spool is empty")
+class Way:
+    """From a spool to the scripted bridge."""
+
+    def __init__(self, spool: Path, bridge: ScriptedBridge, closing: ExitStack) -> None:
+        self.spool, self.bridge, self.closing = spool, bridge, closing
+
+    def make(self, token: Callable[[], str] | None = None, pin: str | None = None) -> Forwarder:
+        """A forwarder, as `serve` or another machine has it."""
+        pin = self.bridge.pin if pin is None else pin
+        transport = HttpsTransport(self.bridge.url, token or (lambda: self.bridge.token), pin)
+        self.closing.callback(transport.close)
+        made = Forwarder(self.spool, HttpsSender(transport))
+        self.closing.callback(made.close)
+        return made
+
+    @cached_property
+    def forwarder(self) -> Forwarder:
+        return self.make()
+
+    def run(self) -> int:
+        return self.forwarder.run_once()
+
+    def run_until_empty(self) -> None:
+        wait_until(lambda: self.run() == 0 and not self.waiting(), "the spool is empty")
+
+    def put(self, name: str, mtime: float | None = None, **fields: Any) -> Path:
+        return put(self.spool, name, mtime, **fields)
+
+    def waiting(self) -> list[str]:
+        return waiting(self.spool)
+
+    def prompts(self) -> list[str]:
+        """What the bridge has taken: prompts, and the kind of every other event."""
+        return [event["payload"].get("prompt", event["event"]) for event in self.bridge.events]
+
+    def notices(self) -> list[str]:
+        said = [event for event in self.bridge.events if event["event"] == "Notification"]
+        return [event["payload"]["message"] for event in said]
+
+
+@pytest.fixture
+def way(spool: Path, bridge: ScriptedBridge, monkeypatch: pytest.MonkeyPatch) -> Iterator[Way]:
+    monkeypatch.setattr(https, "ANSWER_SECONDS", 5.0)
+    with ExitStack() as closing:
+        yield Way(spool, bridge, closing)

@@ -31,6 +31,8 @@ BRIDGE = Transport(
     via_proxy=False,
     base_url="https://127.0.0.1:8443",
 )
+ENDS = {"client": ["127.0.0.1", 5000], "server": ["127.0.0.1", 8443], "bridge": BRIDGE}
+CONNECTION = {"type": "http", "http_version": "1.1", "root_path": "", "scheme": "https"} | ENDS
 VARYING = re.compile(rb'"(?:event_id|timestamp|request_id)":"[^"]*"')
 Answer = tuple[int, list[tuple[bytes, bytes]], bytes]
 
@@ -53,12 +55,8 @@ def hot(view: Handler) -> FastPath:
 
 
 def body(**changes: Any) -> bytes:
-    event = {
-        "event": "UserPromptSubmit",
-        "timestamp": now_text(),
-        "session_id": "hot",
-        "payload": {"prompt": "hello"},
-    } | changes
+    event = {"event": "UserPromptSubmit", "timestamp": now_text(), "session_id": "hot"}
+    event |= {"payload": {"prompt": "hello"}} | changes
     return json.dumps({key: value for key, value in event.items() if value is not ...}).encode()
 
 
@@ -77,24 +75,13 @@ async def call(
         "content-length": str(len(data)),
     }
     given |= {name.replace("_", "-"): value for name, value in headers.items()}
-    scope = {
-        "type": "http",
-        "http_version": "1.1",
-        "method": method,
-        "path": path,
-        "raw_path": path.encode(),
-        "root_path": "",
-        "scheme": "https",
-        "query_string": query,
-        "headers": [
-            (name.encode(), value.encode("latin-1"))
-            for name, value in given.items()
-            if value is not None
-        ],
-        "client": ["127.0.0.1", 5000],
-        "server": ["127.0.0.1", 8443],
-        "bridge": BRIDGE,
-    }
+    scope = CONNECTION | {"method": method, "path": path, "raw_path": path.encode()}
+    scope["query_string"] = query
+    scope["headers"] = [
+        (name.encode(), value.encode("latin-1"))
+        for name, value in given.items()
+        if value is not None
+    ]
     half = len(data) // 2
     parts = [
         {"type": "http.request", "body": data[half:], "more_body": False},
@@ -116,11 +103,8 @@ async def call(
 
 def comparable(answer: Answer) -> Answer:
     status, headers, text = answer
-    return (
-        status,
-        [(name, b"" if name == b"x-request-id" else value) for name, value in headers],
-        VARYING.sub(b"", text),
-    )
+    same = [(name, b"" if name == b"x-request-id" else value) for name, value in headers]
+    return status, same, VARYING.sub(b"", text)
 
 
 async def both(hot: FastPath, view: Handler, data: bytes, **request: Any) -> Answer:

@@ -9,57 +9,50 @@ from typing import Any
 import pytest
 
 from hooks_app.producer import forwarder as forwarders
-from hooks_app.producer.forwarder import Forwarder
 from hooks_app.producer.spool import spool_status
 from hooks_app.producer.spool_queue import STALE_RETRIES
 from hooks_app.producer.standalone import token_from
-from tests.hooks.conftest import Make, prompts, put, run_until_empty, waiting
+from tests.hooks.conftest import Way
 from tests.hooks.scripted import TOKEN, ScriptedBridge, answer, cut_after_taking
 from tests.hooks.test_forwarder import BATCH, EVENT
 from tests.servers import wait_until
 
 
-def test_a_connection_closed_while_idle_is_opened_again_at_once(
-    spool: Path, bridge: ScriptedBridge, forwarder: Forwarder
-) -> None:
-    put(spool, "1")
-    forwarder.run_once()
-    bridge.script.append(cut_after_taking)
-    put(spool, "2")
-    assert forwarder.run_once() == 1
-    assert prompts(bridge) == ["1", "2"]
-    assert bridge.connections == 2
+def test_a_connection_closed_while_idle_is_opened_again_at_once(way: Way) -> None:
+    way.put("1")
+    way.run()
+    way.bridge.script.append(cut_after_taking)
+    way.put("2")
+    assert way.run() == 1
+    assert way.prompts() == ["1", "2"]
+    assert way.bridge.connections == 2
 
 
 # -- waiting ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", [500, 401, 302])
-def test_what_may_pass_is_waited_for(
-    spool: Path, bridge: ScriptedBridge, forwarder: Forwarder, status: int
-) -> None:
-    bridge.script.append(answer(status))
-    put(spool, "1")
-    assert forwarder.run_once() == 0
-    assert str(status) in forwarder.trouble and waiting(spool) == ["1"]
-    run_until_empty(forwarder, spool)
-    assert prompts(bridge) == ["1"] and len(bridge.requests) == 2  # not hammered
+def test_what_may_pass_is_waited_for(way: Way, status: int) -> None:
+    way.bridge.script.append(answer(status))
+    way.put("1")
+    assert way.run() == 0
+    assert str(status) in way.forwarder.trouble and way.waiting() == ["1"]
+    way.run_until_empty()
+    assert way.prompts() == ["1"] and len(way.bridge.requests) == 2  # not hammered
 
 
-def test_waits_grow(
-    spool: Path, bridge: ScriptedBridge, forwarder: Forwarder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_waits_grow(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forwarders, "BACKOFF_SECONDS", (0.02, 30.0))
-    bridge.script.extend([answer(500)] * 6)
-    put(spool, "1")
+    way.bridge.script.extend([answer(500)] * 6)
+    way.put("1")
     at: list[float] = []
     began = time.monotonic()
 
     def sent() -> bool:
-        forwarder.run_once()
-        if len(bridge.requests) > len(at):
+        way.run()
+        if len(way.bridge.requests) > len(at):
             at.append(time.monotonic() - began)
-        return not waiting(spool)
+        return not way.waiting()
 
     wait_until(sent, "the event was taken")
     # at least half of 0.02, 0.04, 0.08, 0.16, 0.32 and 0.64
@@ -70,109 +63,90 @@ def test_waits_grow(
     ("status", "headers", "body"), [(429, {"Retry_After": "1"}, {}), (503, {}, {"retry_after": 1})]
 )
 def test_retry_after_is_honoured(
-    spool: Path,
-    bridge: ScriptedBridge,
-    forwarder: Forwarder,
-    status: int,
-    headers: dict[str, str],
-    body: dict[str, int],
+    way: Way, status: int, headers: dict[str, str], body: dict[str, int]
 ) -> None:
     refusals = 2 if status == 429 else 1  # a limited event is tried once more, in a batch
-    bridge.script.extend([answer(status, body, **headers)] * refusals)
-    put(spool, "1")
+    way.bridge.script.extend([answer(status, body, **headers)] * refusals)
+    way.put("1")
     began = time.monotonic()
-    run_until_empty(forwarder, spool)
+    way.run_until_empty()
     assert time.monotonic() - began >= 1
-    assert len(bridge.requests) == refusals + 1
+    assert len(way.bridge.requests) == refusals + 1
 
 
-def test_when_single_events_are_limited_batches_go_on(
-    spool: Path, bridge: ScriptedBridge, forwarder: Forwarder
-) -> None:
-    bridge.script.append(answer(429, Retry_After="60"))
-    put(spool, "1")
-    assert forwarder.run_once() == 1
-    assert bridge.requests == [(EVENT, 1), (BATCH, 1)]
-    put(spool, "2")
-    assert forwarder.run_once() == 0  # the next small batch has to wait
-    put(spool, "3", hook_event_name="PermissionRequest", tool_name="Bash", tool_input={})
-    assert forwarder.run_once() == 2  # a person is waited for: no gap
+def test_when_single_events_are_limited_batches_go_on(way: Way) -> None:
+    way.bridge.script.append(answer(429, Retry_After="60"))
+    way.put("1")
+    assert way.run() == 1
+    assert way.bridge.requests == [(EVENT, 1), (BATCH, 1)]
+    way.put("2")
+    assert way.run() == 0  # the next small batch has to wait
+    way.put("3", hook_event_name="PermissionRequest", tool_name="Bash", tool_input={})
+    assert way.run() == 2  # a person is waited for: no gap
 
 
 # -- the token and the key -------------------------------------------------------------------------
 
 
-def test_the_token_file_may_be_replaced(
-    spool: Path, bridge: ScriptedBridge, make_forwarder: Make, tmp_path: Path
-) -> None:
+def test_the_token_file_may_be_replaced(way: Way, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("old-token")
-    forwarder = make_forwarder(token_from(token))
-    put(spool, "1")
-    assert forwarder.run_once() == 0
+    way.forwarder = way.make(token_from(token))
+    way.put("1")
+    assert way.run() == 0
     token.write_text(TOKEN + "\n")
-    run_until_empty(forwarder, spool)
+    way.run_until_empty()
     token.unlink()
-    put(spool, "2")
-    assert forwarder.run_once() == 0
-    assert waiting(spool) == ["2"] and prompts(bridge) == ["1"]
+    way.put("2")
+    assert way.run() == 0
+    assert way.waiting() == ["2"] and way.prompts() == ["1"]
 
 
 @pytest.mark.parametrize("pin", ["00" * 32, "short"])
-def test_another_key_gets_not_a_byte(
-    spool: Path, bridge: ScriptedBridge, make_forwarder: Make, pin: str
-) -> None:
-    forwarder = make_forwarder(pin=pin)
-    put(spool, "1")
-    forwarder.run_once()
-    assert "pinned" in forwarder.trouble
-    assert (bridge.requests, waiting(spool)) == ([], ["1"])
+def test_another_key_gets_not_a_byte(way: Way, pin: str) -> None:
+    way.forwarder = way.make(pin=pin)
+    way.put("1")
+    way.run()
+    assert "pinned" in way.forwarder.trouble
+    assert (way.bridge.requests, way.waiting()) == ([], ["1"])
 
 
-def test_without_a_pin_an_unknown_authority_is_refused(
-    spool: Path, bridge: ScriptedBridge, make_forwarder: Make
-) -> None:
-    forwarder = make_forwarder(pin="")
-    put(spool, "1")
-    forwarder.run_once()
-    assert "CERTIFICATE" in forwarder.trouble.upper()
-    assert bridge.requests == []
+def test_without_a_pin_an_unknown_authority_is_refused(way: Way) -> None:
+    way.forwarder = way.make(pin="")
+    way.put("1")
+    way.run()
+    assert "CERTIFICATE" in way.forwarder.trouble.upper()
+    assert way.bridge.requests == []
 
 
 # -- refusals --------------------------------------------------------------------------------------
 
 
-def test_what_is_refused_for_good_is_set_aside_and_said_once(
-    spool: Path, bridge: ScriptedBridge, forwarder: Forwarder
-) -> None:
-    bridge.refuse = lambda event: event["payload"].get("prompt") == "2"
+def test_what_is_refused_for_good_is_set_aside_and_said_once(way: Way) -> None:
+    way.bridge.refuse = lambda event: event["payload"].get("prompt") == "2"
     for number in range(1, 4):
-        put(spool, str(number), time.time() - 100 + number)
-    run_until_empty(forwarder, spool)
-    assert prompts(bridge) == ["1", "3", "Notification"]
-    notice = bridge.events[-1]
+        way.put(str(number), time.time() - 100 + number)
+    way.run_until_empty()
+    assert way.prompts() == ["1", "3", "Notification"]
+    notice = way.bridge.events[-1]
     payload = notice["payload"]
     assert (notice["session_id"], payload["level"]) == ("s", "error")
     assert payload["notification_type"] == "hook_rejected" and "scripted" in payload["message"]
-    status = spool_status(spool)
+    status = spool_status(way.spool)
     assert (status["waiting"], status["rejected"]) == (0, 1)
     assert status["reasons"][0]["reason"] == "payload.x: scripted"
 
 
-def test_a_refused_notice_makes_no_further_notice(
-    spool: Path, bridge: ScriptedBridge, forwarder: Forwarder
-) -> None:
-    bridge.refuse = lambda event: True
-    put(spool, "1")
+def test_a_refused_notice_makes_no_further_notice(way: Way) -> None:
+    way.bridge.refuse = lambda event: True
+    way.put("1")
     for _ in range(4):
-        forwarder.run_once()
-    assert len(bridge.requests) == 2
-    assert waiting(spool) == []
+        way.run()
+    assert len(way.bridge.requests) == 2
+    assert way.waiting() == []
 
 
-def test_a_batch_refused_as_a_whole_is_taken_apart(
-    spool: Path, bridge: ScriptedBridge, forwarder: Forwarder
-) -> None:
+def test_a_batch_refused_as_a_whole_is_taken_apart(way: Way) -> None:
     """One event that spoils the body for the others is found by halving; all the others arrive, in
     order.
     """
@@ -186,22 +160,20 @@ def test_a_batch_refused_as_a_whole_is_taken_apart(
         held.take(events)
         return 200, {}, {"received": True, "errors": []}
 
-    bridge.script.append(spoilt)
+    way.bridge.script.append(spoilt)
     for number in range(20):
-        put(spool, str(number), time.time() - 100 + number)
-    assert forwarder.run_once() == 19
-    assert prompts(bridge) == [str(number) for number in range(20) if number != 7]
-    assert spool_status(spool)["reasons"][0]["reason"] == "not usable JSON"
-    assert len(bridge.requests) < 20
+        way.put(str(number), time.time() - 100 + number)
+    assert way.run() == 19
+    assert way.prompts() == [str(number) for number in range(20) if number != 7]
+    assert spool_status(way.spool)["reasons"][0]["reason"] == "not usable JSON"
+    assert len(way.bridge.requests) < 20
 
 
-def test_a_bad_request_about_the_host_is_not_the_events_fault(
-    spool: Path, bridge: ScriptedBridge, forwarder: Forwarder
-) -> None:
-    bridge.script.append(answer(400, {"code": "HOST_NOT_ALLOWED"}))
-    put(spool, "1")
-    forwarder.run_once()
-    assert waiting(spool) == ["1"]
+def test_a_bad_request_about_the_host_is_not_the_events_fault(way: Way) -> None:
+    way.bridge.script.append(answer(400, {"code": "HOST_NOT_ALLOWED"}))
+    way.put("1")
+    way.run()
+    assert way.waiting() == ["1"]
 
 
 # -- clocks ----------------------------------------------------------------------------------------
@@ -209,26 +181,24 @@ def test_a_bad_request_about_the_host_is_not_the_events_fault(
 
 @pytest.mark.parametrize(("skew", "count"), [(3600.0, 1), (-3600.0, 3)])
 def test_a_wrong_clock_is_put_right_with_the_servers_time(
-    spool: Path, bridge: ScriptedBridge, forwarder: Forwarder, skew: float, count: int
+    way: Way, skew: float, count: int
 ) -> None:
-    bridge.skew = skew
+    way.bridge.skew = skew
     for number in range(count):
-        put(spool, str(number), time.time() - 10 + number)
-    assert forwarder.run_once() == count
-    assert prompts(bridge) == [str(number) for number in range(count)]
-    assert all("occurred_at" in event for event in bridge.events)
-    put(spool, "9")
-    requests = len(bridge.requests)
-    assert forwarder.run_once() == 1
-    assert len(bridge.requests) == requests + 1  # learnt once
+        way.put(str(number), time.time() - 10 + number)
+    assert way.run() == count
+    assert way.prompts() == [str(number) for number in range(count)]
+    assert all("occurred_at" in event for event in way.bridge.events)
+    way.put("9")
+    requests = len(way.bridge.requests)
+    assert way.run() == 1
+    assert len(way.bridge.requests) == requests + 1  # learnt once
 
 
-def test_a_time_that_stays_stale_does_not_go_round_for_ever(
-    spool: Path, bridge: ScriptedBridge, forwarder: Forwarder
-) -> None:
+def test_a_time_that_stays_stale_does_not_go_round_for_ever(way: Way) -> None:
     stale = answer(400, {"code": "HOOK_STALE_TIMESTAMP", "message": "stale"})
-    bridge.script.extend([stale] * 10)
-    put(spool, "1")
-    forwarder.run_once()
-    assert spool_status(spool)["rejected"] == 1
-    assert len(bridge.requests) == STALE_RETRIES + 1
+    way.bridge.script.extend([stale] * 10)
+    way.put("1")
+    way.run()
+    assert spool_status(way.spool)["rejected"] == 1
+    assert len(way.bridge.requests) == STALE_RETRIES + 1

@@ -13,14 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from hooks_app.producer import spool_queue
 from hooks_app.producer.shell_command import (
     HOOK_SCRIPT,
     hook_command,
     hook_script,
     write_hook_script,
 )
-from tests.hooks.conftest import Hook, Make, run_hook, waiting
-from tests.hooks.scripted import FIXTURES, ScriptedBridge
+from tests.hooks.conftest import Hook, Way, run_hook, waiting
+from tests.hooks.scripted import FIXTURES
 from tests.servers import wait_until
 
 LARGE = b"{" + b" " * 200_000 + b"}"
@@ -169,13 +170,12 @@ def test_without_a_forwarder_the_spool_stays_bounded(spool: Path) -> None:
 
 
 def test_killed_half_way_it_leaves_no_half_event(
-    spool: Path, bridge: ScriptedBridge, make_forwarder: Make, hook: Hook
+    spool: Path, way: Way, hook: Hook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forwarder = make_forwarder(grace=0.2)
+    monkeypatch.setattr(spool_queue, "GRACE_SECONDS", 0.2)
     whole = (FIXTURES / "PreToolUse-Bash.json").read_bytes()
-    process = subprocess.Popen(
-        ["/bin/sh", "-c", hook_command(str(spool))], stdin=subprocess.PIPE, start_new_session=True
-    )
+    command = ["/bin/sh", "-c", hook_command(str(spool))]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
     assert process.stdin
     process.stdin.write(whole[:-20])
     process.stdin.flush()
@@ -187,9 +187,9 @@ def test_killed_half_way_it_leaves_no_half_event(
     process.wait()
     process.stdin.close()
     hook(whole)
-    assert forwarder.run_once() == 1
+    assert way.run() == 1
     assert len(waiting(spool)) == 1  # the half one: it might still grow
-    wait_until(lambda: forwarder.run_once() == 1, "it is set aside, and that is said")
+    wait_until(lambda: way.run() == 1, "it is set aside, and that is said")
     assert waiting(spool) == []
-    assert [event["event"] for event in bridge.events] == ["PreToolUse", "Notification"]
-    assert bridge.events[1]["session_id"] == json.loads(whole)["session_id"]
+    assert [event["event"] for event in way.bridge.events] == ["PreToolUse", "Notification"]
+    assert way.bridge.events[1]["session_id"] == json.loads(whole)["session_id"]

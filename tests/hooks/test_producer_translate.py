@@ -132,7 +132,12 @@ HIGH = [
 ]
 
 
-COMMANDS: dict[str, Sequence[Any]] = {"low": LOW, "medium": MEDIUM, "high": HIGH, "critical": CRITICAL}
+COMMANDS: dict[str, Sequence[Any]] = {
+    "low": LOW,
+    "medium": MEDIUM,
+    "high": HIGH,
+    "critical": CRITICAL,
+}
 
 
 @pytest.mark.parametrize("risk", COMMANDS)

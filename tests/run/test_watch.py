@@ -77,8 +77,9 @@ class Bridge:
             case "auth" if self.refusal:
                 return [message("connection_error", self.refusal, id_)]
             case "auth":
-                about = {"server_version": "1", "connection_mode": "local_only"}
-                about |= {"active_sessions": [{"session_id": "one", "agent": "a", "title": "One"}]}
+                listed = [{"session_id": "one", "agent": "a", "title": "One"}]
+                about: Message = {"server_version": "1", "connection_mode": "local_only"}
+                about["active_sessions"] = listed
                 return [message("connection_ack", about, id_), *self.backlog]
             case "health_check":
                 return [message("health_status", self.health, id_)]

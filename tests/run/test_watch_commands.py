@@ -62,9 +62,9 @@ def ask(bridge: Bridge, sid: str) -> Callable[[str], str]:
 
     def ask(command: str) -> str:
         call_id = new_id()
-        payload = {"tool": "Bash", "params": {"command": command}, "tool_call_id": call_id}
-        payload |= {"risk_level": "high", "requires_approval": True}
-        bridge.accept(hook("PreToolUse", sid, payload))
+        call = {"tool": "Bash", "params": {"command": command}, "tool_call_id": call_id}
+        asks = {"risk_level": "high", "requires_approval": True}
+        bridge.accept(hook("PreToolUse", sid, call | asks))
         return call_id
 
     return ask
