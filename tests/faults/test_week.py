@@ -7,7 +7,6 @@ connections and 1,000 sessions that the bridge runs.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import random
 from collections.abc import Iterator
@@ -23,8 +22,7 @@ from tests.conformance.agent_tools import Script, figure
 from tests.conformance.bridge import eventually
 from tests.conformance.samples import new_id, new_session, now
 from tests.faults.memory import Look, WatchedBridge, more, what_is_left
-from tests.performance.hookway import ASKS, FIXTURES, WORK
-from tests.performance.servers import authenticate
+from tests.performance.hooks import ASKS, WORK, captured
 from tests.performance.sockets import Socket
 
 EVENTS = int(os.environ.get("SOAK_EVENTS", "0"))
@@ -46,7 +44,7 @@ PROCESSES = 10  # of so many sessions of an agent one is that of a process
 AT_ONCE = 500  # acknowledged in one message
 WAITS = 60.0
 RAW = {
-    name: json.loads((FIXTURES / f"{name}.json").read_text())
+    name: captured(name)
     for name in {*WORK, ASKS, "SessionStart-startup", "Stop", "SessionEnd-other"}
 }
 
@@ -155,7 +153,7 @@ async def connect(
                 await writer.drain()
             writer.transport.abort()
             continue
-        opened = await Socket.open(bridge.port, "/api/v1/ws", deflate=rng.random() < 0.3)
+        opened = await Socket.open(bridge.port, deflate=rng.random() < 0.3)
         if way < 0.12:
             opened.tell("auth", token="x" * 43, client_version="1.0.0", platform="ios")
         elif way > 0.2:
@@ -192,8 +190,7 @@ async def connect(
 
 async def run_agents(bridge: WatchedBridge, token: str, count: int) -> None:
     """Sessions of an agent: a prompt, a tool that is allowed, the end."""
-    opened = await Socket.open(bridge.port, "/api/v1/ws")
-    await authenticate(opened, token)
+    opened = await (await Socket.open(bridge.port)).ready(token)
     for number in range(count):
         agent, tool = ("plain", "/run") if number % PROCESSES == 0 else ("demo", "/tool Bash")
         opened.tell(

@@ -21,7 +21,6 @@ from tests.web.actions import approve, open_approval
 from tests.web.browser import Page
 from tests.web.link import Link
 
-COLUMNS = ("what", "median", "worst", "unit")
 SCREEN = {"width": 360, "height": 640, "deviceScaleFactor": 2, "mobile": True}
 CPU, DELAY, BYTES_A_SECOND = 4, 0.075, 180_000  # Slow 4G: 150 ms there and back
 ROWS, AT_ONCE, PER_SECOND = 10_000, 100, 2_000
@@ -67,18 +66,12 @@ OPENS = """document.addEventListener('click', () => {
 }, {capture: true, once: true})"""
 
 
-def measure(rounds: int, seconds: float) -> Report:
-    report = Report("client", "Chromium, 360×640, processor ×4 slower, Slow 4G", COLUMNS)
-    link = Link()
-    with (
-        directory() as path,
-        bridge(
-            path / "bridge",
-            BRIDGE_PUBLIC_URL=link.url,
-            BRIDGE_QUEUE_MAX=str(ROWS * 4),
-            BRIDGE_DEMO_SHELL="1",
-        ) as ours,
-    ):
+def client(rounds: int, seconds: float) -> Report:
+    about = "Chromium, 360×640, processor ×4 slower, Slow 4G"
+    report, link = Report("client", about, "what | median | worst | unit"), Link()
+    settings = {"BRIDGE_QUEUE_MAX": str(ROWS * 4), "BRIDGE_DEMO_SHELL": "1"}
+    settings["BRIDGE_PUBLIC_URL"] = link.url
+    with directory() as path, bridge(path / "bridge", **settings) as ours:
         link.bridge = ours
         page = Page(path / "profile", ours)
         try:
@@ -108,7 +101,7 @@ def _measure(report: Report, page: Page, link: Link, rounds: int, seconds: float
         page.open()
         listed.append(float(page.wait("window.listed")))
         live.append(float(page.wait("window.live")))
-        worked.append(sum(task.processor for task in trace.end()))
+        worked.append(sum(trace.end()))
         back.append(_back(page))
         decided.append(_decide(page, f"ls {number}"))
         progress(f"client: round {number + 1}")
@@ -122,13 +115,8 @@ def _measure(report: Report, page: Page, link: Link, rounds: int, seconds: float
 def _throttle(page: Page, link: Link) -> None:
     link.delay = DELAY
     page.cdp("Network.enable")
-    page.cdp(
-        "Network.emulateNetworkConditions",
-        offline=False,
-        latency=0,
-        downloadThroughput=BYTES_A_SECOND,
-        uploadThroughput=BYTES_A_SECOND,
-    )
+    both = dict.fromkeys(("downloadThroughput", "uploadThroughput"), BYTES_A_SECOND)
+    page.cdp("Network.emulateNetworkConditions", offline=False, latency=0, **both)
     page.cdp("Emulation.setCPUThrottlingRate", rate=CPU)
 
 
@@ -186,8 +174,7 @@ def _rows(report: Report, page: Page, session: str, seconds: float) -> None:
     posting.start()
     posting.join()
     _wait_shown(page, ROWS + turns * PER_SECOND)
-    tasks = [task.processor for task in trace.end()]
-    _add(report, "longest task while rows come, on the processor", [max(tasks)], 50)
+    _add(report, "longest task while rows come, on the processor", [max(trace.end())], 50)
     longest = float(page.js("window.longest"))
     report.add("longest task while rows come, waits for a core included", longest, longest, "ms")
     page.cdp("HeapProfiler.collectGarbage")

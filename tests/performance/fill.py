@@ -1,9 +1,8 @@
 """Fills a stopped bridge's log in bulk, as if its sessions had posted for half a day: `python -m
-tests.performance.fill SESSIONS ROWS`.
+tests.performance.fill SESSIONS ROWS`, with the bridge's settings in its environment.
 
-It runs as a process of its own, with the bridge's settings in its environment. What it writes is
-what as many posts would have left: rows, the counters of their feeds, the events' records, and each
-session's own figures.
+What it writes is what as many posts would have left: rows, the counters of their feeds, the events'
+records, and each session's own figures.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ import sys
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from tests.conformance.bridge import REPOSITORY, Bridge
 
-FILL_SECONDS = 900
-HOURS = 12  # within what the log keeps (D30)
+HOURS = timedelta(hours=12)  # within what the log keeps (D30)
 CHUNK = 10_000
 TEXT = "lorem ipsum dolor sit amet " * 18
 ROW = ("seq", "feed_id", "type", "message_id", "frame", "size", "created_at")
@@ -33,26 +32,17 @@ def while_away(bridge: Bridge, sessions: int, rows: int) -> None:
     """Stop a bridge, fill its log, and start it again."""
     bridge.stop()
     command = [sys.executable, "-m", "tests.performance.fill", str(sessions), str(rows)]
-    subprocess.run(
-        command, cwd=REPOSITORY, env=bridge.environment, check=True, timeout=FILL_SECONDS
-    )
+    subprocess.run(command, cwd=REPOSITORY, env=bridge.environment, check=True, timeout=900)
     bridge.start()
 
 
 def frame(message_id: str, event_id: str, session_id: str, at: str, number: int) -> str:
     """An agent_event as the bridge writes it, about 800 bytes."""
-    event = {
-        "event": "UserPromptSubmit",
-        "event_type": "UserPromptSubmit",
-        "event_id": event_id,
-        "session_id": session_id,
-        "timestamp": at,
-    }
-    payload = event | {"payload": {"prompt": f"filled {number} {TEXT}", "number": number}}
-    return json.dumps(
-        {"type": "agent_event", "id": message_id, "timestamp": at, "payload": payload},
-        separators=(",", ":"),
-    )
+    event: dict[str, Any] = {"event": "UserPromptSubmit", "event_type": "UserPromptSubmit"}
+    event |= {"event_id": event_id, "session_id": session_id, "timestamp": at}
+    event["payload"] = {"prompt": f"filled {number} {TEXT}", "number": number}
+    message = {"type": "agent_event", "id": message_id, "timestamp": at, "payload": event}
+    return json.dumps(message, separators=(",", ":"))
 
 
 def fill(sessions: int, rows: int) -> None:
@@ -71,42 +61,32 @@ def fill(sessions: int, rows: int) -> None:
             cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
         head = LogHead.objects.select_for_update().get_or_create(pk=1)[0]
         feeds = _feeds(sessions, now)
-        for chunk in _chunks(_rows(feeds, head, rows, now)):
+        made = _rows(feeds, head, rows, now)
+        while chunk := list(islice(made, CHUNK)):
             cursor.executemany(insert_into(LogRow, ROW), [row for row, _ in chunk])
             cursor.executemany(insert_into(HookEvent, RECORD), [record for _, record in chunk])
         head.save()
-        counters = [(feed.last_seq, feed.rows, feed.bytes, feed.pk) for feed in feeds]
-        cursor.executemany(
-            f'UPDATE "{Feed._meta.db_table}" SET last_seq = %s, rows = %s, bytes = %s WHERE id = %s',
-            counters,
-        )
+        Feed.objects.bulk_update(feeds, ["last_seq", "rows", "bytes"], batch_size=100)
 
 
 def _feeds(sessions: int, now: datetime) -> list[Any]:
     from sessions_app.models import Feed, Session
 
     names = [f"filled-{number}" for number in range(sessions)]
-    there = {
-        session.session_id: session.feed
-        for session in Session.objects.filter(session_id__startswith="filled-").select_related(
-            "feed"
-        )
-    }
-    new = [name for name in names if name not in there]
-    there |= zip(
-        new, Feed.objects.bulk_create(Feed(kind=Feed.Kind.OBSERVED) for _ in new), strict=True
-    )
-    about = {
+    known = Session.objects.filter(session_id__startswith="filled-").select_related("feed")
+    feeds = {session.session_id: session.feed for session in known}
+    new = [name for name in names if name not in feeds]
+    made = Feed.objects.bulk_create(Feed(kind=Feed.Kind.OBSERVED) for _ in new)
+    feeds |= zip(new, made, strict=True)
+    recent = [{"type": "UserPromptSubmit", "timestamp": now.isoformat()}] * 20
+    about: dict[str, Any] = {
         "kind": Session.Kind.OBSERVED,
         "agent_type": "filled",
         "title": "Filled",
-        "working_directory": "/",
     }
-    recent = [{"type": "UserPromptSubmit", "timestamp": now.isoformat()}] * 20
-    Session.objects.bulk_create(
-        Session(session_id=name, feed=there[name], recent_events=recent, **about) for name in new
-    )
-    return [there[name] for name in names]
+    about |= {"working_directory": "/", "recent_events": recent}
+    Session.objects.bulk_create(Session(session_id=name, feed=feeds[name], **about) for name in new)
+    return [feeds[name] for name in names]
 
 
 def _rows(
@@ -115,31 +95,17 @@ def _rows(
     """The values of each log row and of its event's record, bringing the counters along."""
     from sessions_app.log.ingest_sql import moment
 
-    start, step = now - timedelta(hours=HOURS), timedelta(hours=HOURS) / max(rows, 1)
+    start, step = now - HOURS, HOURS / max(rows, 1)
     for number in range(rows):
         feed, at = feeds[number % len(feeds)], start + step * number
         head.seq, feed.rows = head.seq + 1, feed.rows + 1
         feed.last_seq = head.seq
-        message_id, event_id, session_id = (
-            str(uuid.uuid4()),
-            str(uuid.uuid4()),
-            f"filled-{number % len(feeds)}",
-        )
+        message_id, event_id = str(uuid.uuid4()), str(uuid.uuid4())
+        session_id = f"filled-{number % len(feeds)}"
         text = frame(message_id, event_id, session_id, at.isoformat(), number)
         row = (head.seq, feed.pk, "agent_event", message_id, text, len(text), moment(at))
         yield row, (event_id, "UserPromptSubmit", session_id, "", head.seq, 0, moment(at))
         feed.bytes, head.bytes = feed.bytes + len(text), head.bytes + len(text)
-
-
-def _chunks(rows: Iterator[Any]) -> Iterator[list[Any]]:
-    chunk = []
-    for row in rows:
-        chunk.append(row)
-        if len(chunk) == CHUNK:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
 
 
 if __name__ == "__main__":

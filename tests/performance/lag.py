@@ -23,23 +23,15 @@ STEP_SECONDS = 0.005
 RECORD = struct.Struct("dd")  # when it was due (time.monotonic), and seconds too late
 
 
-class Sampler:
-    """One for each loop that the main thread runs."""
+def sample(loop: asyncio.AbstractEventLoop, file: BinaryIO) -> None:
+    def look(due: float) -> None:
+        now = loop.time()
+        file.write(RECORD.pack(due, now - due))
+        if int(now) != int(due - STEP_SECONDS):
+            file.flush()  # once a second
+        loop.call_at(now + STEP_SECONDS, look, now + STEP_SECONDS)
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, file: BinaryIO) -> None:
-        self._loop, self._file = loop, file
-        self._wait()
-
-    def _wait(self) -> None:
-        self._due = self._loop.time() + STEP_SECONDS
-        self._loop.call_at(self._due, self._look)
-
-    def _look(self) -> None:
-        now = self._loop.time()
-        self._file.write(RECORD.pack(self._due, now - self._due))
-        if int(now) != int(self._due - STEP_SECONDS):
-            self._file.flush()  # once a second
-        self._wait()
+    loop.call_soon(look, loop.time())
 
 
 def read(file: Path, begin: float, end: float) -> list[float]:
@@ -47,33 +39,27 @@ def read(file: Path, begin: float, end: float) -> list[float]:
     it is there.
     """
     data = file.read_bytes()
-    return [
-        late * 1e3
-        for due, late in RECORD.iter_unpack(data[: len(data) // RECORD.size * RECORD.size])
-        if begin <= due <= end
-    ]
+    whole = RECORD.iter_unpack(data[: len(data) // RECORD.size * RECORD.size])
+    return [late * 1e3 for due, late in whole if begin <= due <= end]
 
 
 def idle(file: Path) -> subprocess.Popen[bytes]:
     """The yardstick: a process whose loop does nothing else."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.performance.lag", str(file)],
-        cwd=REPOSITORY,
-        stdin=subprocess.DEVNULL,
-    )
+    command = [sys.executable, "-m", "tests.performance.lag", str(file)]
+    return subprocess.Popen(command, cwd=REPOSITORY, stdin=subprocess.DEVNULL)
 
 
 def main() -> None:
     file = Path(sys.argv[1]).open("wb")  # noqa: SIM115  as long as the process lives
     if not sys.argv[2:]:
         loop = asyncio.new_event_loop()
-        Sampler(loop, file)
+        sample(loop, file)
         loop.run_forever()
     run_forever = asyncio.BaseEventLoop.run_forever
 
     def sampled(loop: asyncio.BaseEventLoop) -> None:
         if threading.current_thread() is threading.main_thread():
-            Sampler(loop, file)
+            sample(loop, file)
         run_forever(loop)
 
     setattr(asyncio.BaseEventLoop, "run_forever", sampled)  # noqa: B010  to a type checker no method may be replaced

@@ -3,95 +3,55 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 Cell = str | int | float
 
 
 @dataclass
-class Goal:
-    """``measured`` must be at most ``limit``, or at least, where ``least``."""
-
-    text: str
-    measured: float
-    limit: float
-    unit: str = ""
-    least: bool = False
-
-    @property
-    def met(self) -> bool:
-        return self.measured >= self.limit if self.least else self.measured <= self.limit
-
-    def line(self) -> str:
-        word, bound = "met   " if self.met else "MISSED", "at least" if self.least else "at most"
-        return f"  {word}  {self.text}: {shown(self.measured)} {self.unit} ({bound} {shown(self.limit)})".replace(
-            "  (", " ("
-        )
-
-
-@dataclass
 class Report:
-    """One part's result; ``rows`` have the cells of ``columns``."""
+    """One part's result; ``columns`` are separated by " | "."""
 
     name: str
     about: str
-    columns: tuple[str, ...]
+    columns: str
     rows: list[tuple[Cell, ...]] = field(default_factory=list)
-    goals: list[Goal] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    goals: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, *cells: Cell) -> None:
+        assert len(cells) == len(self.columns.split(" | ")), cells
+        self.rows.append(cells)
 
     def goal(
         self, text: str, measured: float, limit: float, unit: str = "", *, least: bool = False
     ) -> None:
-        self.goals.append(Goal(text, measured, limit, unit, least))
-
-    def add(self, *cells: Cell) -> None:
-        assert len(cells) == len(self.columns), cells
-        self.rows.append(cells)
+        """``measured`` must be at most ``limit``, or at least."""
+        met = measured >= limit if least else measured <= limit
+        bound = f"{'at least' if least else 'at most'} {shown(limit)} {unit}".strip()
+        goal = {"text": text, "measured": measured, "bound": bound, "met": met}
+        self.goals.append(goal)
 
     def text(self) -> str:
-        table = [self.columns, *(tuple(shown(cell) for cell in row) for row in self.rows)]
-        widths = [max(len(row[n]) for row in table) for n in range(len(self.columns))]
-        lines = [
-            " | ".join(
-                cell.ljust(width) if n == 0 else cell.rjust(width)
-                for n, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
-            for row in table
+        table = [self.columns.split(" | "), *([shown(cell) for cell in row] for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = [" | ".join(map(str.rjust, row, widths)) for row in table]
+        goals = [
+            f"  {'met   ' if goal['met'] else 'MISSED'}  {goal['text']}: "
+            f"{shown(goal['measured'])} ({goal['bound']})"
+            for goal in self.goals
         ]
-        lines.insert(1, "-+-".join("-" * width for width in widths))
-        return "\n".join(
-            [
-                "",
-                f"== {self.name}: {self.about}",
-                "",
-                *lines,
-                *([""] if self.goals else []),
-                *(goal.line() for goal in self.goals),
-                *self.notes,
-            ]
-        )
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self) | {"goals": [asdict(goal) | {"met": goal.met} for goal in self.goals]}
+        return "\n".join(["", f"== {self.name}: {self.about}", "", *lines, "", *goals])
 
 
 def shown(cell: Cell) -> str:
     """Three figures that mean something."""
     if isinstance(cell, float):
-        return (
-            f"{cell:,.0f}"
-            if abs(cell) >= 100
-            else f"{cell:.1f}"
-            if abs(cell) >= 10
-            else f"{cell:.2f}"
-        )
+        return f"{cell:,.{0 if abs(cell) >= 100 else 1 if abs(cell) >= 10 else 2}f}"
     return f"{cell:,}" if isinstance(cell, int) else cell
 
 
 def say(text: str) -> None:
-    """To the terminal, at once."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
-import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,47 +16,43 @@ from typing import Any
 
 import trustme
 
-from tests.conformance.bridge import REPOSITORY, Bridge
-from tests.conformance.samples import hook, new_id, now
+from tests.conformance.bridge import REPOSITORY, Bridge, eventually
+from tests.conformance.https import LOOPBACK, Https
+from tests.conformance.samples import hook
 from tests.performance.load import Target
-from tests.performance.sockets import HOST, Socket
-from tests.servers import free_port, stop_process, wait_until
+from tests.performance.sockets import Socket
+from tests.servers import free_port, stop_process
 
 SESSION = "measured"
-SOCKETS_MAX = "100"
 
 
 @contextlib.contextmanager
 def directory() -> Iterator[Path]:
     """For the data of the servers: gone at the end, whatever happens."""
-    path = Path(tempfile.mkdtemp(prefix="bridge-bench-"))
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="bridge-bench-", ignore_cleanup_errors=True) as path:
+        yield Path(path)
 
 
 @contextlib.contextmanager
 def bridge(path: Path, *, kind: type[Bridge] = Bridge, **settings: Any) -> Iterator[Bridge]:
     """A bridge with room for many sockets and without rate limits, otherwise as it comes."""
-    made = kind(path, **{"BRIDGE_MAX_WEBSOCKETS": SOCKETS_MAX} | settings)
+    made = kind(path, **{"BRIDGE_MAX_WEBSOCKETS": "100"} | settings)
     try:
         yield made.start()
     finally:
-        if made.process is not None and made.process.poll() is None:
-            made.terminate()
-            made.ended(30)
+        if made.process is not None:
+            stop_process(made.process)
 
 
 def process_of(*bridges: Bridge) -> list[int]:
     return [made.process.pid for made in bridges if made.process is not None]
 
 
-def target(*bridges: Bridge, session: str = SESSION) -> Target:
+def target(*bridges: Bridge) -> Target:
     """All of them are one bridge. The session exists from here on."""
-    bridges[0].accept(hook("SessionStart", session))
+    bridges[0].accept(hook("SessionStart", SESSION))
     ports, token = [made.port for made in bridges], f"Bearer {bridges[0].hook_token}"
-    return Target(ports, "/api/v1/hooks/event", token, session, process_of(*bridges))
+    return Target(ports, "/api/v1/hooks/event", token, process_of(*bridges))
 
 
 def installed_hook(bridge: Bridge) -> str:
@@ -70,61 +64,35 @@ def installed_hook(bridge: Bridge) -> str:
 
 
 async def connect(bridge: Bridge, token: str, *sessions: str) -> Socket:
-    """A phone as the specification has it: authenticated, ready, and joined to the sessions."""
-    opened = await Socket.open(bridge.port, "/api/v1/ws")
-    await authenticate(opened, token)
+    """A phone that is ready and has joined the sessions."""
+    opened = await (await Socket.open(bridge.port)).ready(token)
     for session in sessions:
-        where = {"session_id": session, "working_directory": "/", "resume": True}
-        await opened.ask("session_start", "session_ready", agent="", **where)
+        await opened.join(session)
     return opened
 
 
-async def authenticate(opened: Socket, token: str) -> None:
-    await opened.ask("auth", "connection_ack", token=token, client_version="1.0.0", platform="ios")
-    await opened.ask(
-        "health_check",
-        "health_status",
-        timestamp=now(),
-        client_nonce=new_id(),
-        client_capabilities=["health_v1"],
-    )
-
-
-class Tutorial:
+@contextlib.contextmanager
+def tutorial(path: Path) -> Iterator[Target]:
     """The yardstick, `tests.performance.tutorial`, in a process."""
+    port, token, issued = free_port(), secrets.token_hex(20), trustme.CA().issue_cert(LOOPBACK)
+    places = [str(path / f"tutorial.{kind}") for kind in ("pem", "key", "sqlite3")]
+    issued.cert_chain_pems[0].write_to_path(places[0])
+    issued.private_key_pem.write_to_path(places[1])
+    command = [sys.executable, "-m", "tests.performance.tutorial", str(port), *places, token]
+    with (path / "tutorial.log").open("wb") as log:
+        process = subprocess.Popen(
+            command, cwd=REPOSITORY, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+        )
 
-    def __init__(self, path: Path) -> None:
-        port, token, issued = free_port(), secrets.token_hex(20), trustme.CA().issue_cert(HOST)
-        issued.private_key_pem.write_to_path(path / "tutorial.key")
-        issued.cert_chain_pems[0].write_to_path(path / "tutorial.pem")
-        places = [str(path / f"tutorial.{kind}") for kind in ("pem", "key", "sqlite3")]
-        with (path / "tutorial.log").open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.performance.tutorial", str(port), *places, token],
-                cwd=REPOSITORY,
-                stdout=log,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-            )
-        self.port = port
-        processes = [self.process.pid]
-        self.target = Target([port], "/events/", f"Token {token}", SESSION, processes)
-        wait_until(self._listens, f"it listens; its log is {path / 'tutorial.log'}")
-
-    def _listens(self) -> bool:
-        assert self.process.poll() is None, "the yardstick has ended"
-        with contextlib.suppress(OSError), socket.create_connection((HOST, self.port), 1):
+    def listens() -> bool:
+        assert process.poll() is None, (path / "tutorial.log").read_text()
+        with contextlib.suppress(OSError):
+            Https(port).open().close()
             return True
         return False
 
-    async def connect(self, count: int) -> list[Socket]:
-        return [await Socket.open(self.port, f"/ws/{SESSION}") for _ in range(count)]
-
-
-@contextlib.contextmanager
-def tutorial(path: Path) -> Iterator[Tutorial]:
-    made = Tutorial(path)
     try:
-        yield made
+        eventually(listens)
+        yield Target([port], "/events/", f"Token {token}", [process.pid])
     finally:
-        stop_process(made.process)
+        stop_process(process)

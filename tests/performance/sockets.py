@@ -8,29 +8,20 @@ import asyncio
 import base64
 import json
 import os
-import ssl
 import time
 import zlib
 from collections.abc import Callable
 from typing import Any
 
+from tests.conformance.https import LOOPBACK, pinned_context
 from tests.conformance.samples import new_id, now
 
-HOST = "127.0.0.1"
 clock = time.perf_counter
 
 
-def tls() -> ssl.SSLContext:
-    """Trusts whoever is there: these are our own servers on loopback."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
-
-
 class Socket(asyncio.Protocol):
-    """A WebSocket that gives every text frame to ``on_text`` with the time at which it was read;
-    ``open`` makes one.
+    """Give every text frame to ``on_text`` with the time at which it was read; ``open`` makes
+    one.
     """
 
     transport: asyncio.Transport
@@ -40,24 +31,26 @@ class Socket(asyncio.Protocol):
         self.on_text: Callable[[bytes, float], None] = self._keep
         self.messages: list[dict[str, Any]] = []
         self.upgraded: asyncio.Future[None] = loop.create_future()
-        self.ended: asyncio.Future[int] = loop.create_future()
+        self.ended: asyncio.Future[None] = loop.create_future()
         self.came = asyncio.Event()
         self._buffer = b""
-        self._closed_with = 1006
         self._inflate = zlib.decompressobj(wbits=-15)
         self.wire_bytes = self.text_bytes = 0  # of texts, as they came and as they are
 
     @staticmethod
-    async def open(port: int, path: str, *, deflate: bool = False) -> Socket:
+    async def open(port: int, path: str = "/api/v1/ws", *, deflate: bool = False) -> Socket:
         transport, made = await asyncio.get_running_loop().create_connection(
-            Socket, HOST, port, ssl=tls()
+            Socket, LOOPBACK, port, ssl=pinned_context()
         )
         made.transport = transport
-        key = base64.b64encode(os.urandom(16)).decode()
-        head = f"GET {path} HTTP/1.1\r\nHost: {HOST}:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}"
+        head = [
+            f"GET {path} HTTP/1.1\r\nHost: {LOOPBACK}:{port}",
+            "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13",
+            f"Sec-WebSocket-Key: {base64.b64encode(os.urandom(16)).decode()}",
+        ]
         if deflate:
-            head += "\r\nSec-WebSocket-Extensions: permessage-deflate"
-        transport.write(f"{head}\r\n\r\n".encode())
+            head.append("Sec-WebSocket-Extensions: permessage-deflate")
+        transport.write("\r\n".join([*head, "", ""]).encode())
         await asyncio.wait_for(made.upgraded, 30)
         return made
 
@@ -70,20 +63,16 @@ class Socket(asyncio.Protocol):
         keep = self.on_text
         self.on_text = lambda text, at: take(text, at) if mark in text else keep(text, at)
 
-    async def came_to(self, enough: Callable[[], bool], seconds: float = 60) -> None:
+    async def came_to(self, enough: Callable[[], bool]) -> None:
         """Raises TimeoutError."""
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(60):
             while not enough():
                 await asyncio.sleep(0.01)
 
     def tell(self, type_: str, **payload: Any) -> None:
         """Send a message of the bridge's protocol."""
-        self._frame(
-            1,
-            json.dumps(
-                {"type": type_, "id": new_id(), "timestamp": now(), "payload": payload}
-            ).encode(),
-        )
+        message = {"type": type_, "id": new_id(), "timestamp": now(), "payload": payload}
+        self._frame(1, json.dumps(message).encode())
 
     async def ask(self, type_: str, answer: str, **payload: Any) -> dict[str, Any]:
         """Send a message and wait for the answer's type."""
@@ -94,10 +83,21 @@ class Socket(asyncio.Protocol):
                     if message["type"] == answer:
                         self.messages.remove(message)
                         return message
-                    if message["type"] in ("connection_error", "error"):
-                        raise AssertionError(message)
+                    assert message["type"] not in ("connection_error", "error"), message
                 self.came.clear()
                 await self.came.wait()
+
+    async def ready(self, token: str) -> Socket:
+        """Authenticate and verify health, as the specification has it."""
+        who = {"token": token, "client_version": "1.0.0", "platform": "ios"}
+        await self.ask("auth", "connection_ack", **who)
+        about = {"client_nonce": new_id(), "client_capabilities": ["health_v1"]}
+        await self.ask("health_check", "health_status", timestamp=now(), **about)
+        return self
+
+    async def join(self, session: str) -> None:
+        where = {"session_id": session, "working_directory": "/", "resume": True}
+        await self.ask("session_start", "session_ready", agent="", **where)
 
     def close(self) -> None:
         if not self.transport.is_closing():
@@ -134,18 +134,13 @@ class Socket(asyncio.Protocol):
             if buffer[start] & 64:
                 data = self._inflate.decompress(data + b"\0\0\xff\xff")
             self.text_bytes += len(data)
-            self._opened(buffer[start] & 15, data, at)
+            if (opcode := buffer[start] & 15) == 1:
+                self.on_text(data, at)
+            elif opcode == 9:
+                self._frame(10, data)
             start = body + size
         self._buffer = buffer[start:]
 
-    def _opened(self, opcode: int, data: bytes, at: float) -> None:
-        if opcode == 1:
-            self.on_text(data, at)
-        elif opcode == 9:
-            self._frame(10, data)
-        elif opcode == 8:
-            self._closed_with = int.from_bytes(data[:2], "big")
-
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.ended.done():
-            self.ended.set_result(self._closed_with)
+            self.ended.set_result(None)

@@ -8,21 +8,18 @@ import asyncio
 import json
 import time
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import IO, Any
 
-import psutil
-
 from tests.conformance.agent_tools import Script
 from tests.conformance.bridge import Bridge
 from tests.performance import lag
 from tests.performance.load import quantile
-from tests.performance.report import Report, progress
-from tests.performance.servers import authenticate, bridge, directory, process_of
+from tests.performance.machine import cpu_seconds
+from tests.performance.report import Cell, Report, progress
+from tests.performance.servers import bridge, directory, process_of
 from tests.performance.sockets import Socket, clock
 from tests.servers import Running, stop_process
 
@@ -30,14 +27,12 @@ SESSIONS, PER_SECOND, PHONES = 10, 100, 2
 STAMPS = 20  # first words in each round, before and again during the streams
 QUIET_SECONDS = 2.0
 ACKNOWLEDGE_SECONDS, HEARTBEAT_SECONDS = 0.25, 15.0
-DRAIN_SECONDS = 60.0
 FIRST_MS, LAG_MS = 150.0, 50.0
 # the bridge's loop before and during the streams; one that does nothing else, meanwhile
-LOOPS = ("quiet", "streaming", "beside")
 COLUMNS = (
-    *("round", "first words ms p50", "max", "streaming ms p50", "max"),
-    *(f"lag {name} ms {part}" for name in LOOPS for part in ("p50", "p99", "max")),
-    *("messages", "lost", "doubled", "out of order", "slowest agent s", "bridge CPU % of a core"),
+    "round | first words ms p50 | max | streaming ms p50 | max"
+    " | lag quiet ms p50 | p99 | max | lag streaming ms p50 | p99 | max"
+    " | lag beside ms p50 | p99 | max | messages | wrong | bridge CPU % of a core"
 )
 
 
@@ -52,21 +47,15 @@ class Watched(Bridge):
         return self.directory / "lags"
 
 
-@dataclass
 class Phone:
     """A phone that keeps what is said, acknowledges it in bulk and sends heartbeats, as apps do."""
 
-    socket: Socket
-    # session → type, content, time.time() of its arrival
-    said: dict[str, list[tuple[str, str, float]]] = field(default_factory=lambda: defaultdict(list))
-    untold: list[str] = field(default_factory=list)  # ids that are not acknowledged
-
-    @staticmethod
-    async def connect(ours: Bridge, token: str) -> Phone:
-        phone = Phone(await Socket.open(ours.port, "/api/v1/ws"))
-        await authenticate(phone.socket, token)
-        phone.socket.divert(b'{"type":"stream_', phone._take)
-        return phone
+    def __init__(self, socket: Socket) -> None:
+        self.socket = socket
+        # session → type, content, time.time() of its arrival
+        self.said: dict[str, list[tuple[str, str, float]]] = defaultdict(list)
+        self.untold: list[str] = []  # ids that are not acknowledged
+        socket.divert(b'{"type":"stream_', self._take)
 
     def _take(self, text: bytes, at: float) -> None:
         message = json.loads(text)
@@ -93,7 +82,7 @@ class Phone:
 
     async def ended(self, *sessions: str) -> None:
         """Until the turn of each has ended."""
-        async with asyncio.timeout(DRAIN_SECONDS):
+        async with asyncio.timeout(60):
             while any(
                 not self.said[session] or self.said[session][-1][0] != "stream_end"
                 for session in sessions
@@ -101,127 +90,100 @@ class Phone:
                 self.socket.came.clear()
                 await self.socket.came.wait()
 
+    async def stamp(self, session: str) -> float:
+        """Milliseconds from when the agent said its first words to when they are here."""
+        self.said[session].clear()
+        self.say(session, "/stamp")
+        await self.ended(session)
+        content, at = next(one[1:] for one in self.said[session] if one[0] == "stream_chunk")
+        return (at - float(content.split()[0])) * 1e3
 
-def measure(rounds: int, seconds: float) -> Report:
+    def wrong(self, session: str, expected: list[str]) -> int:
+        """Chunks that were lost, doubled or out of order."""
+        words = "".join(content for _, content, _ in self.said[session]).split()
+        order = [expected.index(word) for word in words if word in expected]
+        reordered = sum(later < earlier for earlier, later in pairwise(order))
+        return len(set(expected) ^ set(words)) + len(words) - len(set(words)) + reordered
+
+
+def streams(rounds: int, seconds: float) -> Report:
     """``rounds`` times ten streams of ``seconds``."""
-    about = f"{SESSIONS} sessions that each stream {PER_SECOND} chunks a second to {PHONES} phones, for {seconds:.0f} s; lag: of the event loop, 200 looks a second"
+    about = f"{SESSIONS} sessions that each stream {PER_SECOND} chunks a second to {PHONES} phones"
     report = Report("streams", about, COLUMNS)
     with directory() as path:
-        script = Script(path, "plain")
-        beside = lag.idle(path / "beside")
+        script, beside = Script(path, "plain"), lag.idle(path / "beside")
+        settings = {"BRIDGE_ACP_AGENTS": script.setting, "BRIDGE_MAX_SESSIONS": str(2 * SESSIONS)}
         try:
-            with bridge(
-                path / "bridge",
-                kind=Watched,
-                BRIDGE_ACP_AGENTS=script.setting,
-                BRIDGE_MAX_SESSIONS=str(2 * SESSIONS),
-            ) as ours:
+            with bridge(path / "bridge", kind=Watched, **settings) as ours:
                 assert isinstance(ours, Watched)
-                asyncio.run(Streams(ours, script, path / "beside", report).run(rounds, seconds))
+                asyncio.run(_measure(report, ours, path / "beside", rounds, seconds))
         finally:
             stop_process(beside)
-    columns = dict(zip(COLUMNS, zip(*report.rows, strict=True), strict=True))
-    for name, what in (
-        ("first words ms p50", "first words at the phone, median"),
-        ("streaming ms p50", "first words while ten others stream, median"),
-    ):
-        report.goal(what, _median(columns[name]), FIRST_MS, "ms")
-    late = _median(columns["lag streaming ms p99"])
-    report.goal("the event loop's lag while streaming, p99", late, LAG_MS, "ms")
-    wrong = sum(sum(map(float, columns[name])) for name in ("lost", "doubled", "out of order"))
-    report.goal("lost, doubled or out of order", wrong, 0)
+    medians = [median(float(row[n]) for row in report.rows) for n in range(len(report.rows[0]))]
+    report.goal("first words at the phone, median", medians[1], FIRST_MS, "ms")
+    report.goal("first words while ten others stream, median", medians[3], FIRST_MS, "ms")
+    report.goal("the event loop's lag while streaming, p99", medians[9], LAG_MS, "ms")
+    report.goal("lost, doubled or out of order", sum(float(row[-2]) for row in report.rows), 0)
     return report
 
 
-def _median(cells: Sequence[Any]) -> float:
-    return median(float(cell) for cell in cells)
+async def _measure(
+    report: Report, ours: Watched, beside: Path, rounds: int, seconds: float
+) -> None:
+    tokens = [await asyncio.to_thread(ours.device_token) for _ in range(PHONES)]
+    phones = [Phone(await (await Socket.open(ours.port)).ready(token)) for token in tokens]
+    lives = [asyncio.create_task(phone.live()) for phone in phones]
+    sessions = [await _begin(ours, phones) for _ in range(SESSIONS + 1)]
+    for number in range(rounds):
+        report.add(number + 1, *await _round(ours, beside, phones, sessions, seconds))
+        progress(f"streams: round {number + 1} of {rounds}")
+    for life, phone in zip(lives, phones, strict=True):
+        assert not life.done(), life
+        life.cancel()
+        phone.socket.close()
 
 
-class Streams:
-    def __init__(self, ours: Watched, script: Script, beside: Path, report: Report) -> None:
-        self.ours, self.script, self.beside, self.report = ours, script, beside, report
+async def _begin(ours: Bridge, phones: list[Phone]) -> str:
+    first, *others = phones
+    new: dict[str, Any] = {"agent": "plain", "session_id": None, "resume": False}
+    new["working_directory"] = str(ours.root)
+    ready = await first.socket.ask("session_start", "session_ready", **new)
+    session = str(ready["payload"]["session_id"])
+    for phone in others:
+        await phone.socket.join(session)
+    return session
 
-    async def run(self, rounds: int, seconds: float) -> None:
-        tokens = [await asyncio.to_thread(self.ours.device_token) for _ in range(PHONES)]
-        self.phones = [await Phone.connect(self.ours, token) for token in tokens]
-        lives = [asyncio.create_task(phone.live()) for phone in self.phones]
-        self.sessions = [await self._begin() for _ in range(SESSIONS + 1)]
-        for number in range(rounds):
-            self.report.add(number + 1, *await self._round(number, seconds))
-            progress(f"streams: round {number + 1} of {rounds}")
-        for life, phone in zip(lives, self.phones, strict=True):
-            assert not life.done(), life
-            life.cancel()
-            phone.socket.close()
 
-    async def _begin(self) -> str:
-        first, *others = self.phones
-        start = ("session_start", "session_ready")
-        new: dict[str, Any] = {"agent": "plain", "session_id": None, "resume": False}
-        ready = await first.socket.ask(*start, **new, working_directory=str(self.ours.root))
-        session = str(ready["payload"]["session_id"])
-        for phone in others:
-            join = new | {"agent": "", "session_id": session}
-            await phone.socket.ask(*start, **join, working_directory="")
-        return session
-
-    async def _round(self, number: int, seconds: float) -> tuple[float | int, ...]:
-        first, (stamped, *streaming) = self.phones[0], self.sessions
-        quiet = [await self._stamp(stamped) for _ in range(STAMPS)]
-        began = time.monotonic()
-        await asyncio.sleep(QUIET_SECONDS)
-        rest, busy = (began, time.monotonic()), []
-        for phone in self.phones:
-            phone.said.clear()
-        server, chunks = psutil.Process(process_of(self.ours)[0]), int(seconds * PER_SECOND)
-        used, began = sum(server.cpu_times()[:2]), time.monotonic()
-        for one, session in enumerate(streaming):
-            first.say(session, f"/rate r{number}s{one} {chunks} {PER_SECOND}")
-        for _ in range(STAMPS):
-            busy.append(await self._stamp(stamped))
-            await asyncio.sleep(
-                max(0.0, began + len(busy) * 0.9 * seconds / STAMPS - time.monotonic())
-            )
-        for phone in self.phones:
-            await phone.ended(*streaming)
-        until = time.monotonic()
-        used = sum(server.cpu_times()[:2]) - used
-        await asyncio.sleep(1.5)  # until what was seen of the loops has been written
-        of, meanwhile = self.ours.lags, (began, until)
-        lags = [
-            lag.read(file, *when)
-            for file, when in ((of, rest), (of, meanwhile), (self.beside, meanwhile))
-        ]
-        messages = sum(len(phone.said[session]) for phone in self.phones for session in streaming)
-        slowest = max(line["seconds"] for line in self.script.lines("said")[-SESSIONS:])
-        times = [figure for some in (quiet, busy) for figure in (median(some), max(some))]
-        late = [quantile(some, part) for some in lags for part in (0.5, 0.99, 1.0)]
-        wrong = self._wrong(number, chunks)
-        return (*times, *late, messages, *wrong, slowest, 100 * used / (until - began))
-
-    async def _stamp(self, session: str) -> float:
-        """Milliseconds from when the agent said its first words to when the first phone had
-        them.
-        """
-        phone = self.phones[0]
-        phone.said[session].clear()
-        phone.say(session, "/stamp")
-        await phone.ended(session)
-        content, at = next(
-            (content, at) for type_, content, at in phone.said[session] if type_ == "stream_chunk"
-        )
-        return (at - float(content.split()[0])) * 1e3
-
-    def _wrong(self, number: int, chunks: int) -> tuple[int, int, int]:
-        """Chunks that were lost, doubled or out of order, at either phone."""
-        lost = doubled = reordered = 0
-        for phone in self.phones:
-            for one, session in enumerate(self.sessions[1:]):
-                words = "".join(content for _, content, _ in phone.said[session]).split()
-                expected = [f"r{number}s{one}-{chunk}" for chunk in range(chunks)]
-                if words != expected:
-                    order = [int(word.rpartition("-")[2]) for word in words]
-                    lost += len(set(expected) - set(words))
-                    doubled += len(words) - len(set(words))
-                    reordered += sum(later < earlier for earlier, later in pairwise(order))
-        return lost, doubled, reordered
+async def _round(
+    ours: Watched, beside: Path, phones: list[Phone], sessions: list[str], seconds: float
+) -> list[Cell]:
+    first, (stamped, *streaming) = phones[0], sessions
+    quiet = [await first.stamp(stamped) for _ in range(STAMPS)]
+    began = time.monotonic()
+    await asyncio.sleep(QUIET_SECONDS)
+    rest, busy = (began, time.monotonic()), list[float]()
+    for phone in phones:
+        phone.said.clear()
+    chunks, names = int(seconds * PER_SECOND), [session[-12:] for session in streaming]
+    used, began = cpu_seconds(process_of(ours)), time.monotonic()
+    for name, session in zip(names, streaming, strict=True):
+        first.say(session, f"/rate {name} {chunks} {PER_SECOND}")
+    for number in range(1, STAMPS + 1):
+        busy.append(await first.stamp(stamped))
+        due = began + number * 0.9 * seconds / STAMPS
+        await asyncio.sleep(max(0.0, due - time.monotonic()))
+    for phone in phones:
+        await phone.ended(*streaming)
+    meanwhile = began, time.monotonic()
+    used = cpu_seconds(process_of(ours)) - used
+    await asyncio.sleep(1.5)  # until what was seen of the loops has been written
+    looks = ((ours.lags, rest), (ours.lags, meanwhile), (beside, meanwhile))
+    lags = [lag.read(file, *when) for file, when in looks]
+    messages = wrong = 0
+    for phone in phones:
+        for name, session in zip(names, streaming, strict=True):
+            messages += len(phone.said[session])
+            wrong += phone.wrong(session, [f"{name}-{chunk}" for chunk in range(chunks)])
+    times = [figure for some in (quiet, busy) for figure in (median(some), max(some))]
+    late = [quantile(some, part) for some in lags for part in (0.5, 0.99, 1.0)]
+    return [*times, *late, messages, wrong, 100 * used / (meanwhile[1] - meanwhile[0])]

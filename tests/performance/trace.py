@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import urllib.request
 from collections import defaultdict
-from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -16,14 +15,6 @@ from websockets.sync.client import connect
 
 TASK, MAIN = "ThreadControllerImpl::RunTask", "CrRendererMain"
 CHUNK = 1 << 22
-
-
-@dataclass(frozen=True)
-class Task:
-    """A task of the main thread, in ms: of the processor, and until it was done."""
-
-    processor: float
-    wall: float
 
 
 class Trace:
@@ -38,8 +29,10 @@ class Trace:
         config = {"recordMode": "recordAsMuchAsPossible", "includedCategories": ["toplevel"]}
         self._ask("Tracing.start", transferMode="ReturnAsStream", traceConfig=config)
 
-    def end(self) -> list[Task]:
-        """The tasks of the page that did most; other pages are the browser's own."""
+    def end(self) -> list[float]:
+        """Milliseconds of the processor that each task took of the main thread of the page that did
+        most; other pages are the browser's own.
+        """
         self._ask("Tracing.end")
         stream = self._until("method", "Tracing.tracingComplete")["params"]["stream"]
         text, more = "", True
@@ -60,14 +53,14 @@ class Trace:
         return message
 
 
-def _tasks(events: list[dict[str, Any]]) -> list[Task]:
+def _tasks(events: list[dict[str, Any]]) -> list[float]:
     main = {
         (event["pid"], event["tid"])
         for event in events
         if event["name"] == "thread_name" and event["args"]["name"] == MAIN
     }
-    pages: dict[int, list[Task]] = defaultdict(list)
+    pages: dict[int, list[float]] = defaultdict(list)
     for event in events:
         if event["name"] == TASK and (event["pid"], event["tid"]) in main and "tdur" in event:
-            pages[event["pid"]].append(Task(event["tdur"] / 1000, event["dur"] / 1000))
-    return max(pages.values(), key=lambda tasks: sum(task.processor for task in tasks))
+            pages[event["pid"]].append(event["tdur"] / 1000)
+    return max(pages.values(), key=sum)

@@ -21,11 +21,8 @@ PORT, CERTIFICATE, KEY, DATABASE, TOKEN = (
 )
 APPS = "django.contrib.auth django.contrib.contenttypes django.contrib.sessions rest_framework rest_framework.authtoken channels"
 MIDDLEWARE = "middleware.security.Security contrib.sessions.middleware.Session middleware.common.Common contrib.auth.middleware.Authentication"
-SQLITE = {
-    "ENGINE": "django.db.backends.sqlite3",
-    "NAME": DATABASE,
-    "OPTIONS": {"init_command": "PRAGMA journal_mode=wal", "timeout": 20},
-}
+WAL = {"init_command": "PRAGMA journal_mode=wal", "timeout": 20}
+SQLITE = {"ENGINE": "django.db.backends.sqlite3", "NAME": DATABASE, "OPTIONS": WAL}
 REST = (
     "rest_framework.authentication.TokenAuthentication",
     "rest_framework.permissions.IsAuthenticated",

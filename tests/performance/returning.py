@@ -1,0 +1,170 @@
+"""A phone comes back: to 10,000 events while another gets live ones, or to 5,000 sessions that all
+have news.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+from statistics import median
+
+from tests.conformance.bridge import Bridge
+from tests.performance import fill
+from tests.performance.load import MIX, Flight, hook_event, quantile
+from tests.performance.machine import cpu_seconds, resident_mb
+from tests.performance.report import Report, progress
+from tests.performance.servers import SESSION, bridge, connect, directory, process_of, target
+from tests.performance.sockets import Socket, clock
+
+WAITING, BATCH = 10_000, 500
+LIVE_PAUSE = 0.01  # seconds between two events of the one live poster
+FIRST_MS, RATE, DELAY_MS, COMPRESSED = 100.0, 10_000.0, 20.0, 1 / 6
+MARK = b'"waiting":'
+
+
+class Return:
+    """A phone's coming back to so many texts that have a mark and a number, or none, behind it;
+    times in seconds on the generator's clock.
+    """
+
+    def __init__(self, wanted: int, mark: bytes) -> None:
+        self.wanted, self.mark = wanted, mark
+        self.authenticated = self.first = self.last = self.cpu = self.highest = 0.0
+        self.numbers: list[int] = []
+
+    async def run(self, ours: Bridge, token: str, *, deflate: bool = False) -> Socket:
+        processes = process_of(ours)
+        used, self.began = cpu_seconds(processes), clock()
+        opened = await Socket.open(ours.port, deflate=deflate)
+        opened.divert(self.mark, self._take)
+        await opened.ready(token)
+        self.authenticated = clock()
+
+        def complete() -> bool:
+            self.highest = max(self.highest, resident_mb(processes))
+            return len(self.numbers) >= self.wanted
+
+        await opened.came_to(complete)
+        self.cpu = cpu_seconds(processes) - used
+        opened.close()
+        return opened
+
+    def _take(self, text: bytes, at: float) -> None:
+        number = text.partition(self.mark)[2]
+        self.first, self.last = self.first or at, at
+        self.numbers.append(int(number[: len(number) - len(number.lstrip(b"0123456789"))]))
+
+    @property
+    def wrong(self) -> int:
+        """Missing, doubled or out of order: a backlog is sent in the order of the log."""
+        reordered = sum(later < earlier for earlier, later in pairwise(self.numbers))
+        return abs(self.wanted - len(set(self.numbers))) + reordered
+
+    def ms(self, moment: float) -> float:
+        return (moment - self.began) * 1e3
+
+
+def backlog(rounds: int, seconds: float) -> Report:
+    """``rounds`` phones, one after the other; ``seconds``: how long the live ones are watched
+    before each.
+    """
+    columns = (
+        "round | first ms | events/s | CPU µs/event | wrong"
+        " | live p50 ms | p99 | max | quiet p50 ms | p99 | max"
+    )
+    about = f"{WAITING:,} events wait for a phone that connects, while another gets live ones"
+    report = Report("backlog", about, columns)
+    with directory() as path, bridge(path / "bridge") as ours:
+        asyncio.run(_backlog(report, ours, rounds, seconds))
+    firsts, rates, wrong = ([float(row[n]) for row in report.rows] for n in (1, 2, 4))
+    report.goal("the first of them, from the connection's beginning", median(firsts), FIRST_MS)
+    report.goal("events of the backlog", median(rates), RATE, "a second", least=True)
+    report.goal("missing, doubled or out of order", sum(wrong), 0)
+    for part, live in (("p50", 5), ("p99", 6)):
+        later = median(float(row[live]) - float(row[live + 3]) for row in report.rows)
+        report.goal(f"live events later than when it is quiet, {part}", later, DELAY_MS, "ms")
+    return report
+
+
+async def _backlog(report: Report, ours: Bridge, rounds: int, seconds: float) -> None:
+    tokens = [ours.device_token() for _ in range(rounds + 1)]
+    for token in tokens:
+        (await connect(ours, token)).close()  # known from here on, and away
+    _post(ours)
+    where = target(ours)
+    live = await connect(ours, ours.device_token(), SESSION)
+    opened = await Return(WAITING, MARK).run(ours, tokens.pop(), deflate=True)
+    text = f"on the wire, compressed, of {opened.text_bytes / 1e6:.2f} MB of JSON"
+    report.goal(text, opened.wire_bytes / opened.text_bytes, COMPRESSED)
+    for number, token in enumerate(tokens):
+        quiet = (await Flight(where, [live], pause=LIVE_PAUSE).run(1, seconds)).delivery
+        flight, found = Flight(where, [live], pause=LIVE_PAUSE), Return(WAITING, MARK)
+        flying = asyncio.create_task(flight.run(1, 60.0))
+        await asyncio.sleep(0.2)  # the live poster is under way
+        await found.run(ours, token)
+        flight.until = 0.0
+        await flying
+        during = [
+            (at - flight.started[n]) * 1e3
+            for n, at in flight.seen[0].times.items()
+            if found.began <= flight.started[n] <= found.last
+        ]
+        report.add(
+            number + 1,
+            found.ms(found.first),
+            len(found.numbers) / (found.last - found.first),
+            found.cpu * 1e6 / WAITING,
+            found.wrong,
+            *(quantile(some, part) for some in (during, quiet) for part in (0.5, 0.99, 1.0)),
+        )
+        progress(f"backlog: round {number + 1} of {rounds}")
+    live.close()
+
+
+def _post(ours: Bridge) -> None:
+    """To four sessions: one keeps 10,000 messages, and a gap would be another measurement."""
+    bodies = []
+    for number in range(WAITING):
+        turn, session = divmod(number, 4)
+        call = f"toolu_{session}_{(turn - 1) // 2}"  # a call's two events follow each other
+        more = {"waiting": number}
+        bodies.append(hook_event(MIX[turn % len(MIX)], f"waiting-{session}", call, more))
+    for start in range(0, WAITING, BATCH):
+        answer = ours.post_batch(bodies[start : start + BATCH]).json()
+        assert answer["accepted"] == BATCH, str(answer)[:500]
+
+
+SESSIONS, EACH = 5_000, 2
+NEWS_MS, GROWTH_MB = 500.0, 64.0
+
+
+def sessions(rounds: int, _: float) -> Report:
+    """``rounds`` phones, one after the other."""
+    columns = (
+        "round | authenticated ms | first ms | all ms | CPU ms | wrong"
+        " | memory before MB | highest MB"
+    )
+    about = f"{SESSIONS:,} sessions with {EACH} events each wait for a phone that connects"
+    report = Report("sessions", about, columns)
+
+    async def measure(ours: Bridge) -> None:
+        tokens = [ours.device_token() for _ in range(rounds)]
+        for token in tokens:
+            (await connect(ours, token)).close()  # known from here on, and away
+        fill.while_away(ours, SESSIONS, SESSIONS * EACH)
+        for number, token in enumerate(tokens):
+            before, found = resident_mb(process_of(ours)), Return(SESSIONS * EACH, b'"filled ')
+            await found.run(ours, token)
+            times = map(found.ms, (found.authenticated, found.first, found.last))
+            memory = before, found.highest
+            report.add(number + 1, *times, found.cpu * 1e3, found.wrong, *memory)
+            progress(f"sessions: round {number + 1} of {rounds}")
+
+    with directory() as path, bridge(path / "bridge") as ours:
+        asyncio.run(measure(ours))
+    rows = [[float(cell) for cell in row] for row in report.rows]
+    report.goal("the first message", median(row[2] for row in rows), NEWS_MS, "ms")
+    report.goal("missing, doubled or out of order", sum(row[5] for row in rows), 0)
+    grown = max(row[7] for row in rows) - rows[0][6]
+    report.goal("growth of memory", grown, GROWTH_MB, "MB")
+    return report
