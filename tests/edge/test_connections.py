@@ -9,17 +9,14 @@ import json
 import os
 import signal
 import socket
-import sqlite3
 import ssl
 import threading
 import time
 import zlib
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +24,6 @@ from websockets.extensions.permessage_deflate import ClientPerMessageDeflateFact
 
 from bridge_project.edge.connection import bind
 from bridge_project.kernel import limits
-from bridge_project.kernel.config import ConfError
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import LOOPBACK, assert_error, pinned_context, spki_pin
 from tests.conformance.phone import Phone
@@ -38,7 +34,7 @@ from tests.servers import free_port, wait_until
 from tests.websocket import WebSocket
 
 MB = limits.MB
-REQUEST_SECONDS = 5  # enough for ten megabytes on a machine that does other things too
+REQUEST_SECONDS = 3  # for a request to arrive
 
 
 class Patient(QuickBridge):
@@ -60,21 +56,12 @@ class Hasty(QuickBridge):
     )
 
 
-def served(bridge: Bridge) -> Iterator[Bridge]:
-    """It runs for all tests here, some of which stop it."""
-    with bridge:  # type: ignore[attr-defined]
-        yield bridge
-        assert "Traceback" not in bridge.log.read_text()
-
-
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    yield from served(Patient(tmp_path_factory.mktemp("edge")))
-
-
-@pytest.fixture(scope="module")
-def kept_hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    yield from served(Hasty(tmp_path_factory.mktemp("hasty")))
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bridge, Bridge]]:
+    """They run for all tests here, some of which stop them."""
+    with Patient(tmp_path_factory.mktemp("a")) as one, Hasty(tmp_path_factory.mktemp("b")) as other:
+        yield one, other
+        assert "Traceback" not in one.log.read_text() + other.log.read_text()
 
 
 def running(bridge: Bridge) -> Bridge:
@@ -83,13 +70,13 @@ def running(bridge: Bridge) -> Bridge:
 
 
 @pytest.fixture
-def bridge(kept: Bridge) -> Bridge:
-    return running(kept)
+def bridge(both: tuple[Bridge, Bridge]) -> Bridge:
+    return running(both[0])
 
 
 @pytest.fixture
-def hasty(kept_hasty: Bridge) -> Bridge:
-    return running(kept_hasty)
+def hasty(both: tuple[Bridge, Bridge]) -> Bridge:
+    return running(both[1])
 
 
 def connect(bridge: Bridge) -> RawSocket:
@@ -204,36 +191,6 @@ def test_what_does_not_arrive_is_cut(hasty: Bridge) -> None:
         wait_until(partial(cut, below), "who never closes is closed")
 
 
-def test_large_bodies_take_turns(hasty: Bridge) -> None:
-    """While two are being stored, others are not read, and the clock of their requests stands; small
-    requests do not wait.
-    """
-    bodies = [
-        json.dumps(hook("Stop", new_session(), {"reason": "x" * (10 * MB - 400)})) for _ in range(4)
-    ]
-    sent: list[int] = []
-
-    def post(body: str) -> int:
-        with closing(connect(hasty)) as client:
-            client.socket.sendall(head(hasty, f"Content-Length: {len(body)}") + body.encode())
-            sent.append(1)
-            return client.response().status
-
-    with (
-        closing(sqlite3.connect(hasty.data / "bridge.sqlite3", isolation_level=None)) as holder,
-        ThreadPoolExecutor(4) as pool,
-    ):
-        holder.execute("BEGIN IMMEDIATE")
-        answers = [pool.submit(post, body) for body in bodies]
-        wait_until(lambda: len(sent) >= 2, "two are read")
-        time.sleep(REQUEST_SECONDS + 1)
-        assert len(sent) == 2 and not any(answer.done() for answer in answers)
-        assert hasty.get("/ca.crt").status == 200
-        holder.execute("ROLLBACK")
-        # 503: on a busy machine the database was held for longer than it is waited for
-        assert {answer.result(180) for answer in answers} <= {200, 503}
-
-
 def presented(bridge: Bridge) -> tuple[str, str]:
     """Fingerprint and pin of the certificate that a new connection gets."""
     raw = socket.create_connection((LOOPBACK, bridge.port))
@@ -270,10 +227,9 @@ def begin_a_request(bridge: Bridge, length: int) -> RawSocket:
     return client
 
 
-def stops(bridge: Bridge, number: signal.Signals = signal.SIGTERM) -> None:
+def stops(bridge: Bridge) -> None:
     """It is told to stop, and takes no connections any more."""
-    assert bridge.process is not None
-    bridge.process.send_signal(number)
+    bridge.terminate()
 
     def refuses() -> bool:
         with suppress(OSError), socket.create_connection((LOOPBACK, bridge.port), 1):
@@ -283,14 +239,11 @@ def stops(bridge: Bridge, number: signal.Signals = signal.SIGTERM) -> None:
     wait_until(refuses, "it listens no more")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stop_finishes_requests_and_closes_sockets(
-    bridge: Bridge, number: signal.Signals
-) -> None:
+def test_a_stop_finishes_requests_and_closes_sockets(bridge: Bridge) -> None:
     body = json.dumps(prompt(session := new_session(), 1)).encode()
     phone = bridge.phone().ready()
     with closing(begin_a_request(bridge, len(body))) as client:
-        stops(bridge, number)
+        stops(bridge)
         client.socket.sendall(body)
         assert client.response().status == 200
     assert phone.wait_closed() == 1001
@@ -314,8 +267,7 @@ def test_a_second_signal_ends_at_once(bridge: Bridge) -> None:
         assert bridge.ended() == 128 + signal.SIGTERM
 
 
-@pytest.mark.parametrize("moment", [0.0, 0.01])
-def test_a_stop_while_clients_shake_hands(bridge: Bridge, moment: float) -> None:
+def test_a_stop_while_clients_shake_hands(bridge: Bridge) -> None:
     """Whatever each is in the middle of between TCP and an open socket."""
     begun = threading.Event()
 
@@ -330,7 +282,6 @@ def test_a_stop_while_clients_shake_hands(bridge: Bridge, moment: float) -> None
     for client in clients:
         client.start()
     assert begun.wait(180)
-    time.sleep(moment)  # which is what varies
     stops(bridge)
     assert bridge.ended() == 0
     for client in clients:
@@ -494,25 +445,7 @@ def test_pings_without_reading_cost_nothing(bridge: Bridge) -> None:
         assert bridge.memory() - before < 30 * MB
 
 
-@pytest.mark.parametrize("setting", ["BRIDGE_PLAIN_PORT", "BRIDGE_HOST"])
-def test_what_stops_the_start_is_one_line(tmp_path: Path, setting: str) -> None:
-    with socket.create_server((LOOPBACK, 0)) as other:
-        taken = str(other.getsockname()[1])
-        value, said = {
-            "BRIDGE_PLAIN_PORT": (taken, f"BRIDGE_PLAIN_PORT: port {taken} is in use by another"),
-            "BRIDGE_HOST": ("203.0.113.77", "BRIDGE_HOST: 203.0.113.77 is not an address of this"),
-        }[setting]
-        never = QuickBridge(tmp_path, **{setting: value})
-        done = never.manage("serve", check=False)
-        never.nursery.forget(never.environment)
-    assert done.returncode == 1 and said in done.stderr, done
-    assert len(done.stderr.splitlines()) == 1
-
-
-@pytest.mark.parametrize(
-    ("host", "address"),
-    [("auto", "0.0.0.0"), ("localhost", "127.0.0.1"), ("127.0.0.1", "127.0.0.1")],
-)
+@pytest.mark.parametrize(("host", "address"), [("auto", "0.0.0.0"), ("localhost", LOOPBACK)])
 def test_a_machine_without_ipv6(monkeypatch: pytest.MonkeyPatch, host: str, address: str) -> None:
     class Without(socket.socket):
         def __init__(self, family: int = -1, *more: Any) -> None:
@@ -523,11 +456,5 @@ def test_a_machine_without_ipv6(monkeypatch: pytest.MonkeyPatch, host: str, addr
     port = free_port()
     monkeypatch.setattr(socket, "socket", Without)
     with ExitStack() as closing:
-        assert [one.getsockname()[0] for one in bind(host, port, "BRIDGE_PORT", closing)] == [
-            address
-        ]
-    with (
-        ExitStack() as closing,
-        pytest.raises(ConfError, match=r"^BRIDGE_PORT: cannot listen on ::1 port"),
-    ):
-        bind("::1", port, "BRIDGE_PORT", closing)
+        [one] = bind(host, port, "BRIDGE_PORT", closing)
+        assert one.getsockname()[0] == address

@@ -10,9 +10,9 @@ import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
+import time_machine
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -30,12 +30,17 @@ def conf(tmp_path: Path) -> Callable[..., Conf]:
     return lambda **settings: Conf(bridge_data_dir=tmp_path / "data", **settings)
 
 
+def authority(found: Certificates) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    assert found.ca
+    key = serialization.load_pem_private_key((found.ca.parent / "ca.key").read_bytes(), None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    return x509.load_pem_x509_certificate(found.ca.read_bytes()), key
+
+
 def forged(found: Certificates, name: str) -> tuple[Path, Path]:
     """A leaf for any name, as one who has stolen the authority's key would make it."""
+    ca, ca_key = authority(found)
     assert found.ca
-    ca = x509.load_pem_x509_certificate(found.ca.read_bytes())
-    ca_key = serialization.load_pem_private_key((found.ca.parent / "ca.key").read_bytes(), None)
-    assert isinstance(ca_key, ec.EllipticCurvePrivateKey)
     key, general = ec.generate_private_key(ec.SECP256R1()), general_name(name)
     assert general is not None
     leaf = (
@@ -138,17 +143,9 @@ def test_an_authority_of_before_stays_as_it_is(conf: Callable[..., Conf]) -> Non
     """One without constraints signs any name, as it did."""
     found = certificates.load_or_renew(conf())
     assert found.ca
-    old = x509.load_pem_x509_certificate(found.ca.read_bytes())
-    key = serialization.load_pem_private_key((found.ca.parent / "ca.key").read_bytes(), None)
-    assert isinstance(key, ec.EllipticCurvePrivateKey)
-    builder = x509.CertificateBuilder(
-        old.issuer,
-        old.subject,
-        old.public_key(),
-        old.serial_number,
-        old.not_valid_before_utc,
-        old.not_valid_after_utc,
-    )
+    old, key = authority(found)
+    who = (old.issuer, old.subject, old.public_key(), old.serial_number)
+    builder = x509.CertificateBuilder(*who, old.not_valid_before_utc, old.not_valid_after_utc)
     for extension in old.extensions:
         if not isinstance(extension.value, x509.NameConstraints):
             builder = builder.add_extension(extension.value, extension.critical)
@@ -161,16 +158,12 @@ def test_an_authority_of_before_stays_as_it_is(conf: Callable[..., Conf]) -> Non
 
 
 def test_renewal_keeps_the_constraints(conf: Callable[..., Conf]) -> None:
-    time_machine = pytest.importorskip("time_machine")
     found = certificates.load_or_renew(conf(bridge_public_url="https://one.example"))
-    assert found.ca
-
-    def constraints() -> Any:
-        ca = x509.load_pem_x509_certificate(found.ca.read_bytes())  # type: ignore[union-attr]
-        return ca, ca.extensions.get_extension_for_class(x509.NameConstraints)
-
-    old, kept = constraints()
+    old, _ = authority(found)
     with time_machine.travel(old.not_valid_after_utc - timedelta(days=1), tick=False):
         certificates.load_or_renew(conf(bridge_public_url="https://two.example"))
-    new, renewed = constraints()
+    new, _ = authority(found)
+    kept, renewed = (
+        one.extensions.get_extension_for_class(x509.NameConstraints) for one in (old, new)
+    )
     assert new != old and renewed.value == kept.value and not renewed.critical
