@@ -11,11 +11,12 @@ import shutil
 import socket
 import ssl
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 import trustme
 
 from tests.conformance.bridge import REPOSITORY
@@ -24,9 +25,8 @@ from tests.conformance.phone import PATIENCE, Phone
 from tests.servers import stop_process, wait_until
 
 DEPLOY = REPOSITORY / "docs/deploy"
-# where their clients are: not at the proxy's own address, which is the only trusted one
-CLIENTS = {"nginx": "127.0.0.9", "caddy": "127.0.0.10"}
 STREAM_MODULE = Path("/usr/lib/nginx/modules/ngx_stream_module.so")
+PACKAGES = {"nginx": "nginx-light", "caddy": "caddy"}
 
 
 @dataclass
@@ -51,136 +51,100 @@ def make_site(directory: Path, name: str) -> Site:
     return Site(name, chain, key, context)
 
 
-def replaced(text: str, *pairs: tuple[str, str]) -> str:
-    """The shipped text with this machine's places in it; each old one must be there, or the file
-    and the test have parted.
+def shipped(name: str, replaced: dict[str, str]) -> str:
+    """A file of docs/deploy with this machine's places in it; each old one must be there, or the
+    file and the test have parted.
     """
-    for old, new in pairs:
-        assert old in text, f"not in the shipped file: {old}"
+    text = (DEPLOY / name).read_text()
+    for old, new in replaced.items():
+        assert old in text, f"not in {name}: {old}"
         text = text.replace(old, new)
     return text
 
 
-# -- configuration files ---------------------------------------------------------------------------
-
-
 def nginx(
-    directory: Path,
-    port: int,
-    plain_port: int,
-    site: Site,
-    change: tuple[tuple[str, str], ...] = (),
+    directory: Path, port: int, plain_port: int, site: Site, change: dict[str, str]
 ) -> list[str]:
-    served = replaced(
-        (DEPLOY / "nginx.conf").read_text(),
-        ("listen 443 ssl;", f"listen {LOOPBACK}:{port} ssl;"),
-        ("server_name bridge.example;", f"server_name {site.name};"),
-        ("/etc/letsencrypt/live/bridge.example/fullchain.pem", str(site.chain)),
-        ("/etc/letsencrypt/live/bridge.example/privkey.pem", str(site.key)),
-        ("http://127.0.0.1:8480;", f"http://127.0.0.1:{plain_port};"),
-        *change,
-    )
-    (directory / "bridge.conf").write_text(served)
-    places = "".join(
-        f"{kind}_temp_path {directory}/{kind};\n"
-        for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    )
-    return _nginx(
-        directory,
-        f"http {{\naccess_log {directory}/access.log;\n{places}include {directory}/bridge.conf;\n}}\n",
-    )
+    live = "/etc/letsencrypt/live/bridge.example"
+    places = {
+        "listen 443 ssl;": f"listen {LOOPBACK}:{port} ssl;",
+        "server_name bridge.example;": f"server_name {site.name};",
+        f"{live}/fullchain.pem": str(site.chain),
+        f"{live}/privkey.pem": str(site.key),
+        "http://127.0.0.1:8480;": f"http://127.0.0.1:{plain_port};",
+    }
+    (directory / "bridge.conf").write_text(shipped("nginx.conf", places | change))
+    kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    lines = [f"{kind}_temp_path {directory}/{kind};" for kind in kinds]
+    lines += [f"access_log {directory}/access.log;", f"include {directory}/bridge.conf;"]
+    return _nginx(directory, "\n".join(["http {", *lines, "}"]))
 
 
 def nginx_stream(directory: Path, port: int, tls_port: int) -> list[str]:
-    passed = replaced(
-        (DEPLOY / "nginx-stream.conf").read_text(),
-        ("listen 443;", f"listen {LOOPBACK}:{port};"),
-        ("127.0.0.1:8443;", f"127.0.0.1:{tls_port};"),
-    )
-    return _nginx(directory, passed, f"load_module {STREAM_MODULE};\n")
+    places = {
+        "listen 443;": f"listen {LOOPBACK}:{port};",
+        "127.0.0.1:8443;": f"127.0.0.1:{tls_port};",
+    }
+    passed = shipped("nginx-stream.conf", places)
+    return _nginx(directory, passed, f"load_module {STREAM_MODULE};")
 
 
-def _nginx(directory: Path, body: str, modules: str = "") -> list[str]:
-    user = f"user {getpass.getuser()};\n" if os.geteuid() == 0 else ""
-    head = f"{modules}{user}daemon off;\nworker_processes 1;\npid {directory}/nginx.pid;\nerror_log {directory}/error.log;\nevents {{}}\n"
-    (directory / "nginx.conf").write_text(head + body)
-    return [
-        program("nginx") or "nginx",
-        "-p",
-        str(directory),
-        "-e",
-        str(directory / "error.log"),
-        "-c",
-        str(directory / "nginx.conf"),
-    ]
+def _nginx(directory: Path, body: str, module: str = "") -> list[str]:
+    user = f"user {getpass.getuser()};" if os.geteuid() == 0 else ""
+    head = [module, user, "daemon off;", "worker_processes 1;", f"pid {directory}/nginx.pid;"]
+    head += [f"error_log {directory}/error.log;", "events {}"]
+    (directory / "nginx.conf").write_text("\n".join([*head, body, ""]))
+    places = ["-p", directory, "-e", directory / "error.log", "-c", directory / "nginx.conf"]
+    return [program("nginx"), *map(str, places)]
 
 
 def caddy(
-    directory: Path,
-    port: int,
-    plain_port: int,
-    site: Site,
-    change: tuple[tuple[str, str], ...] = (),
+    directory: Path, port: int, plain_port: int, site: Site, change: dict[str, str]
 ) -> list[str]:
-    served = replaced(
-        (DEPLOY / "Caddyfile").read_text(),
-        (
-            "\nbridge.example {\n",
-            f"\nhttps://{site.name}:{port} {{\n\tbind {LOOPBACK}\n\ttls {site.chain} {site.key}\n",
-        ),
-        ("reverse_proxy 127.0.0.1:8480\n", f"reverse_proxy 127.0.0.1:{plain_port}\n"),
-        *change,
-    )
-    (directory / "Caddyfile").write_text(
-        "{\n\tadmin off\n\tauto_https disable_redirects\n}\n" + served
-    )
-    return [
-        program("caddy") or "caddy",
-        "run",
-        "--adapter",
-        "caddyfile",
-        "--config",
-        str(directory / "Caddyfile"),
-    ]
+    own = f"\tbind {LOOPBACK}\n\ttls {site.chain} {site.key}\n"
+    places = {
+        "\nbridge.example {\n": f"\nhttps://{site.name}:{port} {{\n{own}",
+        "reverse_proxy 127.0.0.1:8480\n": f"reverse_proxy 127.0.0.1:{plain_port}\n",
+    }
+    head = "{\n\tadmin off\n\tauto_https disable_redirects\n}\n"
+    file = directory / "Caddyfile"
+    file.write_text(head + shipped("Caddyfile", places | change))
+    return [program("caddy"), "run", "--adapter", "caddyfile", "--config", str(file)]
 
 
-CONFIGURED: dict[str, Callable[..., list[str]]] = {"nginx": nginx, "caddy": caddy}
-
-
-def program(name: str) -> str | None:
-    """Debian keeps servers where only root's path leads."""
-    return shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
+def program(name: str) -> str:
+    """Debian keeps servers where only root's path leads. Skips the test where it is missing."""
+    found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
+    if found is None:
+        pytest.skip(f"{name} is not installed (Debian: apt install {PACKAGES[name]})")
+    return found
 
 
 @contextmanager
 def running(directory: Path, command: list[str], port: int) -> Iterator[None]:
     """The proxy, from when its port is open; all that it writes is below the directory."""
-    home = {
-        "HOME": str(directory),
-        "XDG_DATA_HOME": str(directory),
-        "XDG_CONFIG_HOME": str(directory),
-    }
+    home = dict.fromkeys(("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"), str(directory))
     output = directory / "output.log"
     with output.open("wb") as log:
         process = subprocess.Popen(
             command,
             cwd=directory,
-            env=dict(os.environ) | home,
+            env=os.environ | home,
             stdout=log,
             stderr=log,
             stdin=subprocess.DEVNULL,
         )
+
+    def listens() -> bool:
+        assert process.poll() is None, output.read_text(errors="replace")
+        with socket.socket() as probe:
+            return probe.connect_ex((LOOPBACK, port)) == 0
+
     try:
-        wait_until(lambda: _open(process, port, output), "the proxy listens")
+        wait_until(listens, "the proxy listens")
         yield
     finally:
         stop_process(process)
-
-
-def _open(process: subprocess.Popen[bytes], port: int, output: Path) -> bool:
-    assert process.poll() is None, output.read_text(errors="replace")
-    with socket.socket() as probe:
-        return probe.connect_ex((LOOPBACK, port)) == 0
 
 
 # -- clients ---------------------------------------------------------------------------------------
