@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, ClassVar, Self
@@ -35,24 +34,19 @@ class QuickProcess:
         self.what = what
         self.returncode: int | None = None
         self._told = told
-        self._said = b""
         self._lock = threading.Lock()
-        self.pid = int(self._line(120))
+        self.pid = self._number(120)
 
-    def _line(self, seconds: float) -> str:
-        """The next line that the template writes. Raises TimeoutExpired, or EOFError when it has
+    def _number(self, seconds: float) -> int:
+        """The next number that the template tells. Raises TimeoutExpired, or EOFError when it has
         died.
         """
-        deadline = time.monotonic() + seconds
-        while b"\n" not in self._said:
-            if not select.select([self._told], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                raise subprocess.TimeoutExpired(self.what, seconds)
-            data = os.read(self._told, 64)
-            if not data:
-                raise EOFError(f"the process that forks {self.what} has died")
-            self._said += data
-        line, _, self._said = self._said.partition(b"\n")
-        return line.decode()
+        if not select.select([self._told], [], [], seconds)[0]:
+            raise subprocess.TimeoutExpired(self.what, seconds)
+        data = os.read(self._told, 4)
+        if not data:
+            raise EOFError(f"the process that forks {self.what} has died")
+        return int.from_bytes(data, "little", signed=True)
 
     def poll(self) -> int | None:
         try:
@@ -64,7 +58,7 @@ class QuickProcess:
         """The exit code, negative for a signal. Raises subprocess.TimeoutExpired."""
         with self._lock:
             if self.returncode is None:
-                self.returncode = int(self._line(3600 if timeout is None else timeout))
+                self.returncode = self._number(3600 if timeout is None else timeout)
                 os.close(self._told)
             return self.returncode
 
@@ -74,9 +68,6 @@ class QuickProcess:
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
-
-    def terminate(self) -> None:
-        self.send_signal(signal.SIGTERM)
 
 
 KEPT = 8  # templates of which nothing runs: each holds forty megabytes of its own
@@ -90,9 +81,9 @@ class Nursery:
         self._enter = enter
         self._lock = threading.Lock()
         self._root: subprocess.Popen[bytes] | None = None
-        self._control: socket.socket | None = None
-        self._templates: dict[str, socket.socket] = {}
-        self._running: dict[str, list[int]] = {}  # template → pids of its children
+        self._control, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # environment → the template's socket, and the pids of its children
+        self._templates: dict[str, tuple[socket.socket, list[int]]] = {}
         self._owner = os.getpid()
 
     def spawn(
@@ -105,75 +96,63 @@ class Nursery:
     ) -> QuickProcess:
         """`python ARGUMENTS` in the repository's directory."""
         told, tells = os.pipe()
-        key = json.dumps(environment, sort_keys=True)
-        request = json.dumps(
-            {"arguments": arguments, "directory": str(REPOSITORY), "code": code}
-        ).encode()
-        try:
-            with self._lock:
-                template, running = self._template(key), self._running.setdefault(key, [])
-                running.append(os.getpid())  # until the child's is known
-                socket.send_fds(template, [request], [out.fileno(), err.fileno(), tells])
-        finally:
-            os.close(tells)
-        try:
+        request = {"arguments": arguments, "directory": str(REPOSITORY), "code": code}
+        files = [out.fileno(), err.fileno(), tells]
+        with self._lock:
+            try:
+                template, children = self._template(json.dumps(environment, sort_keys=True))
+                socket.send_fds(template, [json.dumps(request).encode()], files)
+            finally:
+                os.close(tells)
             process = QuickProcess(told, " ".join(arguments[:2]))
-            running.append(process.pid)
-        finally:
-            running.remove(os.getpid())
+            children.append(process.pid)
         return process
 
-    def _template(self, key: str) -> socket.socket:
-        if key in self._templates:
-            self._templates[key] = self._templates.pop(key)  # the newest is last
-            return self._templates[key]
-        idle = [
-            one for one in self._templates if not any(map(psutil.pid_exists, self._running[one]))
-        ]
-        for one in idle[:-KEPT]:
-            self._end(one)
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            request = json.dumps({"environment": json.loads(key)}).encode()
-            socket.send_fds(self._started(), [request], [theirs.fileno()])
-        self._templates[key] = ours
-        return ours
+    def _template(self, key: str) -> tuple[socket.socket, list[int]]:
+        made = self._templates.pop(key, None)
+        if made is None:
+            templates = self._templates.items()
+            idle = [one for one, (_, pids) in templates if not any(map(psutil.pid_exists, pids))]
+            for one in idle[:-KEPT]:
+                self._end(one)
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with theirs:
+                request = json.dumps({"environment": json.loads(key)}).encode()
+                self._start()
+                socket.send_fds(self._control, [request], [theirs.fileno()])
+            made = (ours, [])
+        self._templates[key] = made  # the newest is last
+        return made
 
     def _end(self, key: str) -> None:
         if key in self._templates:
-            self._templates.pop(key).close()
-            self._running.pop(key, None)
+            self._templates.pop(key)[0].close()
 
     def forget(self, environment: dict[str, str]) -> None:
         """End the template of this environment, and with it whatever of its children still runs."""
         with self._lock:
             self._end(json.dumps(environment, sort_keys=True))
 
-    def _started(self) -> socket.socket:
-        if self._control is None:
-            self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            with theirs:
-                command = [sys.executable, "-m", "tests.faults.nursery", str(theirs.fileno())]
-                self._root = subprocess.Popen(
-                    [*self._enter, *command],
-                    cwd=REPOSITORY,
-                    pass_fds=[theirs.fileno()],
-                    stdin=subprocess.DEVNULL,
-                    start_new_session=True,
-                )
+    def _start(self) -> None:
+        if self._root is None:
+            number = self._theirs.fileno()
+            command = [sys.executable, "-m", "tests.faults.nursery", str(number)]
+            self._root = subprocess.Popen(
+                [*self._enter, *command],
+                cwd=REPOSITORY,
+                pass_fds=[number],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            self._theirs.close()
             atexit.register(self.close)
-        return self._control
 
     def close(self) -> None:
-        if os.getpid() != self._owner:
-            return
-        for template in self._templates.values():
-            template.close()
-        self._templates.clear()
-        if self._control is not None and self._root is not None:
+        if os.getpid() == self._owner and self._root is not None:
+            for key in list(self._templates):
+                self._end(key)
             self._control.close()
             self._root.wait(180)
-            self._control = self._root = None
 
 
 nursery = Nursery()
