@@ -24,7 +24,7 @@ Way = Callable[[Path, Path], None]  # the git directory, one of another reposito
 def link(name: str, target: str = "") -> Way:
     def plant(git: Path, other: Path) -> None:
         path = git / name
-        if path.is_dir() and not path.is_symlink():
+        if path.is_dir():
             shutil.rmtree(path)
         path.unlink(missing_ok=True)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -111,9 +111,8 @@ def test_a_link_out_of_the_git_directory_refuses_the_repository(
     ):
         with no_leak(), pytest.raises(BridgeError) as caught:
             look()
-        assert caught.value.code == "FILE_ACCESS_DENIED" and "secret" not in caught.value.message, (
-            caught.value.message
-        )
+        assert caught.value.code == "FILE_ACCESS_DENIED"
+        assert "secret" not in caught.value.message
     assert digest(other) == before and leftovers(conf.bridge_data_dir) == []
 
 
@@ -147,38 +146,13 @@ def test_links_that_stay_inside_do_no_harm(
     assert seen.status().is_clean and (repository.path / ".git").is_symlink()
 
 
-def test_a_fifo_holds_nothing_up(house: House, repository: Repository, seen: Seen) -> None:
-    """In place of what git would read."""
+def test_a_huge_configuration_or_index_is_refused(repository: Repository, seen: Seen) -> None:
     repository.commit_files({"a": "1\n"})
-    for name in ("index", "config", "HEAD", "packed-refs"):
-        path = repository.path / ".git" / name
-        saved = path.read_bytes() if path.exists() else None
-        path.unlink(missing_ok=True)
-        os.mkfifo(path)
-        with pytest.raises(BridgeError):
+    for name, size in (("config", 2**30), ("index", 2**40)):
+        os.truncate(repository.path / ".git" / name, size)
+        with refused("GIT_ERROR"):
             seen.status()
-        path.unlink()
-        if saved is not None:
-            path.write_bytes(saved)
-    (repository.path / "a").unlink()
-    os.mkfifo(repository.path / "a")
-    for look in (seen.status, seen.diff):
-        with refused("GIT_ERROR"):  # git compares no such thing
-            look()
-
-
-def test_a_huge_configuration_or_index_is_refused(
-    repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    repository.commit_files({"a": "1\n"})
-    config = repository.path / ".git/config"
-    os.truncate(config, 2**30)
-    with refused("GIT_ERROR"):
-        seen.status()
-    os.truncate(config, 0)
-    os.truncate(repository.path / ".git/index", 2**40)
-    with refused("GIT_ERROR"):
-        seen.status()
+        os.truncate(repository.path / ".git" / name, 0)
 
 
 def test_git_comes_from_an_absolute_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,9 +164,5 @@ def test_git_comes_from_an_absolute_place(tmp_path: Path, monkeypatch: pytest.Mo
     git.executable.cache_clear()
     try:
         assert os.path.isabs(git.executable()) and git.executable() != str(tmp_path / "git")
-        monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-        git.executable.cache_clear()
-        with refused("GIT_ERROR"):
-            git.executable()
     finally:
         git.executable.cache_clear()

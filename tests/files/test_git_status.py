@@ -7,21 +7,10 @@ import os
 import pytest
 
 from bridge_project.kernel import limits
-from bridge_project.kernel.config import conf
 from bridge_project.kernel.path_jail import Jail
-from files_app.git.sandbox import mirror
 from tests.conformance.repositories import Repository
 from tests.files.conftest import House, refused
 from tests.files.repositories import Seen
-
-
-def test_a_file_that_git_forgot_and_that_is_there(repository: Repository, seen: Seen) -> None:
-    """Git lists it twice, as deleted and as untracked; it is one change."""
-    repository.commit_files({"a": "1\n2\n"})
-    repository.git("rm", "-q", "--cached", "a")
-    assert [(change, kind) for change, (kind, _, _) in seen.changes().items()] == [
-        ("a", "modified")
-    ]
 
 
 def test_a_long_status_is_cut_and_says_so(
@@ -46,27 +35,15 @@ def test_untracked_files_and_directories_have_their_lines(
     nothing ignores.
     """
     repository.commit_files({".gitignore": "*.log\n"})
-    files: dict[str, str | bytes] = {
-        "a": "1\n2",
-        "empty": "",
-        "binary": b"\0\n\n",
-        "d/x": "1\n",
-        "d/deep/y": "1\n2\n",
-        "d/z.log": "1\n",
-    }
+    files = {"a": "1\n2", "empty": "", "binary": "\0\n\n"}
+    files |= {"d/x": "1\n", "d/deep/y": "1\n2\n", "d/z.log": "1\n"}
     for name, content in files.items():
         repository.write(name, content)
     (repository.path / "link").symlink_to("a")
     (repository.path / "out").symlink_to("/etc/passwd")
     os.mkfifo(repository.path / "fifo")
-    assert seen.changes() == {
-        "a": ("untracked", 2, 0),
-        "empty": ("untracked", 0, 0),
-        "binary": ("untracked", 0, 0),
-        "d/": ("untracked", 3, 0),
-        "link": ("untracked", 1, 0),
-        "out": ("untracked", 1, 0),
-    }
+    lines = {"a": 2, "empty": 0, "binary": 0, "d/": 3, "link": 1, "out": 1}
+    assert seen.changes() == {name: ("untracked", count, 0) for name, count in lines.items()}
 
 
 def test_what_is_too_large_is_not_counted(
@@ -136,13 +113,6 @@ def test_a_file_changed_in_the_second_of_its_staging_is_seen(
     os.utime(repository.path / "a", ns=(stat.st_atime_ns, stat.st_mtime_ns))
     os.utime(repository.path / ".git/index", ns=(stat.st_mtime_ns, stat.st_mtime_ns))
     assert seen.files()["a"].additions == 1
-
-
-def test_what_a_killed_bridge_left_is_removed_at_the_start() -> None:
-    path = conf.bridge_data_dir / "git" / "old"
-    path.mkdir(parents=True)
-    mirror.forget_leftovers()
-    assert not path.exists()
 
 
 def test_the_working_directory_may_be_new(repository: Repository) -> None:

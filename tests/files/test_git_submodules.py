@@ -8,10 +8,9 @@ import shutil
 
 import pytest
 
-from bridge_project.kernel import limits
 from tests.conformance.repositories import Repository
-from tests.files.conftest import House, no_leak
-from tests.files.repositories import Seen, digest, leftovers
+from tests.files.conftest import House, no_leak, refused
+from tests.files.repositories import Seen, committed, digest, leftovers, lines
 
 MODIFIED = {"sub": ("modified", 0, 0)}
 
@@ -69,13 +68,34 @@ def test_a_git_directory_of_its_own(house: House, repository: Repository, seen: 
     assert seen.changes() == MODIFIED
 
 
-def test_one_that_leads_out_is_not_looked_into(
-    inner: Repository, house: House, repository: Repository, seen: Seen
+def test_only_its_commit_is_shown_and_committed(
+    inner: Repository, repository: Repository, seen: Seen
 ) -> None:
     repository.write("sub/a", "2\n")
+    assert seen.files() == {}
+    repository.git("commit", "-qam", "more", cwd=repository.path / "sub")
+    (file,) = seen.files().values()
+    assert lines(file, "removed") == [f"Subproject commit {inner.head()}"]
+    assert (file.path, file.additions) == ("sub", 1)
+    seen.commit("Submodule", "sub")
+    assert committed(repository) == ["sub"] and seen.status().is_clean
+
+
+@pytest.mark.parametrize("moved_on", [False, True], ids=["changed", "committed"])
+def test_one_that_leads_out_is_not_looked_into(
+    inner: Repository, house: House, repository: Repository, seen: Seen, moved_on: bool
+) -> None:
+    repository.write("sub/a", "2\n")
+    if moved_on:
+        repository.git("commit", "-qam", "more", cwd=repository.path / "sub")
     shutil.move(repository.path / ".git/modules/sub", house.outside / "sub.git")
     repository.write("sub/.git", f"gitdir: {house.outside}/sub.git\n")
-    assert seen.changes() == {}
+    assert seen.files() == {}
+    if moved_on:
+        with refused("FILE_ACCESS_DENIED"):
+            seen.commit("Submodule", "sub")
+    else:
+        assert seen.changes() == {}
 
 
 def test_a_link_in_its_place_is_not_followed(
@@ -85,15 +105,6 @@ def test_a_link_in_its_place_is_not_followed(
     inner.write("a", "2\n")
     shutil.rmtree(repository.path / "sub")
     (repository.path / "sub").symlink_to(inner.path)
-    assert {name: status for name, (status, _, _) in seen.changes().items()} == {"sub": "modified"}
-
-
-def test_only_so_many_are_looked_into(
-    inner: Repository, repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    repository.git("submodule", "--quiet", "add", str(inner.path), "second")
-    repository.commit()
-    for name in ("second", "sub"):
-        repository.write(f"{name}/a", "2\n")
-    monkeypatch.setattr(limits, "GIT_SUBMODULES_MAX", 1)
-    assert seen.changes() == {"second": ("modified", 0, 0)}
+    assert [(name, status) for name, (status, *_) in seen.changes().items()] == [
+        ("sub", "modified")
+    ]

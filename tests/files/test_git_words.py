@@ -1,7 +1,8 @@
-"""Configurations and reasons: what goes between git, its repository and a person (D10)."""
+"""Configurations, reasons and patches: what goes between git, its repository and a person (D10)."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,12 @@ from hypothesis import strategies as some
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.path_jail import Jail, shown
+from bridge_project.protocol.resources import DiffLine
+from files_app.git import patch
+from files_app.git.patch import Budget, Change, Lists
 from files_app.git.sandbox import config
 from files_app.git.sandbox.error_text import reason
+from tests.conformance.repositories import Repository
 from tests.files.conftest import refused
 
 # -- configurations --------------------------------------------------------------------------------
@@ -22,10 +27,8 @@ SUBSECTIONS = some.text(alphabet='aB.ü "\\]=', min_size=1, max_size=8)
 
 @given(pairs=some.lists(some.tuples(SUBSECTIONS, VALUES), max_size=5))
 def test_git_reads_what_is_written(pairs: list[tuple[str, str]]) -> None:
-    written = [
-        ("core.eol", "lf"),
-        *((f"branch.{subsection}.merge", value) for subsection, value in pairs),
-    ]
+    branches = [(f"branch.{subsection}.merge", value) for subsection, value in pairs]
+    written = [("core.eol", "lf"), *branches]
     assert config.read_file("config", config.text(written), "/") == written
 
 
@@ -65,73 +68,37 @@ def test_a_repository_of_another_kind_is_refused(key: str, value: str) -> None:
         config.of_repository([(key, value)])
 
 
-def test_the_users_paths_are_absolute(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A relative path would begin in the repository."""
-    monkeypatch.setenv("HOME", "/users/u")
-    said = [
-        ("core.excludesfile", "~/ignore"),
-        ("core.attributesfile", "/etc/attributes"),
-        ("core.excludesfile", "relative"),
-        ("filter.lfs.clean", "git-lfs clean"),
-    ]
-    assert config.of_user(said, filters=True) == [
-        ("core.excludesfile", "/users/u/ignore"),
-        ("core.attributesfile", "/etc/attributes"),
-        ("filter.lfs.clean", "HOME=/users/u; export HOME; git-lfs clean"),
-    ]
-
-
 # -- reasons ---------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def jail(tmp_path: Path) -> Jail:
-    (tmp_path / "my root" / "top").mkdir(parents=True)
-    (tmp_path / "my root" / "data").mkdir()
-    return Jail([str(tmp_path / "my root")], [str(tmp_path / "my root" / "data")])
+def test_a_reason_is_gits_own_without_its_noise_and_names_no_place_outside(tmp_path: Path) -> None:
+    top, private = f"{tmp_path}/my root/top", f"{tmp_path}/private dir"
+    os.makedirs(top)
+    jail = Jail([f"{tmp_path}/my root"])
+    noise = f"fatal: \x1b[31mUnable\x1b[0m to create '{top}/.git/index.lock'\nhint: try again\n\n"
+    noise += f"error: 10%\r 20%\rdone.\r\nin {top}: no\n"
+    said = "Unable to create '.git/index.lock'\ndone.\nin the work tree: no"
+    assert reason(noise.encode(), jail, top) == said
+    places = "/etc/passwd:3: 'file:///etc/x' see https://example.org/a/b (/users/u/.git), "
+    places += f"{private}/index ~/x ../y a/b/c"
+    said = "…:3: 'file:…' see https://example.org/a/b (…), … ~/x ../y a/b/c"
+    assert reason(places.encode(), jail, top, private) == said
 
 
-def test_a_reason_is_gits_own_without_its_noise(jail: Jail, tmp_path: Path) -> None:
-    top = f"{tmp_path}/my root/top"
-    said = f"fatal: \x1b[31mUnable\x1b[0m to create '{top}/.git/index.lock'\nhint: try again\n\nerror: 10%\r 20%\rdone.\r\nin {top}: no\n"
-    assert (
-        reason(said.encode(), jail, top)
-        == "Unable to create '.git/index.lock'\ndone.\nin the work tree: no"
-    )
+PIECES = ["/", "/etc", "etc", "'", " ", ":", "\n", "…", ".", "x", "https://", "file:"]
 
 
-def test_a_reason_names_no_place_outside_the_roots(jail: Jail, tmp_path: Path) -> None:
-    top = f"{tmp_path}/my root/top"
-    said = f"/etc/passwd:3: 'file:///etc/x' see https://example.org/a/b (/users/u/.git), {tmp_path}/private dir/index ~/x ../y a/b/c"
-    assert (
-        reason(said.encode(), jail, top, f"{tmp_path}/private dir")
-        == "…:3: 'file:…' see https://example.org/a/b (…), … ~/x ../y a/b/c"
-    )
-
-
-@given(
-    said=some.lists(
-        some.sampled_from(
-            ["/", "/etc", "etc", "'", " ", ":", "\n", "…", ".", "x", "https://", "file:"]
-        ),
-        max_size=30,
-    ).map("".join)
-)
+@given(said=some.lists(some.sampled_from(PIECES), max_size=30).map("".join))
 def test_no_reason_names_an_absolute_path(said: str) -> None:
     cleaned = reason(said.encode(), Jail(["/allowed"]), "/allowed/top")
-    words = [
-        word
-        for part in cleaned.split()
-        if "://" not in part
-        for word in part.replace("'", " ").replace(":", " ").split()
-    ]
+    parts = " ".join(part for part in cleaned.split() if "://" not in part)
+    words = parts.replace("'", " ").replace(":", " ").split()
     assert not any(word.startswith("/") for word in words), cleaned
 
 
-def test_a_long_reason_keeps_its_beginning_and_its_end(jail: Jail) -> None:
-    cut = reason(b"first\n" + b"x" * 10_000 + b"\nlast", jail, "/top")
-    assert cut.startswith("first\n")
-    assert cut.endswith("\nlast")
+def test_a_long_reason_keeps_its_beginning_and_its_end() -> None:
+    cut = reason(b"first\n" + b"x" * 10_000 + b"\nlast", Jail(["/allowed"]), "/top")
+    assert cut.startswith("first\n") and cut.endswith("\nlast")
     assert len(cut) <= limits.GIT_REASON_MAX_CHARS + 3
 
 
@@ -140,3 +107,65 @@ def test_a_reason_of_any_bytes_can_be_shown(data: bytes) -> None:
     said = reason(data, Jail(["/allowed"]), "/allowed/top")
     assert shown(said) == said
     assert all(c.isprintable() or c in "\n\t" or c.isspace() or ord(c) > 0x9F for c in said)
+
+
+# -- patches ---------------------------------------------------------------------------------------
+
+# What breaks readers of diffs: their own marks, other ends of lines, bytes that are no text.
+MARKS = [b"", b"-- a/x", b"++ b/x", b"@@ -1 +1 @@", b"diff --git a/x b/x", b"\\ No newline"]
+MARKS += [b"rename to x", b"\r", b"\xe2\x80\xa8", b"\xff"]
+BYTES = some.binary(max_size=6).map(lambda data: data.replace(b"\n", b"").replace(b"\0", b""))
+LINES = some.lists(some.sampled_from(MARKS) | BYTES, max_size=12)
+LISTED = ("diff", "--raw", "--numstat", "-z", "--patch", "--no-abbrev", "--find-renames")
+
+
+@pytest.fixture(scope="module")
+def lonely(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    return Repository(tmp_path_factory.mktemp("repository"))
+
+
+def read(data: bytes) -> dict[str, Change]:
+    lists = Lists(data, cut=False)
+    patch.read_lines(lists, lists.by_name, Budget(10**9, 10**9), cut=False)
+    return lists.by_name
+
+
+def said(change: Change, *kinds: str) -> list[DiffLine]:
+    return [line for hunk in change.hunks for line in hunk.lines if line.type in kinds]
+
+
+@given(old=LINES, new=LINES, old_ends=some.booleans(), new_ends=some.booleans())
+def test_a_diff_of_anything_gives_back_both_files(
+    lonely: Repository, old: list[bytes], new: list[bytes], old_ends: bool, new_ends: bool
+) -> None:
+    """Context and removed lines are the old file, context and added ones the new; counts and the
+    missing newline are right.
+    """
+    before, after = (
+        b"\n".join(lines) + b"\n" * (ends and bool(lines))
+        for lines, ends in ((old, old_ends), (new, new_ends))
+    )
+    lonely.write("f", before)
+    lonely.git("add", "f")
+    lonely.write("f", after)
+    data = os.fsencode(lonely.git(*LISTED, "--text", "--unified=1000"))
+    if before == after:
+        assert data == b""
+        return
+    change = read(data)["f"]
+    assert not change.cut
+    assert change.additions == len(said(change, "added"))
+    assert change.deletions == len(said(change, "removed"))
+    for kind, content in (("removed", before), ("added", after)):
+        lines = said(change, "context", kind)
+        whole = content.split(b"\n")
+        if content[-1:] in (b"\n", b""):
+            whole.pop()
+        assert [line.content for line in lines] == [one.decode("utf-8", "replace") for one in whole]
+        if lines:
+            assert bool(lines[-1].no_newline) == (not content.endswith(b"\n"))
+            assert not any(line.no_newline for line in lines[:-1] if line.type == "context")
+    for hunk in change.hunks:
+        kinds = [line.type for line in hunk.lines]
+        assert hunk.old_lines == len(kinds) - kinds.count("added")
+        assert hunk.new_lines == len(kinds) - kinds.count("removed")

@@ -1,20 +1,21 @@
-"""D12: which paths lead inside, and what the others are answered."""
+"""D12, D45: which links are followed, and what is inside a root and still closed: no file, not to
+be read, the bridge's own, a root that is gone.
+"""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
+import shutil
+import socket
+import time
 
 import pytest
 
-from bridge_project.kernel import limits
-from tests.files.conftest import House, no_leak, read, refused
-
-
-@pytest.mark.parametrize("base", ["", "docs", "/\0", "/" + "x" * 4097])
-def test_a_base_is_an_absolute_path(house: House, base: str) -> None:
-    with refused("FILE_INVALID_PATH"):
-        house.jail.open_file("a.txt", base=base)
+from bridge_project.kernel import path_jail as jail_module
+from bridge_project.kernel.config import load
+from bridge_project.kernel.path_jail import Jail, default_jail
+from files_app.tree import tree
+from tests.files.conftest import SECRET, House, as_nobody, no_leak, read, refused
 
 
 def test_a_file_where_a_directory_is_needed(house: House) -> None:
@@ -24,27 +25,6 @@ def test_a_file_where_a_directory_is_needed(house: House) -> None:
     for path in ("a.txt/", "a.txt/.", "a.txt/../a.txt"):
         with no_leak(), refused("FILE_INVALID_PATH"):
             house.jail.open_file(path)
-    for path in ("b.txt", ".", ".."):
-        with no_leak(), refused("FILE_INVALID_PATH"):
-            house.jail.open_file(path, base=f"{house.root}/a.txt")
-
-
-def test_a_path_that_steps_without_end_is_refused(house: House) -> None:
-    deep = house.root
-    for _ in range(301):
-        deep /= "d"
-    os.makedirs(deep)
-    with no_leak(), refused("FILE_INVALID_PATH"):
-        house.jail.open_file("/".join(["d"] * 300 + ["d", ".."] * 300 + ["f"]))
-
-
-# -- links -----------------------------------------------------------------------------------------
-
-
-def test_dot_dot_after_a_link_is_the_parent_of_where_it_leads(house: House) -> None:
-    (house.root / "docs" / "deep").mkdir()
-    (house.root / "link").symlink_to("docs/deep")
-    assert house.jail.resolve("link/../b.txt") == f"{house.root}/docs/b.txt"
 
 
 def test_a_link_may_lead_to_another_root(house: House) -> None:
@@ -63,8 +43,200 @@ def test_forty_links_are_followed_and_no_more(house: House) -> None:
         house.jail.open_file("l40")
 
 
-def test_the_longest_path_is_a_path(house: House) -> None:
-    path = "./" * ((limits.FILE_PATH_MAX_BYTES - 5) // 2) + "a.txt"
-    assert len(path) <= limits.FILE_PATH_MAX_BYTES
-    assert read(house.jail, path) == b"inside\n"
-    assert Path(house.jail.resolve(path)) == house.root / "a.txt"
+# -- what is no file -------------------------------------------------------------------------------
+
+
+def test_fifos_sockets_and_devices_are_denied_and_never_wait(house: House) -> None:
+    os.mkfifo(house.root / "fifo")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(house.root / "socket"))
+        (house.root / "link").symlink_to("fifo")
+        for path in ("fifo", "socket", "link"):
+            with no_leak(), refused("FILE_ACCESS_DENIED"):
+                house.jail.open_file(path)
+            with refused("FILE_ACCESS_DENIED"):
+                house.jail.resolve(path)
+            with refused("FILE_INVALID_PATH"):
+                house.jail.open_dir(path)
+    with refused("FILE_ACCESS_DENIED"):
+        Jail(["/dev"]).open_file("null")
+
+
+# -- permissions -----------------------------------------------------------------------------------
+
+
+def test_no_permission_is_denied(house: House) -> None:
+    (house.root / "a.txt").chmod(0)
+    (house.root / "docs").chmod(0)
+    with as_nobody(), no_leak():
+        for path in ("a.txt", "docs/b.txt", "docs/nothing"):
+            with refused("FILE_ACCESS_DENIED"):
+                house.jail.open_file(path)
+        with refused("FILE_ACCESS_DENIED"):
+            house.jail.open_dir("docs")
+        assert house.jail.resolve("a.txt") == f"{house.root}/a.txt"
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "O_PATH"), reason="only Linux opens what may be entered but not listed"
+)
+def test_a_directory_that_may_only_be_entered_is_passed_through(house: House) -> None:
+    (house.root / "docs").chmod(0o111)
+    with as_nobody(), no_leak():
+        assert read(house.jail, "docs/b.txt") == b"inside too\n"
+        with refused("FILE_ACCESS_DENIED"):
+            house.jail.open_dir("docs")
+
+
+# -- the data directory ----------------------------------------------------------------------------
+
+
+def test_a_data_directory_that_is_made_later_is_closed_too(house: House) -> None:
+    jail = Jail([str(house.root)], [str(house.root / "later")])
+    with refused("FILE_ACCESS_DENIED"):
+        jail.open_file("later/x")
+    assert read(jail, "a.txt") == b"inside\n"
+
+
+def test_what_comes_into_it_later_is_closed_too(house: House) -> None:
+    """Also when its directories were looked at before and nothing has changed for a while."""
+    old = time.time() - 100
+    for directory in (house.data, house.data / "secrets"):
+        os.utime(directory, (old, old))
+    with refused("FILE_ACCESS_DENIED"):
+        house.jail.open_file("var/secrets/hook_token")
+    (house.data / "secrets" / "later").write_bytes(SECRET)
+    os.link(house.data / "secrets" / "later", house.root / "harmless")
+    with no_leak(), refused("FILE_ACCESS_DENIED"):
+        house.jail.open_file("harmless")
+
+
+# -- roots -----------------------------------------------------------------------------------------
+
+
+def test_a_root_that_is_gone(house: House) -> None:
+    shutil.rmtree(house.second)
+    with no_leak(), refused("FILE_NOT_FOUND"):
+        house.jail.open_file(f"{house.second}/c.txt")
+    assert read(house.jail, "a.txt") == b"inside\n"
+
+
+def test_a_root_that_became_a_link_is_denied(house: House) -> None:
+    shutil.rmtree(house.second)
+    house.second.symlink_to(house.outside)
+    with no_leak(), refused("FILE_ACCESS_DENIED"):
+        house.jail.open_file(f"{house.second}/secret.txt")
+
+
+def test_a_root_inside_a_root(house: House) -> None:
+    jail = Jail([str(house.root / "docs"), str(house.root)])
+    assert read(jail, "b.txt") == b"inside too\n"
+    assert read(jail, "../a.txt") == b"inside\n"
+    shutil.rmtree(house.root / "docs")
+    (house.root / "docs").symlink_to(house.outside)
+    with refused("FILE_ACCESS_DENIED"):
+        jail.open_file("secret.txt")
+
+
+def test_the_whole_disk_as_root(house: House) -> None:
+    jail = Jail(["/"], [str(house.data)])
+    assert read(jail, f"{house.outside}/secret.txt") == SECRET
+    assert jail.resolve("/..") == "/"
+    assert jail.resolve("../..") == "/"
+    with refused("FILE_ACCESS_DENIED"):
+        jail.open_file(f"{house.data}/secrets/hook_token")
+
+
+def settings(monkeypatch: pytest.MonkeyPatch, house: House, **more: object) -> None:
+    """The jail's settings, read as they are at a start."""
+    for name in [
+        name for name in os.environ if name.startswith(("BRIDGE_", "DATABASE_URL", "REDIS_URL"))
+    ]:
+        monkeypatch.delenv(name)
+    roots: dict[str, object] = {
+        "BRIDGE_DATA_DIR": house.data,
+        "BRIDGE_ALLOWED_ROOTS": f"{house.root}:/",
+    }
+    for name, value in (roots | more).items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setattr(jail_module, "conf", load())
+
+
+def test_the_jail_of_the_settings(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings(monkeypatch, house)
+    for path in (f"{house.data}/secrets/hook_token", "/proc/self/environ", "/proc"):
+        with refused("FILE_ACCESS_DENIED"):
+            default_jail().open_file(path)
+    assert read(default_jail(), "a.txt") == b"inside\n"
+
+
+SECRET_FILES = """
+BRIDGE_HOOK_TOKEN_FILE BRIDGE_ADMIN_TOKEN_FILE DATABASE_URL_FILE REDIS_URL_FILE BRIDGE_TLS_KEY
+"""
+
+
+@pytest.mark.parametrize(
+    ("setting", "by_link"),
+    [*((setting, False) for setting in SECRET_FILES.split()), ("BRIDGE_TLS_KEY", True)],
+)
+def test_files_of_secrets_are_closed_wherever_they_are(
+    house: House, monkeypatch: pytest.MonkeyPatch, setting: str, by_link: bool
+) -> None:
+    """D45: what a setting names as the place of a secret is served as little as the data directory,
+    under whatever name.
+    """
+    kept = house.root / "docs" / "kept"
+    kept.mkdir()
+    secret, alias = kept / "secret", house.root / "alias"
+    secret.write_text(
+        {
+            "DATABASE_URL_FILE": "postgres://me:word@db/bridge",
+            "REDIS_URL_FILE": "redis://:word@db/0",
+        }.get(setting, "t" * 40)
+    )
+    alias.symlink_to(secret)
+    (house.root / "rooms").symlink_to("docs/kept")
+    os.link(secret, house.root / "second name")
+    certificate = (
+        {"BRIDGE_TLS_CERT": house.outside / "cert.pem"} if setting == "BRIDGE_TLS_KEY" else {}
+    )
+    settings(monkeypatch, house, **{setting: alias if by_link else secret}, **certificate)
+    jail = default_jail()
+    for path in (
+        "docs/kept/secret",
+        str(secret),
+        "alias",
+        "rooms/secret",
+        "second name",
+        "docs//kept/./../kept/secret",
+        f"//{secret}",
+    ):
+        with no_leak(), refused("FILE_ACCESS_DENIED"):
+            jail.open_file(path)
+    assert [entry["name"] for entry in tree(jail, "docs")["entries"][0]["children"]] == []
+    assert {entry["name"] for entry in tree(jail, ".")["entries"]} == {"docs", "rooms", "a.txt"}
+    assert read(jail, "docs/b.txt") == b"inside too\n"
+
+
+def test_a_file_of_a_secret_that_is_not_read_is_closed_too(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The setting itself wins over its file; what is in the file is a token all the same."""
+    secret = house.root / "token"
+    secret.write_text("t" * 40)
+    settings(monkeypatch, house, BRIDGE_HOOK_TOKEN="u" * 40, BRIDGE_HOOK_TOKEN_FILE=secret)
+    with refused("FILE_ACCESS_DENIED"):
+        default_jail().open_file("token")
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal"])
+def test_a_database_outside_the_data_directory_is_closed(
+    house: House, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    """D45: it holds every message, and what tokens are checked against."""
+    (house.root / "link.sqlite3").symlink_to("docs/bridge.sqlite3")
+    (house.root / "docs" / f"bridge.sqlite3{suffix}").write_bytes(SECRET)
+    settings(monkeypatch, house, DATABASE_URL=f"sqlite://{house.root}/link.sqlite3")
+    with refused("FILE_ACCESS_DENIED"):
+        default_jail().open_file(f"docs/bridge.sqlite3{suffix}")
+    assert read(default_jail(), "docs/b.txt") == b"inside too\n"

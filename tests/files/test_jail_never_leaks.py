@@ -142,20 +142,12 @@ def _file(jail: Jail) -> str:
     return str(json.loads(content(jail, "d/deep/f"))["content"])
 
 
-def _lines(jail: Jail) -> str:
-    return str(read_lines(jail, "docs/../d/deep/f")["content"])
-
-
 def _tree(jail: Jail) -> str:
     entries = {entry["name"]: entry for entry in tree(jail, ".", 3)["entries"]}
-    return (
-        str(entries["d"]["children"][0]["children"][0]["name"])
-        if "d" in entries and entries["d"]["children"]
-        else "refused"
-    )
+    return str(entries["d"]["children"][0]["children"][0]["name"])
 
 
-@pytest.mark.parametrize(("look", "what"), [(_file, "d/deep/f"), (_lines, "d"), (_tree, "d/deep")])
+@pytest.mark.parametrize(("look", "what"), [(_file, "d/deep/f"), (_tree, "d/deep")])
 def test_a_place_swapped_for_a_link_outside_never_leads_there(
     house: House, look: Callable[[Jail], str], what: str
 ) -> None:
@@ -175,15 +167,3 @@ def test_a_place_swapped_for_a_link_outside_never_leads_there(
             seen[word] = seen.get(word, 0) + 1
     assert not any("SECRET" in word for word in seen)
     assert len(seen) >= 2, "the race was never met from both sides"
-
-
-def test_a_file_swapped_for_a_fifo_holds_nobody_up(house: House) -> None:
-    os.mkfifo(house.root / "fifo")
-    seen = set()
-    with swapping(house.root / "a.txt", house.root / "fifo") as swaps:
-        while swaps() < 1000:
-            try:
-                seen.add(json.loads(content(house.jail, "a.txt"))["content"])
-            except BridgeError as error:
-                seen.add(error.code)
-    assert seen <= {"inside\n", "FILE_ACCESS_DENIED", "FILE_NOT_FOUND"}
