@@ -37,19 +37,11 @@ class Api:
         body: Any = None,
         *,
         content_type: str = "application/json",
-        address: str = "127.0.0.1",
         **headers: str,
     ) -> Any:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        data = "" if body is None else body
-        return self.client.generic(
-            method,
-            path,
-            data,
-            content_type=content_type,
-            headers=self.headers | named,
-            REMOTE_ADDR=address,
-        )
+        given = {"content_type": content_type, "headers": self.headers | named}
+        return self.client.generic(method, path, body or "", REMOTE_ADDR="127.0.0.1", **given)
 
     def get(self, path: str, **options: Any) -> Any:
         return self("GET", path, **options)

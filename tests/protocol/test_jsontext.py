@@ -12,16 +12,11 @@ from hypothesis import strategies as st
 from bridge_project.kernel import limits
 from bridge_project.protocol.jsontext import JsonError, dumps, loads
 
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
 VALUES = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(st.characters(exclude_categories=["Cs"])),
-    lambda inner: (
-        st.lists(inner, max_size=5)
-        | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner, max_size=5)
-    ),
+    st.none() | st.booleans() | NUMBERS | TEXT,
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(TEXT, inner, max_size=5),
     max_leaves=30,
 )
 
@@ -30,9 +25,7 @@ VALUES = st.recursive(
 def test_every_value_survives_the_round_trip(value: Any) -> None:
     text = dumps(value)
     assert text.isascii()
-    assert loads(text) == value
-    assert loads(text.encode()) == value
-    assert loads(json.dumps(value, ensure_ascii=False).encode()) == value
+    assert loads(text) == loads(json.dumps(value, ensure_ascii=False).encode()) == value
 
 
 @given(
@@ -60,12 +53,6 @@ def test_nesting_is_taken_up_to_the_limit_and_no_further(kinds: list[bool], sibl
     else:
         with pytest.raises(JsonError, match="nested more than 100 deep"):
             loads(text)
-
-
-def test_what_is_no_nesting() -> None:
-    """Brackets inside strings, and many siblings."""
-    assert loads(dumps(["[" * 1000])) == ["[" * 1000]
-    assert loads("[" + ",".join(["[]"] * 1000) + "]") == [[]] * 1000
 
 
 @pytest.mark.parametrize(
@@ -112,6 +99,8 @@ def test_it_refuses(data: bytes | str, reason: str) -> None:
         (b"1.7976931348623157e308", 1.7976931348623157e308),
         (b"9" * 4300, int("9" * 4300)),
         (b'"' + b"9" * 5000 + b'"', "9" * 5000),
+        (b'["' + b"[" * 1000 + b'"]', ["[" * 1000]),
+        (b"[" + b"[]," * 999 + b"[]]", [[]] * 1000),
     ],
 )
 def test_it_takes(data: bytes | str, value: Any) -> None:
