@@ -37,23 +37,19 @@ class Moody:
         if KIND == "opencode":
             self.modes, self.mode, SPEC["option"] = ["build", "plan"], "build", True
         if KIND == "codex-acp":
-            policies = [
-                word.split("=", 1)[1] for word in sys.argv if word.startswith("approval_policy=")
-            ]
-            self.mode = CODEX[(policies or ["on-request"])[-1]]
+            policies = [word.partition("approval_policy=")[2] for word in sys.argv]
+            self.mode = CODEX[[policy for policy in ("on-request", *policies) if policy][-1]]
             self.modes = ["read-only", "auto", "full-access"] if self.mode else []
-        self.name: str = {"opencode": "OpenCode", "codex-acp": "codex-acp"}.get(KIND) or SPEC.get(
-            "name", "moody"
-        )
+        known = {"opencode": "OpenCode", "codex-acp": "codex-acp"}
+        self.name: str = known.get(KIND) or SPEC.get("name", "moody")
 
     def asks(self) -> bool:
         if KIND == "opencode":
             permission = json.loads(os.environ.get("OPENCODE_PERMISSION", "{}"))
-            mine = (
-                os.path.exists("opencode.json")
-                and os.environ.get("OPENCODE_DISABLE_PROJECT_CONFIG") != "1"
+            alone = os.environ.get("OPENCODE_DISABLE_PROJECT_CONFIG") == "1"
+            return permission.get("bash") == "ask" and (
+                alone or not os.path.exists("opencode.json")
             )
-            return permission.get("bash") == "ask" and not mine
         return not self.mode if KIND == "codex-acp" else self.mode in ASKING
 
     def send(self, **message: Any) -> None:
@@ -84,23 +80,18 @@ class Moody:
     def answer(self, message: dict[str, Any]) -> None:
         params, method = message.get("params") or {}, message["method"]
         if method == "initialize":
-            about = {"name": self.name, "version": "1"}
-            result = {
+            result: dict[str, Any] = {
                 "protocolVersion": 1,
                 "agentCapabilities": {"loadSession": True},
-                "agentInfo": about,
-                "authMethods": [],
             }
+            result |= {"agentInfo": {"name": self.name, "version": "1"}, "authMethods": []}
         elif method in ("session/new", "session/load"):
             result = {"sessionId": "s"} | self.offer()
         elif method in ("session/set_mode", "session/set_config_option"):
             result = self.set(params.get("modeId") or params["value"])
         else:
-            result = {
-                "stopReason": self.prompt(
-                    "".join(part.get("text", "") for part in params["prompt"])
-                )
-            }
+            text = "".join(part.get("text", "") for part in params["prompt"])
+            result = {"stopReason": self.prompt(text)}
         self.send(id=message["id"], **(result if "error" in result else {"result": result}))
         if method.startswith("session/set_") and SPEC.get("restless"):
             self.report("yolo")
@@ -110,36 +101,19 @@ class Moody:
             return {}
         if SPEC.get("option"):
             return {"configOptions": self.options()}
-        return {
-            "modes": {
-                "currentModeId": self.mode,
-                "availableModes": [{"id": mode, "name": mode} for mode in self.modes],
-            }
-        }
+        available = [{"id": mode, "name": mode} for mode in self.modes]
+        return {"modes": {"currentModeId": self.mode, "availableModes": available}}
 
     def options(self) -> list[dict[str, Any]]:
+        option = {"id": "mode", "name": "Mode", "category": "mode", "type": "select"}
         choices = [{"value": mode, "name": mode} for mode in self.modes]
-        return [
-            {
-                "id": "mode",
-                "name": "Mode",
-                "category": "mode",
-                "type": "select",
-                "currentValue": self.mode,
-                "options": choices,
-            }
-        ]
+        return [option | {"currentValue": self.mode, "options": choices}]
 
     def set(self, mode: str) -> dict[str, Any]:
         self.sets += 1
         if mode not in self.modes or self.sets > SPEC.get("locked", 1000):
-            return {
-                "error": {
-                    "code": -32602,
-                    "message": "Invalid params",
-                    "data": {"details": "this mode is locked"},
-                }
-            }
+            error = {"code": -32602, "message": "Invalid params"}
+            return {"error": error | {"data": {"details": "this mode is locked"}}}
         with self.news:
             self.mode = mode
             self.news.notify_all()
@@ -188,18 +162,15 @@ class Moody:
     def ask(self, name: str, kinds: Sequence[str]) -> str:
         self.number += 1
         number = self.number
-        call = {
+        call: dict[str, Any] = {
             "toolCallId": f"call-{number}",
             "title": f"touch {name}",
             "kind": "execute",
-            "rawInput": {"command": f"touch {name}"},
         }
+        call |= {"rawInput": {"command": f"touch {name}"}}
         options = [{"optionId": kind, "name": kind, "kind": kind} for kind in kinds]
-        self.send(
-            id=number,
-            method="session/request_permission",
-            params={"sessionId": "s", "toolCall": call, "options": options},
-        )
+        params = {"sessionId": "s", "toolCall": call, "options": options}
+        self.send(id=number, method="session/request_permission", params=params)
         with self.news:
             self.news.wait_for(lambda: number in self.answers)
         outcome = self.answers[number].get("result", {}).get("outcome", {})

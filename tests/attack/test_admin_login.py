@@ -24,7 +24,7 @@ from tests.servers import free_port
 LOG_IN = "/admin/login/"
 CSRF = "c" * 32  # who floods makes his own
 RATE = 10  # tries a minute
-TURNS = 45
+TURNS = 30
 
 
 @pytest.fixture(scope="module")

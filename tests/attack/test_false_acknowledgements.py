@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
-import psutil
 import pytest
 
 from bridge_project.kernel import limits
@@ -17,7 +15,6 @@ from tests.conformance.delivery import back, nothing_more
 from tests.conformance.phone import Phone
 from tests.conformance.samples import new_id, new_session, now, prompt
 from tests.faults.quick import QuickBridge
-from tests.servers import Postgres, Redis
 
 FALSE: list[Any] = [
     # numbers of rows, which no client knows
@@ -29,28 +26,15 @@ FALSE: list[Any] = [
 
 
 @pytest.fixture(scope="module")
-def processes(
-    tmp_path_factory: pytest.TempPathFactory, postgres_server: Postgres, redis_server: Redis
-) -> Iterator[list[Bridge]]:
-    """Two, the liar is at the last one."""
-    place, url = tmp_path_factory.mktemp("acks"), postgres_server.create_database()
-    with (
-        QuickBridge(place / "first", database_url=url, redis_url=redis_server.url) as first,
-        first.beside(place / "second") as second,
-    ):
-        yield [first, second]
+def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
+    with QuickBridge(tmp_path_factory.mktemp("acks")) as bridge:
+        yield bridge
 
 
 @pytest.fixture
-def bridge(processes: list[Bridge]) -> Bridge:
-    return processes[0]
-
-
-@pytest.fixture
-def liar(processes: list[Bridge]) -> Iterator[Phone]:
-    pairing = processes[0].pairing()
-    with closing(Phone(processes[-1].port, pairing.token)) as phone:
-        yield phone.ready()
+def liar(bridge: Bridge) -> Iterator[Phone]:
+    with bridge.phones(1) as (phone,):
+        yield phone
 
 
 def missed(bridge: Bridge, session_id: str, *phones: Phone) -> None:
@@ -85,40 +69,15 @@ def test_what_it_was_never_sent(bridge: Bridge, liar: Phone) -> None:
     missed(bridge, session, liar, honest)
 
 
-def test_what_another_was_sent(bridge: Bridge, liar: Phone) -> None:
-    """The id of a row, learnt from another device, moves nothing while an earlier row was not
-    acknowledged, and nothing of anybody else's.
-    """
-    session = new_session()
+def test_a_flood_of_them(bridge: Bridge, liar: Phone) -> None:
+    """Ids of nothing are read no faster than they are looked up, and not kept."""
     with bridge.phones(1) as (honest,):
-        bridge.accept(prompt(session, 0))
-        honest.join(session)
-        bridge.accept(*[prompt(session, number) for number in (1, 2, 3)])
-        rows = honest.wait_numbers(session, [0, 1, 2, 3])
-        liar.ack(rows[2])
-        honest.close()
-        back(honest, session, [0, 1, 2, 3])
-    liar.close()
-    back(liar, session, [0, 1, 2, 3])
-    nothing_more(bridge, liar, session, [0, 1, 2, 3])
-
-
-def test_a_flood_of_them(processes: list[Bridge], bridge: Bridge, liar: Phone) -> None:
-    """Millions of ids of nothing are read no faster than they are looked up, and not kept."""
-    running = processes[-1].process
-    assert running is not None
-    server, most = psutil.Process(running.pid), 0
-    honest = Phone(processes[-1].port, bridge.pairing().token).ready()
-    before = server.memory_info().rss
-    for _ in range(40):
-        ids = [str(uuid.uuid4()) for _ in range(limits.ACK_MAX_IDS)]
-        frame = {"type": "notification_ack", "id": new_id(), "timestamp": now()}
-        liar.send_raw(json.dumps(frame | {"payload": {"notification_ids": ids}}))
-        honest.ping()
-        most = max(most, server.memory_info().rss - before)
-    bridge.accept(prompt(new_session(), 1))
-    liar.ping()
-    honest.close()
-    most = max(most, server.memory_info().rss - before)
-
-    assert most < 64 * 2**20, most
+        before = most = bridge.memory()
+        for _ in range(10):
+            ids = [str(uuid.uuid4()) for _ in range(limits.ACK_MAX_IDS)]
+            frame = {"type": "notification_ack", "id": new_id(), "timestamp": now()}
+            liar.send_raw(json.dumps(frame | {"payload": {"notification_ids": ids}}))
+            honest.ping()
+            most = max(most, bridge.memory())
+        liar.ping()
+        assert max(most, bridge.memory()) - before < 64 * 2**20

@@ -1,4 +1,6 @@
-"""Guess tokens through a trusted proxy, through one that is not, and without any (D16, D18 to D20)."""
+"""Guess tokens through a trusted proxy, and through one that is not (D16, D19). By other ways, and
+from an IPv6 network: tests/conformance/test_rate_limits.py.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,6 @@ import pytest
 
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import Response
-from tests.conformance.phone import Closed, Phone
 from tests.conformance.raw import RawSocket
 from tests.faults.clock import ClockBridge
 from tests.servers import free_port
@@ -99,21 +100,6 @@ def test_behind_a_trusted_proxy(bridge: ClockBridge, lie: str) -> None:
     assert through(bridge, token, f"{FOR}{me}", path="/api/v1/sessions").status == 200
 
 
-@pytest.mark.parametrize(
-    "seen",
-    [
-        lambda n: f"2001:db8:7:1::{n}",
-        lambda n: f"fe80::1%eth{n}",
-        lambda n: f"[2001:db8:7:2::{n}]:{n}",
-    ],
-    ids=["one network", "zones", "ports"],
-)
-def test_over_ipv6(bridge: ClockBridge, seen: Callable[[int], str]) -> None:
-    """A guesser with a network of his own (a /64) is one client."""
-    assert guess(lambda n: through(bridge, f"wrong-{n}", f"{FOR}{seen(n)}")) >= RATE
-    assert through(bridge, "wrong", f"{FOR}2001:db8:8:1::1").status == 401
-
-
 def test_behind_a_proxy_that_is_not_trusted(bridge: ClockBridge) -> None:
     """Its word counts for nothing: all behind it are one address, which a right token passes."""
     source, lies = "127.0.0.61", list(LIES.values())
@@ -125,28 +111,3 @@ def test_behind_a_proxy_that_is_not_trusted(bridge: ClockBridge) -> None:
     assert bridge.https(source="127.0.0.62").get(HEALTH, token="wrong").status == 401
     token = bridge.device_token()
     assert ask(bridge.port, token, lied(1), "/api/v1/sessions", source=source).status == 200
-
-
-def test_by_every_way_at_once(bridge: ClockBridge) -> None:
-    """Guesses over HTTP, at the upgrade and by `auth` are one count, and the device's own token
-    still opens a socket from the same address.
-    """
-    source = "127.0.0.63"
-    https, refusals = bridge.https(source=source), []
-    phone = bridge.phone()
-    for number in range(3 * RATE):
-        if number % 2:
-            refusals.append(https.get(HEALTH, token=f"wrong-{number}").status == 429)
-        else:
-            liar = Phone(bridge.port, f"wrong-{number}", bridge.pin, source=source)
-            liar.connect()
-            try:
-                answer = liar.auth()
-                refusals.append(answer["payload"]["code"] == "RATE_LIMIT_EXCEEDED")
-            except Closed:
-                refusals.append(True)
-            liar.close()
-    assert not all(refusals) and refusals.index(True) <= 2 * RATE, "of two minutes at most"
-    own = Phone(bridge.port, phone.token, bridge.pin, source=source, device_id=phone.device_id)
-    own.ready()
-    own.close()

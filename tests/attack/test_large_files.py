@@ -92,13 +92,6 @@ def test_what_is_sent_counts(bridge: Bridge, data: bytes) -> None:
             assert_error(answer, 413, "FILE_TOO_LARGE")
 
 
-def test_a_text_is_not_longer_than_it_is(bridge: Bridge) -> None:
-    """Letters that are not ASCII are sent as they are: 9 MB of them fit into an answer."""
-    (bridge.root / "letters").write_text("яблоко " * (9 * MB // 13))
-    status, size = read(bridge, "letters")
-    assert status == 200 and size < 10 * MB
-
-
 def test_clients_that_do_not_read(bridge: Bridge) -> None:
     """What waits for them is bounded; when they go, their places are free."""
     with bounded_memory(bridge):
@@ -114,28 +107,24 @@ def test_clients_that_do_not_read(bridge: Bridge) -> None:
 
 
 def test_health_is_not_behind_large_trees(bridge: Bridge) -> None:
-    """16 clients ask for a tree of 20,000 files, the most that one shows; /health is answered
-    before all of them are.
-    """
-    for directory in range(200):
+    """16 clients ask for a tree of 10,000 files; /health is answered before all of them are."""
+    for directory in range(100):
         place = bridge.root / "tree" / f"{directory:03}"
         place.mkdir(parents=True)
         for number in range(100):
             (place / f"{number:02}").touch()
     done: list[int] = []
 
-    def tree(_: int) -> int:
-        answer = bridge.https(timeout=200).get(
-            "/api/v1/files/tree?path=tree&depth=20", token=bridge.admin_token
-        )
-        done.append(answer.status)
-        return answer.status
+    def tree(_: int) -> None:
+        https = bridge.https(timeout=200)
+        path = "/api/v1/files/tree?path=tree&depth=20"
+        done.append(https.get(path, token=bridge.admin_token).status)
 
     with bounded_memory(bridge), ThreadPoolExecutor(16) as pool:
         asked = pool.map(tree, range(16))
-        wait_until(lambda: len(done) >= 1, "the first tree")
-        assert (
-            bridge.https(timeout=120).get("/api/v1/health", token=bridge.hook_token).status == 200
-        )
+        wait_until(lambda: done, "the first tree")
+        https = bridge.https(timeout=120)
+        assert https.get("/api/v1/health", token=bridge.hook_token).status == 200
         assert len(done) < 16, "behind the trees"
-        assert set(asked) == {200}
+        list(asked)
+    assert set(done) == {200}

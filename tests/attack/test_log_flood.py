@@ -148,16 +148,3 @@ def test_refusals_of_many_addresses(bridge: Bridge) -> None:
     assert "2001:db8:0:1::/64" in held
     assert firsts + sum(codes["NOT_FOUND"] for codes in held.values()) == 60 + ADDRESSES
     assert len(held) <= 2 * windows(began), "most are counted together"
-
-
-def test_requests_that_need_no_token(bridge: Bridge) -> None:
-    """What a stranger may read does not fill the log either."""
-    https, times, began = bridge.https(source="127.0.0.72"), 450, time.monotonic()
-    with closing(https.open()) as connection:
-        for _ in range(times):
-            assert https.get("/ca.crt", connection=connection).status == 200
-    bridge.stop()
-    lines = logged(bridge)
-    shown = sum(line["event"].startswith("GET /ca.crt 200 127.0.0.72 ") for line in lines)
-    assert shown <= limits.LOG_CLIENT_REQUESTS * windows(began)
-    assert counts(lines, "requests").get("127.0.0.72", Counter())["200"] == times - shown

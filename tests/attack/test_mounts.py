@@ -15,7 +15,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.conformance.bridge import Bridge
-from tests.conformance.https import assert_error
+from tests.conformance.https import Response, assert_error
 from tests.conformance.repositories import Repository, diff, session_in, status
 from tests.servers import wait_until
 
@@ -96,53 +96,30 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     bridge.stop()
 
 
-DIRECTORIES = (
-    "secrets",
-    "certificates",
-    "deep/rejected",
-    "parent/bridge data",
-    "parent/bridge data/secrets",
-    "processes",
-    "processes/self",
-)
-FILES = (
-    "secrets/django_secret",
-    "certificates/ca.key",
-    "parent/bridge data/secrets/django_secret",
-    "parent/bridge data/bridge.sqlite3",
-    "a secret",
-    "a database",
-    "an environment",
-    "processes/self/environ",
-    "processes/1/status",
-    "parent/allowed root/secrets/django_secret",
-)
+DIRECTORIES = [
+    *("secrets", "certificates", "deep/rejected", "parent/bridge data"),
+    *("parent/bridge data/secrets", "processes", "processes/self"),
+]
+FILES = [
+    *("secrets/django_secret", "certificates/ca.key", "parent/bridge data/secrets/django_secret"),
+    *("parent/bridge data/bridge.sqlite3", "parent/allowed root/secrets/django_secret"),
+    *("a secret", "a database", "an environment", "processes/self/environ", "processes/1/status"),
+]
 
 
-@pytest.mark.parametrize("path", DIRECTORIES)
-def test_directories_over_http(bridge: Bridge, path: str) -> None:
-    assert_error(
-        bridge.get(f"/api/v1/files/tree?path={quote(path)}", bridge.admin_token),
-        403,
-        "FILE_ACCESS_DENIED",
-    )
+def ask(bridge: Bridge, what: str, path: str) -> Response:
+    return bridge.get(f"/api/v1/files/{what}?path={quote(path)}", bridge.admin_token)
 
 
-@pytest.mark.parametrize("path", FILES)
-def test_files_over_http(bridge: Bridge, path: str) -> None:
-    assert_error(
-        bridge.get(f"/api/v1/files/content?path={quote(path)}", bridge.admin_token),
-        403,
-        "FILE_ACCESS_DENIED",
-    )
+def test_over_http(bridge: Bridge) -> None:
+    for what, paths in (("tree", DIRECTORIES), ("content", FILES)):
+        for path in paths:
+            assert_error(ask(bridge, what, path), 403, "FILE_ACCESS_DENIED")
 
 
 def test_what_is_harmless_is_served(bridge: Bridge) -> None:
     """A mount by itself is nothing bad: roots in containers are mounts."""
-    assert (
-        bridge.get("/api/v1/files/content?path=harmless/file", bridge.admin_token).json()["content"]
-        == "harmless"
-    )
+    assert ask(bridge, "content", "harmless/file").json()["content"] == "harmless"
     tree = bridge.get("/api/v1/files/tree?path=.&depth=5", bridge.admin_token)
     assert tree.status == 200
     secret = (bridge.data / "secrets" / "django_secret").read_text().strip()
@@ -151,26 +128,19 @@ def test_what_is_harmless_is_served(bridge: Bridge) -> None:
 
 
 def test_over_the_socket(bridge: Bridge) -> None:
-    """A session that works in the repository, and sessions that would work in what is mounted."""
+    """Files, directories, and sessions that would work in them."""
     with bridge.phones() as [phone]:
-        session = session_in(bridge, phone, bridge.root)
-        for path in FILES:
-            payload = {"session_id": session, "path": path, "offset": 0, "limit": 10}
-            assert phone.request("file_read", payload)["payload"]["code"] == "FILE_ACCESS_DENIED", (
-                path
-            )
+        about = {"session_id": session_in(bridge, phone, bridge.root)}
+        lines = {"offset": 0, "limit": 10}
+        new = {"agent": "demo", "session_id": None, "resume": False}
+        asked = [("file_read", about | lines | {"path": path}) for path in FILES]
         for path in DIRECTORIES:
-            answer = phone.request("file_list", {"session_id": session, "path": path})
-            assert answer["payload"]["code"] == "FILE_ACCESS_DENIED", path
-            start = {
-                "agent": "demo",
-                "session_id": None,
-                "working_directory": str(bridge.root / path),
-                "resume": False,
-            }
-            assert (
-                phone.request("session_start", start)["payload"]["code"] == "FILE_ACCESS_DENIED"
-            ), path
+            asked.append(("file_list", about | {"path": path}))
+            there = {"working_directory": str(bridge.root / path)}
+            asked.append(("session_start", new | there))
+        for type_, payload in asked:
+            answer = phone.request(type_, payload)
+            assert answer["payload"]["code"] == "FILE_ACCESS_DENIED", payload
 
 
 def test_git_does_not_read_it(bridge: Bridge) -> None:
@@ -198,18 +168,12 @@ def test_hard_links(bridge: Bridge) -> None:
     os.link(secret, repository.path / "tracked")
     os.link(secret, repository.path / "untracked")
     for name in ("tracked", "untracked"):
-        assert_error(
-            bridge.get(
-                f"/api/v1/files/content?path=linked%20repository/{name}", bridge.admin_token
-            ),
-            403,
-            "FILE_ACCESS_DENIED",
-        )
+        answer = ask(bridge, "content", f"linked repository/{name}")
+        assert_error(answer, 403, "FILE_ACCESS_DENIED")
     with bridge.phones() as [phone]:
         session = session_in(bridge, phone, repository.path)
         assert [change["path"] for change in status(phone, session)["changes"]] == ["a.txt"]
         assert [file["path"] for file in diff(phone, session)] == ["a.txt"]
-        answer = phone.request(
-            "git_commit", {"session_id": session, "message": "m", "files": ["tracked"]}
-        )
+        sent = {"session_id": session, "message": "m", "files": ["tracked"]}
+        answer = phone.request("git_commit", sent)
         assert answer["payload"]["code"] == "FILE_ACCESS_DENIED", answer

@@ -4,7 +4,6 @@ D46).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,8 +16,7 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_error
 from tests.conformance.samples import new_session, prompt
 from tests.faults.quick import QuickBridge
-from tests.hooks.conftest import run_hook, waiting
-from tests.servers import Postgres, wait_until
+from tests.servers import Postgres
 
 RESTARTS = 3
 AT_ONCE = 8  # requests, so that each of the threads that answer them has a connection to lose
@@ -89,30 +87,15 @@ def test_an_auth_without_a_database(store: Store) -> None:
         payload = answer["payload"]
         assert (answer["type"], payload["code"]) == ("connection_error", "STORAGE_UNAVAILABLE")
         assert phone.wait_closed() == 4503
-        refused = bridge.post_hook(prompt(new_session(), 1))
-        assert_error(refused, 503, "STORAGE_UNAVAILABLE")
+        upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+        upgrade["Sec-WebSocket-Key"] = "AAAAAAAAAAAAAAAAAAAAAA=="
+        for refused in (
+            bridge.post_hook(prompt(new_session(), 1)),
+            bridge.get("/api/v1/ws", phone.token, headers=upgrade),
+        ):
+            assert_error(refused, 503, "STORAGE_UNAVAILABLE")
+            assert refused.headers["retry-after"] == "5"
     finally:
         store.postgres.start()
     phone.ready()
     phone.close()
-
-
-def test_hooks_without_a_database(store: Store) -> None:
-    """D47: the spool keeps them meanwhile, and each arrives once and in order."""
-    bridge, session_id = store.bridge, new_session()
-    spool = bridge.data / "spool"
-    with bridge.phones() as [phone]:
-        bridge.watch(phone, session_id)
-        store.postgres.stop()
-        try:
-            for number in range(5):
-                raw = {"hook_event_name": "UserPromptSubmit", "session_id": session_id}
-                assert (
-                    run_hook(spool, json.dumps(raw | {"number": number}).encode()).returncode == 0
-                )
-            wait_until(lambda: "the database does not take" in bridge.tail(), "the log says why")
-            assert len(waiting(spool)) == 5
-        finally:
-            store.postgres.start()
-        phone.wait_numbers(session_id, range(5), 60)
-    assert bridge.session(session_id)["hook_count"] == 6, "one made the session"

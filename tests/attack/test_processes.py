@@ -57,11 +57,8 @@ class Left:
     """What a command has left running in a session: `sleep NUMBER`, with a number of its own."""
 
     def __init__(self, bridge: Bridge, phone: Phone, way: str) -> None:
-        self.phone, self.way, self.number = (
-            phone,
-            way,
-            str(random.SystemRandom().randrange(10**8, 10**9)),
-        )
+        self.phone, self.way = phone, way
+        self.number = str(random.SystemRandom().randrange(10**8, 10**9))
         self.session = begin(bridge, phone, agent=WAYS[way])
         self.command = COMMAND.replace("{n}", self.number)
         self.run(self.command)
@@ -70,16 +67,10 @@ class Left:
 
     def run(self, command: str) -> None:
         """Have the agent run a command, and approve it."""
-        asked = (
-            f"/tool Bash {json.dumps({'command': command})}"
-            if self.way == "demo"
-            else f"/{self.way} {command}"
-        )
-        say(self.phone, self.session, asked)
-        call = self.phone.expect("approval_required", session_id=self.session)["payload"][
-            "tool_call_id"
-        ]
-        decide(self.phone, self.session, call, "approved")
+        bash = f"/tool Bash {json.dumps({'command': command})}"
+        say(self.phone, self.session, bash if self.way == "demo" else f"/{self.way} {command}")
+        asked = self.phone.expect("approval_required", session_id=self.session)["payload"]
+        decide(self.phone, self.session, asked["tool_call_id"], "approved")
 
     def finish(self) -> None:
         """Wait for the end of the turn."""

@@ -13,7 +13,7 @@ import pytest
 from tests.attack.moody_lines import ALLOWS_ALL, install
 from tests.conformance.agent_tools import wait_status
 from tests.conformance.agents import ask, begin, end, say, start, words
-from tests.conformance.approvals import decide
+from tests.conformance.approvals import decide, of
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Message, Phone
 from tests.faults.quick import QuickBridge
@@ -48,41 +48,23 @@ def refused_act(bridge: Bridge, phone: Phone, agent: str, prompt: str = "/act") 
     phone.expect("stream_end", session_id=session, finish_reason="stop")
     assert not (bridge.root / f"{agent}-{session}").exists()
     end(phone, session)
-    return [
-        message for message in phone.messages if message["payload"].get("session_id") == session
-    ]
+    return [one for one in phone.messages if one["payload"].get("session_id") == session]
 
 
 def notices(phone: Phone, session: str) -> list[dict[str, Any]]:
     """The notifications of one session that are not about an approval or a turn."""
-    found = [
-        m["payload"]
-        for m in phone.messages
-        if m["type"] == "notification" and m["payload"].get("session_id") == session
-    ]
-    return [
-        notice for notice in found if notice["notification_type"] in ("agent_notification", "error")
-    ]
+    found = [one["payload"] for one in of(phone, "notification", session)]
+    kinds = ("agent_notification", "error")
+    return [notice for notice in found if notice["notification_type"] in kinds]
 
 
 # -- starting --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "agent",
-    [
-        "careful",
-        "by-option",
-        "named",
-        "oc",
-        "oc-path",
-        "oc-allow",
-        "oc-empty",
-        "oc-npx",
-        "cx",
-        "cx-never",
-    ],
-)
+ASKING = "careful by-option named oc oc-path oc-allow oc-empty oc-npx cx cx-never"
+
+
+@pytest.mark.parametrize("agent", ASKING.split())
 def test_a_command_asks_and_a_refused_one_does_not_run(
     bridge: Bridge, phone: Phone, agent: str
 ) -> None:
@@ -106,10 +88,8 @@ def test_what_cannot_be_made_to_ask_does_not_start(
 ) -> None:
     refused = start(phone, bridge.root, agent=agent)
     assert refused["type"] == "error" and refused["payload"]["code"] == "AGENT_UNAVAILABLE", refused
-    assert (
-        words in refused["payload"]["message"]
-        and "BRIDGE_ACP_UNASKED" in refused["payload"]["message"]
-    )
+    assert words in refused["payload"]["message"]
+    assert "BRIDGE_ACP_UNASKED" in refused["payload"]["message"]
     assert info(bridge)[agent]["asks"] is False
 
 
@@ -146,9 +126,8 @@ def test_nobody_knows_of_one_without_modes(bridge: Bridge) -> None:
 
 
 def info(bridge: Bridge) -> dict[str, dict[str, Any]]:
-    return {
-        one["name"]: one for one in bridge.get("/api/v1/info", bridge.hook_token).json()["agents"]
-    }
+    told = bridge.get("/api/v1/info", bridge.hook_token).json()
+    return {one["name"]: one for one in told["agents"]}
 
 
 def test_the_options_of_the_recipe_are_the_last(bridge: Bridge, phone: Phone) -> None:
@@ -161,9 +140,7 @@ def test_the_options_of_the_recipe_are_the_last(bridge: Bridge, phone: Phone) ->
 def test_what_it_says_of_others(bridge: Bridge, phone: Phone) -> None:
     """demo asks; of a session that is known by its hooks only nobody knows."""
     told = info(bridge)
-    assert (
-        told["demo"]["asks"] is True and told["oc"]["asks"] is True and told["cx"]["asks"] is True
-    )
+    assert all(told[name]["asks"] is True for name in ("demo", "oc", "cx"))
     ready = start(phone, bridge.root)["payload"]
     assert ready["asks"] is True
     end(phone, ready["session_id"])
@@ -173,11 +150,8 @@ def test_doctor_has_a_line_for_each_that_may_act_unasked(bridge: Bridge, phone: 
     for agent in ("wild", "silent"):
         end(phone, begin(bridge, phone, agent=agent))
     said = json.loads(bridge.manage("doctor", "--json", check=False).stdout)
-    found = [
-        one["text"]
-        for one in said["checks"]
-        if one["check"] == "agents" and one["level"] == "warning"
-    ]
+    warnings = [one for one in said["checks"] if one["level"] == "warning"]
+    found = [one["text"] for one in warnings if one["check"] == "agents"]
     assert any(text.startswith("wild ") and "does not ask" in text for text in found), found
     assert any(text.startswith("silent ") and "nobody knows" in text for text in found), found
     assert not any(text.startswith(("oc ", "cx ", "demo ")) for text in found), found
@@ -201,17 +175,12 @@ def test_one_that_cannot_be_set_back_is_interrupted(bridge: Bridge, agent: str) 
         session = begin(bridge, phone, agent=agent)
         for name in ("first", "second"):
             said = ask(phone, session, f"/stray yolo {agent}-{name}")
-            assert said[-1]["payload"]["finish_reason"] == "stop" and "written" not in words(
-                said
-            ), said
-            told = other.expect("notification", session_id=session, notification_type="error")[
-                "payload"
-            ]
-            assert (
-                told["title"] == "The agent stopped asking"
-                and told["priority"] == "high"
-                and "yolo" in told["body"]
-            )
+            assert said[-1]["payload"]["finish_reason"] == "stop", said
+            assert "written" not in words(said)
+            error = other.expect("notification", session_id=session, notification_type="error")
+            told = error["payload"]
+            assert (told["title"], told["priority"]) == ("The agent stopped asking", "high")
+            assert "yolo" in told["body"]
             assert not (bridge.root / f"{agent}-{name}").exists()
         end(phone, session)
 
@@ -257,8 +226,6 @@ def test_what_offers_no_way_to_allow_it_once_is_refused(
     assert f"chosen {chosen} " in words(said)
     [error] = [message["payload"] for message in said if message["type"] == "tool_error"]
     assert "allow this call once" in error["message"]
-    assert (
-        not [message for message in said if message["type"] == "approval_required"]
-        and not (bridge.root / "for-good").exists()
-    )
+    assert not [message for message in said if message["type"] == "approval_required"]
+    assert not (bridge.root / "for-good").exists()
     end(phone, session)
