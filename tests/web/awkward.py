@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
-ENVIRONMENT = {
-    "GIT_AUTHOR_NAME": "Ada",
-    "GIT_AUTHOR_EMAIL": "ada@example.org",
-    "GIT_COMMITTER_NAME": "Ada",
-    "GIT_COMMITTER_EMAIL": "ada@example.org",
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_CONFIG_NOSYSTEM": "1",
-}
+from tests.conformance.repositories import Repository, owner
+
 MARKUP = "<img src=x onerror=alert(1)>.txt"
 HIDDEN = "invoice\u202efdp.exe"  # looks like "invoiceexe.pdf"
 NAMES = ("with space.txt", "-rf", "ünïcödé ✓.txt", 'quo"te.txt', "new\nline.txt", MARKUP, HIDDEN)
@@ -21,16 +15,9 @@ LONG = "deep/" + "a-rather-long-directory-name/" * 4 + "and_a_file_with_a_long_n
 LINES = 5_000
 
 
-def git(directory: Path, *arguments: str, check: bool = True) -> str:
-    done = subprocess.run(
-        ["git", "-c", "commit.gpgsign=false", *arguments],
-        cwd=directory,
-        env=os.environ | ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        check=check,
-    )
-    return done.stdout
+def git(directory: Path, *arguments: str) -> str:
+    how: dict[str, Any] = {"cwd": directory, "env": owner(), "capture_output": True, "text": True}
+    return str(subprocess.run(["git", *arguments], check=True, **how).stdout)
 
 
 def write(directory: Path, files: dict[str, str | bytes]) -> None:
@@ -46,12 +33,7 @@ def numbered(count: int, word: str = "line") -> str:
 
 def begin(directory: Path) -> Path:
     """Make a repository with one commit and an author of its own."""
-    directory.mkdir(parents=True, exist_ok=True)
-    git(directory, "init", "-q", "-b", "main")
-    git(directory, "config", "user.name", "Ada")
-    git(directory, "config", "user.email", "ada@example.org")
-    write(
-        directory,
+    Repository(directory).commit_files(
         {
             "app.py": "def greet(name):\n    return 'Hello ' + name\n",
             "old_name.py": numbered(40, "kept = "),
@@ -61,15 +43,9 @@ def begin(directory: Path) -> Path:
             "both.txt": "one\ntwo\nthree\n",
             "wide.txt": "short\n",
             LONG: "pass\n",
-        },
+        }
     )
-    commit_all(directory, "First")
     return directory
-
-
-def commit_all(directory: Path, message: str) -> None:
-    git(directory, "add", "-A")
-    git(directory, "commit", "-q", "-m", message)
 
 
 def make_changes(directory: Path) -> None:
@@ -92,17 +68,6 @@ def make_changes(directory: Path) -> None:
     (directory / "gone.txt").unlink()
     git(directory, "add", "both.txt")
     write(directory, {"both.txt": "one\n2\n3\n"})
-
-
-def make_conflict(directory: Path) -> None:
-    """Merge a branch that changed the same line."""
-    git(directory, "checkout", "-q", "-b", "other")
-    write(directory, {"app.py": "def greet(name):\n    return 'Bonjour ' + name\n"})
-    commit_all(directory, "French")
-    git(directory, "checkout", "-q", "main")
-    write(directory, {"app.py": "def greet(name):\n    return 'Guten Tag ' + name\n"})
-    commit_all(directory, "German")
-    git(directory, "merge", "other", check=False)
 
 
 def refuse_commits(directory: Path, sentence: str) -> None:

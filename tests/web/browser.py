@@ -94,18 +94,12 @@ class Page:
         self.bridge = bridge
         self.base = bridge.settings.get("BRIDGE_PUBLIC_URL", f"https://127.0.0.1:{bridge.port}")
         self.expected: list[str] = []  # complaints that a test is about
-        self.closed = False
         options = webdriver.ChromeOptions()
         options.binary_location = str(BROWSER)
-        arguments = [
-            "--headless=new",
-            "--no-sandbox",
-            "--disable-dev-shm-usage",
-            "--disable-gpu",
-            "--no-first-run",
-            "--host-resolver-rules=MAP * 127.0.0.1",  # whatever name the bridge has; nobody else
-            f"--user-data-dir={directory}",
-        ]
+        words = "--headless=new --no-sandbox --disable-dev-shm-usage --disable-gpu --no-first-run"
+        arguments = [*words.split(), f"--user-data-dir={directory}"]
+        # whatever name the bridge has; nobody else
+        arguments.append("--host-resolver-rules=MAP * 127.0.0.1")
         if trusted and authority is None:
             pin = base64.b64encode(bytes.fromhex(bridge.pairing().pin)).decode()
             arguments.append(f"--ignore-certificate-errors-spki-list={pin}")
@@ -153,14 +147,9 @@ class Page:
         """Cut this browser off the network, or put it back; an open socket falls silent."""
         if away:
             self.wait_whole()
+        speed = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
         self.cdp("Network.enable")
-        self.cdp(
-            "Network.emulateNetworkConditions",
-            offline=away,
-            latency=0,
-            downloadThroughput=-1,
-            uploadThroughput=-1,
-        )
+        self.cdp("Network.emulateNetworkConditions", offline=away, **speed)
 
     # -- waiting
 
@@ -263,9 +252,8 @@ class Page:
         """Return what the console was told since this was asked last, but for what is expected."""
         entries = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
         told = [str(entry["message"]) for entry in entries]
-        return [
-            text for text in told if not any(word in text for word in (*self.expected, *REMARKS))
-        ]
+        known = (*self.expected, *REMARKS)
+        return [text for text in told if not any(word in text for word in known)]
 
     def requests(self) -> list[str]:
         """Return the addresses that the browser asked for since this was asked last."""
@@ -288,10 +276,7 @@ class Page:
         assert found == [], f"{self.js('location.pathname')}: {json.dumps(found, indent=1)}"
 
     def close(self) -> list[str]:
-        """Close the browser, once; return the last complaints, with the screen that they came from."""
-        if self.closed:
-            return []
-        self.closed = True
+        """Close the browser; return the last complaints, with the screen that they came from."""
         complaints = [f"{self.screen}: {text}" for text in self.complaints()]
         self.driver.quit()
         return complaints

@@ -88,8 +88,8 @@ def make_page(tmp_path_factory: pytest.TempPathFactory, chromium: None) -> Itera
     """Open a browser of its own on a bridge; at the end none may have complained of anything."""
     made: list[Page] = []
 
-    def make(bridge: Bridge, *, profile: Path | None = None, **more: Any) -> Page:
-        made.append(Page(profile or tmp_path_factory.mktemp("profile"), bridge, **more))
+    def make(bridge: Bridge, **more: Any) -> Page:
+        made.append(Page(tmp_path_factory.mktemp("profile"), bridge, **more))
         return made[-1]
 
     yield make

@@ -1,11 +1,14 @@
-"""The network between a phone and the bridge, which can be cut, fall silent and come back."""
+"""The network between a phone and the bridge, which can be cut, and a stranger's site in it."""
 
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from tests.conformance.bridge import Bridge
 from tests.servers import free_port
@@ -16,8 +19,8 @@ Pair = tuple[socket.socket, socket.socket]
 class Link:
     """A TCP port that leads to another one; give the bridge its address as BRIDGE_PUBLIC_URL."""
 
-    def __init__(self, delay: float = 0.0) -> None:
-        self.delay = delay  # seconds, each way
+    def __init__(self) -> None:
+        self.delay = 0.0  # seconds, each way
         self.port = free_port()
         self.bridge: Bridge
         self._pairs: list[Pair] = []
@@ -86,3 +89,36 @@ class Link:
         for end in (source, sink):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
+
+
+class _Stranger(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A browser that refuses the certificate hangs up."""
+
+
+class _Page(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<!doctype html><link rel=icon href=data:,><p>reached</p>")
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Nobody reads it."""
+
+
+@contextmanager
+def site(context: ssl.SSLContext | None = None) -> Iterator[int]:
+    """A stranger's site, whose every page says "reached"; its port."""
+    with _Stranger(("127.0.0.1", 0), _Page) as server:
+        if context is not None:
+            server.socket = context.wrap_socket(
+                server.socket, server_side=True, do_handshake_on_connect=False
+            )
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.bridge import Bridge
-from tests.conformance.samples import hook, new_session
+from tests.conformance.samples import hook, new_id, new_session
 from tests.web.actions import say, start_demo
 from tests.web.browser import Page
 from tests.web.conftest import MakePage
@@ -74,34 +74,25 @@ def test_what_cannot_be_read_is_kept_aside(make_page: MakePage, bridge: Bridge) 
     page.tap(".row-link", "Before")
     page.wait_text("it can be watched here")
     about = {"session_id": session_id}
+    asked: dict[str, Any] = {
+        "tool_call_id": "d",
+        "tool": "T",
+        "params": {},
+        "risk_level": "x",
+        "source": "y",
+    }
+    asked |= {"description": 5, "reasoning": {"a": 1}}
+    replayed = {"messages": [None, 5, {"type": "tool_call"}], "complete": True}
     for message in (
-        "no JSON",
-        "[]",
-        "null",
-        {"type": "from_the_future"},
+        *("no JSON", "[]", "null", {"type": "from_the_future"}),
         envelope("from_the_future", {"news": "<b>markup</b>"}),
         envelope("stream_chunk", {**about, "message_id": ID, "content": {"not": "text"}}),
         envelope("session_update", {"session": None}),
         envelope("session_update", {"session": {"session_id": 7, "title": ["x"]}}),
         envelope("session_update", {"session": {**about, "last_activity_at": 5, "doing": 3}}),
         envelope("tool_result", {**about, "tool_call_id": "c", "tool": 5, "result": {"diff": 7}}),
-        envelope(
-            "approval_required",
-            {
-                **about,
-                "tool_call_id": "d",
-                "tool": "T",
-                "params": {},
-                "risk_level": "x",
-                "source": "y",
-            }
-            | {"description": 5, "reasoning": {"a": 1}},
-            id="c56a4180-65aa-42ec-a945-5fd21dec0538",
-        ),
-        envelope(
-            "replay_buffer",
-            {**about, "messages": [None, 5, {"type": "tool_call"}], "complete": True},
-        ),
+        envelope("approval_required", about | asked, id=new_id()),
+        envelope("replay_buffer", about | replayed),
     ):
         receive(page, message)
     bridge.accept(hook("UserPromptSubmit", session_id, {"prompt": "After"}))
@@ -160,17 +151,3 @@ def test_a_clock_that_is_hours_off(make_page: MakePage, bridge: Bridge) -> None:
         "The clocks of this device and of the bridge are more than 5 minutes apart.",
         "The clock of this device is 5 hours behind the bridge's",
     )
-
-
-def test_storage_that_the_system_cleared(make_page: MakePage, bridge: Bridge) -> None:
-    page = make_page(bridge).pair()
-    start_demo(page, bridge, "Before it was cleared")
-    page.wait_text("repeats what you say: Before it was cleared")
-    page.cdp("Storage.clearDataForOrigin", origin=page.base, storageTypes="all")
-    say(page, "While it is open")
-    page.wait_text("repeats what you say: While it is open")
-    page.driver.refresh()
-    page.wait_text("Pair this device")
-    page.pair()
-    page.tap(".row-link", "Before it was cleared")
-    page.wait_text("repeats what you say: While it is open")

@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.conformance import agents
-from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.bridge import Bridge
 from tests.conformance.samples import new_session
 from tests.hooks.scripted import fixture
 from tests.live.test_real_hooks import Agent
 from tests.web.actions import approve, say, start_demo
 from tests.web.browser import Page
-from tests.web.conftest import MakePage
 
 pytestmark = pytest.mark.web
 
@@ -87,19 +85,3 @@ def test_a_session_at_the_machine_is_watched(page: Page, bridge: Bridge, tmp_pat
     page.wait_gone("waits for a decision")
     fire("Stop")
     page.wait("document.querySelector('.composer .danger').hidden")
-
-
-def test_history_from_before_pairing_is_there(bridge: Bridge, make_page: MakePage) -> None:
-    phone = bridge.phone().ready()
-    session_id = agents.begin(bridge, phone)
-    for number in range(3):
-        agents.ask(phone, session_id, f"question {number}")
-    page = make_page(bridge).pair()
-    page.tap(".row-link", "question 0")
-    page.wait_text("question 2")
-    agents.ask(phone, session_id, "question 3")
-    answers = (
-        "[...document.querySelectorAll('.item.answer .bubble')].map((n) => n.innerText.slice(-10))"
-    )
-    page.wait_equal(answers, [f"question {number}" for number in range(4)])
-    eventually(lambda: page.text.count("question 1") == 2)

@@ -89,23 +89,6 @@ def test_the_bridge_is_killed_in_a_stream(make_bridge: MakeBridge, make_page: Ma
     page.wait_equal(STREAM, shown)
 
 
-def test_the_network_is_cut_before_what_is_sent_arrives(make_page: MakePage, link: Link) -> None:
-    page = make_page(link.bridge).pair()
-    page.expected.append(NETWORK)
-    start_demo(page, link.bridge, "Hello")
-    page.wait_text("repeats what you say: Hello")
-    page.wait_whole()
-    link.freeze()
-    say(page, "Only once")
-    page.wait(SENT)
-    link.cut()
-    page.wait_text("Not confirmed yet")
-    link.mend()
-    page.wait_text("repeats what you say: Only once")
-    page.wait_equal(PROMPTS, ["Hello", "Only once"])
-    assert taken(link.bridge, session_of(page), "Only once") == 1
-
-
 def test_one_tap_starts_one_session(page: Page, bridge: Bridge) -> None:
     """However long it takes, and whatever is shown meanwhile."""
     page.tap("a.button")

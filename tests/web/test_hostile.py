@@ -1,13 +1,8 @@
-"""The web client against who means it harm: an agent, a page in another tab, a thief (D53)."""
+"""The web client against who means it harm: an agent, a page in another tab (D53)."""
 
 from __future__ import annotations
 
-import http.server
-import shutil
-import threading
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,14 +11,15 @@ from tests.conformance.agent_tools import Script
 from tests.conformance.bridge import Bridge
 from tests.web.actions import open_approval
 from tests.web.browser import NETWORK, PHONE, Page
-from tests.web.conftest import ROOM, MakePage
+from tests.web.conftest import ROOM
+from tests.web.link import site
 
 pytestmark = pytest.mark.web
 
 MARKUP = "<img src=x onerror=alert(1)><svg onload=alert(2)><script>alert(3)</script>"
 BIDI = "report\u202etxt.exe\u2066\u200b hidden\u2069"
 LINKS = "[x](javascript:alert(4)) [y](data:text/html,z) ![z](https://evil.example/z.png) <a href=x>w</a>"
-EVIL = f"{MARKUP} {BIDI} {LINKS}"
+EVIL = f"{MARKUP} {BIDI} {LINKS} {'x' * 300}"
 # by every way that an agent has: words, thoughts, calls, results, diffs, questions, failures
 HOSTILE = f"""/do evil = {EVIL!r}
 def text(what): return {{'type': 'text', 'text': what}}
@@ -95,33 +91,6 @@ def test_what_an_agent_says_is_text_in_every_view(page: Page, bridge: Bridge) ->
     check(page)
 
 
-class _Evil(http.server.BaseHTTPRequestHandler):
-    """A page of a stranger."""
-
-    def do_GET(self) -> None:
-        body = b"<!doctype html><title>evil</title><p>evil</p>"
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nobody reads it."""
-
-
-@pytest.fixture
-def evil() -> Iterator[str]:
-    """Where a stranger's page is."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Evil)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    yield f"http://localhost:{server.server_address[1]}/"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
 ATTACK = """
 const [app, done] = arguments;
 const found = {};
@@ -158,13 +127,14 @@ const isShut = () => opened?.closed !== false && !frame.contentDocument;
 """
 
 
-def test_a_page_in_another_tab(page: Page, bridge: Bridge, evil: str) -> None:
+def test_a_page_in_another_tab(page: Page, bridge: Bridge) -> None:
     """It can open the client, and neither read, frame nor steer it; nothing of it gets through."""
     page.expected += [NETWORK, "evil", "WebSocket", "CORS", "frame", "Refused", "Blocked"]
     first = page.driver.current_window_handle
     page.driver.switch_to.new_window("tab")
-    page.driver.get(evil)
-    found = page.driver.execute_async_script(ATTACK, page.base + "/app/")
+    with site() as port:
+        page.driver.get(f"http://localhost:{port}/")
+        found = page.driver.execute_async_script(ATTACK, page.base + "/app/")
     assert found["closed"], "the client severs the tie to who opened it"
     assert found["socket"] == "refused" and found["read"] in ("TypeError", 401)
     assert found["inFrame"] == "closed" or found["inFrame"] == "SecurityError"
@@ -176,32 +146,3 @@ def test_a_page_in_another_tab(page: Page, bridge: Bridge, evil: str) -> None:
     phone = bridge.phone().ready()
     agents.begin(bridge, phone, agent="plain")
     page.find(".row-link")
-    other = [tab for tab in page.driver.window_handles if tab != first]
-    assert len(other) >= 1
-
-
-def test_a_stolen_profile(make_page: MakePage, bridge: Bridge, tmp_path: Path) -> None:
-    """A copy of the browser's directory is the device, until it is revoked; then what was kept in
-    it can still be read there, and nothing more.
-    """
-    pairing = bridge.pairing()
-    owner = make_page(bridge).pair(pairing)
-    phone = bridge.phone().ready()
-    session = agents.begin(bridge, phone, agent="plain")
-    agents.ask(phone, session, "/do say('the secret of yesterday')")
-    owner.tap(".row-link", "the secret of yesterday")
-    owner.wait_text("the secret of yesterday")
-    chat = owner.driver.current_url
-    profile = Path(str(owner.driver.capabilities["chrome"]["userDataDir"]))
-    assert owner.close() == []  # what is copied is not being written
-    shutil.copytree(profile, tmp_path / "copy", ignore=shutil.ignore_patterns("Singleton*"))
-    thief = make_page(bridge, profile=tmp_path / "copy")
-    thief.open("")
-    thief.wait_ready()
-    bridge.manage("revoke_device", pairing.name)
-    thief.wait("document.querySelector('.connection').innerText === 'Stopped'")
-    agents.ask(phone, session, "/do say('the secret of today')")
-    thief.driver.get(chat)
-    thief.wait_text("the secret of yesterday")
-    thief.wait("document.querySelector('.connection').innerText === 'Stopped'")
-    assert "the secret of today" not in thief.text

@@ -6,10 +6,7 @@ import pytest
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
-from tests.conformance import agents
 from tests.conformance.bridge import Bridge, eventually
-from tests.conformance.samples import new_id
-from tests.web import awkward
 from tests.web.actions import ask_to_run, pause
 from tests.web.browser import Page
 from tests.web.conftest import MakePage
@@ -80,39 +77,3 @@ def test_pair_decide_and_talk(make_page: MakePage, bridge: Bridge) -> None:
     press(page, "Hello")
     page.driver.switch_to.active_element.send_keys(Keys.CONTROL, Keys.ENTER)
     page.wait_text("repeats what you say: Hello")
-
-
-def test_changes_files_and_settings(page: Page, bridge: Bridge) -> None:
-    repository = awkward.begin(bridge.root / new_id())
-    awkward.make_changes(repository)
-    with bridge.phones() as [phone]:
-        session_id = agents.start(phone, repository)["payload"]["session_id"]
-    page.open(f"s/{session_id}/changes").find(".file", "app.py")
-    go(page, ".file input", "app.py")
-    press(page, Keys.SPACE)
-    go(page, ".file summary", "app.py")
-    press(page, Keys.ENTER)
-    page.wait_text("return f'Hello, {name}!'")
-    go(page, "form.commit textarea")
-    press(page, "By keys", Keys.TAB)
-    page.wait(HERE, "form.commit button", "Commit 1 file")
-    press(page, Keys.ENTER)
-    page.wait_text("Committed 1 file as")
-    page.driver.refresh()
-    go(page, ".tabs a", "Files")
-    press(page, Keys.ENTER)
-    go(page, ".row-link", "app.py")
-    press(page, Keys.ENTER)
-    page.wait_text("def greet(name)")
-    go(page, ".back")
-    press(page, Keys.ENTER)
-    go(page, "nav a", "Settings")
-    press(page, Keys.ENTER)
-    go(page, ".row-link", "What is wrong?")
-    press(page, Keys.ENTER)
-    page.wait_text("The clocks of this device and of the bridge agree")
-    go(page, ".back")
-    press(page, Keys.ENTER)
-    go(page, "#address")
-    press(page, "desk.local:8443", Keys.ENTER)
-    page.wait_text("desk.local")

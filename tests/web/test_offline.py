@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pytest
 
@@ -95,14 +95,9 @@ class BridgeOfItsOwn(Bridge):
         self.start()
 
     def popen(self, arguments: list[str], log: IO[bytes]) -> Running:
-        return subprocess.Popen(
-            [sys.executable, *arguments],
-            cwd=self.tree,
-            env=self.environment,
-            stdout=log,
-            stderr=log,
-            stdin=subprocess.DEVNULL,
-        )
+        how: dict[str, Any] = {"stdout": log, "stderr": log, "stdin": subprocess.DEVNULL}
+        command = [sys.executable, *arguments]
+        return subprocess.Popen(command, cwd=self.tree, env=self.environment, **how)
 
 
 @pytest.fixture
@@ -139,18 +134,6 @@ def test_a_newer_version_waits_for_a_tap(
     )
     page.wait_ready()
     page.wait_gone("newer version")
-
-
-def test_what_is_wrong_in_words(page: Page, bridge: Bridge) -> None:
-    shown(
-        page,
-        f"Connected to 127.0.0.1:{bridge.port}",
-        "This browser trusts the certificate",
-        "This page is of the bridge's version",
-        "The clocks of this device and of the bridge agree",
-        "What is received is kept on this device",
-    )
-    assert not page.js("document.body.innerText.includes('Attention')")
 
 
 def test_a_certificate_that_was_clicked_through(make_page: MakePage, bridge: Bridge) -> None:

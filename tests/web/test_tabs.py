@@ -4,47 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.conformance import agents
 from tests.conformance.bridge import Bridge, eventually
-from tests.conformance.samples import new_session, prompt
 from tests.web.actions import say, start_demo
 from tests.web.browser import PHONE, Page
 
 pytestmark = pytest.mark.web
-
-GIVEN_UP = 60  # seconds after which Chromium itself ends what a page that sleeps holds open
-# A storage in which to read rows takes until the page is closed.
-SLOW_STORAGE = """
-for (const name of ["getAll", "openCursor"]) {
-  const read = IDBObjectStore.prototype[name];
-  IDBObjectStore.prototype[name] = function (...given) {
-    const on = () => (this.count().onsuccess = on);
-    on();
-    window.reading = true;
-    return read.apply(this, given);
-  };
-}
-"""
-
-
-# A lead that is granted late, and a storage that does not answer.
-SLOW_LEAD = """
-const { request } = LockManager.prototype, { get } = IDBObjectStore.prototype;
-window.isLate = new Set();
-LockManager.prototype.request = function (name, options, work) {
-  return request.call(this, name, options, async (lock) => {
-    window.isGranted = true;
-    if (isLate.has("gate")) await new Promise((go) => (window.go = go));
-    return work(lock);
-  });
-};
-IDBObjectStore.prototype.get = function (...given) {
-  window.isReading = isLate.has("stuck");
-  return isReading ? {} : get.apply(this, given);
-};
-"""
-SLEEP = "document.dispatchEvent(new Event('freeze'));"
-WAKE = "document.dispatchEvent(new Event('resume'));"
-HELD = "navigator.locks.query().then(({held}) => held.length)"
 
 
 def new_tab(page: Page) -> tuple[str, str]:
@@ -139,52 +104,15 @@ def test_a_frozen_page_lets_another_tab_go_on_and_comes_back(page: Page, bridge:
     eventually(lambda: sockets(bridge) == 1)
 
 
-def test_a_page_that_falls_asleep_as_it_takes_the_lead_lets_go(page: Page, bridge: Bridge) -> None:
-    """Before the lead is its own, and before it has read what is kept: others could never lead."""
-    page.driver.execute_script(SLOW_LEAD)
-    for late, there in (("gate", "window.isGranted"), ("stuck", "window.isReading")):
-        page.js("void isLate.add(arguments[0])", late)
-        page.driver.execute_script(f"{SLEEP} {WAKE}")
-        page.wait(there)
-        page.driver.execute_script(f"{SLEEP} isLate.clear(); go();")
-        page.wait(f"{HELD}.then((held) => !held)", what="the lead is free")
-        page.driver.execute_script(WAKE)
-        page.wait(f"{HELD}", what="it leads again")
-    page.wait_ready()
-
-
 def test_a_page_that_slept_alone_is_live_again(page: Page, bridge: Bridge) -> None:
     start_demo(page, bridge, "Before the sleep")
     page.wait_text("repeats what you say: Before the sleep")
     session_id = page.js("location.pathname").split("/")[-1]
     freeze(page)
     other = bridge.phone().ready()
-    other.request(
-        "session_start",
-        {"agent": "", "session_id": session_id, "working_directory": "", "resume": False},
-    )
-    other.send("message", {"session_id": session_id, "content": "Meanwhile", "role": "user"})
-    other.expect("stream_end", session_id=session_id)
+    other.join(session_id)
+    agents.ask(other, session_id, "Meanwhile")
     thaw(page)
     page.wait_text("repeats what you say: Meanwhile")
     page.wait_ready()
     page.wait_equal(PROMPTS, ["Before the sleep", "Meanwhile"])
-
-
-def test_a_page_that_falls_asleep_while_it_reads_holds_up_no_other(
-    page: Page, bridge: Bridge
-) -> None:
-    """Its transaction in the storage would stay open with it, and no other tab could store a row."""
-    session_id = new_session()
-    bridge.accept(prompt(session_id, "Before the sleep"))
-    page.tap(".row-link", "Before the sleep")
-    page.find(".bubble.mine", "Before the sleep")
-    page.before_load(SLOW_STORAGE)
-    page.driver.refresh()
-    page.wait("window.reading")
-    freeze(page)
-    new_tab(page)
-    page.open(f"s/{session_id}")
-    page.wait_ready()
-    bridge.accept(prompt(session_id, "During the sleep"))
-    page.wait_text("During the sleep", seconds=GIVEN_UP - 10)

@@ -36,10 +36,16 @@ function machine(tokens = ["code"]) {
 
 const HEALTHY = { ready: true, warnings: [], requires_acknowledgment: false };
 
-function readyOne(tokens = ["own"]) {
+/** One whose socket has been opened. */
+function opened(tokens) {
   const one = machine(tokens);
   one.feed({ kind: "start" });
   one.feed({ kind: "opened" });
+  return one;
+}
+
+function readyOne() {
+  const one = opened(["own"]);
   one.get("connection_ack", { active_sessions: [] });
   one.get("health_status", HEALTHY);
   assert.equal(one.state.phase, "ready");
@@ -72,9 +78,7 @@ test("auth, health check, ready", () => {
 });
 
 test("the code's token is stored beside the fresh one, which is used at once", () => {
-  const one = machine(["code"]);
-  one.feed({ kind: "start" });
-  one.feed({ kind: "opened" });
+  const one = opened(["code"]);
   one.get("connection_ack", { active_sessions: [], device_token: "fresh" });
   assert.deepEqual(one.took("keep"), [{ do: "keep", tokens: ["code", "fresh"] }]);
   assert.equal(one.took("open").length, 1); // only the first: not before it is stored
@@ -89,9 +93,7 @@ test("the code's token is stored beside the fresh one, which is used at once", (
 });
 
 test("a fresh token that cannot be stored is not used", () => {
-  const one = machine(["code"]);
-  one.feed({ kind: "start" });
-  one.feed({ kind: "opened" });
+  const one = opened(["code"]);
   one.get("connection_ack", { active_sessions: [], device_token: "fresh" });
   one.sent();
   one.feed({ kind: "kept", safe: false });
@@ -101,9 +103,7 @@ test("a fresh token that cannot be stored is not used", () => {
 });
 
 test("a fresh token that is void gives way to the one before it", () => {
-  const one = machine(["code", "void"]);
-  one.feed({ kind: "start" });
-  one.feed({ kind: "opened" });
+  const one = opened(["code", "void"]);
   assert.equal(one.sent()[0].payload.token, "void");
   one.get("connection_error", { code: "AUTH_FAILED", message: "no" });
   one.feed({ kind: "opened" });
@@ -167,9 +167,7 @@ test("after sleep a socket is dead unless it answers within a second", () => {
 });
 
 test("a warning is acknowledged by a person, and heartbeats go on meanwhile", () => {
-  const one = machine();
-  one.feed({ kind: "start" });
-  one.feed({ kind: "opened" });
+  const one = opened();
   one.get("connection_ack", { active_sessions: [] });
   one.sent();
   one.get("health_status", {
@@ -195,9 +193,7 @@ test("a warning is acknowledged by a person, and heartbeats go on meanwhile", ()
 
 test("what a person has to mend is not tried again, anything else is", () => {
   for (const code of ["AUTH_FAILED", "VERSION_INCOMPATIBLE", "MISCONFIGURED", "INSECURE_TRANSPORT"]) {
-    const one = machine();
-    one.feed({ kind: "start" });
-    one.feed({ kind: "opened" });
+    const one = opened();
     one.timers();
     one.get("connection_error", { code, message: "why" });
     one.feed({ kind: "closed" });
@@ -211,9 +207,7 @@ test("what a person has to mend is not tried again, anything else is", () => {
   const one = readyOne();
   one.get("error", { code: "CONN_REPLACED", message: "elsewhere" });
   assert.equal(one.state.phase, "stopped");
-  const busy = machine();
-  busy.feed({ kind: "start" });
-  busy.feed({ kind: "opened" });
+  const busy = opened();
   busy.timers();
   busy.get("connection_error", { code: "RATE_LIMITED", message: "too many" });
   assert.deepEqual(busy.timers(), { retry: 1000 });
