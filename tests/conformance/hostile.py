@@ -1,6 +1,4 @@
-"""Repositories that want to run something: each trap is a way in which git itself would run a
-program that the repository names.
-"""
+"""Traps: each is a way in which git itself would run a program that the repository names."""
 
 from __future__ import annotations
 
@@ -45,32 +43,22 @@ Plant = Callable[[Repository, Trap], None]
 
 
 def config(**values: str) -> Plant:
-    """Settings; `__` stands for a dot, `{script}` for the trap's script, quoted for a shell,
-    `{path}` for its path.
-    """
+    """Settings; `__` is a dot, `{path}` the trap's script, `{script}` the same quoted for a shell."""
 
     def plant(repository: Repository, trap: Trap) -> None:
         for name, value in values.items():
-            repository.git(
-                "config",
-                name.replace("__", "."),
-                value.format(script=f"'{trap.script}'", path=trap.script),
-            )
+            said = value.format(script=f"'{trap.script}'", path=trap.script)
+            repository.git("config", name.replace("__", "."), said)
 
     return plant
 
 
 def driver(attribute: str, key: str) -> Plant:
-    """An attribute for every file, and the program of its driver; its name is any that git
-    takes.
-    """
+    """An attribute for every file, and the program of its driver."""
 
     def plant(repository: Repository, trap: Trap) -> None:
         kind, _, name = attribute.partition("=")
-        attributes = repository.path / ".git/info/attributes"
-        attributes.parent.mkdir(exist_ok=True)
-        with attributes.open("a") as file:
-            file.write(f"* {attribute}\n")
+        repository.write(".git/info/attributes", f"* {attribute}\n")
         # git config itself would not take every name
         with (repository.path / ".git/config").open("a") as file:
             file.write(f'[{kind} "{name}"]\n\t{key} = "\'{trap.script}\'"\n')
@@ -83,11 +71,8 @@ def hook_in_place(repository: Repository, trap: Trap) -> None:
 
 
 def hooks_elsewhere(repository: Repository, trap: Trap) -> None:
-    repository.git(
-        "config",
-        "core.hooksPath",
-        str(trap.hooks("post-index-change", "pre-commit", "commit-msg", "post-commit")),
-    )
+    hooks = trap.hooks("post-index-change", "pre-commit", "commit-msg", "post-commit")
+    repository.git("config", "core.hooksPath", str(hooks))
 
 
 def included(repository: Repository, trap: Trap) -> None:
@@ -110,16 +95,14 @@ def submodule(repository: Repository, trap: Trap) -> None:
     inner.commit_files({"a": "1\n"})
     repository.git("submodule", "--quiet", "add", str(inner.path), "sub")
     repository.commit("submodule")
-    for name, value in (
-        ("status.submoduleSummary", "true"),
-        ("diff.submodule", "diff"),
-        ("diff.ignoreSubmodules", "none"),
-        ("submodule.recurse", "true"),
+    for setting in (
+        *("status.submoduleSummary=true", "diff.submodule=diff"),
+        *("diff.ignoreSubmodules=none", "submodule.recurse=true"),
     ):
-        repository.git("config", name, value)
-    repository.git("config", "core.fsmonitor", str(trap.script), cwd=repository.path / "sub")
-    repository.git("config", "diff.external", str(trap.script), cwd=repository.path / "sub")
-    (repository.path / "sub" / "a").write_text("2\n")
+        repository.git("config", *setting.split("="))
+    for name in ("core.fsmonitor", "diff.external"):
+        repository.git("config", name, str(trap.script), cwd=repository.path / "sub")
+    repository.write("sub/a", "2\n")
 
 
 def promisor(**values: str) -> Plant:
@@ -143,9 +126,7 @@ TERMINAL = "in a terminal"
 
 
 def spring(repository: Repository, words: tuple[str, ...]) -> None:
-    """Run git as the repository's owner does, whether or not it ends well; without a terminal it
-    starts no pager.
-    """
+    """Run git as the repository's owner does; without a terminal it starts no pager."""
     if words[0] != TERMINAL:
         repository.git(*words, check=False)
         return
@@ -173,13 +154,10 @@ def springs_it(repository: Repository, trap: Trap, words: tuple[str, ...]) -> bo
     return ran
 
 
-STATUS, DIFF, COMMIT, PAGED = (
-    ("status",),
-    ("diff",),
-    ("commit", "-q", "-a", "-m", "x"),
-    (TERMINAL, "status"),
-)
+STATUS, DIFF, COMMIT = ("status",), ("diff",), ("commit", "-q", "-a", "-m", "x")
+PAGED = (TERMINAL, "status")
 
+ALIASES = ("alias__status", "alias__diff", "alias__mine")
 # name → how it is planted, and the ordinary command that springs it
 READING: dict[str, tuple[Plant, tuple[str, ...]]] = {
     "fsmonitor": (config(core__fsmonitor="{script}"), STATUS),
@@ -191,10 +169,7 @@ READING: dict[str, tuple[Plant, tuple[str, ...]]] = {
     "filter with an equals sign": (driver("filter=a=b", "clean"), DIFF),
     "smudge filter": (driver("filter=evil", "smudge"), ("checkout", "--", "a.txt")),
     "pager": (config(core__pager="{script}", pager__status="true", pager__diff="true"), PAGED),
-    "alias": (
-        config(alias__status="!{script}", alias__diff="!{script}", alias__mine="!{script}"),
-        ("mine",),
-    ),
+    "alias": (config(**dict.fromkeys(ALIASES, "!{script}")), ("mine",)),
     "hook": (hook_in_place, STATUS),
     "hooks elsewhere": (hooks_elsewhere, STATUS),
     "include": (included, STATUS),
@@ -208,17 +183,10 @@ READING: dict[str, tuple[Plant, tuple[str, ...]]] = {
     ),
 }
 
+SIGNING = {"commit__gpgSign": "true", "user__signingKey": "key::ssh-ed25519 AAAA"}
 COMMITTING: dict[str, tuple[Plant, tuple[str, ...]]] = {
     "gpg": (config(commit__gpgSign="true", gpg__program="{path}"), COMMIT),
-    "ssh signature": (
-        config(
-            commit__gpgSign="true",
-            gpg__format="ssh",
-            gpg__ssh__program="{path}",
-            user__signingKey="key::ssh-ed25519 AAAA",
-        ),
-        COMMIT,
-    ),
+    "ssh signature": (config(gpg__format="ssh", gpg__ssh__program="{path}", **SIGNING), COMMIT),
     "hooks elsewhere": (hooks_elsewhere, COMMIT),
     "fsmonitor": READING["fsmonitor"],
     "clean filter": READING["clean filter"],

@@ -80,6 +80,11 @@ def assert_now(value: object, within: float = 60) -> None:
     )
 
 
+def assert_types(payload: dict[str, Any], **fields: type) -> None:
+    """Each of these fields is there and of exactly that type."""
+    assert {name: type(payload.get(name)) for name in fields} == fields, payload
+
+
 def is_uuid(value: object) -> bool:
     try:
         return str(UUID(str(value))) == str(value).lower()

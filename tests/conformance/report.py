@@ -61,11 +61,11 @@ def marks(paths: Iterable[Path]) -> Iterator[Mark]:
 
 
 def _names(node: ast.expr) -> tuple[str, ...]:
-    """The arguments of every `pytest.mark.spec(...)` in an expression; they must be written out."""
+    """The rows that `pytest.mark.spec("...", ...)` names, one or several in a string."""
     found: list[str] = []
     for call in ast.walk(node):
         if isinstance(call, ast.Call) and ast.unparse(call.func) == "pytest.mark.spec":
-            found += [ast.literal_eval(argument) for argument in call.args]
+            found += " ".join(map(ast.literal_eval, call.args)).split()
     return tuple(found)
 
 

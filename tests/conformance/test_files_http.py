@@ -26,43 +26,45 @@ def place(shared: Bridge) -> Path:
 
 
 def ask(bridge: Bridge, what: str, path: object = None, **query: object) -> Response:
-    query_string = "&".join(
-        f"{name}={quote(os.fsencode(str(value)), safe='')}"
-        for name, value in ({"path": path} | query).items()
-        if value is not None
-    )
+    given = {name: value for name, value in ({"path": path} | query).items() if value is not None}
+    quoted = {name: quote(os.fsencode(str(value)), safe="") for name, value in given.items()}
+    query_string = "&".join(f"{name}={value}" for name, value in quoted.items())
     return bridge.get(f"/api/v1/files/{what}?{query_string}", bridge.admin_token)
 
 
-def tree(bridge: Bridge, path: object = None, **query: object) -> dict[str, Any]:
-    answer = ask(bridge, "tree", path, **query)
+def content(bridge: Bridge, path: object) -> dict[str, Any]:
+    answer = ask(bridge, "content", path)
     assert answer.status == 200, answer
     return dict(answer.json())
 
 
+def tree(bridge: Bridge, path: object, **query: object) -> dict[str, dict[str, Any]]:
+    """The entries by their names."""
+    answer = ask(bridge, "tree", path, **query)
+    assert answer.status == 200, answer
+    assert isinstance(answer.json()["path"], str)
+    return named(answer.json()["entries"])
+
+
 def named(entries: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {entry["name"]: entry for entry in entries}
+    found = {entry["name"]: entry for entry in entries}
+    assert len(found) == len(entries)
+    return found
 
 
 @pytest.mark.spec("http.files.tree", "file.tree.*")
 def test_a_tree(shared: Bridge, place: Path) -> None:
-    """Spec: {path, entries}; name, type, size and modified_at for files, children for
-    directories.
-    """
+    """Size and modified_at for files, children for directories."""
     (place / "src").mkdir()
     (place / "src" / "main.py").write_text("print(1)\n")
     (place / "ünïcode.txt").write_text("x")
-    body = tree(shared, place)
-    assert isinstance(body["path"], str)
-    entries = named(body["entries"])
-    assert set(entries) == {"src", "ünïcode.txt"}
-    assert entries["src"]["type"] == "directory"
-    assert entries["ünïcode.txt"]["type"] == "file"
-    assert entries["ünïcode.txt"]["size"] == 1
+    entries = tree(shared, place)
+    kinds = {name: (entry["type"], entry.get("size")) for name, entry in entries.items()}
+    assert kinds == {"src": ("directory", None), "ünïcode.txt": ("file", 1)}
+    assert entries["ünïcode.txt"].get("children") is None
     (child,) = entries["src"]["children"]
     assert (child["name"], child["type"], child["size"]) == ("main.py", "file", 9)
     assert_now(child["modified_at"], 600)
-    assert "children" not in entries["ünïcode.txt"] or entries["ünïcode.txt"]["children"] is None
 
 
 def depth_of(entries: list[dict[str, Any]]) -> int:
@@ -72,15 +74,13 @@ def depth_of(entries: list[dict[str, Any]]) -> int:
 
 @pytest.mark.spec("limit.tree_depth")
 def test_depth(shared: Bridge, place: Path) -> None:
-    """Spec: depth, default 3."""
     (place / "1" / "2" / "3" / "4" / "5" / "6").mkdir(parents=True)
     for depth, levels in {None: 3, 1: 1, 20: 6}.items():
-        assert depth_of(tree(shared, place, depth=depth)["entries"]) == levels
+        assert depth_of(list(tree(shared, place, depth=depth).values())) == levels
 
 
 @pytest.mark.spec("filecode.FILE_INVALID_PATH")
 def test_what_is_no_depth_or_path(shared: Bridge, place: Path) -> None:
-    """D12: bad depth, missing parameter or bad path: 400 FILE_INVALID_PATH."""
     for depth in ("-1", "0", "21", "3.0", "x", "٣", "3\n", "9" * 5000, "\x00"):
         assert_error(ask(shared, "tree", place, depth=depth), 400, "FILE_INVALID_PATH")
     for path in (None, "", "a\x00b", "\x00"):
@@ -89,66 +89,59 @@ def test_what_is_no_depth_or_path(shared: Bridge, place: Path) -> None:
 
 
 def test_relative_paths_start_at_the_first_root(shared: Bridge, place: Path) -> None:
-    """Spec: tree takes absolute or relative; D12: relative to the first allowed root."""
     (place / "a.txt").write_text("a")
-    assert set(named(tree(shared, place.name)["entries"])) == {"a.txt"}
-    assert place.name in named(tree(shared, ".", depth=1)["entries"])
-    assert ask(shared, "content", f"{place.name}/a.txt").json()["content"] == "a"
+    assert set(tree(shared, place.name)) == {"a.txt"}
+    assert place.name in tree(shared, ".", depth=1)
+    assert content(shared, f"{place.name}/a.txt")["content"] == "a"
 
 
 @pytest.mark.spec("http.files.content")
 def test_content(shared: Bridge, place: Path) -> None:
-    """Spec: {path, content, size, encoding, modified_at}."""
     text = "línea 1\r\nline 2\n\ttab\u2028end"
     (place / "text.md").write_bytes(text.encode())
-    answer = ask(shared, "content", place / "text.md")
-    assert answer.status == 200, answer
-    body = answer.json()
-    assert body["content"] == text
-    assert body["size"] == len(text.encode())
-    assert body["encoding"] == "utf-8"
-    assert isinstance(body["path"], str) and body["path"].endswith("text.md")
+    body = content(shared, place / "text.md")
+    assert (body["content"], body["size"]) == (text, len(text.encode()))
+    assert body["encoding"] == "utf-8" and body["path"].endswith("text.md")
     assert_now(body["modified_at"], 600)
 
 
 @pytest.mark.spec("versioning.wire_types")
-def test_binary_content(shared: Bridge, place: Path) -> None:
-    """Spec, Versioning 4: binary is base64; it comes back byte for byte."""
+def test_binary_content_is_base64(shared: Bridge, place: Path) -> None:
     for data, encoding in ((bytes(range(256)), "base64"), (b"caf\xe9", "base64"), (b"", "utf-8")):
         (place / "blob").write_bytes(data)
-        body = ask(shared, "content", place / "blob").json()
+        body = content(shared, place / "blob")
         assert (body["size"], body["encoding"]) == (len(data), encoding)
         assert base64.b64decode(body["content"], validate=True) == data
 
 
 @pytest.mark.spec("filecode.FILE_TOO_LARGE", "limit.max_message_size_mb")
 def test_size_limit(shared: Bridge, place: Path) -> None:
-    """D12: larger than max_message_size_mb: 413 FILE_TOO_LARGE."""
     with (place / "large").open("wb") as sparse:
         sparse.truncate(10 * MIB + 1)
     assert_error(ask(shared, "content", place / "large"), 413, "FILE_TOO_LARGE")
     (place / "medium").write_bytes(b"m" * (4 * MIB))
-    assert ask(shared, "content", place / "medium").json()["size"] == 4 * MIB
+    assert content(shared, place / "medium")["size"] == 4 * MIB
+
+
+def assert_denied(bridge: Bridge, *paths: object) -> None:
+    for path in paths:
+        for what in ("tree", "content"):
+            assert_error(ask(bridge, what, path), 403, "FILE_ACCESS_DENIED")
 
 
 @pytest.mark.spec("filecode.FILE_ACCESS_DENIED", "file.jail")
 def test_outside(shared: Bridge) -> None:
-    """D12: outside every allowed root: 403 FILE_ACCESS_DENIED, whether it exists or not. A root is
-    a directory, not a prefix of names.
-    """
+    """D12: whether it exists or not. A root is a directory, not a prefix of names."""
     neighbour = shared.root.with_name(shared.root.name + "-private")
     neighbour.mkdir(exist_ok=True)
     (neighbour / "secret").write_text("s")
-    absolute = ["/", "/etc", "/etc/passwd", "//etc/passwd", "/proc/self/environ", "/nonexistent/x"]
+    absolute = ("/", "/etc", "/etc/passwd", "//etc/passwd", "/proc/self/environ", "/nonexistent/x")
     above = ("../outside", "../nothing/../allowed root", "../" * 500 + "etc/passwd")
-    for path in (*absolute, *above, neighbour / "secret", f"../{neighbour.name}/secret"):
-        for what in ("tree", "content"):
-            assert_error(ask(shared, what, path), 403, "FILE_ACCESS_DENIED")
+    assert_denied(shared, *absolute, *above, neighbour / "secret", f"../{neighbour.name}/secret")
 
 
 @pytest.mark.spec("filecode.FILE_NOT_FOUND")
 def test_not_there(shared: Bridge, place: Path) -> None:
-    """D12: 404 FILE_NOT_FOUND."""
     (place / "file").touch()
     for what in ("tree", "content"):
         assert_error(ask(shared, what, place / "missing"), 404, "FILE_NOT_FOUND")
@@ -157,20 +150,24 @@ def test_not_there(shared: Bridge, place: Path) -> None:
 
 
 @pytest.mark.spec("file.jail")
-def test_links(shared: Bridge, place: Path, tmp_path: Path) -> None:
-    """D12: links are followed only while they stay inside."""
+def test_links_are_followed_while_they_stay_inside(
+    shared: Bridge, place: Path, tmp_path: Path
+) -> None:
     (tmp_path / "secret").write_text("secret")
     (place / "real").mkdir()
     (place / "real" / "inside.txt").write_text("inside")
-    (place / "good").symlink_to(place / "real" / "inside.txt")
-    (place / "good-dir").symlink_to("real")
-    (place / "bad").symlink_to(tmp_path / "secret")
-    (place / "bad-dir").symlink_to(tmp_path)
-    (place / "chain").symlink_to("bad")
-    (place / "loop").symlink_to("loop")
-    (place / "dangling").symlink_to("nowhere")
-    assert ask(shared, "content", place / "good").json()["content"] == "inside"
-    assert ask(shared, "content", place / "good-dir" / "inside.txt").json()["content"] == "inside"
+    for name, target in {
+        "good": place / "real" / "inside.txt",
+        "good-dir": Path("real"),
+        "bad": tmp_path / "secret",
+        "bad-dir": tmp_path,
+        "chain": Path("bad"),
+        "loop": Path("loop"),
+        "dangling": Path("nowhere"),
+    }.items():
+        (place / name).symlink_to(target)
+    for path in ("good", "good-dir/inside.txt"):
+        assert content(shared, place / path)["content"] == "inside"
     for path in ("bad", "bad-dir/secret", "chain"):
         assert_error(ask(shared, "content", place / path), 403, "FILE_ACCESS_DENIED")
     assert_error(ask(shared, "tree", place / "bad-dir"), 403, "FILE_ACCESS_DENIED")
@@ -179,70 +176,58 @@ def test_links(shared: Bridge, place: Path, tmp_path: Path) -> None:
 
 
 def test_a_tree_does_not_leak_through_links(shared: Bridge, place: Path, tmp_path: Path) -> None:
-    """D12: a link is shown as what it leads to; one that leads out or nowhere is not shown, a loop
-    ends.
-    """
+    """D12: a link is shown as what it leads to, if that is inside; a loop ends."""
     (tmp_path / "secret-name").write_text("1234567")
     (place / "docs").mkdir()
     (place / "docs" / "b.txt").write_text("12345")
-    for name, target in {
-        "out": tmp_path,
-        "out-file": tmp_path / "secret-name",
-        "broken": Path("nothing"),
-        "self": Path("self"),
-        "here": Path("."),
-        "to-directory": Path("docs"),
-        "to-file": Path("docs/b.txt"),
-    }.items():
+    inside = {"here": Path("."), "to-directory": Path("docs"), "to-file": Path("docs/b.txt")}
+    for name, target in inside.items() | {
+        ("out", tmp_path),
+        ("out-file", tmp_path / "secret-name"),
+        ("broken", Path("nothing")),
+        ("self", Path("self")),
+    }:
         (place / name).symlink_to(target)
     answer = ask(shared, "tree", place, depth=15)
     assert answer.status == 200 and b"secret-name" not in answer.body
     entries = named(answer.json()["entries"])
-    assert set(entries) == {"docs", "here", "to-directory", "to-file"}
+    assert set(entries) == {"docs", *inside}
     assert entries["to-file"]["size"] == 5 == named(entries["docs"]["children"])["b.txt"]["size"]
     assert len(answer.body) < 10_000
 
 
-def test_special_files(shared: Bridge, place: Path) -> None:
-    """A pipe must not hang the bridge, in the tree neither; a directory has no content, a file no
-    tree.
-    """
+def test_a_pipe_does_not_hang_the_bridge(shared: Bridge, place: Path) -> None:
+    """A directory has no content, a file no tree."""
     os.mkfifo(place / "pipe")
     (place / "file").write_text("x")
     assert_error(ask(shared, "content", place / "pipe"), (400, 403, 404))
     assert_error(ask(shared, "content", place), (400, 404))
     assert_error(ask(shared, "tree", place / "file"), (400, 404))
-    assert "file" in named(tree(shared, place)["entries"])
+    assert "file" in tree(shared, place)
 
 
 def test_names_that_are_not_utf8(shared: Bridge, place: Path) -> None:
-    """A file name of any bytes leaves the answer valid JSON in UTF-8."""
-    (Path(os.fsdecode(os.fsencode(place) + b"/b\xff\xfe"))).write_text("x")
+    Path(os.fsdecode(os.fsencode(place) + b"/b\xff\xfe")).write_text("x")
     (place / "new\nline").write_text("x")
-    body = tree(shared, place)
-    assert len(body["entries"]) == 2 and "new\nline" in named(body["entries"])
+    entries = tree(shared, place)
+    assert len(entries) == 2 and "new\nline" in entries
 
 
 def test_the_data_directory_is_never_served(two_roots: tuple[Bridge, Path]) -> None:
-    """D45: not by a file endpoint, whatever the roots: here it is one. Neither by name, nor by link,
-    nor in a tree.
-    """
+    """D45: though it is a root here: neither by name, nor by link, nor in a tree."""
     bridge, _ = two_roots
     inside = list(bridge.data.rglob("*"))[:10]
     assert inside
     link = bridge.root / "link"
     link.symlink_to(bridge.data)
     linked = [link / path.relative_to(bridge.data) for path in inside]
-    for path in (bridge.data, link, *inside, *linked):
-        for what in ("tree", "content"):
-            assert_error(ask(bridge, what, path), 403, "FILE_ACCESS_DENIED")
-    assert "link" not in named(tree(bridge, ".")["entries"])
+    assert_denied(bridge, bridge.data, link, *inside, *linked)
+    assert "link" not in tree(bridge, ".")
 
 
-def test_the_second_root(two_roots: tuple[Bridge, Path]) -> None:
-    """D44: several roots, `:` between; an absolute path may lie in any."""
+def test_an_absolute_path_may_lie_in_any_root(two_roots: tuple[Bridge, Path]) -> None:
     bridge, second = two_roots
     (second / "b.txt").write_text("b")
-    assert ask(bridge, "content", second / "b.txt").json()["content"] == "b"
+    assert content(bridge, second / "b.txt")["content"] == "b"
     assert_error(ask(bridge, "content", "b.txt"), 404, "FILE_NOT_FOUND")
     assert_error(ask(bridge, "content", second.parent / "x"), 403, "FILE_ACCESS_DENIED")

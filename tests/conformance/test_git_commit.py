@@ -1,6 +1,4 @@
-"""git_commit (spec, WebSocket operations; D10): what is committed, what is answered, and that a
-refusal leaves the repository as it was.
-"""
+"""git_commit (spec, WebSocket operations; D10): a refusal leaves the repository as it was."""
 
 from __future__ import annotations
 
@@ -20,29 +18,26 @@ pytestmark = pytest.mark.spec("ws.git_commit")
 
 def state(repository: Repository) -> tuple[str, str, list[str]]:
     """HEAD, what git status says of index and work tree, and what is staged."""
-    return (
-        repository.git("rev-parse", "--verify", "-q", "HEAD", check=False),
-        repository.porcelain(),
-        repository.staged(),
-    )
+    head = repository.git("rev-parse", "--verify", "-q", "HEAD", check=False)
+    return head, repository.porcelain(), repository.staged()
 
 
 def assert_as_it_was(
-    answer: Message,
-    repository: Repository,
-    before: tuple[str, str, list[str]],
-    code: str = "GIT_ERROR",
+    answer: Message, repository: Repository, before: tuple[str, str, list[str]]
 ) -> dict[str, Any]:
-    """D10: `error` with the code, recoverable, and nothing staged that was not staged before."""
-    payload = assert_refused(answer, code, True)
+    """GIT_ERROR, recoverable, and nothing staged that was not staged before (D10)."""
+    payload = assert_refused(answer, "GIT_ERROR", True)
     assert state(repository) == before
     return payload
 
 
+def names_in_head(repository: Repository) -> list[str]:
+    listed = repository.git("show", "--name-only", "--format=", "-z")
+    return sorted(listed.strip("\0\n").split("\0"))
+
+
 def test_all_that_is_staged(repository: Repository, work: Work) -> None:
-    """D10: files null: all staged, nothing else; answered by the fresh status plus commit {hash,
-    summary, files_changed, additions, deletions}.
-    """
+    """D10: files null: all staged, nothing else; answered by the fresh status and the commit."""
     first = repository.commit_files({"a": "1\n2\n", "b": "1\n"})
     repository.write("a", "one\ntwo\n2\n")
     repository.write("new", "1\n2\n3\n")
@@ -50,38 +45,22 @@ def test_all_that_is_staged(repository: Repository, work: Work) -> None:
     repository.write("b", "2\n")
     repository.write("untracked", "1\n")
     answer = work.commit("Change a\n\nAnd add one.")
-    summary = committed(answer, work.sid)
-    assert summary == {
-        "hash": repository.head(),
-        "summary": "Change a",
-        "files_changed": 2,
-        "additions": 5,
-        "deletions": 1,
-    }
-    assert {path: kind for path, (kind, _, _) in changes(dict(answer["payload"])).items()} == {
-        "b": "modified",
-        "untracked": "untracked",
-    }
-    assert answer["payload"]["branch"] == "main" and answer["payload"]["is_clean"] is False
-    assert repository.git("log", "-1", "--format=%P %an %B").split() == [
-        first,
-        "Ada",
-        "Change",
-        "a",
-        "And",
-        "add",
-        "one.",
-    ]
+    counts = {"files_changed": 2, "additions": 5, "deletions": 1}
+    made = {"hash": repository.head(), "summary": "Change a"}
+    assert committed(answer, work.sid) == made | counts
+    fresh = answer["payload"]
+    kinds = {path: kind for path, (kind, _, _) in changes(fresh).items()}
+    assert kinds == {"b": "modified", "untracked": "untracked"}
+    assert (fresh["branch"], fresh["is_clean"]) == ("main", False)
+    log = repository.git("log", "-1", "--format=%P %an%n%B").strip()
+    assert log == f"{first} Ada\nChange a\n\nAnd add one."
 
 
 @pytest.mark.spec("git.commit.files")
-def test_named_files(repository: Repository, work: Work) -> None:
-    """Issue, D10: as they are in the work tree: modified, untracked, deleted, in a directory. What
-    is staged of them does not count; what is staged of others stays.
-    """
-    repository.commit_files(
-        {"a": "1\n", "staged": "1\n", "gone": "1\n", "removed": "1\n", "d/x": "1\n", "d/y": "1\n"}
-    )
+def test_named_files_as_they_are_in_the_work_tree(repository: Repository, work: Work) -> None:
+    """What is staged of them does not count; what is staged of others stays."""
+    tracked = ("a", "staged", "gone", "removed", "d/x", "d/y")
+    repository.commit_files(dict.fromkeys(tracked, "1\n"))
     for name in ("a", "staged", "added"):
         repository.write(name, "staged\n")
     repository.git("add", "a", "staged", "added")
@@ -94,14 +73,7 @@ def test_named_files(repository: Repository, work: Work) -> None:
     (repository.path / "d/y").chmod(0o755)
     summary = work.committed("Some", ["a", "gone", "removed", "d"])
     assert (summary["files_changed"], summary["additions"], summary["deletions"]) == (6, 3, 4)
-    assert sorted(repository.git("show", "--name-only", "--format=").split()) == [
-        "a",
-        "d/new/z",
-        "d/x",
-        "d/y",
-        "gone",
-        "removed",
-    ]
+    assert names_in_head(repository) == ["a", "d/new/z", "d/x", "d/y", "gone", "removed"]
     assert repository.git("show", "HEAD:a") == "work tree\n"
     assert sorted(repository.staged()) == ["added", "staged"]
     assert repository.git("show", ":staged") == "staged\n"
@@ -109,52 +81,42 @@ def test_named_files(repository: Repository, work: Work) -> None:
 
 
 def test_a_detached_head(repository: Repository, work: Work) -> None:
-    """D10: a commit there is a commit."""
     first = repository.commit_files({"a": "1\n"})
     repository.git("checkout", "-q", "--detach")
     repository.write("a", "2\n")
-    summary = work.committed("Detached", ["a"])
-    assert summary["hash"] == repository.head()
+    assert work.committed("Detached", ["a"])["hash"] == repository.head()
     assert repository.git("rev-parse", "main").strip() == first
 
 
 MESSAGES = (
-    "-m",
-    "--amend",
-    "# no comment",
-    "two\n\nparagraphs\n# and a comment",
+    *("-m", "--amend", "# no comment", "two\n\nparagraphs\n# and a comment", "x" * 20_000),
     "ümläut 会 🎉 %s %n $(id) `id` \\",
-    "x" * 20_000,
 )
 
 
-def test_messages(repository: Repository, work: Work) -> None:
-    """Issue, bad input: messages beginning with `-`: a message is a message, as it was sent."""
+def test_a_message_is_a_message_as_it_was_sent(repository: Repository, work: Work) -> None:
     parent = repository.commit_files({"a": "0\n"})
     for number, message in enumerate(MESSAGES, 1):
         repository.write("a", f"{number}\n")
         summary = work.committed(message, ["a"])
         assert repository.git("log", "-1", "--format=%B").strip() == message.strip()
-        assert repository.git("rev-parse", "HEAD^").strip() == parent, (
-            "one more commit, no other one changed"
-        )
+        assert repository.git("rev-parse", "HEAD^").strip() == parent, "one more, no other changed"
         assert summary["summary"][:100] == message.splitlines()[0][:100]
         parent = repository.head()
 
 
 @pytest.mark.spec("wscode.GIT_ERROR")
 def test_nothing_to_commit(repository: Repository, work: Work) -> None:
-    """D10: GIT_ERROR, the reason in message; what is changed and not staged is not meant."""
+    """What is changed and not staged is not meant."""
     repository.commit_files({"a": "1\n"})
     repository.write("a", "2\n")
     before = state(repository)
-    answer = work.commit("Nothing")
-    assert "commit" in assert_as_it_was(answer, repository, before)["message"].lower()
+    said = assert_as_it_was(work.commit("Nothing"), repository, before)["message"]
+    assert "commit" in said.lower()
 
 
 def hook_file(repository: Repository, name: str, text: str) -> None:
-    path = repository.write(f".git/hooks/{name}", f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
+    repository.write(f".git/hooks/{name}", f"#!/bin/sh\n{text}\n").chmod(0o755)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +125,7 @@ def hook_file(repository: Repository, name: str, text: str) -> None:
 def test_a_hook_that_refuses(
     repository: Repository, work: Work, name: str, files: list[str] | None
 ) -> None:
-    """D10: GIT_ERROR with the hook's own words; nothing staged that was not staged before."""
+    """D10: GIT_ERROR with the hook's own words."""
     repository.commit_files({"a": "1\n", "b": "1\n"})
     hook_file(repository, name, "echo 'the tests fail: seven of nine' >&2\nexit 1")
     for path in ("a", "b", "untracked"):
@@ -174,16 +136,14 @@ def test_a_hook_that_refuses(
     assert "seven of nine" in payload["message"]
 
 
-def test_a_hook_that_asks_a_terminal(repository: Repository, work: Work) -> None:
-    """Issue: a hook that reads its standard input gets nothing, and holds nobody up."""
+def test_a_hook_that_asks_a_terminal_holds_nobody_up(repository: Repository, work: Work) -> None:
     repository.commit_files({"a": "1\n"})
     hook_file(repository, "pre-commit", "read answer && exit 1\nexit 0")
     repository.write("a", "2\n")
     work.committed("Asked", ["a"])
 
 
-def test_a_conflict(repository: Repository, work: Work) -> None:
-    """D10: a conflict: GIT_ERROR, and it is still the same conflict."""
+def test_a_conflict_stays_the_same_conflict(repository: Repository, work: Work) -> None:
     repository.commit_files({"a": "base\n", "b": "1\n"})
     repository.git("checkout", "-q", "-b", "other")
     repository.commit_files({"a": "theirs\n"})
@@ -198,25 +158,20 @@ def test_a_conflict(repository: Repository, work: Work) -> None:
 
 
 def test_names_that_are_options_or_patterns(repository: Repository, work: Work) -> None:
-    """Issue, bad input: names that are options: each is a name, and means itself alone."""
+    """Each is a name, and means itself alone."""
     repository.commit_files({"a": "1\n", "b.star": "1\n"})
     for name in ("a", "b.star", *ODD_NAMES):
         repository.write(name, "2\n")
-    summary = work.committed("Odd", ODD_NAMES)
-    assert summary["files_changed"] == len(ODD_NAMES)
-    assert sorted(
-        repository.git("show", "--name-only", "--format=", "-z").strip("\0\n").split("\0")
-    ) == sorted(ODD_NAMES)
+    assert work.committed("Odd", ODD_NAMES)["files_changed"] == len(ODD_NAMES)
+    assert names_in_head(repository) == sorted(ODD_NAMES)
     assert sorted(repository.git("diff", "--name-only").split()) == ["a", "b.star"]
 
 
-def test_ten_thousand_files(repository: Repository, work: Work) -> None:
-    """Issue, bad input: 10,000 files in one commit, each named: more than a command line holds."""
+def test_ten_thousand_named_files(repository: Repository, work: Work) -> None:
+    """More than a command line holds."""
     repository.commit_files({"a": "1\n"})
-    names = [
-        f"{'a long directory name ' * 8}/{number // 500}/file number {number}"
-        for number in range(10_000)
-    ]
+    directory = "a long directory name " * 8
+    names = [f"{directory}/{number // 500}/file number {number}" for number in range(10_000)]
     for name in names:
         repository.write(name, "1\n")
     answer = work.commit("Many", names)
@@ -225,8 +180,10 @@ def test_ten_thousand_files(repository: Repository, work: Work) -> None:
     assert answer["payload"]["is_clean"] is True
 
 
-def test_a_closed_session(shared: Bridge, repository: Repository, work: Work) -> None:
-    """D7: git requests work in a closed observed session that is joined."""
+def test_a_closed_session_that_is_joined(
+    shared: Bridge, repository: Repository, work: Work
+) -> None:
+    """D7: git requests work there."""
     repository.commit_files({"a": "1\n"})
     repository.write("a", "2\n")
     shared.accept(hook("SessionEnd", work.sid))

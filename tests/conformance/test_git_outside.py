@@ -1,12 +1,10 @@
-"""Repositories that want to show something (D10, D12; issue, Build 3): nothing from outside the
-roots, whatever a repository says of where it is.
-"""
+"""A repository shows nothing from outside the roots, whatever it says of where it is (D10, D12)."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,7 @@ import pytest
 from tests.conformance.approvals import assert_refused
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
-from tests.conformance.repositories import Repository, commit, session_in
+from tests.conformance.repositories import Repository, Work
 from tests.conformance.test_git_hostile import look
 
 pytestmark = pytest.mark.spec("git.hostile")
@@ -23,9 +21,7 @@ SECRET, NAME = "the secret line", "secret-name.txt"
 
 @pytest.fixture
 def secret(tmp_path: Path) -> Repository:
-    """A repository outside the roots: committed, changed and untracked files whose names and lines
-    must not be shown.
-    """
+    """Outside the roots: committed, changed and untracked files that must not be shown."""
     repository = Repository(tmp_path / "outside")
     repository.commit_files({NAME: f"{SECRET} 1\n", f"changed-{NAME}": f"{SECRET} 2\n"})
     repository.write(f"changed-{NAME}", f"{SECRET} 3\n")
@@ -45,9 +41,8 @@ def git_link(repository: Repository, secret: Repository) -> None:
 
 def common_directory(repository: Repository, secret: Repository) -> None:
     (repository.path / ".git/index").unlink()
-    shutil.copytree(repository.path / ".git", repository.path / "mine")
-    (repository.path / "mine" / "commondir").write_text(f"{secret.path}/.git\n")
-    shutil.rmtree(repository.path / ".git")
+    (repository.path / ".git").rename(repository.path / "mine")
+    repository.write("mine/commondir", f"{secret.path}/.git\n")
     repository.write(".git", "gitdir: mine\n")
     repository.write("mine/HEAD", secret.head() + "\n")
 
@@ -60,114 +55,92 @@ def work_tree_above(repository: Repository, secret: Repository) -> None:
     repository.git("config", "core.worktree", "/".join([".."] * 40) + str(secret.path))
 
 
-WAYS = {
-    way.__name__: way
-    for way in (git_file, git_link, common_directory, other_work_tree, work_tree_above)
-}
+Way = Callable[[Repository, Repository], None]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", [git_file, git_link, common_directory, other_work_tree, work_tree_above]
+)
 def test_nothing_from_outside_is_shown(
-    shared: Bridge, repository: Repository, secret: Repository, phone: Phone, way: str
+    shared: Bridge, repository: Repository, secret: Repository, phone: Phone, way: Way
 ) -> None:
-    """Issue: work tree and git directory must lie inside a root, whatever core.worktree says; git
-    itself, run last, would show it.
-    """
+    """Git itself, run last, would show it."""
     repository.commit_files({"a.txt": "1\n"})
     repository.write("a.txt", "2\n")
-    WAYS[way](repository, secret)
-    sid = session_in(shared, phone, repository.path)
-    answers = look(phone, sid)
-    answers.append(phone.request("file_list", {"session_id": sid, "path": "."}))
-    answers.append(commit(phone, sid, "Stolen"))
+    way(repository, secret)
+    work = Work(shared, phone, repository.path)
+    answers = [*look(work), work.ask("file_list", path="."), work.commit("Stolen")]
     said = json.dumps(answers)
     assert SECRET not in said and NAME not in said, said[:3000]
-    named = phone.request("git_diff", {"session_id": sid, "files": [NAME], "cached": True})
+    named = work.ask_diff(NAME, cached=True)
     assert SECRET not in json.dumps(named)  # its name may be in the refusal
-    assert all(
-        answer["payload"]["recoverable"] is True  # type: ignore[index]
-        for answer in answers
-        if answer["type"] == "error"
-    ), answers
-    shown = "".join(
-        repository.git(*command, check=False)
-        for command in (("status",), ("diff", "--cached"), ("ls-files",))
-    )
+    refusals = [answer["payload"] for answer in answers if answer["type"] == "error"]
+    assert all(payload["recoverable"] is True for payload in refusals), refusals
+    commands = (("status",), ("diff", "--cached"), ("ls-files",))
+    shown = "".join(repository.git(*command, check=False) for command in commands)
     assert SECRET in shown or NAME in shown, "no hole: plain git does not show it either"
 
 
-def test_nothing_outside_is_changed(
+def test_nothing_outside_is_committed(
     shared: Bridge, repository: Repository, secret: Repository, phone: Phone
 ) -> None:
-    """Issue: a commit into a git directory outside the roots is none."""
-    before = (secret.head(), secret.porcelain())
     secret.git("add", "-A")
-    staged = secret.staged()
+    before = (secret.head(), secret.staged())
     git_file(repository, secret)
-    sid = session_in(shared, phone, repository.path)
+    work = Work(shared, phone, repository.path)
     for files in (None, [NAME]):
-        assert_refused(commit(phone, sid, "Stolen", files), "FILE_ACCESS_DENIED", True, sid)
+        assert_refused(work.commit("Stolen", files), "FILE_ACCESS_DENIED", True, work.sid)
         phone.ping()
-    assert secret.head() == before[0] and secret.staged() == staged
+    assert (secret.head(), secret.staged()) == before
 
 
-@pytest.fixture
-def above(shared: Bridge) -> Iterator[Repository]:
-    """The allowed root lies inside a repository of its owner's."""
-    repository = Repository(shared.directory)
-    yield repository
-    shutil.rmtree(shared.directory / ".git")
-
-
-def test_a_repository_above_the_root(shared: Bridge, above: Repository, phone: Phone) -> None:
-    """Issue: git's search for a repository ends at the root: what lies above is not looked at."""
-    above.write(NAME, SECRET)
-    inside = shared.root / "plain directory"
-    inside.mkdir(exist_ok=True)
-    (inside / "a.txt").write_text("1\n")
-    answers = look(phone, session_in(shared, phone, inside))
-    assert {answer["type"] for answer in answers} == {"error"} and NAME not in json.dumps(answers)
-    (above.path / NAME).unlink()
+def test_the_search_for_a_repository_ends_at_the_root(shared: Bridge, phone: Phone) -> None:
+    """The root lies inside a repository of its owner's, which is not looked at."""
+    above = Repository(shared.directory)
+    try:
+        above.write(NAME, SECRET)
+        inside = shared.root / "plain directory"
+        inside.mkdir(exist_ok=True)
+        (inside / "a.txt").write_text("1\n")
+        answers = look(Work(shared, phone, inside))
+        assert {answer["type"] for answer in answers} == {"error"}
+        assert NAME not in json.dumps(answers)
+    finally:
+        (above.path / NAME).unlink()
+        shutil.rmtree(above.path / ".git")
 
 
 @pytest.mark.parametrize("how", ["directory", "link"])
 def test_a_session_that_works_outside(
     shared: Bridge, secret: Repository, phone: Phone, how: str
 ) -> None:
-    """D12: a working_directory outside the roots, or a link that leads there, is refused,
-    recoverable.
-    """
     directory = secret.path
     if how == "link":
         directory = shared.root / f"link {secret.path.parent.name}"
         directory.symlink_to(secret.path)
-    sid = session_in(shared, phone, directory)
-    answers = [*look(phone, sid), commit(phone, sid, "Stolen")]
+    work = Work(shared, phone, directory)
+    answers = [*look(work), work.commit("Stolen")]
     for answer in answers:
-        assert_refused(answer, "FILE_ACCESS_DENIED", True, sid)
+        assert_refused(answer, "FILE_ACCESS_DENIED", True, work.sid)
     assert SECRET not in json.dumps(answers) and NAME not in json.dumps(answers)
 
 
 def test_links_in_the_work_tree(
     shared: Bridge, repository: Repository, secret: Repository, phone: Phone
 ) -> None:
-    """Issue: what a link points to outside is never shown: neither the untracked link that is named
-    nor a name behind it.
-    """
-    repository.commit_files({"a.txt": "1\n"})
+    """Neither an untracked link that is named nor a name behind it shows what is outside."""
+    before = repository.commit_files({"a.txt": "1\n"})
     (repository.path / "link").symlink_to(secret.path / NAME)
     (repository.path / "directory").symlink_to(secret.path)
     (repository.path / "a.txt").unlink()
     (repository.path / "a.txt").symlink_to(secret.path / NAME)
-    sid = session_in(shared, phone, repository.path)
-    before = repository.head()
-    for files in (["link"], ["directory"], [f"directory/{NAME}"], ["a.txt"], None):
-        answer = phone.request("git_diff", {"session_id": sid, "files": files, "cached": False})
+    work = Work(shared, phone, repository.path)
+    for files in (["link"], ["directory"], [f"directory/{NAME}"], ["a.txt"], []):
+        answer = work.ask_diff(*files)
         assert SECRET not in json.dumps(answer), answer
     for name in (NAME, "missing"):  # the same answer whether or not something is there
-        asked = {"session_id": sid, "files": [f"directory/{name}"], "cached": False}
-        assert_refused(phone.request("git_diff", asked), "FILE_NOT_FOUND", True, sid)
-        answer = commit(phone, sid, "Behind the link", [f"directory/{name}"])
-        assert_refused(answer, "GIT_ERROR", True, sid)
+        assert_refused(work.ask_diff(f"directory/{name}"), "FILE_NOT_FOUND", True, work.sid)
+        answer = work.commit("Behind the link", [f"directory/{name}"])
+        assert_refused(answer, "GIT_ERROR", True, work.sid)
     assert repository.head() == before
     phone.ping()

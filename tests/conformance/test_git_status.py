@@ -1,92 +1,50 @@
-"""git_status_request and git_status_response (spec, Git resources; D7, D10): what the phone sees is
-what git says.
-"""
+"""git_status_request and git_status_response (spec, Git resources; D7, D10)."""
 
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import pytest
 
 from tests.conformance.approvals import assert_refused
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
-from tests.conformance.repositories import (
-    Repository,
-    Work,
-    assert_status,
-    changes,
-    diff,
-    session_in,
-    status,
-)
+from tests.conformance.repositories import Repository, Work, changes
 from tests.conformance.samples import prompt
 from tests.files.repositories import import_files, median
 
 pytestmark = pytest.mark.spec("ws.git_status_request", "ws.git_status_response")
 ODD_NAMES = [
-    "with space.txt",
-    'quote".txt',
-    "it's.txt",
-    "new\nline.txt",
-    "tab\t.txt",
-    "ümläut 会.txt",
-    "-n.txt",
-    "--all",
-    ":(top)magic.txt",
-    "*.star",
-    "back\\slash",
-    "dir ü/a b",
+    *("with space.txt", 'quote".txt', "it's.txt", "new\nline.txt", "tab\t.txt", "ümläut 会.txt"),
+    *("-n.txt", "--all", ":(top)magic.txt", "*.star", "back\\slash", "dir ü/a b"),
 ]
 
 
 @pytest.mark.spec("git.status.*")
 def test_a_clean_repository(repository: Repository, work: Work) -> None:
-    """Spec, Git status; nothing changed since the commit."""
     repository.commit_files({"a.txt": "a\n"})
     payload = work.status()
-    assert (
-        payload["branch"],
-        payload["ahead"],
-        payload["behind"],
-        payload["is_clean"],
-        payload["changes"],
-    ) == ("main", 0, 0, True, [])
-    assert "commit" not in payload or payload["commit"] is None, (
-        "D10: only in the answer to git_commit"
-    )
+    clean = {"branch": "main", "ahead": 0, "behind": 0, "is_clean": True, "changes": []}
+    assert payload == payload | clean
+    assert payload.get("commit") is None, "D10: only in the answer to git_commit"
 
 
 @pytest.mark.spec("git.change.*")
 def test_each_kind_of_change(repository: Repository, work: Work) -> None:
-    """Spec, Change: modified, added, deleted, untracked, renamed, each with its lines; what was
-    added and is gone again is none.
-    """
-    repository.commit_files(
-        {
-            "modified": "1\n2\n3\n",
-            "staged": "1\n",
-            "deleted": "1\n2\n",
-            "removed": "1\n",
-            "old name": "a\nb\nc\n",
-            "moved": "d\ne\nf\n",
-            ".gitignore": "*.log\n",
-        }
-    )
+    """What was added and is gone again is none."""
+    one_line = dict.fromkeys(("staged", "removed"), "1\n")
+    three = {"modified": "1\n2\n3\n", "old name": "a\nb\nc\n", "moved": "d\ne\nf\n"}
+    repository.commit_files(one_line | three | {"deleted": "1\n2\n", ".gitignore": "*.log\n"})
     repository.write("modified", "1\ntwo\n3\n4\n")
     repository.write("staged", "1\n2\n")
-    repository.git("add", "staged")
-    repository.write("staged", "1\n2\n3\n")
     repository.write("added", "1\n2\n3\n")
-    repository.git("add", "added")
-    (repository.path / "deleted").unlink()
+    repository.write("soon gone", "1\n")
+    repository.git("add", "staged", "added", "soon gone")
+    repository.write("staged", "1\n2\n3\n")
     repository.git("rm", "-q", "removed")
     repository.git("mv", "old name", "new name")
     repository.git("mv", "moved", "and gone")
-    repository.write("soon gone", "1\n")
-    repository.git("add", "soon gone")
-    for name in ("and gone", "soon gone"):
+    for name in ("deleted", "and gone", "soon gone"):
         (repository.path / name).unlink()
     repository.write("untracked", "1\n")
     repository.write("ignored.log", "1\n")
@@ -106,29 +64,29 @@ def test_each_kind_of_change(repository: Repository, work: Work) -> None:
 
 
 def test_no_commit_yet(repository: Repository, work: Work) -> None:
-    """Issue: no commit yet: the branch is named, what is staged is added."""
     repository.write("staged", "1\n2\n")
     repository.git("add", "staged")
     repository.write("other", "1\n")
     payload = work.status()
-    assert payload["branch"] == "main" and (payload["ahead"], payload["behind"]) == (0, 0)
+    assert (payload["branch"], payload["ahead"], payload["behind"]) == ("main", 0, 0)
     found = changes(payload)
     assert found["staged"] == ("added", 2, 0) and found["other"][0] == "untracked"
 
 
-def test_a_detached_head(repository: Repository, phone: Phone, work: Work) -> None:
-    """Issue: a detached head is no branch, but is named, as in session_ready."""
+def test_the_branch_is_named_as_in_session_ready(repository: Repository, work: Work) -> None:
+    """Also one with a slash, and a detached head, which is no branch."""
     first = repository.commit_files({"a": "1\n"})
-    repository.commit_files({"a": "2\n"})
-    repository.git("checkout", "-q", first)
-    payload = work.status()
-    assert payload["branch"] == f"({first[:12]})" == phone.join(work.sid)["payload"]["branch"]
-    assert payload["is_clean"] is True
+    for checkout, name in (
+        (("-b", "feature/ümlaut-1"), "feature/ümlaut-1"),
+        (("--detach",), f"({first[:12]})"),
+    ):
+        repository.git("checkout", "-q", *checkout)
+        assert work.status()["branch"] == name
+        assert work.phone.join(work.sid)["payload"]["branch"] == name
 
 
 @pytest.mark.parametrize(("ahead", "behind"), [(0, 0), (2, 3)])
 def test_ahead_and_behind(repository: Repository, work: Work, ahead: int, behind: int) -> None:
-    """Spec, Git status: ahead, behind: commits against the upstream."""
     base = repository.commit()
     for _ in range(behind):
         repository.commit("theirs")
@@ -136,29 +94,15 @@ def test_ahead_and_behind(repository: Repository, work: Work, ahead: int, behind
     repository.git("reset", "-q", "--hard", base)
     for _ in range(ahead):
         repository.commit("ours")
-    for name, value in (
-        ("remote.origin.url", "/nowhere"),
-        ("remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*"),
-    ):
-        repository.git("config", name, value)
+    repository.git("config", "remote.origin.url", "/nowhere")
+    repository.git("config", "remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*")
     repository.git("branch", "-q", "--set-upstream-to=origin/main")
     payload = work.status()
     assert (payload["ahead"], payload["behind"]) == (ahead, behind)
 
 
-def test_a_branch_with_a_slash(repository: Repository, phone: Phone, work: Work) -> None:
-    """Spec, Git status; session_ready names the branch too."""
-    repository.commit()
-    repository.git("checkout", "-q", "-b", "feature/ümlaut-1")
-    assert (
-        work.status()["branch"] == "feature/ümlaut-1" == phone.join(work.sid)["payload"]["branch"]
-    )
-
-
-def test_odd_names(repository: Repository, work: Work) -> None:
-    """Issue: names with spaces, quotes, newlines and umlauts come as they are; one that is no UTF-8
-    breaks nothing.
-    """
+def test_odd_names_come_as_they_are(repository: Repository, work: Work) -> None:
+    """One that is no UTF-8 breaks nothing."""
     repository.commit_files(dict.fromkeys(ODD_NAMES, "1\n"))
     for name in ODD_NAMES:
         repository.write(name, "1\n2\n")
@@ -172,59 +116,38 @@ def test_odd_names(repository: Repository, work: Work) -> None:
 
 @pytest.mark.spec("wscode.GIT_ERROR")
 def test_no_repository(shared: Bridge, phone: Phone) -> None:
-    """Spec: GIT_ERROR, recoverable; for both questions. A directory that is gone is no repository
-    either.
-    """
+    """A directory that is gone is none either."""
     directory = shared.root / "no repository"
     directory.mkdir(exist_ok=True)
-    sid = session_in(shared, phone, directory)
-    assert_refused(phone.request("git_status_request", {"session_id": sid}), "GIT_ERROR", True, sid)
-    assert_refused(
-        phone.request("git_diff", {"session_id": sid, "files": None, "cached": False}),
-        "GIT_ERROR",
-        True,
-        sid,
-    )
+    work = Work(shared, phone, directory)
+    for answer in (work.ask("git_status_request"), work.ask_diff()):
+        assert_refused(answer, "GIT_ERROR", True, work.sid)
     shutil.rmtree(directory)
-    answer = phone.request("git_status_request", {"session_id": sid})
-    assert (
-        answer["type"] == "error"
-        and answer["payload"]["code"] in ("GIT_ERROR", "FILE_NOT_FOUND")
-        and answer["payload"]["recoverable"] is True
-    ), answer
+    answer = work.ask("git_status_request")
+    assert_refused(answer, answer["payload"]["code"], True, work.sid)
+    assert answer["payload"]["code"] in ("GIT_ERROR", "FILE_NOT_FOUND")
     phone.ping()
 
 
 @pytest.mark.parametrize("head", ["", "ref: /etc/passwd", "\0\xff"])
-def test_a_broken_head(repository: Repository, phone: Phone, work: Work, head: str) -> None:
+def test_a_broken_head(repository: Repository, work: Work, head: str) -> None:
     """D10: each request is answered by one sentence for a person, not by git's usage."""
     repository.commit_files({"a": "1\n"})
     repository.write("a", "2\n")
     repository.write(".git/HEAD", head.encode("latin-1"))
-    for type_, fields in (
-        ("git_status_request", {}),
-        ("git_diff", {"files": None, "cached": False}),
-        ("git_commit", {"message": "A commit", "files": ["a"]}),
-    ):
-        answer = phone.request(type_, {"session_id": work.sid, **fields})
+    for answer in (work.ask("git_status_request"), work.ask_diff(), work.commit("A", ["a"])):
         said = assert_refused(answer, "GIT_ERROR", True, work.sid)["message"]
         assert said == "The repository is damaged: its HEAD names no branch and no commit."
     repository.write(".git/HEAD", "ref: refs/heads/main\n")
-    assert changes(work.status()) == {"a": ("modified", 1, 1)}
+    assert work.changes() == {"a": ("modified", 1, 1)}
 
 
 def test_a_session_without_a_directory(shared: Bridge, sid: str, phone: Phone) -> None:
-    """D34: a session known by a prompt alone has no directory: a clear error, not the bridge's own
-    directory.
-    """
+    """D34: known by a prompt alone, it has none: an error, not the bridge's own directory."""
     shared.accept(prompt(sid, 1))
     phone.join(sid)
     answer = phone.request("git_status_request", {"session_id": sid})
-    assert (
-        answer["type"] == "error"
-        and answer["payload"]["recoverable"] is True
-        and answer["payload"]["session_id"] == sid
-    ), answer
+    assert_refused(answer, answer["payload"]["code"], True, sid)
 
 
 @pytest.fixture(scope="module")
@@ -239,40 +162,30 @@ def large(shared: Bridge) -> Repository:
 
 
 def test_ten_thousand_files(shared: Bridge, large: Repository, phone: Phone) -> None:
-    """Issue, Shown by: of 10,000 files 500 changed: status under a second, a diff of all under
-    three; on a busy machine where git itself is slow, some times what git needs.
+    """Status under a second, a diff of all 500 changes under three; where git itself is slow, some
+    times what git needs.
     """
     slow = median("git itself", lambda: large.git("status", "--porcelain"))
-    sid = session_in(shared, phone, large.path)
-    payload = status(phone, sid)
-    assert len(payload["changes"]) == 500
-    assert all(change["additions"] == change["deletions"] == 1 for change in payload["changes"])
-    assert median(
-        "status",
-        lambda: assert_status(phone.request("git_status_request", {"session_id": sid}), sid),
-    ) < max(1, 10 * slow)
-    assert len(diff(phone, sid)) == 500
-    assert median(
-        "diff of all",
-        lambda: phone.request("git_diff", {"session_id": sid, "files": None, "cached": False}),
-    ) < max(3, 30 * slow)
+    work = Work(shared, phone, large.path)
+    found = work.status()["changes"]
+    assert len(found) == 500
+    assert all(change["additions"] == change["deletions"] == 1 for change in found)
+    assert median("status", lambda: work.ask("git_status_request")) < max(1, 10 * slow)
+    assert len(work.diff()) == 500
+    assert median("diff of all", work.ask_diff) < max(3, 30 * slow)
 
 
-def test_other_messages_are_answered_meanwhile(shared: Bridge, large: Repository) -> None:
-    """Spec, Limits: a heartbeat is answered within ten seconds whatever git does; two devices ask
-    at once.
-    """
+def test_heartbeats_are_answered_while_git_works(shared: Bridge, large: Repository) -> None:
     with shared.phones(2) as phones:
-        sessions = [session_in(shared, phone, Path(large.path)) for phone in phones]
+        sessions = [Work(shared, phone, large.path).sid for phone in phones]
+        asked = {"files": None, "cached": False}
         sent = [
-            phone.send("git_diff", {"session_id": sid, "files": None, "cached": False})
+            phone.send("git_diff", {"session_id": sid} | asked)
             for phone, sid in zip(phones, sessions, strict=True)
         ]
         for phone, id_ in zip(phones, sent, strict=True):
             phone.ping()
-            assert (
-                phone.until(lambda message, id_=id_: message.get("id") == id_, "git_diff_response")[  # type: ignore[misc]
-                    "type"
-                ]
-                == "git_diff_response"
+            phone.until(
+                lambda m, id_=id_: m.get("id") == id_ and m["type"] == "git_diff_response",  # type: ignore[misc]
+                "git_diff_response",
             )
