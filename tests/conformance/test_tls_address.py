@@ -1,6 +1,4 @@
-"""TLS, the plain listener for a proxy, the insecure ways in (spec, Authentication 6; D19, D20,
-D45).
-"""
+"""TLS, the plain listener for a proxy, the insecure ways in (spec, Authentication 6; D19, D20)."""
 
 from __future__ import annotations
 
@@ -8,14 +6,15 @@ import plistlib
 import socket
 import ssl
 from collections.abc import Callable
+from contextlib import closing, suppress
 
 import pytest
 
 from tests.conformance.bridge import Bridge
-from tests.conformance.https import LOOPBACK, Https, Response, assert_error
+from tests.conformance.https import LOOPBACK, Https, assert_error
 from tests.conformance.phone import Phone
 from tests.conformance.raw import RawSocket
-from tests.conformance.samples import hook, new_session, now
+from tests.conformance.samples import hook, new_session
 
 PROXY = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "203.0.113.9"}
 
@@ -36,9 +35,7 @@ def verified(bridge: Bridge, authority: str | bytes, name: str = LOOPBACK) -> No
 
 @pytest.mark.spec("tls.certificate")
 def test_the_certificate_verifies_with_its_authority(shared: Bridge) -> None:
-    """D19: an own CA at /ca.crt (no token), a leaf with all its names and addresses. D55: Apple's
-    devices get the same in a profile; a second download replaces the first.
-    """
+    """D55: Apple's devices get the same in a profile; a second download replaces the first."""
     answer = shared.get("/ca.crt")
     assert answer.status == 200 and b"PRIVATE" not in answer.body
     for name in ("127.0.0.1", "localhost"):
@@ -65,14 +62,12 @@ def test_new_ca_asks(make_bridge: Callable[..., Bridge]) -> None:
 
 
 def test_never_hsts(shared: Bridge) -> None:
-    """D19: never HSTS with an own certificate."""
     for path in ("/api/v1/health", "/pair", "/ca.crt", "/api/v1/nope"):
         assert "strict-transport-security" not in shared.get(path, shared.hook_token).headers
 
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
 def test_old_tls_is_refused(shared: Bridge) -> None:
-    """Spec: TLS is required; 1.0 and 1.1 are none any more."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -87,7 +82,6 @@ def test_old_tls_is_refused(shared: Bridge) -> None:
 
 
 def test_a_client_that_never_shakes_hands_holds_nobody_up(shared: Bridge) -> None:
-    """Silent TCP connections on the TLS port do not block others."""
     sockets = [socket.create_connection((LOOPBACK, shared.port), 10) for _ in range(20)]
     assert shared.get("/api/v1/health", shared.hook_token).status == 200
     for silent in sockets:
@@ -95,27 +89,20 @@ def test_a_client_that_never_shakes_hands_holds_nobody_up(shared: Bridge) -> Non
 
 
 def test_a_proxy_is_served(public: Bridge) -> None:
-    """D19: a trusted proxy that terminated TLS: HTTP and WebSocket; D43: devices are paired with the
-    public address.
-    """
+    """HTTP and WebSocket; D43: devices are paired with the public address."""
     assert public.pairing().url == "wss://bridge.example.com/api/v1/ws"
-    https = Https(plain_port(public), plain=True)
-    assert https.get("/api/v1/health", token=public.hook_token, headers=PROXY).status == 200
-    answer = https.post(
-        "/api/v1/hooks/event",
-        token=public.hook_token,
-        json_body=hook("Stop", new_session()),
-        headers=PROXY | {"Host": "bridge.example.com"},
-    )
+    https, token = Https(plain_port(public), plain=True), public.hook_token
+    assert https.get("/api/v1/health", token=token, headers=PROXY).status == 200
+    headers = PROXY | {"Host": "bridge.example.com"}
+    event = hook("Stop", new_session())
+    answer = https.post("/api/v1/hooks/event", token=token, json_body=event, headers=headers)
     assert answer.status == 200
     phone = Phone(plain_port(public), public.device_token(), plain=True, client_version="1.5.0")
-    phone.connect(headers=PROXY)
-    acknowledged = phone.auth()
+    acknowledged = phone.connect(headers=PROXY).auth()
     assert acknowledged["type"] == "connection_ack"
     assert acknowledged["payload"]["connection_mode"] == "direct_public"
-    assert acknowledged["payload"]["bridge_url"].startswith(
-        ("wss://bridge.example.com", "https://bridge.example.com")
-    )
+    addresses = ("wss://bridge.example.com", "https://bridge.example.com")
+    assert acknowledged["payload"]["bridge_url"].startswith(addresses)
     phone.close()
 
 
@@ -135,46 +122,32 @@ INSECURE: list[tuple[dict[str, str], str | None]] = [
 def test_anything_else_on_the_plain_listener(
     public: Bridge, headers: dict[str, str], source: str | None
 ) -> None:
-    """D19: 403 INSECURE_TRANSPORT over HTTP; over WebSocket connection_error INSECURE_TRANSPORT and
-    4403, at once, before any message is read.
-    """
+    """D19: 403 over HTTP; over WebSocket at once, before any message is read."""
     for path in ("/api/v1/health", "/api/v1/nope", "/pair", "/ca.crt", "/admin/"):
-        answer: Response = Https(plain_port(public), plain=True, source=source).get(
-            path, token=public.admin_token, headers=headers
-        )
+        https = Https(plain_port(public), plain=True, source=source)
+        answer = https.get(path, token=public.admin_token, headers=headers)
         assert_error(answer, 403, "INSECURE_TRANSPORT")
     phone = Phone(plain_port(public), public.device_token(), plain=True, source=source)
-    phone.connect(headers=headers)
-    message = phone.receive()
-    assert (
-        message["type"] == "connection_error" and message["payload"]["code"] == "INSECURE_TRANSPORT"
-    ), message
+    message = phone.connect(headers=headers).receive()
+    assert message["type"] == "connection_error", message
+    assert message["payload"]["code"] == "INSECURE_TRANSPORT", message
     assert phone.wait_closed() == 4403
 
 
 def test_a_token_sent_in_the_clear_does_nothing(public: Bridge) -> None:
-    """D19: before any message is read: an auth that came along at once gets no ack."""
-    raw = RawSocket(plain_port(public), plain=True)
-    try:
+    """An auth that came along at once gets no ack."""
+    token = public.device_token()
+    with closing(RawSocket(plain_port(public), plain=True)) as raw:
         assert raw.upgrade().status == 101
-        try:
-            raw.send(
-                "auth",
-                {"token": public.device_token(), "client_version": "1.5.0", "platform": "web"},
-            )
-        except OSError:
-            pass
+        with suppress(OSError):
+            raw.send("auth", {"token": token, "client_version": "1.5.0", "platform": "web"})
         messages, code = raw.until_closed()
         assert [message["payload"].get("code") for message in messages] == ["INSECURE_TRANSPORT"]
         assert code in (4403, None)
-    finally:
-        raw.close()
 
 
-def test_insecure_over_a_wrong_mode_only(misconfigured: Bridge) -> None:
-    """D20: a misconfigured bridge still ingests over TLS: nothing is lost while its owner repairs
-    it.
-    """
+def test_a_misconfigured_bridge_still_ingests(misconfigured: Bridge) -> None:
+    """Nothing is lost while its owner repairs it."""
     sid = new_session()
-    misconfigured.accept(hook("Stop", sid, timestamp=now()))
+    misconfigured.accept(hook("Stop", sid))
     assert misconfigured.knows(sid)
