@@ -1,5 +1,5 @@
-"""Requests that nobody should make (issue, Bad input; D7, D10 to D12, D38, D51): the right code,
-`recoverable` right, the connection alive, nothing changed.
+"""Requests that nobody should make (D7, D10 to D12, D38): the right code, `recoverable` right, the
+connection alive, nothing changed.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import pytest
 from tests.conformance.approvals import ask, assert_refused, decide, decision_of, pending
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
-from tests.conformance.repositories import Repository, changes, session_in, status
+from tests.conformance.repositories import Repository, Work
 from tests.conformance.samples import hook, new_session
-from tests.conformance.test_sequence_errors import AGENTS, SERVED
+from tests.conformance.test_sequence_errors import AGENTS, JOINING, SERVED
 from tests.files.repositories import digest
 
 pytestmark = pytest.mark.spec("error.recoverable")
@@ -55,13 +55,10 @@ REQUESTS: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.fixture(scope="module")
 def crime_scene(shared: Bridge) -> Repository:
-    """A repository with something staged, something changed and something untracked, that all these
-    requests leave as it is.
-    """
+    """A repository that all these requests leave as it is."""
     repository = Repository(shared.root / f"bad requests {new_session()[-6:]}")
-    repository.commit_files(
-        {"a.txt": "1\n", "same.txt": "1\n", "sub/b.txt": "1\n", "staged.txt": "1\n"}
-    )
+    tracked = ("a.txt", "same.txt", "sub/b.txt", "staged.txt")
+    repository.commit_files(dict.fromkeys(tracked, "1\n"))
     repository.write("staged.txt", "2\n")
     repository.git("add", "staged.txt")
     repository.write("a.txt", "2\n")
@@ -70,53 +67,43 @@ def crime_scene(shared: Bridge) -> Repository:
 
 
 def test_bad_requests(shared: Bridge, crime_scene: Repository, phone: Phone) -> None:
-    """Issue, Bad input: one connection survives them all; the repository is as it was after each,
-    to the last byte of its git directory.
-    """
-    sid = session_in(shared, phone, crime_scene.path)
+    """One connection survives them all; the repository is as it was, to the last byte."""
+    work = Work(shared, phone, crime_scene.path)
     crime_scene.porcelain()  # git refreshes its index now, not later
     before = digest(crime_scene.path)
     for type_, fields, code in REQUESTS:
-        answer = phone.request(type_, {"session_id": sid} | fields)
-        about = None if code == "PROTO_INVALID_MESSAGE" else sid
+        answer = work.ask(type_, **fields)
+        about = None if code == "PROTO_INVALID_MESSAGE" else work.sid
         assert_refused(answer, code, True, about)
         assert digest(crime_scene.path) == before, str(fields)[:100]
         phone.ping()
-    assert changes(status(phone, sid))["a.txt"] == ("modified", 1, 1)
+    assert work.changes()["a.txt"] == ("modified", 1, 1)
 
 
 def test_unknown_sessions(phone: Phone) -> None:
-    """D7: any message but session_start: SESSION_NOT_FOUND, not recoverable, naming the session."""
-    decision = {"tool_call_id": "x", "decision": "approved", "modifications": None}
-    for type_, fields in (SERVED | {"approval_response": decision}).items():
+    """D7: any message but session_start, naming the session."""
+    decision = {"approval_response": JOINING["approval_response"]}
+    for type_, fields in (SERVED | decision).items():
         for unknown in (new_session(), "x" * 256, "%s", "../x", "ü 会"):
-            assert_refused(
-                phone.request(type_, {"session_id": unknown} | fields),
-                "SESSION_NOT_FOUND",
-                False,
-                unknown,
-            )
+            answer = phone.request(type_, {"session_id": unknown} | fields)
+            assert_refused(answer, "SESSION_NOT_FOUND", False, unknown)
             phone.ping()
 
 
 def test_closed_sessions(shared: Bridge, crime_scene: Repository, phone: Phone) -> None:
-    """D7: an observed one that is closed: joining it is what is missing; joined, replay, git and
-    file requests work there; nothing can be decided, and its agent hears nothing.
+    """D7: an observed one must be joined; then replay, git and file requests work there, nothing can
+    be decided, and its agent hears nothing.
     """
-    sid = new_session()
-    shared.accept(
-        hook("SessionStart", sid, {"working_directory": str(crime_scene.path)}),
-        hook("SessionEnd", sid),
-    )
+    sid, started = new_session(), {"working_directory": str(crime_scene.path)}
+    shared.accept(hook("SessionStart", sid, started), hook("SessionEnd", sid))
     for type_, fields in SERVED.items():
-        assert_refused(
-            phone.request(type_, {"session_id": sid} | fields), "PROTO_SEQUENCE_ERROR", True, sid
-        )
+        answer = phone.request(type_, {"session_id": sid} | fields)
+        assert_refused(answer, "PROTO_SEQUENCE_ERROR", True, sid)
         phone.ping()
     phone.join(sid)
-    for type_ in AGENTS:
-        said = {"session_id": sid, "content": "hi", "role": "user"}
-        assert_refused(phone.request(type_, said), "SESS_CLOSED", False, sid)
+    for type_, fields in AGENTS.items():
+        answer = phone.request(type_, {"session_id": sid} | fields)
+        assert_refused(answer, "SESS_CLOSED", False, sid)
     for type_ in ("git_status_request", "git_diff", "file_list", "replay_request"):
         assert phone.request(type_, {"session_id": sid} | SERVED[type_])["type"] != "error", type_
     assert_refused(decide(phone, sid, "x", "approved"), "SESS_CLOSED", False, sid)
@@ -136,9 +123,7 @@ BAD_DECISIONS: list[tuple[dict[str, Any], str]] = [
 
 
 def test_bad_decisions(shared: Bridge, sid: str, joined: Phone) -> None:
-    """D38; issue: decisions without modifications, unknown calls: nothing is decided by any of
-    them.
-    """
+    """Nothing is decided by any of them."""
     call_id = ask(shared, joined, sid, tool_call_id="the call")
     body = decision_of(sid, call_id, "approved")
     for change, code in BAD_DECISIONS:

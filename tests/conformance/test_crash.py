@@ -1,5 +1,5 @@
-"""Stopping and dying (D25, D26, D31, D35): a client is told of an orderly stop, everything stands
-after a kill. What was acknowledged under load: tests/faults/test_kill_one.py.
+"""Stopping and dying (D25, D26, D31, D35). What was acknowledged under load is in
+tests/faults/test_kill_one.py.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ def mortal(make_bridge: Callable[..., Bridge]) -> Iterator[Bridge]:
 
 
 def test_an_orderly_stop(mortal: Bridge, sid: str) -> None:
-    """Issue, point 3: SIGTERM: sockets get a close frame, the process ends with 0 in time; after
-    the start what was due is delivered (D27), joins are gone.
-    """
+    """Sockets get a close frame, the process ends with 0; what was due comes after the start."""
     mortal.accept(prompt(sid, 0))
     phone = mortal.phone().ready()
     phone.join(sid)
@@ -35,8 +33,7 @@ def test_an_orderly_stop(mortal: Bridge, sid: str) -> None:
         assert code not in (1006, 1011), f"no orderly close frame: {code}"
     assert mortal.ended() == 0, mortal.tail()
     mortal.start()
-    phone.ready()
-    phone.wait_numbers(sid, [1])
+    phone.ready().wait_numbers(sid, [1])
     phone.close()
 
 
@@ -46,13 +43,9 @@ def assert_refused(bridge: Bridge, pairing: Pairing, device_id: str) -> None:
 
 
 def test_everything_stands_after_a_kill(mortal: Bridge, sid: str) -> None:
-    """Killed with a joined phone, a closed session, a device just revoked and an event just
-    answered: nothing had time to be put away.
-    """
+    """A joined phone, a closed session, a device just revoked and an event just answered."""
     closed, again = new_session(), prompt(new_session(), 1, event_id=new_id())
-    mortal.accept(
-        hook("SessionStart", sid), hook("SessionStart", closed), hook("SessionEnd", closed)
-    )
+    mortal.accept(*[hook("SessionStart", one) for one in (sid, closed)], hook("SessionEnd", closed))
     pairing, revoked = mortal.pairing(), mortal.pairing()
     mortal.phone(revoked).ready().close()
     phone = mortal.phone(pairing, device_id="bound").ready()

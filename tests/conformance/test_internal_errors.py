@@ -1,6 +1,4 @@
-"""A fault that nobody foresaw (spec, Errors; D9, D50): an answer that says so and no more, on both
-ways in, and the bridge lives on.
-"""
+"""A fault that nobody foresaw (spec, Errors; D9, D50): an answer that says so and no more."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ from tests.faults.quick import QuickBridge
 
 
 class Broken(QuickBridge):
-    """The operating system's own open is broken for one name: whatever reads a file of that name
-    fails in a way of its own.
-    """
+    """The operating system's own open is broken for one name."""
 
     first = """
 import os
@@ -43,9 +39,8 @@ def broken(make_bridge: Callable[..., Bridge]) -> Iterator[Bridge]:
 @pytest.mark.spec("wscode.BRIDGE_ERROR", "code.INTERNAL_ERROR", "severity.error")
 @pytest.mark.parametrize("code", ["INTERNAL_ERROR", "BRIDGE_ERROR"])
 def test_a_fault(broken: Bridge, code: str) -> None:
-    """D9, D50: 500 INTERNAL_ERROR with all six fields, or BRIDGE_ERROR, recoverable; the log has its
-    id and the fault, the answer has no details. D51: the devices are told, once, with what the log
-    has it under; not for each time it happens.
+    """The log has its id and the fault, the answer no details. D51: the devices are told, once, with
+    the id that is in the log; the bridge lives on.
     """
     contents, token = "/api/v1/files/content?path=", broken.admin_token
     with broken.phones(2) as (phone, other):

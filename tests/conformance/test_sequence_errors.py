@@ -30,10 +30,13 @@ JOINING: dict[str, dict[str, Any]] = {
     "session_start": {"agent": "a", "working_directory": "/", "resume": False},
     "approval_response": {"tool_call_id": "x", "decision": "approved", "modifications": None},
 }
-IN_A_SESSION: dict[str, dict[str, Any]] = {
-    "session_end": {"reason": "user_request"},
-    "session_interrupt": {},
+# what only a session that the bridge runs can take
+AGENTS: dict[str, dict[str, Any]] = {
     "message": {"content": "hi", "role": "user"},
+    "session_interrupt": {},
+}
+SERVED: dict[str, dict[str, Any]] = {
+    "session_end": {"reason": "user_request"},
     "git_status_request": {},
     "git_commit": {"message": "m", "files": None},
     "git_diff": {"files": None, "cached": False},
@@ -41,29 +44,26 @@ IN_A_SESSION: dict[str, dict[str, Any]] = {
     "file_read": {"path": "a", "offset": 0, "limit": 1},
     "replay_request": {"since": "2026-01-01T00:00:00Z"},
 }
-
-
-AGENTS = ("message", "session_interrupt")  # what only a session that the bridge runs can take
-SERVED = {type_: fields for type_, fields in IN_A_SESSION.items() if type_ not in AGENTS}
+IN_A_SESSION = AGENTS | SERVED
 
 
 def assert_sequence(answer: Message, received: str, phase: str, expected: str) -> None:
-    """Spec: details expected, received, currentPhase; recoverable: the client may go on in the
-    right order.
-    """
     details = assert_refused(answer, "PROTO_SEQUENCE_ERROR", True)["details"]
-    assert (
-        set(details) == {"expected", "received", "currentPhase"} and details["received"] == received
-    ), details
-    assert str(details["currentPhase"]).lower().replace("_", " ") == phase, details
+    assert set(details) == {"expected", "received", "currentPhase"}, details
+    assert (details["received"], details["currentPhase"]) == (received, phase), details
     assert expected in json.dumps(details["expected"]), details
+
+
+def assert_not_joined(phone: Phone, session_id: str) -> None:
+    for type_, fields in IN_A_SESSION.items():
+        answer = phone.request(type_, {"session_id": session_id} | fields)
+        assert_sequence(answer, type_, "ready", "session_start")
+        assert answer["payload"]["session_id"] == session_id
 
 
 @pytest.mark.spec("auth.first")
 def test_before_auth(device: Phone, sid: str) -> None:
-    """Spec: raised when auth is not first; D21: only auth, which still works afterwards;
-    heartbeats neither.
-    """
+    """Not even heartbeats; auth still works afterwards."""
     device.connect()
     for type_, fields in (HANDSHAKE | JOINING | IN_A_SESSION).items():
         payload = fields if type_ in HANDSHAKE else {"session_id": sid} | fields
@@ -74,20 +74,13 @@ def test_before_auth(device: Phone, sid: str) -> None:
 
 
 def test_before_ready(shared: Bridge, sid: str, device: Phone) -> None:
-    """D21: before ready only health_check, acknowledge_warning, notification_ack and heartbeats;
-    known session or not.
-    """
+    """Only health_check, acknowledge_warning, notification_ack and heartbeats."""
     shared.accept(prompt(sid, 0))
-    device.connect()
-    device.auth()
+    device.connect().auth()
     for session_id in (sid, new_session()):
         for type_, fields in (JOINING | IN_A_SESSION).items():
-            assert_sequence(
-                device.request(type_, {"session_id": session_id} | fields),
-                type_,
-                "authenticated",
-                "health_check",
-            )
+            answer = device.request(type_, {"session_id": session_id} | fields)
+            assert_sequence(answer, type_, "authenticated", "health_check")
     assert_sequence(device.request("auth", AUTH), "auth", "authenticated", "health_check")
     device.send("notification_ack", HANDSHAKE["notification_ack"])
     device.ping()
@@ -95,60 +88,29 @@ def test_before_ready(shared: Bridge, sid: str, device: Phone) -> None:
 
 
 def test_auth_when_ready(phone: Phone) -> None:
-    """D21: auth is for a connection that has none."""
-    details = assert_refused(phone.request("auth", AUTH), "PROTO_SEQUENCE_ERROR", True)["details"]
-    assert (
-        details["received"] == "auth" and details["currentPhase"] == "ready" and details["expected"]
-    ), details
+    assert_sequence(phone.request("auth", AUTH), "auth", "ready", "")
 
 
 def test_before_joining(shared: Bridge, sid: str, phone: Phone) -> None:
-    """Spec: raised when a session message precedes joining; D7: after unknown and closed, and only
-    then.
-    """
+    """D7: after unknown and closed, and only then."""
     shared.accept(prompt(sid, 0))
+    assert_not_joined(phone, sid)
+    unknown = new_session()
     for type_, fields in IN_A_SESSION.items():
-        answer = phone.request(type_, {"session_id": sid} | fields)
-        assert_sequence(answer, type_, "ready", "session_start")
-        assert answer["payload"]["session_id"] == sid
-        unknown = new_session()
-        assert_refused(
-            phone.request(type_, {"session_id": unknown} | fields),
-            "SESSION_NOT_FOUND",
-            False,
-            unknown,
-        )
-    assert (
-        phone.request("approval_response", {"session_id": sid} | JOINING["approval_response"])[
-            "payload"
-        ]["code"]
-        == "TOOL_CALL_NOT_FOUND"
-    )
+        answer = phone.request(type_, {"session_id": unknown} | fields)
+        assert_refused(answer, "SESSION_NOT_FOUND", False, unknown)
+    decision = {"session_id": sid} | JOINING["approval_response"]
+    answer = phone.request("approval_response", decision)
+    assert answer["payload"]["code"] == "TOOL_CALL_NOT_FOUND"
     phone.join(sid)
-    assert (
-        phone.request("replay_request", {"session_id": sid} | IN_A_SESSION["replay_request"])[
-            "type"
-        ]
-        == "replay_buffer"
-    )
+    asked = {"session_id": sid} | SERVED["replay_request"]
+    assert phone.request("replay_request", asked)["type"] == "replay_buffer"
 
 
-def test_after_leaving(shared: Bridge, sid: str, joined: Phone) -> None:
-    """D21, D22: a session that was left is not joined."""
+def test_after_leaving_or_on_a_new_connection(sid: str, joined: Phone) -> None:
+    """D22, D28: a session that was left is not joined; joins are a connection's own."""
     joined.leave(sid)
-    for type_, fields in IN_A_SESSION.items():
-        assert_sequence(
-            joined.request(type_, {"session_id": sid} | fields), type_, "ready", "session_start"
-        )
-
-
-def test_a_new_connection_has_joined_nothing(shared: Bridge, sid: str, joined: Phone) -> None:
-    """D21, D28: joins are a connection's own."""
+    assert_not_joined(joined, sid)
+    joined.join(sid)
     joined.close()
-    joined.ready()
-    assert_sequence(
-        joined.request("file_list", {"session_id": sid, "path": "."}),
-        "file_list",
-        "ready",
-        "session_start",
-    )
+    assert_not_joined(joined.ready(), sid)
