@@ -1,6 +1,4 @@
-"""Many large bodies at once: the memory they cost has a bound, and the ordinary event passes by
-(spec, Limits: max_message_size_mb; D30: ingestion never waits).
-"""
+"""Many large bodies at once: their memory has a bound, and the ordinary event passes by (D30)."""
 
 from __future__ import annotations
 
@@ -20,13 +18,10 @@ AT_ONCE = 20
 
 
 def test_bodies_of_ten_megabytes(make_bridge: Callable[..., Bridge], sid: str) -> None:
-    """They are whole events but for a timestamp of long ago: read, parsed and refused. Unbounded
-    they cost more than 250 MB.
-    """
+    """Whole events, read, parsed and refused for their age. Unbounded they cost over 250 MB."""
     bridge = make_bridge("bodies")
-    body = json.dumps(
-        hook("Stop", sid, {"reason": "x" * (10 * MB - 400)}, timestamp="2020-01-01T00:00:00Z")
-    ).encode()
+    payload = {"reason": "x" * (10 * MB - 400)}
+    body = json.dumps(hook("Stop", sid, payload, timestamp="2020-01-01T00:00:00Z")).encode()
     assert 9 * MB < len(body) < 10 * MB
     bridge.accept(prompt(sid, 0))
     before = most = bridge.memory()
@@ -46,11 +41,8 @@ def test_bodies_of_ten_megabytes(make_bridge: Callable[..., Bridge], sid: str) -
 
     def large(_: int) -> None:
         client = Https(bridge.port, bridge.pin, timeout=120)
-        assert_error(
-            client.request("POST", "/api/v1/hooks/event", token=bridge.hook_token, body=body),
-            400,
-            "HOOK_STALE_TIMESTAMP",
-        )
+        answer = client.post("/api/v1/hooks/event", token=bridge.hook_token, body=body)
+        assert_error(answer, 400, "HOOK_STALE_TIMESTAMP")
 
     with ThreadPoolExecutor(AT_ONCE + 2) as threads:
         beside = [threads.submit(watch), threads.submit(ordinary)]

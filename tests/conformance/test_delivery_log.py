@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import random
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -22,46 +23,34 @@ pytestmark = [
 
 
 def test_what_came_while_away(bridge: Bridge, sid: str, device: Phone) -> None:
-    """Spec, Offline behavior; D28: right after connection_ack, no join needed, oldest first, as
-    ordinary messages.
-    """
+    """D28: right after connection_ack, no join needed, oldest first, as ordinary messages."""
     bridge.accept(prompt(sid, 0))
     away(device)
     bridge.accept(*[prompt(sid, number) for number in range(1, 8)])
-    device.connect()
-    assert device.auth()["type"] == "connection_ack"
+    device.connect().auth()
     device.wait_numbers(sid, range(1, 8))
     assert device.messages[0]["type"] == "connection_ack"
-    assert "replay_buffer" not in {message["type"] for message in device.messages}, (
-        "D28: as ordinary messages"
-    )
+    assert "replay_buffer" not in {message["type"] for message in device.messages}
     assert device.health_check()["payload"]["ready"] is True
 
 
 def test_joining_before_the_backlog_is_through(bridge: Bridge, sid: str, device: Phone) -> None:
-    """D27, D28: a client that joins at once, while the backlog is being sent and new events come
-    in, gets each once and in order.
-    """
+    """New events come in meanwhile; each comes once and in order."""
     bridge.accept(prompt(sid, "start"))
     away(device)
-    assert (
-        bridge.post_batch([prompt(sid, number) for number in range(300)]).json()["accepted"] == 300
-    )
-    poster = threading.Thread(
-        target=lambda: bridge.accept(*[prompt(sid, number) for number in range(300, 330)])
-    )
+    answer = bridge.post_batch([prompt(sid, number) for number in range(300)])
+    assert answer.json()["accepted"] == 300
+    live = [prompt(sid, number) for number in range(300, 330)]
+    poster = threading.Thread(target=bridge.accept, args=live)
     poster.start()
-    device.ready()
-    device.join(sid)
+    device.ready().join(sid)
     device.wait_numbers(sid, range(330), 30)
     poster.join()
 
 
 @pytest.mark.spec("device.replaced")
 def test_a_half_open_socket(bridge: Bridge, sid: str) -> None:
-    """D23, D27: the old socket still looks open, events went into it; the newer connection gets
-    them all, and new ones.
-    """
+    """D23: events went into the old socket; the newer connection gets them all, and new ones."""
     bridge.accept(prompt(sid, 0))
     pairing = bridge.pairing()
     old = bridge.phone(pairing).ready()
@@ -70,9 +59,8 @@ def test_a_half_open_socket(bridge: Bridge, sid: str) -> None:
     old.wait_numbers(sid, [1, 2])
     new = bridge.phone(pairing).ready()
     new.wait_numbers(sid, [1, 2])
-    assert bridge.accept(prompt(sid, 3))[0]["broadcast_count"] == 0, (
-        "the replaced connection has joined nothing any more"
-    )
+    # the replaced connection has joined nothing any more
+    assert bridge.accept(prompt(sid, 3))[0]["broadcast_count"] == 0
     new.join(sid)
     bridge.accept(prompt(sid, 4))
     new.wait_numbers(sid, [1, 2, 3, 4])
@@ -82,8 +70,8 @@ def test_a_half_open_socket(bridge: Bridge, sid: str) -> None:
 
 
 def test_a_flickering_connection(bridge: Bridge, sid: str, device: Phone) -> None:
-    """D26 to D28: 200 events while the phone comes and goes, joins or not, acknowledges some or
-    none: all arrive, in order, each at most once a connection.
+    """200 events while the phone comes and goes, joins or not, acknowledges some or none: all
+    arrive, in order, each at most once a connection.
     """
     chance = random.Random(20)
     bridge.accept(prompt(sid, "start"))
@@ -97,7 +85,7 @@ def test_a_flickering_connection(bridge: Bridge, sid: str, device: Phone) -> Non
 
     poster = threading.Thread(target=post)
     poster.start()
-    seen: dict[str, int] = {}
+    seen: dict[str, int] = {}  # id → number
     acknowledged, connections = -1, 0
     while not (done.is_set() and 199 in seen.values()):
         assert connections < 60, "it does not come to an end"
@@ -106,7 +94,7 @@ def test_a_flickering_connection(bridge: Bridge, sid: str, device: Phone) -> Non
         if chance.random() < 0.7 or done.is_set():
             device.join(sid)
         wanted = chance.randrange(1, 25)
-        try:
+        with suppress(AssertionError):  # a connection that gets few is part of the test
             device.collect(
                 lambda wanted=wanted: (  # type: ignore[misc]
                     len(device.events(sid)) >= wanted or 199 in device.numbers(sid)
@@ -114,26 +102,17 @@ def test_a_flickering_connection(bridge: Bridge, sid: str, device: Phone) -> Non
                 "some",
                 0.3,
             )
-        except AssertionError:
-            pass  # a connection that gets few is part of the test
-        events = list(device.events(sid))
-        numbers = [event["payload"]["payload"]["number"] for event in events]
-        assert numbers == list(range(numbers[0], numbers[0] + len(numbers))) if numbers else True, (
-            f"a hole or a repetition: {numbers}"
-        )
+        events, numbers = device.events(sid), device.numbers(sid)
         if numbers:
-            assert acknowledged < numbers[0] <= max(seen.values(), default=-1) + 1, (
-                f"starts at {numbers[0]}, acknowledged {acknowledged}"
-            )
-        for event in events:
-            assert (
-                seen.setdefault(event["id"], event["payload"]["payload"]["number"])
-                == event["payload"]["payload"]["number"]
-            )
+            assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), numbers
+            last = max(seen.values(), default=-1)
+            assert acknowledged < numbers[0] <= last + 1, (acknowledged, last, numbers[0])
+        for event, number in zip(events, numbers, strict=True):
+            assert seen.setdefault(event["id"], number) == number
         if events and chance.random() < 0.5:
-            some = events[: chance.randrange(1, len(events) + 1)]
-            device.ack(*some)
-            acknowledged = max(acknowledged, some[-1]["payload"]["payload"]["number"])
+            count = chance.randrange(1, len(events) + 1)
+            device.ack(*events[:count])
+            acknowledged = max(acknowledged, numbers[count - 1])
         if chance.random() < 0.5:
             device.vanish()
         else:
@@ -143,41 +122,29 @@ def test_a_flickering_connection(bridge: Bridge, sid: str, device: Phone) -> Non
 
 
 def test_a_large_event_does_not_block_what_follows(bridge: Bridge, sid: str, device: Phone) -> None:
-    """D26, D30: whatever was accepted, a message that is hard to send must not keep a device from
-    everything after it, connection after connection.
-    """
+    """A message that is hard to send keeps a device from nothing after it (D30)."""
     bridge.accept(prompt(sid, 0))
     away(device)
-    large = json.dumps(
-        hook("UserPromptSubmit", sid, {"prompt": "ä" * (9 * 512 * 1024), "number": 2}),
-        ensure_ascii=False,
-    ).encode()
+    large = hook("UserPromptSubmit", sid, {"prompt": "ä" * (9 * 512 * 1024), "number": 2})
+    body = json.dumps(large, ensure_ascii=False).encode()
     bridge.accept(prompt(sid, 1))
-    assert (
-        bridge.https().post("/api/v1/hooks/event", token=bridge.hook_token, body=large).status
-        == 200
-    )
+    answer = bridge.https().post("/api/v1/hooks/event", token=bridge.hook_token, body=body)
+    assert answer.status == 200
     bridge.accept(prompt(sid, 3))
     back(device, sid, [1, 2, 3])
 
 
 def test_a_new_device_starts_at_the_present(bridge: Bridge, sid: str, device: Phone) -> None:
-    """D28: a new device gets nothing of the past, also when it joins; what comes from then on it
-    gets.
-    """
+    """D28: also when it joins."""
     bridge.accept(*[prompt(sid, number) for number in range(3)])
-    device.ready()
-    device.join(sid)
+    device.ready().join(sid)
     bridge.accept(prompt(sid, 3))
     device.wait_numbers(sid, [3])
 
 
 def test_a_session_that_began_while_away(bridge: Bridge, sid: str, device: Phone) -> None:
-    """D28: also the whole of a session that the device has never heard of: session_started, then
-    its events.
-    """
+    """All of it comes to a device that has never heard of it."""
     away(device)
     bridge.accept(hook("SessionStart", sid), prompt(sid, 1))
-    device.ready()
-    device.expect("session_started", session_id=sid)
+    device.ready().expect("session_started", session_id=sid)
     device.wait_numbers(sid, [None, 1])

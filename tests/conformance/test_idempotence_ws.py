@@ -1,6 +1,4 @@
-"""Client messages that come twice (D31): answered again, not done again; and what is another
-message.
-"""
+"""Client messages that come twice (D31): answered again, not done again; what is another message."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from tests.conformance.approvals import ask, notifications, pending
 from tests.conformance.bridge import Bridge
 from tests.conformance.delivery import send
 from tests.conformance.phone import Phone
-from tests.conformance.repositories import Repository, session_in
+from tests.conformance.repositories import Repository, Work
 from tests.conformance.samples import new_id, prompt
 
 pytestmark = pytest.mark.spec("client.repeat", "offline.flush")
@@ -24,11 +22,15 @@ def again(phone: Phone) -> Phone:
     return phone.ready()
 
 
+def commits(repository: Repository) -> int:
+    return int(repository.git("rev-list", "--count", "HEAD"))
+
+
 @on_both
 def test_a_decision(bridge: Bridge, sid: str, joined: Phone, device: Phone) -> None:
-    """D31, D38: refused in the wrong phase or for its shape it was not done, and is done when it is
-    sent again with its id; then it is answered the same however often it comes, whatever the order
-    of its keys. One that lost is told so each time.
+    """Refused in the wrong phase or for its shape it was not done, and is done when it is sent again
+    with its id; then it is answered the same, whatever the order of its keys. One that lost is told
+    so each time.
     """
     call_id, id_ = ask(bridge, joined, sid), "decision-1"
     call = {"session_id": sid, "tool_call_id": call_id}
@@ -37,8 +39,7 @@ def test_a_decision(bridge: Bridge, sid: str, joined: Phone, device: Phone) -> N
     def code(phone: Phone, payload: dict[str, Any]) -> Any:
         return send(phone, "approval_response", id_, payload)["payload"].get("code")
 
-    device.connect()
-    device.auth()
+    device.connect().auth()
     assert code(device, body) == "PROTO_SEQUENCE_ERROR"
     device.health_check()
     assert code(device, body | {"modifications": None}) == "PROTO_INVALID_MESSAGE"
@@ -54,58 +55,41 @@ def test_a_decision(bridge: Bridge, sid: str, joined: Phone, device: Phone) -> N
 
 
 @on_both
-@pytest.mark.parametrize("across", [False, True], ids=["one connection", "two connections"])
-def test_a_commit(bridge: Bridge, repository: Repository, phone: Phone, across: bool) -> None:
-    """D31: a commit whose answer was lost is not made twice: the second answer names the first
-    one's commit.
-    """
+def test_a_commit_whose_answer_was_lost(repository: Repository, work: Work) -> None:
+    """The second answer names the first one's commit, on this connection and on the next one."""
     repository.commit_files({"a": "1\n"})
     repository.write("a", "2\n")
-    sid = session_in(bridge, phone, repository.path)
-    id_, body = new_id(), {"session_id": sid, "message": "Once", "files": ["a"]}
-    first = send(phone, "git_commit", id_, body)
+    phone, body = work.phone, {"session_id": work.sid, "message": "Once", "files": ["a"]}
+    id_ = new_id()
+    first = send(phone, "git_commit", id_, body)["payload"]["commit"]
     repository.write("a", "3\n")
-    if across:
-        again(phone).join(sid)
-    second = send(phone, "git_commit", id_, body)
-    assert first["type"] == second["type"] == "git_status_response"
-    assert first["payload"]["commit"] == second["payload"]["commit"]
-    assert repository.git("rev-list", "--count", "HEAD").strip() == "2"
-    third = send(phone, "git_commit", new_id(), body)
-    assert (
-        third["payload"]["commit"]["hash"]
-        == repository.head()
-        != first["payload"]["commit"]["hash"]
-    ), "another id is another commit"
+    assert send(phone, "git_commit", id_, body)["payload"]["commit"] == first
+    again(phone).join(work.sid)
+    assert send(phone, "git_commit", id_, body)["payload"]["commit"] == first
+    assert commits(repository) == 2
+    another = send(phone, "git_commit", new_id(), body)["payload"]["commit"]
+    assert another["hash"] == repository.head() != first["hash"], "another id is another commit"
 
 
 @on_both
-def test_a_commit_sent_twice_at_once(bridge: Bridge, repository: Repository, phone: Phone) -> None:
-    """D31: the repetition comes before the answer: still one commit, both are answered."""
+def test_a_commit_sent_twice_at_once(repository: Repository, work: Work) -> None:
+    """The repetition comes before the answer: still one commit, both are answered."""
     repository.commit_files({"a": "1\n"})
     # a commit that takes its time
     repository.write(".git/hooks/pre-commit", "#!/bin/sh\nsleep 0.5\n").chmod(0o755)
     repository.write("a", "2\n")
-    sid = session_in(bridge, phone, repository.path)
-    id_, body = new_id(), {"session_id": sid, "message": "Once", "files": ["a"]}
-    for _ in range(2):
-        phone.send("git_commit", body, id=id_)
-    phone.collect(
-        lambda: len([message for message in phone.messages if message.get("id") == id_]) == 2,
-        "two answers",
-    )
-    first, second = [message for message in phone.messages if message.get("id") == id_]
-    assert first["type"] == second["type"] == "git_status_response"
-    assert first["payload"]["commit"] == second["payload"]["commit"]
-    assert repository.git("rev-list", "--count", "HEAD").strip() == "2"
+    id_, body = new_id(), {"session_id": work.sid, "message": "Once", "files": ["a"]}
+    send(work.phone, "git_commit", id_, body, times=2)
+    answers = [message for message in work.phone.messages if message.get("id") == id_]
+    assert [answer["type"] for answer in answers] == ["git_status_response"] * 2
+    assert answers[0]["payload"]["commit"] == answers[1]["payload"]["commit"]
+    assert commits(repository) == 2
 
 
-def test_what_is_another_message(
-    bridge: Bridge, repository: Repository, phone: Phone, device: Phone
-) -> None:
-    """D31: the same device, type, id and payload; otherwise it is another message and is done."""
+def test_what_is_another_message(repository: Repository, work: Work, device: Phone) -> None:
+    """What differs in device, type, id or payload; what changes nothing is asked anew."""
     repository.commit_files({"a": "1\n"})
-    sid = session_in(bridge, phone, repository.path)
+    phone, sid = work.phone, work.sid
     device.ready().join(sid)
     id_, body = new_id(), {"session_id": sid, "message": "First", "files": ["a"]}
     made = [repository.head()]
@@ -116,41 +100,34 @@ def test_what_is_another_message(
         answer = send(by, "git_commit", sent_id, fields)
         assert answer["payload"]["commit"]["hash"] == repository.head() not in made
         made.append(repository.head())
-    for text in ("before", "after"):  # what changes nothing is asked anew
+    for text in ("before", "after"):
         repository.write("a", text)
         answer = send(phone, "git_diff", id_, {"session_id": sid, "files": ["a"], "cached": False})
         assert text in str(answer["payload"])
 
 
 def test_an_id_that_is_no_uuid_counts_on_its_connection_only(
-    bridge: Bridge, repository: Repository, phone: Phone
+    repository: Repository, work: Work
 ) -> None:
-    """D31: across connections only a UUID: a client that counts from 1 again after reconnecting
-    must be heard.
-    """
+    """A client that counts from 1 again after reconnecting must be heard."""
     repository.commit_files({"a": "1\n"})
-    sid = session_in(bridge, phone, repository.path)
-    body = {"session_id": sid, "message": "Counted", "files": ["a"]}
+    body = {"session_id": work.sid, "message": "Counted", "files": ["a"]}
     hashes = []
     for number in range(2):
         repository.write("a", f"{number + 2}\n")
-        answer = send(phone, "git_commit", "1", body)
+        answer = send(work.phone, "git_commit", "1", body)
         hashes.append(answer["payload"]["commit"]["hash"])
-        again(phone).join(sid)
+        again(work.phone).join(work.sid)
     assert hashes[0] != hashes[1] == repository.head()
 
 
 def test_joining_is_always_done(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """D31: session_start of a known session is no message of that kind: the same one joins again
-    after a reconnect.
-    """
+    """The same message joins again after a reconnect."""
     bridge.accept(prompt(sid, 0))
-    id_, body = (
-        new_id(),
-        {"agent": "primary-agent", "session_id": sid, "working_directory": "/", "resume": False},
-    )
-    assert send(phone, "session_start", id_, body)["type"] == "session_ready"
+    joining = {"agent": "a", "session_id": sid, "working_directory": "/", "resume": False}
+    id_ = new_id()
+    assert send(phone, "session_start", id_, joining)["type"] == "session_ready"
     again(phone)
-    assert send(phone, "session_start", id_, body)["type"] == "session_ready"
+    assert send(phone, "session_start", id_, joining)["type"] == "session_ready"
     assert bridge.accept(prompt(sid, 1))[0]["broadcast_count"] == 1
     phone.wait_numbers(sid, [0, 1])

@@ -1,6 +1,4 @@
-"""What a phone decides about an observed session's call is only noted, and nobody is left in doubt
-about it (D37, D38).
-"""
+"""What a phone decides about an observed session's call is only noted, and it is said (D37, D38)."""
 
 from __future__ import annotations
 
@@ -24,8 +22,8 @@ def not_run(phone: Phone, session_id: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("event", ["UserPromptSubmit", "Stop", "SessionEnd"])
 def test_what_was_not_run(bridge: Bridge, sid: str, joined: Phone, event: str) -> None:
-    """Every device is told that a decision is noted, and of each call that has not run when the
-    session goes on, once, whatever was decided; a device that is away finds it later.
+    """Every device is told, once, of each call that has not run when the session goes on, whatever
+    was decided; a device that is away finds it later.
     """
     with bridge.phones(2) as (other, away):
         bridge.fence(away)

@@ -1,6 +1,4 @@
-"""Notifications (spec, Notification and Offline behavior; D13, D26 to D28, D51): from what, to
-whom, once.
-"""
+"""Notifications (spec, Notification and Offline behavior; D13, D51): from what, to whom, once."""
 
 from __future__ import annotations
 
@@ -11,37 +9,25 @@ import pytest
 from tests.conformance.approvals import ask, notifications, of, post, pre
 from tests.conformance.bridge import Bridge
 from tests.conformance.delivery import away
-from tests.conformance.https import is_uuid
+from tests.conformance.https import assert_types, is_uuid
 from tests.conformance.phone import Message, Phone
 from tests.conformance.samples import EVENTS, hook, new_id, prompt
 
-FIELDS = {"notification_id", "session_id", "notification_type", "title", "body", "priority", "data"}
-IDLE = {
-    "message": "The agent is waiting for your input",
-    "level": "info",
-    "notification_type": "idle_prompt",
-}
+IDLE = {"message": "Waiting for your input", "level": "info", "notification_type": "idle_prompt"}
 NOTIFYING = ("Stop", "SessionEnd", "Notification")
-PERMISSION = {
-    "message": "The agent needs your permission",
-    "level": "warning",
-    "notification_type": "permission_prompt",
-}
+PERMISSION = {"message": "The agent needs your permission", "level": "warning"}
+PERMISSION["notification_type"] = "permission_prompt"
 
 
 def assert_notification(
-    message: Message, session_id: str, kind: str, *priorities: str
+    message: Message, session_id: str, kind: str, priority: str
 ) -> dict[str, Any]:
-    """Spec, Notification: all fields; D13: the types, the priorities, notification_id equal to the
-    envelope's id.
-    """
+    """All fields of the specification, and D13's."""
     payload = dict(message["payload"])
-    assert set(payload) >= FIELDS and payload["session_id"] == session_id, payload
-    assert payload["notification_id"] == message["id"] and is_uuid(message["id"]), message
-    assert payload["notification_type"] == kind, payload
-    assert payload["priority"] in (priorities or ("low", "normal", "high")), payload
-    assert isinstance(payload["title"], str) and payload["title"].strip(), payload
-    assert isinstance(payload["body"], str) and isinstance(payload["data"], dict), payload
+    assert_types(payload, title=str, body=str, data=dict)
+    assert (payload["notification_id"], payload["session_id"]) == (message["id"], session_id)
+    assert is_uuid(message["id"]) and payload["title"].strip(), payload
+    assert (payload["notification_type"], payload["priority"]) == (kind, priority), payload
     return payload
 
 
@@ -54,23 +40,14 @@ def told(bridge: Bridge, phone: Phone, session_id: str, *events: dict[str, Any])
 
 
 @pytest.mark.spec(
-    "ws.notification",
-    "notification.session_id",
-    "notification.notification_type",
-    "notification.title",
-    "notification.body",
-    "notification.priority",
-    "notification.data",
-    "notification.id",
+    "ws.notification notification.session_id notification.notification_type notification.title",
+    "notification.body notification.priority notification.data notification.id",
     "notification.type.approval_required",
 )
 def test_an_approval(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """Spec, Notification: approval_required, priority high; D13: data has tool_call_id. To a device
-    that has joined nothing.
-    """
-    (message,) = told(
-        bridge, phone, sid, pre(sid, {"command": "rm -r build"}, approval=True, tool_call_id="x")
-    )
+    """Of high priority, with its tool_call_id, to a device that has joined nothing."""
+    asked = pre(sid, {"command": "rm -r build"}, approval=True, tool_call_id="x")
+    (message,) = told(bridge, phone, sid, asked)
     payload = assert_notification(message, sid, "approval_required", "high")
     assert payload["data"]["tool_call_id"] == "x"
     bridge.accept(hook("SessionEnd", sid))
@@ -80,19 +57,12 @@ SAYS = {"message": "Build ready", "level": "info"}
 
 
 @pytest.mark.spec(
-    "notification.type.task_complete",
-    "notification.type.error",
-    "notification.type.agent_notification",
-    "notification.type.agent_idle",
-    "event.Stop",
-    "event.SessionEnd",
-    "event.Notification",
+    "notification.type.task_complete notification.type.error notification.type.agent_idle",
+    "notification.type.agent_notification event.Stop event.SessionEnd event.Notification",
     "severity.error",
 )
 def test_what_an_event_notifies(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """D13, D51: one of its type for each event that is told, each time; what failed is an error;
-    what the agent said is in it. Other events notify nobody.
-    """
+    """One for each time, with what the agent said; other events notify nobody."""
     expected: list[tuple[str, dict[str, Any], str, str]] = [
         ("Stop", {"reason": "task_completed", "message": "Done"}, "task_complete", "normal"),
         ("Stop", {"reason": "task_completed", "message": "Done"}, "task_complete", "normal"),
@@ -120,22 +90,18 @@ def test_what_an_event_notifies(bridge: Bridge, sid: str, phone: Phone) -> None:
 
 
 def test_a_permission_prompt_beside_its_approval(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """Issue: no notification twice for the same thing: the agent's own word for a question that is
-    asked already. Without one it is told.
-    """
+    """Nobody is told twice of the same question; without an approval it is told."""
     (message,) = told(bridge, joined, sid, hook("Notification", sid, PERMISSION))
-    assert_notification(message, sid, "agent_notification")
+    assert_notification(message, sid, "agent_notification", "high")
     ask(bridge, joined, sid)
     bridge.accept(hook("Notification", sid, PERMISSION))
     bridge.fence(joined)
-    assert [payload["notification_type"] for payload in notifications(joined, sid)] == [
-        "agent_notification",
-        "approval_required",
-    ]
+    kinds = [payload["notification_type"] for payload in notifications(joined, sid)]
+    assert kinds == ["agent_notification", "approval_required"]
 
 
 def test_a_repeated_event(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """D31; issue: none twice for the same thing: the same event_id again is the same event."""
+    """D31: the same event_id again is the same event."""
     body = hook("Stop", sid, event_id=new_id())
     assert len(told(bridge, phone, sid, body, body)) == 1
     assert told(bridge, phone, sid, body) == []
@@ -144,66 +110,41 @@ def test_a_repeated_event(bridge: Bridge, sid: str, phone: Phone) -> None:
 @pytest.mark.usefixtures("database")
 @pytest.mark.spec("offline.pending", "offline.replay", "ws.notification_ack")
 def test_an_absent_device(bridge: Bridge, sid: str, device: Phone) -> None:
-    """Spec, Offline behavior; D27, D28: it gets them on its next connection, in order, with the
-    same ids, until it has acknowledged them.
-    """
+    """It gets them in order, with the same ids, until it has acknowledged them."""
     away(device)
-    bridge.accept(
-        prompt(sid, 0), hook("Stop", sid), hook("Notification", sid, IDLE), hook("SessionEnd", sid)
-    )
+    events = (hook("Stop", sid), hook("Notification", sid, IDLE), hook("SessionEnd", sid))
+    bridge.accept(prompt(sid, 0), *events)
     seen = []
-    for _ in range(2):
+    for _ in range(3):
+        device.close()
         device.ready()
         device.collect(lambda: len(notifications(device, sid)) >= 3, "three notifications")
         bridge.fence(device)
         seen.append([message["id"] for message in of(device, "notification", sid)])
-        last = list(device.messages)
-        device.close()
-    assert seen[0] == seen[1] and len(seen[0]) == 3
-    assert [payload["notification_type"] for payload in notifications(device, sid)] == [
-        "task_complete",
-        "agent_idle",
-        "task_complete",
-    ]
-    device.ready()
-    device.collect(lambda: len(notifications(device, sid)) >= 3, "three notifications")
-    device.send(
-        "notification_ack",
-        {"notification_ids": [message["id"] for message in last if "id" in message]},
-    )
-    device.ping()
+    assert seen[0] == seen[1] == seen[2] and len(seen[0]) == 3
+    kinds = [payload["notification_type"] for payload in notifications(device, sid)]
+    assert kinds == ["task_complete", "agent_idle", "task_complete"]
+    device.ack(*[message for message in device.messages if "id" in message])
     device.close()
-    device.ready()
-    bridge.fence(device)
+    bridge.fence(device.ready())
     assert notifications(device, sid) == []
 
 
 @pytest.mark.usefixtures("database")
 def test_no_history_for_a_new_device(bridge: Bridge, sid: str, device: Phone) -> None:
-    """D28; issue: none for history that was already seen: a new device starts at the present, also
-    when it joins.
-    """
-    bridge.accept(
-        hook("Stop", sid),
-        hook("Notification", sid),
-        pre(sid, approval=True, tool_call_id="x"),
-        post(sid, tool_call_id="x"),
-    )
-    device.ready()
-    device.join(sid)
+    """D28: also when it joins."""
+    call = pre(sid, approval=True, tool_call_id="x"), post(sid, tool_call_id="x")
+    bridge.accept(hook("Stop", sid), hook("Notification", sid), *call)
+    device.ready().join(sid)
     bridge.fence(device)
     assert notifications(device, sid) == []
 
 
 def test_none_again_with_a_join_or_a_replay(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """D26: a notification is a row of the feed for all alone: neither joining nor asking for the
-    session's past brings it again.
-    """
+    """D26: it is a row of the feed for all alone."""
     assert len(told(bridge, phone, sid, hook("Stop", sid))) == 1
     phone.join(sid)
-    buffer = phone.request("replay_request", {"session_id": sid})
-    assert not [
-        message for message in buffer["payload"]["messages"] if message["type"] == "notification"
-    ]
+    buffer = phone.request("replay_request", {"session_id": sid})["payload"]["messages"]
+    assert buffer and "notification" not in {message["type"] for message in buffer}
     bridge.fence(phone)
     assert len(of(phone, "notification", sid)) == 1

@@ -1,5 +1,5 @@
-"""Several processes are one bridge (D15, D17, D23, D33, D46): two serve processes, one PostgreSQL,
-one Redis, which then goes away.
+"""Several processes are one bridge (D46): two of `serve`, one PostgreSQL, one Redis, which then goes
+away.
 """
 
 from __future__ import annotations
@@ -36,12 +36,8 @@ def pair(
     more: dict[str, Any] = {"database_url": url, "redis_url": redis_server.url}
     more |= {"kind": Lasting, "BRIDGE_MAX_WEBSOCKETS": "6"}
     first = make_bridge("first", **more)
-    second = make_bridge(
-        "second",
-        BRIDGE_HOOK_TOKEN=first.hook_token,
-        BRIDGE_ADMIN_TOKEN=first.admin_token,
-        **more,
-    )
+    more |= {"BRIDGE_HOOK_TOKEN": first.hook_token, "BRIDGE_ADMIN_TOKEN": first.admin_token}
+    second = make_bridge("second", **more)
     yield first, second
     for bridge in (first, second):
         bridge.stop()
@@ -62,28 +58,27 @@ def on(bridge: Bridge, token: str, **more: object) -> Phone:
     return phone
 
 
+def joined_on_each(pair: tuple[Bridge, Bridge], session_id: str) -> list[Phone]:
+    phones = [on(bridge, pair[0].device_token()).ready() for bridge in pair]
+    for phone in phones:
+        phone.join(session_id)
+    return phones
+
+
 def test_an_event_reaches_sockets_of_both(pair: tuple[Bridge, Bridge]) -> None:
-    """D33, D46: posted to one process, sent by both, counted on all processes, same ids, same
-    order.
-    """
-    first, second = pair
+    """Counted on all processes (D33), with the same ids in the same order."""
     sid = new_session()
-    first.accept(prompt(sid, 0))
-    here, there = on(first, first.device_token()).ready(), on(second, first.device_token()).ready()
-    here.join(sid)
-    there.join(sid)
-    assert first.accept(prompt(sid, 1))[0]["broadcast_count"] == 2
-    assert second.accept(prompt(sid, 2))[0]["broadcast_count"] == 2
-    assert [event["id"] for event in here.wait_numbers(sid, [1, 2])] == [
-        event["id"] for event in there.wait_numbers(sid, [1, 2])
-    ]
-    assert second.session(sid)["websocket_connected"] is True
-    here.close()
-    there.close()
+    pair[0].accept(prompt(sid, 0))
+    phones = joined_on_each(pair, sid)
+    for number, bridge in enumerate(pair, 1):
+        assert bridge.accept(prompt(sid, number))[0]["broadcast_count"] == 2
+    here, there = ([event["id"] for event in one.wait_numbers(sid, [1, 2])] for one in phones)
+    assert here == there
+    assert pair[1].session(sid)["websocket_connected"] is True
 
 
 def test_a_home_screen_of_one_shows_sessions_of_the_other(pair: tuple[Bridge, Bridge]) -> None:
-    """D54: session_update says what another process has stored, of a session that nobody joined."""
+    """D54: session_update, of a session that nobody joined."""
     first, second = pair
     sid, phone = new_session(), on(second, first.device_token()).ready()
     first.accept(prompt(sid, 0), hook("Stop", sid), prompt(sid, 1))
@@ -94,15 +89,12 @@ def test_a_home_screen_of_one_shows_sessions_of_the_other(pair: tuple[Bridge, Br
         return turns[-1:] == ["working"]  # it may be told between two events, too
 
     eventually(told)
-    phone.close()
 
 
 def test_another_bridge_on_the_same_redis_server(
     pair: tuple[Bridge, Bridge], redis_server: Redis, make_bridge: Callable[..., Bridge]
 ) -> None:
-    """D46: with a database number of its own it hears nothing of this one, though what is published
-    reaches all databases of a server.
-    """
+    """With a database number of its own it hears nothing of this one."""
     first = pair[0]
     with RedisClient.from_url(redis_server.url) as redis:
         ours = redis.pubsub_channels()
@@ -123,15 +115,10 @@ def test_another_bridge_on_the_same_redis_server(
 
 
 def test_posters_on_both(pair: tuple[Bridge, Bridge]) -> None:
-    """D26: a reader never sees 6 before a 5 that commits later: both sockets see every event once,
-    in one order.
-    """
-    first, second = pair
+    """D26: a reader never sees 6 before a 5 that commits later: all see one order."""
     sid = new_session()
-    first.accept(prompt(sid, "start"))
-    phones = [on(first, first.device_token()).ready(), on(second, first.device_token()).ready()]
-    for phone in phones:
-        phone.join(sid)
+    pair[0].accept(prompt(sid, "start"))
+    phones = joined_on_each(pair, sid)
 
     def post(poster: int) -> None:
         pair[poster % 2].accept(*[prompt(sid, f"{poster}-{number}") for number in range(40)])
@@ -140,15 +127,11 @@ def test_posters_on_both(pair: tuple[Bridge, Bridge]) -> None:
         list(pool.map(post, range(4)))
     for phone in phones:
         phone.collect(lambda phone=phone: len(phone.events(sid)) >= 160, "160 events", 30)  # type: ignore[misc]
-    assert (
-        phones[0].numbers(sid) == phones[1].numbers(sid) and len(set(phones[0].numbers(sid))) == 160
-    )
+    here, there = (phone.numbers(sid) for phone in phones)
+    assert here == there and len(set(here)) == 160
     for poster in range(4):
-        assert [number for number in phones[0].numbers(sid) if number.startswith(f"{poster}-")] == [
-            f"{poster}-{number}" for number in range(40)
-        ]
-    for phone in phones:
-        phone.close()
+        own = [number for number in here if number.startswith(f"{poster}-")]
+        assert own == [f"{poster}-{number}" for number in range(40)]
 
 
 def test_the_same_event_id_on_both(pair: tuple[Bridge, Bridge]) -> None:
@@ -162,9 +145,7 @@ def test_the_same_event_id_on_both(pair: tuple[Bridge, Bridge]) -> None:
 
 
 def test_replacement_across_processes(pair: tuple[Bridge, Bridge]) -> None:
-    """D23: the newer connection on the other process replaces the older one, and continues from its
-    cursor.
-    """
+    """D23: the newer connection continues from the device's cursor."""
     first, second = pair
     sid, token = new_session(), first.device_token()
     first.accept(prompt(sid, 0))
@@ -175,7 +156,6 @@ def test_replacement_across_processes(pair: tuple[Bridge, Bridge]) -> None:
     newer = on(second, token).ready()
     newer.wait_numbers(sid, [2])
     assert older.wait_closed() == 4409
-    newer.close()
 
 
 def is_let_in(phone: Phone) -> bool:
@@ -194,37 +174,27 @@ def test_the_limit_is_one(pair: tuple[Bridge, Bridge]) -> None:
         extra.connect()
         assert extra.auth()["payload"]["code"] == "RATE_LIMITED"
         assert extra.wait_closed() == 4429
-    for phone in phones:
-        phone.close()
 
 
 def test_a_killed_process_fills_no_limit(pair: tuple[Bridge, Bridge]) -> None:
-    """D35, D46: a process that starts takes its predecessor's connections over, whose lease has not
-    ended.
-    """
+    """One that starts takes over its predecessor's connections, whose lease has not ended."""
     first, second = pair
     sid = new_session()
     first.accept(prompt(sid, 0))
-    phones = []
     for _ in range(3):
         phone = on(second, first.device_token())
         eventually(lambda phone=phone: is_let_in(phone))
         assert phone.health_check()["payload"]["ready"] is True
         phone.join(sid)
-        phones.append(phone)
     assert first.accept(prompt(sid, 1))[0]["broadcast_count"] == 3
     second.kill()
     second.start()
     eventually(lambda: first.accept(prompt(sid, 2))[0]["broadcast_count"] == 0)
-    for phone in phones:
-        phone.close()
 
 
 @pytest.fixture
 def dark(pair: tuple[Bridge, Bridge], redis_server: Redis) -> Iterator[Callable[[], None]]:
-    """Takes Redis away when called; back again at the end, and then both processes are healthy by
-    themselves.
-    """
+    """Takes Redis away when called; at the end it is back, and both processes become healthy."""
     yield redis_server.stop
     if redis_server.process is not None and redis_server.process.poll() is not None:
         redis_server.start()
@@ -237,9 +207,7 @@ def dark(pair: tuple[Bridge, Bridge], redis_server: Redis) -> Iterator[Callable[
 def test_without_redis_a_device_can_connect(
     pair: tuple[Bridge, Bridge], dark: Callable[[], None]
 ) -> None:
-    """D46: sockets fall back to reading the log: also those that come while Redis is down, and what
-    they join.
-    """
+    """Its socket reads the log."""
     first, second = pair
     sid = new_session()
     first.accept(prompt(sid, 0))
@@ -257,7 +225,7 @@ def test_without_redis_a_device_can_connect(
 def test_revoking_closes_on_every_process(
     pair: tuple[Bridge, Bridge], dark: Callable[[], None], redis: str
 ) -> None:
-    """D15: within two seconds, on every process, Redis or no Redis."""
+    """D15: within two seconds, Redis or no Redis."""
     first, second = pair
     pairing = first.pairing()
     phone = on(second, pairing.token).ready()

@@ -19,40 +19,29 @@ pytestmark = [
 
 
 def test_replay_after_an_id(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """D29: what came after that message, whole envelopes with their ids, complete; on any
-    connection, acknowledged or not.
-    """
+    """Whole envelopes with their ids, acknowledged or not."""
     bridge.watch(phone, sid)
     bridge.accept(*[prompt(sid, number) for number in range(6)])
     events = phone.wait_numbers(sid, range(6))
     phone.ack(*events)
     payload = replay(phone, sid, after_id=events[2]["id"])
     assert replayed(payload) == [3, 4, 5] and payload["complete"] is True
-    assert [message["id"] for message in payload["messages"]] == [
-        event["id"] for event in events[3:]
-    ]
-    assert [message["payload"] for message in payload["messages"]] == [
-        event["payload"] for event in events[3:]
-    ]
+    for name in ("id", "payload"):
+        assert [one[name] for one in payload["messages"]] == [one[name] for one in events[3:]]
     assert replayed(replay(phone, sid, after_id=events[5]["id"])) == []
 
 
 def test_replay_since_a_time(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """D29: since; also what a new device never got (it starts at the present, asking gives the
-    past).
-    """
+    """Also what a new device never got: it starts at the present, asking gives the past."""
     bridge.accept(*[prompt(sid, number) for number in range(3)])
-    with bridge.phones() as (newcomer,):
-        newcomer.join(sid)
-        payload = replay(newcomer, sid, since=now(-120))
-        assert replayed(payload) == [0, 1, 2] and payload["complete"] is True
-        assert replayed(replay(newcomer, sid, since=now(60))) == []
+    phone.join(sid)
+    payload = replay(phone, sid, since=now(-120))
+    assert replayed(payload) == [0, 1, 2] and payload["complete"] is True
+    assert replayed(replay(phone, sid, since=now(60))) == []
 
 
 def test_replay_since_the_time_of_a_message(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """D29: what was stored together is asked for by the time that each message shows: nothing that
-    came after that message is left out.
-    """
+    """Of what was stored together, nothing that came after that message is left out."""
     bridge.watch(phone, sid)
     bridge.post_batch([prompt(sid, number) for number in range(100)])
     for number, event in enumerate(phone.wait_numbers(sid, range(100))):
@@ -62,12 +51,9 @@ def test_replay_since_the_time_of_a_message(bridge: Bridge, sid: str, phone: Pho
 
 
 def test_replay_moves_nothing(bridge: Bridge, sid: str, device: Phone) -> None:
-    """D27, D29: an answer to replay_request is apart from the feed: live events go on, the backlog
-    is still due.
-    """
+    """D27: live events go on, the backlog is still due."""
     bridge.accept(prompt(sid, 0))
-    device.ready()
-    device.join(sid)
+    device.ready().join(sid)
     bridge.accept(prompt(sid, 1))
     device.wait_numbers(sid, [1])
     assert replayed(replay(device, sid, since=now(-120))) == [0, 1]
@@ -78,9 +64,7 @@ def test_replay_moves_nothing(bridge: Bridge, sid: str, device: Phone) -> None:
 
 
 def test_replay_after_an_unknown_id(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """D29: an id that the log does not hold (any more) cannot be answered as complete: complete
-    false, or an error that says so.
-    """
+    """D29: it cannot be answered as complete."""
     bridge.watch(phone, sid)
     for unknown in (new_id(), "not-a-uuid"):
         answer = phone.request("replay_request", {"session_id": sid, "after_id": unknown})
@@ -91,7 +75,6 @@ def test_replay_after_an_unknown_id(bridge: Bridge, sid: str, phone: Phone) -> N
 
 
 def test_replay_of_nonsense(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """Spec: PROTO_INVALID_MESSAGE with violations."""
     bridge.watch(phone, sid)
     wrong: list[dict[str, Any]] = [{"since": "x"}, {"since": 5}, {"after_id": 5}, {"after_id": []}]
     for how in wrong:
@@ -100,16 +83,13 @@ def test_replay_of_nonsense(bridge: Bridge, sid: str, phone: Phone) -> None:
 
 
 def test_replay_of_another_session_id(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """D29, D14: an id of another session's message does not open this one's log at a wrong place,
-    nor the other's.
-    """
+    """It does not open this session's log at a wrong place, nor the other's."""
     other = new_session()
     bridge.watch(phone, sid, other)
     bridge.accept(prompt(sid, 1), prompt(other, "secret"), prompt(sid, 2))
     phone.collect(lambda: "secret" in phone.numbers(other) and 2 in phone.numbers(sid), "all")
-    answer = phone.request(
-        "replay_request", {"session_id": sid, "after_id": phone.events(other)[-1]["id"]}
-    )
+    asked = {"session_id": sid, "after_id": phone.events(other)[-1]["id"]}
+    answer = phone.request("replay_request", asked)
     if answer["type"] == "replay_buffer":
         assert "secret" not in replayed(answer["payload"])
         assert replayed(answer["payload"]) == [2] or answer["payload"]["complete"] is False
