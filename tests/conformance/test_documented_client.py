@@ -1,6 +1,4 @@
-"""The client in docs/clients.md, run as a reader would: pairs, receives each event once and in
-order across a kill of the bridge, decides an approval.
-"""
+"""The client in docs/clients.md, run as a reader would."""
 
 from __future__ import annotations
 
@@ -18,13 +16,12 @@ from urllib.parse import urlencode
 
 import pytest
 
+from tests.conformance.approvals import decision_of, pre
 from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.phone import PATIENCE
 from tests.conformance.samples import hook, new_id, new_session, prompt
 
 pytestmark = pytest.mark.spec("offline.replay")
-
-LINES = 86  # that are not blank, as the page says
 
 
 class Client:
@@ -54,9 +51,7 @@ class Client:
             self.got.append(message)
             if wanted(message):
                 return message
-        raise AssertionError(
-            f"the client ended; it had received {[message['type'] for message in self.got]}"
-        )
+        raise AssertionError(f"the client ended; it had received {self.got}")
 
     def have(self, wanted: Callable[[dict[str, Any]], bool]) -> None:
         """Wait for it, unless it has come already."""
@@ -108,32 +103,30 @@ def address(bridge: Bridge) -> str:
     return link_to(code.url, code.token, code.pin)
 
 
+def of_session(session_id: str, *kinds: str) -> Callable[[dict[str, Any]], bool]:
+    return lambda m: m["type"] in kinds and m["payload"]["session_id"] == session_id
+
+
 def number(session_id: str, wanted: object) -> Callable[[dict[str, Any]], bool]:
-    return lambda m: (
-        m["type"] == "agent_event"
-        and m["payload"]["session_id"] == session_id
-        and m["payload"]["payload"].get("number") == wanted
-    )
+    event = of_session(session_id, "agent_event")
+    return lambda m: event(m) and m["payload"]["payload"].get("number") == wanted
 
 
-def test_its_length() -> None:
-    """The page says how long it is."""
+def test_its_length_is_what_the_page_says() -> None:
     text, code = page()
-    assert len([line for line in code.splitlines() if line.strip()]) == LINES
-    assert f"a complete client of {LINES} lines" in " ".join(text.split())
+    lines = [line for line in code.splitlines() if line.strip()]
+    assert f"a complete client of {len(lines)} lines" in " ".join(text.split())
 
 
 def test_each_event_once_and_in_order_across_a_kill(mortal: Bridge, program: Path) -> None:
-    """D22, D27, D28: sessions that were there and one that starts later; kill -9, and the client
-    comes back by itself.
-    """
+    """Of a session that was there and one that starts later; it comes back by itself."""
     old, fresh = new_session(), new_session()
     mortal.accept(prompt(old, "before"))
     minted = mortal.manage("mint_pairing_qr", "--format", "url").stdout.strip()
     with Client(program, minted) as client:
         client.until(lambda m: m["type"] == "session_ready")
         mortal.accept(hook("SessionStart", fresh), prompt(old, 1), prompt(old, 2))
-        client.until(lambda m: m["type"] == "session_ready" and m["payload"]["session_id"] == fresh)
+        client.until(of_session(fresh, "session_ready"))
         mortal.accept(prompt(fresh, 3))
         client.until(number(fresh, 3))
         client.have(number(old, 2))
@@ -142,44 +135,28 @@ def test_each_event_once_and_in_order_across_a_kill(mortal: Bridge, program: Pat
         mortal.accept(prompt(old, 4), prompt(fresh, 5))
         client.until(number(fresh, 5))
         client.have(number(old, 4))
-        events = [m["payload"] for m in client.got if m["type"] == "agent_event"]
-        assert [e["payload"]["number"] for e in events if e["session_id"] == old] == [1, 2, 4]
-        of_fresh = [e["payload"].get("number") for e in events if e["session_id"] == fresh]
-        assert [one for one in of_fresh if one is not None] == [3, 5]
+        for session_id, numbers in {old: [1, 2, 4], fresh: [None, 3, 5]}.items():
+            events = filter(of_session(session_id, "agent_event"), client.got)
+            assert [event["payload"]["payload"].get("number") for event in events] == numbers
         ids = [m["id"] for m in client.got]
         assert len(ids) == len(set(ids))
 
 
 def test_it_decides_an_approval(mortal: Bridge, program: Path) -> None:
-    """D28, D38: what waits greets it; what is written to its standard input is sent."""
-    session_id = new_session()
-    payload = {
-        "tool": "Bash",
-        "params": {"command": "ls"},
-        "risk_level": "low",
-        "requires_approval": True,
-        "tool_use_id": new_id(),
-    }
-    mortal.accept(hook("PreToolUse", session_id, payload=payload))
+    """What waits greets it; what is written to its standard input is sent."""
+    session_id, call_id = new_session(), new_id()
+    mortal.accept(pre(session_id, approval=True, tool_use_id=call_id))
     with Client(program, address(mortal)) as client:
-        asked = client.until(lambda m: m["type"] == "approval_required")["payload"]
-        client.say(
-            type="approval_response",
-            session_id=session_id,
-            tool_call_id=asked["tool_call_id"],
-            decision="approved",
-            modifications=None,
-        )
-        recorded = client.until(lambda m: m["type"] == "approval_recorded")["payload"]
-        assert (recorded["tool_call_id"], recorded["decision"]) == (
-            payload["tool_use_id"],
-            "approved",
-        )
+        asked = client.until(of_session(session_id, "approval_required"))["payload"]
+        assert asked["tool_call_id"] == call_id
+        client.say(type="approval_response", **decision_of(session_id, call_id, "approved"))
+        recorded = client.until(of_session(session_id, "approval_recorded"))["payload"]
+        assert (recorded["tool_call_id"], recorded["decision"]) == (call_id, "approved")
 
 
 def test_the_code_s_token_is_refused_once_it_is_connected(mortal: Bridge, program: Path) -> None:
-    """D62: it goes on with a fresh one, in a private file; with the same link it comes back, with
-    the token before it where the fresh one became void.
+    """D62: it goes on with a fresh one, in a private file, or with the one before where the fresh one
+    became void.
     """
     pairing = mortal.pairing()
     code = hashlib.sha256(pairing.token.encode()).hexdigest()
