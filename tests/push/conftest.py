@@ -39,6 +39,11 @@ def phone(bridge: Bridge) -> Iterator[Phone]:
     made.close()
 
 
+@pytest.fixture
+def browser(service: PushService) -> Browser:
+    return service.browser()
+
+
 def subscribe(phone: Phone, browser: Browser, **more: str) -> Message:
     answer = phone.request("push_subscribe", {"subscription": browser.subscription} | more)
     assert answer["type"] == "push_state", answer

