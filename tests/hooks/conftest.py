@@ -7,7 +7,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +22,7 @@ from hooks_app.producer.https import HttpsTransport
 from hooks_app.producer.https_sender import HttpsSender
 from hooks_app.producer.shell_command import hook_command, write_hook_script
 from hooks_app.producer.spool import RESERVED
-from tests.hooks.scripted import ScriptedBridge, scripted_bridge
+from tests.hooks.scripted import ScriptedBridge
 from tests.servers import wait_until
 
 Hook = Callable[[dict[str, Any] | bytes], None]
@@ -46,8 +47,10 @@ def run_hook(
 
 @pytest.fixture
 def bridge() -> Iterator[ScriptedBridge]:
-    with scripted_bridge() as running:
-        yield running
+    made = ScriptedBridge()
+    made.start()
+    yield made
+    made.stop()
 
 
 @pytest.fixture
@@ -109,6 +112,11 @@ class Way:
 
     def put(self, name: str, mtime: float | None = None, **fields: Any) -> Path:
         return put(self.spool, name, mtime, **fields)
+
+    def put_many(self, numbers: Iterable[int], **fields: Any) -> None:
+        """Each a second after the one before, not long ago."""
+        for number in numbers:
+            self.put(str(number), time.time() - 50 + number, **fields)
 
     def waiting(self) -> list[str]:
         return waiting(self.spool)

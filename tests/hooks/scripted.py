@@ -5,13 +5,12 @@ does, and misbehaves as it is told.
 from __future__ import annotations
 
 import json
-import socket
 import ssl
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -23,14 +22,11 @@ from bridge_project.protocol.hooks import HookInvalid, parse_hook_event
 from tests.conformance.https import spki_pin
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures" / "hooks"
-SCRIPTED = {"field": "payload.x", "message": "scripted", "code": "PAYLOAD_VALIDATION_ERROR"}
 TOKEN = "test-hook-token-0123456789abcdefghijklmnop"
 
-# An answer: (status, headers, body); None: the connection is cut after the request was read and
-# taken; 0 as status: cut without taking it.
-Action = Callable[
-    ["ScriptedBridge", str, list[dict[str, Any]]], tuple[int, dict[str, str], dict[str, Any]] | None
-]
+Events = list[dict[str, Any]]
+# Status, headers and body; None: the connection is cut after the request was read.
+Answer = tuple[int, dict[str, str], dict[str, Any]]
 
 
 def fixture(name: str) -> dict[str, Any]:
@@ -38,16 +34,13 @@ def fixture(name: str) -> dict[str, Any]:
     return loaded
 
 
-def answer(status: int, body: dict[str, Any] | None = None, **headers: str) -> Action:
+def answer(status: int, body: dict[str, Any] | None = None, *, retry_after: str = "") -> Action:
     """Refuse the next request like this."""
-    return lambda bridge, path, events: (
-        status,
-        {name.replace("_", "-"): value for name, value in headers.items()},
-        body or {},
-    )
+    headers = {"Retry-After": retry_after} if retry_after else {}
+    return lambda bridge, events: (status, headers, body or {})
 
 
-def cut_after_taking(bridge: ScriptedBridge, path: str, events: list[dict[str, Any]]) -> None:
+def cut_after_taking(bridge: ScriptedBridge, events: Events) -> None:
     bridge.take(events)
 
 
@@ -57,7 +50,7 @@ class ScriptedBridge:
     ``skew``: seconds that its clock is ahead."""
 
     def __init__(self) -> None:
-        self.events: list[dict[str, Any]] = []
+        self.events: Events = []
         self.ids: set[str] = set()
         self.requests: list[tuple[str, int]] = []
         self.script: deque[Action] = deque()
@@ -67,8 +60,8 @@ class ScriptedBridge:
         self.refuse: Callable[[dict[str, Any]], bool] = lambda event: False
         self.max_bytes = 10 * 2**20
         certificate = trustme.CA().issue_cert("127.0.0.1")
-        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        certificate.configure_cert(self._context)
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        certificate.configure_cert(self.context)
         chain = certificate.cert_chain_pems[0].bytes().decode()
         self.pin = spki_pin(ssl.PEM_cert_to_DER_cert(chain))
         self.port = 0
@@ -90,23 +83,21 @@ class ScriptedBridge:
             self._server.server_close()
             self._server = None
 
-    def wrap(self, connection: socket.socket) -> ssl.SSLSocket:
-        return self._context.wrap_socket(connection, server_side=True)
-
     def now(self) -> float:
         return time.time() + self.skew
 
-    def take(self, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def take(self, events: Events) -> list[dict[str, Any]]:
         """Validate and remember; the rejected ones come back as the batch's ``errors``."""
         errors = []
         for index, event in enumerate(events):
-            rows: list[dict[str, Any]] = [SCRIPTED] if self.refuse(event) else []
+            scripted = {"field": "payload.x", "message": "scripted"}
+            rows: list[dict[str, Any]] = [scripted] if self.refuse(event) else []
             try:
                 parse_hook_event(event, now=datetime.fromtimestamp(self.now(), UTC))
             except HookInvalid as invalid:
                 rows = [
-                    {"field": v.field, "message": v.message, "code": v.code, "rule": v.rule}
-                    for v in invalid.violations
+                    {"field": one.field, "message": one.message, "rule": one.rule}
+                    for one in invalid.violations
                 ]
             if rows:
                 errors.append({"index": index, "validation_errors": rows})
@@ -116,16 +107,18 @@ class ScriptedBridge:
         return errors
 
 
+Action = Callable[[ScriptedBridge, Events], Answer | None]
+
+
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     bridge: ScriptedBridge
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         self.bridge.connections += 1
-        try:
-            super().finish_request(self.bridge.wrap(request), client_address)
-        except (ssl.SSLError, OSError):
-            return
+        with suppress(OSError):
+            wrapped = self.bridge.context.wrap_socket(request, server_side=True)
+            super().finish_request(wrapped, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -153,37 +146,20 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def _answer(
-        self, body: bytes, events: list[dict[str, Any]]
-    ) -> tuple[int, dict[str, str], dict[str, Any]] | None:
+    def _answer(self, body: bytes, events: Events) -> Answer | None:
         bridge = self.server.bridge
         if bridge.script:
-            return bridge.script.popleft()(bridge, self.path, events)
-        now = datetime.fromtimestamp(bridge.now(), UTC).isoformat()
+            return bridge.script.popleft()(bridge, events)
+        now = {"timestamp": datetime.fromtimestamp(bridge.now(), UTC).isoformat()}
         if self.headers["Authorization"] != f"Bearer {bridge.token}":
-            return 401, {}, {"code": "HOOK_AUTH_FAILED", "timestamp": now}
+            return 401, {}, now | {"code": "HOOK_AUTH_FAILED"}
         if len(body) > bridge.max_bytes:
-            return 413, {}, {"code": "PAYLOAD_TOO_LARGE", "timestamp": now}
+            return 413, {}, now | {"code": "PAYLOAD_TOO_LARGE"}
         errors = bridge.take(events)
-        if self.path.endswith("batch"):
-            counts = {"accepted": len(events) - len(errors), "rejected": len(errors)}
-            counts |= {"received": True, "count": len(events)}
-            return 200, {}, counts | {"event_ids": [], "errors": errors}
-        if errors:
+        if errors and not self.path.endswith("batch"):
             rule = errors[0]["validation_errors"][0].get("rule", "HOOK_INVALID_PAYLOAD")
-            return 400, {}, {"received": False, "code": rule, "timestamp": now, **errors[0]}
-        receipt = {"received": True, "event_id": events[0]["event_id"], "broadcast_count": 0}
-        return 200, {}, receipt | {"timestamp": now}
+            return 400, {}, now | {"received": False, "code": rule, **errors[0]}
+        return 200, {}, now | {"received": True, "errors": errors}
 
     def log_message(self, format: str, *args: Any) -> None:
         """Quiet."""
-
-
-@contextmanager
-def scripted_bridge() -> Iterator[ScriptedBridge]:
-    bridge = ScriptedBridge()
-    bridge.start()
-    try:
-        yield bridge
-    finally:
-        bridge.stop()

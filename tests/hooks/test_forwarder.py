@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import time_machine
@@ -23,7 +22,7 @@ from hooks_app.producer.forwarder import Forwarder
 from hooks_app.producer.shell_command import HOOK_SCRIPT
 from hooks_app.producer.spool import REJECTED_MAX_BYTES, spool_status
 from tests.hooks.conftest import Hook, Way
-from tests.hooks.scripted import TOKEN, ScriptedBridge, cut_after_taking, fixture
+from tests.hooks.scripted import TOKEN, Events, ScriptedBridge, cut_after_taking, fixture
 from tests.servers import stop_process, wait_until
 
 EVENT, BATCH = "/api/v1/hooks/event", "/api/v1/hooks/batch"
@@ -48,8 +47,7 @@ def running(forwarder: Forwarder) -> Iterator[None]:
 def test_one_event_goes_alone_and_a_backlog_as_a_batch(way: Way) -> None:
     way.put("1")
     assert way.run() == 1
-    for number in range(2, 5):
-        way.put(str(number), time.time() - 100 + number)
+    way.put_many(range(2, 5))
     assert way.run() == 3
     assert way.bridge.requests == [(EVENT, 1), (BATCH, 3)]
     assert way.prompts() == ["1", "2", "3", "4"]
@@ -69,8 +67,7 @@ def test_a_large_backlog_goes_in_batches_of_500_in_order(way: Way) -> None:
 
 def test_a_batch_stays_under_8_mb(way: Way) -> None:
     way.bridge.max_bytes = 8 * 2**20 + 1000
-    for number in range(12):
-        way.put(str(number), time.time() - 100 + number, more="x" * 1_000_000)
+    way.put_many(range(12), more="x" * 1_000_000)
     assert way.run() == 12
     assert len(way.bridge.events) == 12
     assert all(count <= 8 for _, count in way.bridge.requests)
@@ -124,13 +121,12 @@ def test_killed_between_sending_and_deleting_it_sends_the_same_ids(
     """
     holding, release = threading.Event(), threading.Event()
 
-    def hold(held: ScriptedBridge, path: str, events: list[dict[str, Any]]) -> None:
+    def hold(held: ScriptedBridge, events: Events) -> None:
         held.take(events)
         holding.set()
         release.wait(180)
 
-    for number in range(5):
-        way.put(str(number), time.time() - 50 + number)
+    way.put_many(range(5))
     producer, token = tmp_path / "producer.py", tmp_path / "token"
     make_one_file(producer)
     token.write_text(TOKEN + "\n")
@@ -206,8 +202,7 @@ def test_poison_blocks_nothing(way: Way, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_file_that_vanishes_while_it_is_read_is_nobodys_loss(way: Way) -> None:
     way.bridge.stop()
-    for number in range(3):
-        way.put(str(number), time.time() - 50 + number)
+    way.put_many(range(3))
     way.run()
     (way.spool / "1").unlink()
     way.bridge.start()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,7 +12,7 @@ from hooks_app.producer.spool import spool_status
 from hooks_app.producer.spool_queue import STALE_RETRIES
 from hooks_app.producer.standalone import token_from
 from tests.hooks.conftest import Way
-from tests.hooks.scripted import TOKEN, ScriptedBridge, answer, cut_after_taking
+from tests.hooks.scripted import TOKEN, Answer, Events, ScriptedBridge, answer, cut_after_taking
 from tests.hooks.test_forwarder import BATCH, EVENT
 from tests.servers import wait_until
 
@@ -60,13 +59,11 @@ def test_waits_grow(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "headers", "body"), [(429, {"Retry_After": "1"}, {}), (503, {}, {"retry_after": 1})]
+    ("status", "header", "body"), [(429, "1", {}), (503, "", {"retry_after": 1})]
 )
-def test_retry_after_is_honoured(
-    way: Way, status: int, headers: dict[str, str], body: dict[str, int]
-) -> None:
+def test_retry_after_is_honoured(way: Way, status: int, header: str, body: dict[str, int]) -> None:
     refusals = 2 if status == 429 else 1  # a limited event is tried once more, in a batch
-    way.bridge.script.extend([answer(status, body, **headers)] * refusals)
+    way.bridge.script.extend([answer(status, body, retry_after=header)] * refusals)
     way.put("1")
     began = time.monotonic()
     way.run_until_empty()
@@ -75,7 +72,7 @@ def test_retry_after_is_honoured(
 
 
 def test_when_single_events_are_limited_batches_go_on(way: Way) -> None:
-    way.bridge.script.append(answer(429, Retry_After="60"))
+    way.bridge.script.append(answer(429, retry_after="60"))
     way.put("1")
     assert way.run() == 1
     assert way.bridge.requests == [(EVENT, 1), (BATCH, 1)]
@@ -124,8 +121,7 @@ def test_without_a_pin_an_unknown_authority_is_refused(way: Way) -> None:
 
 def test_what_is_refused_for_good_is_set_aside_and_said_once(way: Way) -> None:
     way.bridge.refuse = lambda event: event["payload"].get("prompt") == "2"
-    for number in range(1, 4):
-        way.put(str(number), time.time() - 100 + number)
+    way.put_many(range(1, 4))
     way.run_until_empty()
     assert way.prompts() == ["1", "3", "Notification"]
     notice = way.bridge.events[-1]
@@ -151,9 +147,7 @@ def test_a_batch_refused_as_a_whole_is_taken_apart(way: Way) -> None:
     order.
     """
 
-    def spoilt(
-        held: ScriptedBridge, path: str, events: list[dict[str, Any]]
-    ) -> tuple[int, dict[str, str], dict[str, Any]]:
+    def spoilt(held: ScriptedBridge, events: Events) -> Answer:
         held.script.append(spoilt)
         if any(event["payload"].get("prompt") == "7" for event in events):
             return 400, {}, {"code": "HOOK_INVALID_PAYLOAD", "message": "not usable JSON"}
@@ -161,8 +155,7 @@ def test_a_batch_refused_as_a_whole_is_taken_apart(way: Way) -> None:
         return 200, {}, {"received": True, "errors": []}
 
     way.bridge.script.append(spoilt)
-    for number in range(20):
-        way.put(str(number), time.time() - 100 + number)
+    way.put_many(range(20))
     assert way.run() == 19
     assert way.prompts() == [str(number) for number in range(20) if number != 7]
     assert spool_status(way.spool)["reasons"][0]["reason"] == "not usable JSON"
@@ -184,8 +177,7 @@ def test_a_wrong_clock_is_put_right_with_the_servers_time(
     way: Way, skew: float, count: int
 ) -> None:
     way.bridge.skew = skew
-    for number in range(count):
-        way.put(str(number), time.time() - 10 + number)
+    way.put_many(range(count))
     assert way.run() == count
     assert way.prompts() == [str(number) for number in range(count)]
     assert all("occurred_at" in event for event in way.bridge.events)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from hooks_app.producer.install import install, installed, remove
 from hooks_app.producer.shell_command import HOOK_EVENTS, HOOK_MARK, hook_command, quoted
+from tests.faults.quick import nursery
 from tests.hooks.conftest import run_hook, waiting
 from tests.hooks.scripted import FIXTURES
 from tests.run.terminal import Program
@@ -174,23 +175,6 @@ def test_the_installed_command_works(tmp_path: Path) -> None:
     assert (spool / waiting(spool)[0]).read_bytes() == data
 
 
-def test_without_a_terminal_it_does_nothing_unless_told(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
-    file = tmp_path / "settings.json"
-    file.write_text("{}")
-    command = ("install_hooks", "--settings", str(file), "--spool", str(tmp_path / "spool"))
-    for more, written in (((), False), (("--yes",), True)):
-        with Program(environment, *command, *more, terminal=False) as program:
-            assert (program.ended() == 0) is written, program.shown
-        assert "This adds one command to 12 events of" in program.shown
-        again = f"run this again with --yes (BRIDGE_DATA_DIR={environment['BRIDGE_DATA_DIR']} make"
-        assert (again in program.shown) is not written
-        assert (file.read_text() != "{}") is written
-        assert (tmp_path / "spool").exists() is written
-        assert program.shown.lstrip().startswith("This adds one command")
-
-
 def test_a_file_that_was_not_there_goes_again(tmp_path: Path) -> None:
     file = tmp_path / ".claude" / "settings.json"
     run(file, tmp_path / "spool")
@@ -257,22 +241,20 @@ def test_what_is_no_settings_file_is_left_alone(tmp_path: Path, data: bytes, why
         assert not list(tmp_path.glob("*.before-bridge-*"))
 
 
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The same for several commands, so that they can be forked from one process."""
+def test_it_asks_and_without_a_terminal_does_nothing_unless_told(tmp_path: Path) -> None:
+    file, data = tmp_path / "settings.json", tmp_path / "data"
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    return kept | {"BRIDGE_DATA_DIR": str(tmp_path_factory.mktemp("data"))}
-
-
-@pytest.mark.parametrize(("reply", "written"), [("", False), ("y", True)])
-def test_on_a_terminal_it_asks(
-    tmp_path: Path, environment: dict[str, str], reply: str, written: bool
-) -> None:
-    file = tmp_path / "settings.json"
-    file.write_text("{}")
+    environment = kept | {"BRIDGE_DATA_DIR": str(data)}
     command = ("install_hooks", "--settings", str(file), "--spool", str(tmp_path / "spool"))
-    with Program(environment, *command, terminal=True) as program:
-        program.until("[y/N]")
-        program.say(reply)
-        assert program.ended() == 0, program.shown
-    assert (file.read_text() != "{}") is written
+    for reply, written in ((None, False), ("", False), ("y", True)):
+        file.write_text("{}")
+        with Program(environment, *command, terminal=reply is not None) as program:
+            if reply is not None:
+                program.until("[y/N]")
+                program.say(reply)
+            assert program.ended() == (1 if reply is None else 0), program.shown
+        assert program.shown.lstrip().startswith("This adds one command to 12 events of")
+        again = f"run this again with --yes (BRIDGE_DATA_DIR={data} make"
+        assert (again in program.shown) is (reply is None)
+        assert (file.read_text() != "{}") is (tmp_path / "spool").exists() is written
+    nursery.forget(environment)

@@ -10,15 +10,11 @@ import os
 import pty
 import re
 import struct
-import subprocess
-import sys
 import termios
 import threading
-from typing import Any
 
-from tests.conformance.bridge import REPOSITORY
 from tests.faults.quick import nursery
-from tests.servers import PATIENCE, Running, stop_process, wait_until
+from tests.servers import PATIENCE, stop_process, wait_until
 
 CONTROLS = re.compile(
     rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[=>78()][A-Z0-9]?|[\x07\x08]"
@@ -32,41 +28,18 @@ import os, runpy, sys
 os.dup2(2, 0)
 os.dup2(1, 2)
 sys.stdin = open(0, closefd=False)
-os.environ |= {"TERM": sys.argv[1], "NO_COLOR": "1"}
-sys.argv = sys.argv[2:]
+os.environ |= {"TERM": "xterm-256color", "NO_COLOR": "1"}
+del sys.argv[0]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
-TERM = "xterm-256color"
-
-
-Ends = tuple[int, int, int]
-
-
-def _started(environment: dict[str, str], arguments: list[str], ends: Ends) -> Running:
-    files: Any = dict(zip(("stdin", "stdout", "stderr"), ends, strict=True))
-    environment = environment | {"TERM": TERM, "NO_COLOR": "1"}
-    command = [sys.executable, *arguments]
-    return subprocess.Popen(
-        command, cwd=REPOSITORY, env=environment, start_new_session=True, **files
-    )
-
-
-def _forked(environment: dict[str, str], arguments: list[str], ends: Ends) -> Running:
-    with open(ends[1], "wb", closefd=False) as output, open(ends[0], "rb", closefd=False) as given:
-        return nursery.spawn(["-c", TERM, *arguments], environment, output, given, FORKED)
 
 
 class Program:
     """`python manage.py ARGUMENTS`, its standard input and output at a pipe, or all three at a
     terminal of its own.
-
-    ``cold``: a process as a user starts it, not one that is forked from what has everything
-    imported (tests/faults/nursery.py).
     """
 
-    def __init__(
-        self, environment: dict[str, str], *arguments: str, terminal: bool, cold: bool = False
-    ) -> None:
+    def __init__(self, environment: dict[str, str], *arguments: str, terminal: bool) -> None:
         self._shown = b""
         self.seen = 0  # how much of what was shown has been waited for
         if terminal:
@@ -75,13 +48,15 @@ class Program:
             self.modes = termios.tcgetattr(theirs)
             # kept, so that the modes can be looked at when the program has ended
             self._theirs = os.dup(theirs)
-            ends, self._writes = (theirs, theirs, theirs), self._ours
+            given, output, self._writes = theirs, theirs, self._ours
         else:
-            theirs, self._writes = os.pipe()
+            given, self._writes = os.pipe()
             self._ours, output = os.pipe()
-            ends, self._theirs = (theirs, output, output), -1
-        self.process = (_started if cold else _forked)(environment, ["manage.py", *arguments], ends)
-        for end in set(ends):
+            self._theirs = -1
+        with open(given, "rb", closefd=False) as input_, open(output, "wb", closefd=False) as out:
+            words = ["-c", "manage.py", *arguments]
+            self.process = nursery.spawn(words, environment, out, input_, FORKED)
+        for end in {given, output}:
             os.close(end)
         self._terminal = terminal
         self._reader = threading.Thread(target=self._read, daemon=True)

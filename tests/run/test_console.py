@@ -19,14 +19,7 @@ from bridge_project.terminal.console import Console
 
 Message = dict[str, Any]
 
-ASKED = {
-    "session_id": "s1",
-    "tool_call_id": "c1",
-    "tool": "Bash",
-    "params": {"command": "ls"},
-    "description": "Bash: ls",
-    "risk_level": "high",
-}
+ASKED = {"session_id": "s1", "tool": "Bash", "params": {"command": "ls"}, "risk_level": "high"}
 
 
 class Scripted:
@@ -41,10 +34,13 @@ class Scripted:
         return {"type": "answer", "payload": self.answer}
 
 
-def console(lines: list[str], answer: Message) -> tuple[Console, Scripted]:
+def console(lines: list[str], answer: Message, *messages: Message) -> tuple[Console, Scripted]:
+    """One that has learnt of two sessions and of these messages."""
     made, scripted = Console(lines.append), Scripted(answer)
     listed = [{"session_id": "s1", "title": "One"}, {"session_id": "s2", "title": "Two"}]
-    made.learn({"type": "connection_ack", "payload": {"active_sessions": listed}})
+    greeting = {"type": "connection_ack", "payload": {"active_sessions": listed}}
+    for message in (greeting, *messages):
+        made.learn(message)
     made.current = "s1"
     made.client = cast(Client, scripted)
     return made, scripted
@@ -77,9 +73,8 @@ async def test_a_question_is_answered(
 ) -> None:
     """By a modification that carries the answers; an approval that waits beside it stays."""
     lines: list[str] = []
-    one, scripted = console(lines, {"decision": "modified", "forwarded": True})
-    one.learn(asked(1))
-    one.learn(question(*questions))
+    recorded = {"decision": "modified", "forwarded": True}
+    one, scripted = console(lines, recorded, asked(1), question(*questions))
     await carry_out(one, line)
     [(type_, payload)] = scripted.sent
     modifications = {"questions": questions, "answers": answers}
@@ -100,9 +95,7 @@ async def test_a_question_is_answered(
 )
 async def test_a_wrong_answer_sends_nothing(line: str, words: str) -> None:
     lines: list[str] = []
-    one, scripted = console(lines, {})
-    one.learn(asked(1))
-    one.learn(question(COLOURS))
+    one, scripted = console(lines, {}, asked(1), question(COLOURS))
     await carry_out(one, line)
     assert scripted.sent == [] and words in lines[0]
 

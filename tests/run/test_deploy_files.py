@@ -12,7 +12,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.config import Conf
 from bridge_project.kernel.data_files import NEEDS_A_PERSON
 from tests.conformance.bridge import Bridge
+from tests.servers import wait_until
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DEPLOY = REPOSITORY / "docs/deploy"
@@ -150,76 +150,45 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-class InImage(Bridge):
-    """A bridge that is started as the image starts it: its files, its command, its environment but
-    for the places.
-    """
-
-    image: Path
-
-    @property
-    def environment(self) -> dict[str, str]:
-        places = {"BRIDGE_DATA_DIR", "BRIDGE_ALLOWED_ROOTS"}
-        return super().environment | {
-            name: value for name, value in image_environment().items() if name not in places
-        }
-
-    def command(self, keyword: str) -> list[str]:
-        (words,) = instructions(keyword)
-        program, *rest = yaml.safe_load(words[words.index("[") :])
-        assert program == "python"
-        return [sys.executable, *rest]
-
-    def spawn(self) -> Bridge:
-        with self.log.open("ab") as log:
-            places: Any = {"cwd": self.image, "env": self.environment, "stdin": subprocess.DEVNULL}
-            self.process = subprocess.Popen(self.command("CMD"), stdout=log, stderr=log, **places)
-        return self
-
-    def _healthy(self) -> bool:
-        made = self.data / "secrets/hook_token"
-        if not made.exists():
-            assert self.process is not None and self.process.poll() is None, self.tail()
-            return False
-        self.hook_token = made.read_text().strip()
-        return super()._healthy()
-
-    def healthcheck(self) -> tuple[int, str]:
-        options: Any = {"capture_output": True, "text": True, "timeout": 180}
-        command, env = self.command("HEALTHCHECK"), self.environment
-        done = subprocess.run(command, cwd=self.image, env=env, **options)
-        return done.returncode, (done.stdout + done.stderr).strip()
+def command(keyword: str) -> list[str]:
+    (words,) = instructions(keyword)
+    program, *rest = yaml.safe_load(words[words.index("[") :])
+    assert program == "python"
+    return [sys.executable, *rest]
 
 
-@pytest.fixture
-def contained(image: Path, tmp_path: Path) -> Iterator[InImage]:
-    bridge = InImage(tmp_path)
-    bridge.image = image
-    for token in ("BRIDGE_HOOK_TOKEN", "BRIDGE_ADMIN_TOKEN"):
-        del bridge.settings[token]  # an image holds none: they are made in the volume
-    yield bridge
-    if bridge.process is not None and bridge.process.poll() is None:
-        bridge.kill()
-
-
-def test_what_the_image_holds_is_enough_to_run(contained: InImage) -> None:
+def test_what_the_image_holds_is_enough_to_run(image: Path, tmp_path: Path) -> None:
     """Started, healthy by its own check (TLS, pin, token from the volume), stopped in order, and
     then not healthy.
     """
-    assert contained.healthcheck() == (1, "the bridge has not started yet")
-    contained.start()
-    assert contained.healthcheck() == (0, "")
-    recorded = contained.data / "server.json"
-    right = recorded.read_text()
-    recorded.write_text(re.sub(r'"pin": "[0-9a-f]{64}"', f'"pin": "{"0" * 64}"', right))
-    assert contained.healthcheck() == (1, "what answers there is not this bridge")
-    recorded.write_text(right)
-    assert contained.stop() == 0
-    code, said = contained.healthcheck()
+    bridge = Bridge(tmp_path, BRIDGE_HOOK_TOKEN="", BRIDGE_ADMIN_TOKEN="")
+    given = image_environment() | bridge.environment
+    options: Any = {"cwd": image, "env": given, "stdin": subprocess.DEVNULL}
+
+    def healthcheck() -> tuple[int, str]:
+        pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        done = subprocess.run(command("HEALTHCHECK"), timeout=180, **pipes, **options)
+        return done.returncode, done.stdout.strip()
+
+    assert healthcheck() == (1, "the bridge has not started yet")
+    with bridge.log.open("ab") as log:
+        bridge.process = subprocess.Popen(command("CMD"), stdout=log, stderr=log, **options)
+    try:
+        token, recorded = bridge.data / "secrets/hook_token", bridge.data / "server.json"
+        wait_until(token.exists, bridge.tail())
+        bridge.hook_token = token.read_text().strip()
+        bridge.wait_ready()
+        assert healthcheck() == (0, "")
+        right = recorded.read_text()
+        recorded.write_text(re.sub(r'"pin": "[0-9a-f]{64}"', f'"pin": "{"0" * 64}"', right))
+        assert healthcheck() == (1, "what answers there is not this bridge")
+        recorded.write_text(right)
+    finally:
+        assert bridge.stop() == 0
+    code, said = healthcheck()
     assert code == 1 and "ConnectionRefusedError" in said
-    assert not [
-        path for path in contained.image.rglob("*") if path.suffix == ".pyc" or path.name == "var"
-    ], "an image is read only"
+    made = [path for path in image.rglob("*") if path.suffix == ".pyc" or path.name == "var"]
+    assert not made, "an image is read only"
 
 
 def test_the_image_runs_as_nobody_in_particular_and_has_git() -> None:

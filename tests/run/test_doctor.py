@@ -44,33 +44,18 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     """
     directory = tmp_path_factory.mktemp("doctor")
     agent = directory / "agent"
-    own = QuickBridge(
-        directory,
-        BRIDGE_PLAIN_PORT=str(free_port()),
-        BRIDGE_TRUSTED_PROXIES="127.0.0.1",
-        BRIDGE_MAX_WEBSOCKETS="1",
-        CLAUDE_CONFIG_DIR=str(agent),
-    )
+    behind = {"BRIDGE_PLAIN_PORT": str(free_port()), "BRIDGE_TRUSTED_PROXIES": "127.0.0.1"}
     agent.mkdir()
+    own = QuickBridge(directory, BRIDGE_MAX_WEBSOCKETS="1", CLAUDE_CONFIG_DIR=str(agent), **behind)
     (agent / "settings.json").write_text(install("{}\n", str(own.data / "spool")))
-    own.start()
-    yield own
-    if own.process is not None and own.process.poll() is None:
-        own.stop()
-    nursery.forget(own.environment)
+    with own:
+        yield own
 
 
 def conf_of(bridge: Bridge, **more: Any) -> Conf:
-    given: dict[str, Any] = {
-        "bridge_data_dir": bridge.data,
-        "bridge_host": "127.0.0.1",
-        "bridge_port": bridge.port,
-        "bridge_hook_token": bridge.hook_token,
-        "bridge_admin_token": bridge.admin_token,
-        "bridge_plain_port": int(bridge.settings["BRIDGE_PLAIN_PORT"]),
-        "bridge_trusted_proxies": "127.0.0.1",
-    }
-    return Conf(**given | more)
+    given = {name.lower(): value for name, value in bridge.settings.items()}
+    known = {name: value for name, value in given.items() if name in Conf.model_fields}
+    return Conf(**known | more)
 
 
 def run_doctor(bridge: Bridge, *, expected: int, **environment: str) -> dict[str, dict[str, Any]]:

@@ -395,7 +395,7 @@ def test_a_damaged_file_is_refused(cut: int, saved: Path, target: Conf, tmp_path
     (tmp_path / "bad.tar.gz").write_bytes(saved.read_bytes()[:cut])
     with pytest.raises(CommandError, match="damaged"):
         restore.restore(target, tmp_path / "bad.tar.gz")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.tar.gz", "in use"]
+    assert {path.name for path in tmp_path.iterdir()} == {"bad.tar.gz", "in use"}
 
 
 def test_a_bad_copy_of_the_database_is_refused(idle: Bridge, tmp_path: Path) -> None:

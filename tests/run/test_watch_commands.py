@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,7 +18,7 @@ import pytest
 
 from bridge_project.terminal.commands import COMMANDS
 from hooks_app.producer.translate import translate
-from tests.conformance.approvals import decide
+from tests.conformance.approvals import decide, pre
 from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.repositories import Repository
 from tests.conformance.samples import hook, new_id, new_session
@@ -56,18 +56,12 @@ def sid(bridge: Bridge, repository: Repository) -> Iterator[str]:
     bridge.accept(hook("SessionEnd", session_id, {}))
 
 
-@pytest.fixture
-def ask(bridge: Bridge, sid: str) -> Callable[[str], str]:
+def ask(bridge: Bridge, session_id: str, command: str) -> str:
     """An agent asks whether it may run a command; the id of its call."""
-
-    def ask(command: str) -> str:
-        call_id = new_id()
-        call = {"tool": "Bash", "params": {"command": command}, "tool_call_id": call_id}
-        asks = {"risk_level": "high", "requires_approval": True}
-        bridge.accept(hook("PreToolUse", sid, call | asks))
-        return call_id
-
-    return ask
+    call_id = new_id()
+    params = {"command": command}
+    bridge.accept(pre(session_id, params, approval=True, risk="high", tool_call_id=call_id))
+    return call_id
 
 
 @pytest.fixture
@@ -94,7 +88,7 @@ def test_lines_that_were_there_before_the_connection(
     """`printf 'status\\n…' | watch --commands`: each line is carried out when there is a session
     for it, and the end of them is the end.
     """
-    with Program(bridge.environment, "watch", "--commands", terminal=False, cold=True) as program:
+    with Program(bridge.environment, "watch", "--commands", terminal=False) as program:
         program.say('sessions\nstatus\ncommit "Change a line." kept.txt\nstatus')
         program.end_of_input()
         assert program.ended() == 0, program.shown
@@ -105,7 +99,7 @@ def test_lines_that_were_there_before_the_connection(
     assert repository.git("log", "-1", "--format=%s").strip() == "Change a line."
 
 
-def test_the_repository(piped: Program, repository: Repository) -> None:
+def test_the_repository_and_its_files(piped: Program, repository: Repository) -> None:
     repository.write("new file.txt", "fresh\n")
     piped.ask("status", "main", CHANGED, "untracked +1     -0     new file.txt")
     piped.ask("diff", "modified: kept.txt  +1 -1", "@@ -1,3 +1,3 @@", "-two", "+2")
@@ -117,9 +111,6 @@ def test_the_repository(piped: Program, repository: Repository) -> None:
     piped.ask('commit "Nothing."', "-- GIT_ERROR: ")
     log = repository.git("log", "--format=%s").splitlines()
     assert log[:2] == ["Change a line.", "Add a file."]
-
-
-def test_files(piped: Program, repository: Repository) -> None:
     piped.ask("ls", str(repository.path), "kept.txt", "src/")
     piped.ask("ls src", "6  other.txt")
     piped.ask("read kept.txt", "1  one", "2  2", "3  three")
@@ -128,12 +119,12 @@ def test_files(piped: Program, repository: Repository) -> None:
     piped.ask("ls /", "-- FILE_ACCESS_DENIED: ")
 
 
-def test_approvals(bridge: Bridge, sid: str, ask: Callable[[str], str], piped: Program) -> None:
+def test_approvals(bridge: Bridge, sid: str, piped: Program) -> None:
     """Those that wait, by their numbers; what was decided is decided at the bridge."""
     piped.ask("approvals", "Nothing waits for a decision.")
     piped.ask("approve", "-- Nothing waits for a decision.")
     targets, changed = ("one", "two", "three"), {"command": "make four"}
-    calls = [ask(f"make {target}") for target in targets]
+    calls = [ask(bridge, sid, f"make {target}") for target in targets]
     piped.until("make three")
     piped.ask("approvals", *[f"{n}  [high]" for n in (1, 2, 3)], *[f"make {t}" for t in targets])
     piped.ask("approve", "-- 3 wait: `approvals` lists them; say which number.")
@@ -150,12 +141,12 @@ def test_approvals(bridge: Bridge, sid: str, ask: Callable[[str], str], piped: P
 
 
 def test_an_approval_that_waited_before_it_connected(
-    bridge: Bridge, ask: Callable[[str], str], piped: Program
+    bridge: Bridge, sid: str, piped: Program
 ) -> None:
     """D28: it comes with the greeting."""
     piped.end_of_input()
     assert piped.ended() == 0
-    ask("make waiting")
+    ask(bridge, sid, "make waiting")
     with Program(bridge.environment, "watch", "--commands", terminal=False) as program:
         program.until("make waiting")
         program.ask("approve", "-- Bash: approved")
@@ -264,14 +255,14 @@ def test_lines_of_a_file(bridge: Bridge, sid: str, tmp_path: Path) -> None:
 
 
 def test_what_arrives_does_not_disturb_what_is_typed(
-    bridge: Bridge, sid: str, ask: Callable[[str], str], prompted: Program
+    bridge: Bridge, sid: str, prompted: Program
 ) -> None:
     """It is shown above the prompt; the toolbar counts what waits; the half-typed command is still
     there.
     """
     prompted.say("sta", end="")
     prompted.until("sta")
-    ask("make one")
+    ask(bridge, sid, "make one")
     prompted.until("make one", "1 to decide")
     prompted.say("t\t")  # which completes it
     prompted.until(CHANGED)
