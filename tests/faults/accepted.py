@@ -41,16 +41,13 @@ class Row:
         )
 
     def __str__(self) -> str:
-        return f"row {self.seq} ({self.type} {self.says.get('event', '')} {self.says.get('payload', self.says)})"
+        return f"row {self.seq} ({self.type} {self.says})"
 
 
 class Log:
-    """All rows in one sequence, and feed by feed. `kept`: the newest rows of a feed that surely
-    stay (D30).
-    """
+    """All rows in one sequence, and feed by feed."""
 
-    def __init__(self, kept: int = 10_000) -> None:
-        self.kept = kept
+    def __init__(self) -> None:
         self.rows: list[Row] = []
         self.feeds: defaultdict[str, list[Row]] = defaultdict(list)
         self.by_id: dict[str, Row] = {}
@@ -67,15 +64,8 @@ class Log:
         if event == "SessionStart" or session not in self.sessions:
             self.append(ALL, "session_started", session_id=session)
             self.sessions[session] = True
-        self.append(
-            session,
-            "agent_event",
-            event=event,
-            event_type=event,
-            event_id=event_id,
-            session_id=session,
-            payload=body["payload"],
-        )
+        about = {"session_id": session, "event": event, "event_type": event}
+        self.append(session, "agent_event", **about, event_id=event_id, payload=body["payload"])
         if event == "SessionEnd" and self.sessions[session]:
             self.append(ALL, "session_end", session_id=session)
             # D13
@@ -95,11 +85,6 @@ class Log:
         if row.message is None and owner is row:
             if UUID(message["id"]).version != 4:
                 raise Violation(f"{row} has no UUID v4 of its own (D4): {message['id']}")
-            if (
-                row.type == "notification"
-                and message["payload"].get("notification_id") != message["id"]
-            ):
-                raise Violation(f"notification_id is not the envelope's id (D13): {message}")
             row.message = message
         if row.message is None or any(
             row.message[name] != message[name] for name in ("id", "type", "payload")
@@ -111,10 +96,6 @@ class Log:
     def before(self, feed: str, seq: int) -> int:
         """How many rows of a feed the log had when it had `seq` rows."""
         return sum(row.seq < seq for row in self.feeds[feed])
-
-    def discarded(self, feed: str) -> int:
-        """How many rows of a feed may be gone: oldest first out (D30)."""
-        return max(0, len(self.feeds[feed]) - self.kept)
 
 
 class Device:
@@ -130,25 +111,15 @@ class Device:
         self.acked: dict[str, set[int]] = defaultdict(set)
         # acknowledgements that may have been lost, or need not count
         self.perhaps: dict[str, set[int]] = defaultdict(set)
-        self.styles: set[str] = set()  # the types that it acknowledges
-        # what it was told is gone, by the message that said so
-        self.gaps: dict[str, tuple[str, int]] = {}
 
-    def cursor(self, feed: str, discarded: int = 0) -> range:
+    def cursor(self, feed: str) -> range:
         """The possible numbers of rows that it is known to have: the cursor stops at the first that
         was sent and is not acknowledged.
         """
         least, most = self.base.get(feed, (0, 0))
-        acked, perhaps, received = self.acked[feed], self.perhaps[feed], self.received[feed]
-        while least in acked or (
-            least < discarded and least not in received and any(later > least for later in acked)
-        ):
+        while least in self.acked[feed]:
             least += 1
-        while (
-            most in acked
-            or most in perhaps
-            or most < min(discarded, max(acked | perhaps, default=0))
-        ):
+        while most in self.acked[feed] | self.perhaps[feed]:
             most += 1
         return range(least, max(least, most) + 1)
 
@@ -157,14 +128,3 @@ class Device:
         for feed, acked in self.acked.items():
             self.perhaps[feed] |= acked
         self.acked.clear()
-
-
-@dataclass
-class Pong:
-    """A heartbeat and its answer: the rows received when it was sent, and when the answer came."""
-
-    asked: float
-    answered: float
-    alone: bool  # no other a moment before it
-    at_ask: dict[str, set[int]]
-    at_answer: dict[str, set[int]]

@@ -9,10 +9,10 @@ possibility, and what is seen afterwards narrows it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tests.faults.accepted import ALL, FOR_ALL, Device, Log, Message, Pong, Row, Violation
+from tests.faults.accepted import ALL, FOR_ALL, Device, Log, Message, Row, Violation
 
 PONG_WAIT = 10.0  # seconds (D27)
 
@@ -28,8 +28,6 @@ class Stream:
     # while it is not joined, this row and later ones may not come; None: not known yet
     until: int | None = None
     live_from: int | None = None  # this row and later ones come live
-    floor: int = 0  # the rows before this one were discarded when it connected
-    gap: bool = False  # one was said: where it began is not seen
     got: list[Message] = field(default_factory=list)
 
 
@@ -46,8 +44,8 @@ class Connection:
         self.requests: dict[str, str] = {}  # id → type of what the client asked
         self.answers: dict[str, Message] = {}
         self.unsettled: list[tuple[str, int]] = []  # acknowledged, but not known to have been read
-        self.pings: list[tuple[float, dict[str, set[int]]]] = []
-        self.pongs: list[Pong] = []
+        self.pings: list[float] = []  # when each was sent
+        self.pongs: list[tuple[float, dict[str, set[int]]]] = []  # the rows received by the answer
 
     def follows(self, feed: str) -> bool:
         return feed == ALL or feed in self.joined
@@ -56,8 +54,8 @@ class Connection:
 class Model:
     """The bridge as D26 to D31 describe it."""
 
-    def __init__(self, kept: int = 10_000) -> None:
-        self.log = Log(kept)
+    def __init__(self) -> None:
+        self.log = Log()
         self.current: dict[Device, Connection] = {}  # the newest of each device
         self.live: list[Connection] = []
         self.ghosts: list[Connection] = []  # ended by the client; the bridge may not have noticed
@@ -89,10 +87,7 @@ class Model:
         connection = self.current[device] = Connection(device, process)
         for feed in list(self.log.feeds):
             waiting = self.log.before(feed, committed)
-            floor = max(0, waiting - self.log.kept)
-            connection.streams[feed] = Stream(
-                set(device.cursor(feed, self.log.discarded(feed))), waiting, floor=floor
-            )
+            connection.streams[feed] = Stream(set(device.cursor(feed)), waiting)
         self.live.append(connection)
         return connection
 
@@ -128,39 +123,28 @@ class Model:
         for id in ids:
             if row := self.log.by_id.get(id):
                 connection.unsettled.append((row.feed, row.index))
-            if gap := connection.device.gaps.get(id):
-                connection.device.perhaps[gap[0]] |= set(range(gap[1]))
 
     def read(self, connection: Connection) -> None:
         """Something sent after the acknowledgements was answered: the bridge has read them."""
         device = connection.device
         for feed, index in connection.unsettled:
-            device.styles.add(self.log.feeds[feed][index].type)
             # of what it was never sent, an acknowledgement need not count
             sent = index in device.received[feed]
             (device.acked if sent else device.perhaps)[feed].add(index)
         connection.unsettled.clear()
         for feed, stream in connection.streams.items():
             if not stream.got:  # a join continues from here
-                stream.at |= set(device.cursor(feed, self.log.discarded(feed)))
-
-    def pinging(self, connection: Connection, now: float) -> None:
-        connection.pings.append((now, _copy(connection.device.received)))
+                stream.at |= set(device.cursor(feed))
 
     def pong(self, connection: Connection, now: float) -> None:
-        """It proves what was sent before the pong of a ping at least ten seconds older, for a
-        device that never acknowledges.
-        """
-        asked, at_ask = connection.pings.pop(0)
+        """It may prove what was sent before the pong of a ping at least ten seconds older."""
         self.read(connection)
-        device, pongs = connection.device, connection.pongs
-        for older in pongs:
-            if asked - older.answered >= PONG_WAIT and not device.styles and older.alone:
-                _add(device.acked, older.at_ask)
-            if now - older.asked >= PONG_WAIT and device.styles <= {"notification"}:
-                _add(device.perhaps, older.at_answer)
-        alone = not pongs or asked - pongs[-1].answered > 1
-        pongs.append(Pong(asked, now, alone, at_ask, _copy(device.received)))
+        for asked, received in connection.pongs:
+            if now - asked >= PONG_WAIT:
+                for feed, rows in received.items():
+                    connection.device.perhaps[feed] |= rows
+        received = {feed: set(rows) for feed, rows in connection.device.received.items()}
+        connection.pongs.append((connection.pings.pop(0), received))
 
     # receiving
 
@@ -171,8 +155,6 @@ class Model:
             self.pong(connection, now)
         elif request is not None:
             self._answered(connection, request, message)
-        elif _says_gap(message):
-            self._gap(connection, message["payload"].get("session_id") or ALL, message["id"])
         elif message["type"] == "agent_event" or message["type"] in FOR_ALL:
             feed = ALL if message["type"] in FOR_ALL else message["payload"]["session_id"]
             self._row(connection, feed, self.stream(connection, feed), message)
@@ -212,13 +194,13 @@ class Model:
 
     def _row(self, connection: Connection, feed: str, stream: Stream, message: Message) -> None:
         rows, (_, until) = self.log.feeds[feed], self._bounds(connection, feed, stream)
-        at = {
-            index
-            for index in stream.at
-            if stream.floor <= index < until and rows[index].fits(message)
-        }
+        at = {index for index in stream.at if index < until and rows[index].fits(message)}
         if not at:
-            raise Violation(self._why(connection, feed, stream, message))
+            raise Violation(
+                f"{connection.device.name} was sent {self.log.by_id.get(message['id'])} of {feed},"
+                f" where {sorted(stream.at)} below {until} may come, after {len(stream.got)} of it:"
+                f" {message}"
+            )
         stream.got.append(message)
         stream.at = {index + 1 for index in at}
         if len(at) == 1:
@@ -231,7 +213,7 @@ class Model:
         for row, message in zip(rows[begun : newest + 1], stream.got, strict=True):
             self.log.recognise(row, message)
             connection.device.received[feed].add(row.index)
-        if connection is self.current[connection.device] and not stream.gap:
+        if connection is self.current[connection.device]:
             connection.device.base[feed] = (begun, begun)
         self._in_order(connection, stream, rows[newest])
 
@@ -245,39 +227,8 @@ class Model:
             if not row.unordered:
                 connection.newest_live = row.seq
         elif row.index < stream.backlog and connection.newest_live >= 0:
-            raise Violation(
-                f"{row} waited when {connection.device.name} connected, and came after the live {self.log.rows[connection.newest_live]}"
-            )
-
-    def _gap(self, connection: Connection, feed: str, id: str) -> None:
-        """Rows are said to be gone (D29): only what the bounds no longer keep, and only what the
-        device is not known to have.
-        """
-        stream, discarded = self.stream(connection, feed), self.log.discarded(feed)
-        at = {later for index in stream.at for later in range(index + 1, discarded + 1)}
-        if not at:
-            raise Violation(
-                f"a gap of {feed} is said to {connection.device.name} where none is: it stood at {stream.at}, {discarded} may be gone"
-            )
-        stream.at, stream.got, stream.gap = at, [], True
-        connection.device.gaps[id] = (feed, discarded)
-
-    def _why(self, connection: Connection, feed: str, stream: Stream, message: Message) -> str:
-        rows, (_, until) = self.log.feeds[feed], self._bounds(connection, feed, stream)
-        row = self.log.by_id.get(message["id"]) or next(
-            (row for row in rows if row.message is None and row.fits(message)), None
-        )
-        if row is None or row.feed != feed:
-            what = f"no row of {feed} is this message, or it came under another id before"
-        elif row.index < stream.floor:
-            what = f"{row} had been discarded when it connected (D30)"
-        elif row.index >= until:
-            what = f"{row} may not come: {feed} is not joined, and only {until} rows could wait when it connected"
-        elif stream.got and row.index < max(stream.at):
-            what = f"{row} came twice on one connection, or out of order"
-        else:
-            what = f"{row} came where {sorted(stream.at)} of {feed} could, after {len(stream.got)} of it"
-        return f"{connection.device.name}: {what}: {message}"
+            newest = self.log.rows[connection.newest_live]
+            raise Violation(f"{row} waited when it connected, and came after the live {newest}")
 
     # check points
 
@@ -302,45 +253,20 @@ class Model:
             if not connection.settled:
                 stream.until = len(rows)
                 stream.live_from = len(rows) if connection.follows(feed) else None
-            if not (stream.got or stream.gap) and connection is self.current[connection.device]:
+            if not stream.got and connection is self.current[connection.device]:
                 connection.device.base[feed] = (min(stream.at), max(stream.at))
         connection.settled = True
 
-    def replayed(
-        self, session: str, payload: Message, first: Collection[int], committed: int
-    ) -> None:
-        """replay_buffer: the rows from one of `first` on, whole and in order; what is gone is said
-        (D29).
-        """
-        rows, messages = self.log.feeds[session], payload["messages"]
-        right = set()
-        for begin in first:
-            for end in range(self.log.before(session, committed), len(rows) + 1):
-                gone = max(0, end - self.log.kept)
-                asked = rows[max(begin, gone) : end]
-                if len(asked) == len(messages) and all(
-                    row.fits(message) for row, message in zip(asked, messages, strict=True)
-                ):
-                    for row, message in zip(asked, messages, strict=True):
-                        self.log.recognise(row, message)
-                    # of what went just before it, nobody knows any more
-                    right |= {begin >= gone} | ({False} if begin == gone > 0 else set())
-        if payload["complete"] not in right:
-            raise Violation(
-                f"replay of {session} from {list(first)} of {[str(row) for row in rows]}, of which {self.log.kept} are kept: {payload}"
-            )
-
-
-def _says_gap(message: Message) -> bool:
-    return bool(
-        message["type"] == "notification" and message["payload"].get("notification_type") == "error"
-    )
-
-
-def _copy(received: dict[str, set[int]]) -> dict[str, set[int]]:
-    return {feed: set(rows) for feed, rows in received.items()}
-
-
-def _add(into: dict[str, set[int]], what: dict[str, set[int]]) -> None:
-    for feed, rows in what.items():
-        into[feed] |= rows
+    def replayed(self, session: str, payload: Message, first: int, committed: int) -> None:
+        """replay_buffer: the rows from `first` on, whole and in order (D29)."""
+        rows, messages = self.log.feeds[session][first:], payload["messages"]
+        least = self.log.before(session, committed) - first
+        asked = rows[: len(messages)]
+        if not (
+            payload["complete"]
+            and least <= len(messages) == len(asked)
+            and all(map(Row.fits, asked, messages))
+        ):
+            raise Violation(f"replay of {session} from {first}, of {len(rows)} rows: {payload}")
+        for row, message in zip(asked, messages, strict=True):
+            self.log.recognise(row, message)
