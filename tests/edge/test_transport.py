@@ -14,11 +14,9 @@ from bridge_project.network.own_names import allowed_names, host_allowed, origin
 from bridge_project.network.transport import (
     ConnectionMode,
     accepts_on,
-    base_url,
     mode_of_address,
     mode_of_url,
     resolve,
-    websocket_url,
 )
 
 LOCAL, PRIVATE, REMOTE, PUBLIC, WRONG = ConnectionMode
@@ -232,21 +230,3 @@ def test_no_text_breaks_the_checks(text: str) -> None:
     names = allowed_names(Conf(), NAMES)
     assert host_allowed(names, text) in (True, False)
     assert origin_allowed(Conf(), names, text) is False
-
-
-@pytest.mark.parametrize(
-    ("settings", "host", "base"),
-    [
-        ({}, "", "https://localhost:8443"),
-        ({}, NEAR, "https://192.168.1.5:8443"),
-        ({}, "::ffff:10.0.0.1", "https://10.0.0.1:8443"),
-        ({}, "fd00::2", "https://[fd00::2]:8443"),
-        ({"bridge_port": 443}, "box.local", "https://box.local"),
-        ({"bridge_host": "10.0.0.7", "bridge_port": 9000}, "", "https://10.0.0.7:9000"),
-        ({"bridge_public_url": "https://p.example/"}, "10.0.0.1", "https://p.example"),
-        ({"bridge_public_url": "https://p.example:1/b"}, "", "https://p.example:1/b"),
-    ],
-)
-def test_own_addresses(settings: dict[str, Any], host: str, base: str) -> None:
-    assert base_url(Conf(**settings), host) == base
-    assert websocket_url(base) == base.replace("http", "ws", 1) + "/api/v1/ws"

@@ -19,7 +19,7 @@ from bridge_project.kernel import limits
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.https import Https, Response, spki_pin
 from tests.conformance.phone import Phone
-from tests.conformance.samples import hook, new_session, now, prompt
+from tests.conformance.samples import hook, new_session, prompt
 from tests.faults.quick import QuickBridge
 from tests.live.proxy import (
     STREAM_MODULE,
@@ -83,9 +83,10 @@ Served = tuple[Bridge, Site]
 
 
 @contextmanager
-def served(directory: Path, name: str, **settings: str) -> Iterator[Served]:
-    site = make_site(directory, name)
-    if not settings:
+def served(directory: Path, name: str, *, given: bool = True) -> Iterator[Served]:
+    """``given``: the bridge has the proxy's certificate."""
+    site, settings = make_site(directory, name), dict[str, str]()
+    if given:
         settings = {"BRIDGE_TLS_CERT": str(site.chain), "BRIDGE_TLS_KEY": str(site.key)}
     settings |= {"BRIDGE_PUBLIC_URL": f"https://{name}", "BRIDGE_TRUSTED_PROXIES": "127.0.0.1"}
     plain_port = str(free_port())
@@ -102,9 +103,8 @@ def of_tunnel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def of_public(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Its address is an ordinary name, its certificate its own, and limits are on."""
-    directory = tmp_path_factory.mktemp("public")
-    with served(directory, "bridge.example", BRIDGE_RATE_LIMITS="on") as made:
+    """Its address is an ordinary name, its certificate its own."""
+    with served(tmp_path_factory.mktemp("public"), "bridge.example", given=False) as made:
         yield made
 
 
@@ -129,14 +129,6 @@ def tunnel(
     kind: str, of_tunnel: Served, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Front]:
     with before(kind, of_tunnel, tmp_path_factory.mktemp(kind)) as front:
-        yield front
-
-
-@pytest.fixture(scope="module")
-def public(
-    kind: str, of_public: Served, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Front]:
-    with before(kind, of_public, tmp_path_factory.mktemp(kind)) as front:
         yield front
 
 
@@ -207,14 +199,6 @@ def test_a_refusal_reaches_the_phone_whole(tunnel: Front) -> None:
     assert refused.value.response.status_code == 401
 
 
-def test_only_the_bridges_own_pages_open_a_websocket(tunnel: Front) -> None:
-    with tunnel.phone() as phone:
-        phone.connect(origin="https://desk.tail1234.ts.net")
-    with tunnel.phone() as phone, pytest.raises(InvalidStatus) as refused:
-        phone.connect(origin="https://elsewhere.example")
-    assert refused.value.response.status_code == 403
-
-
 def padded(size: int) -> bytes:
     """A well-formed event of exactly so many bytes."""
     empty = json.dumps(prompt(new_session(), 1, padding="")).encode()
@@ -250,36 +234,6 @@ def test_the_limit_of_a_body_is_the_bridges(tunnel: Front, size: int) -> None:
 
 def test_a_proxy_takes_no_body_of_any_size(tunnel: Front) -> None:
     assert post_body(tunnel.https, tunnel.bridge.hook_token, b" " * (13 * limits.MB)).status == 413
-
-
-# -- an ordinary name ------------------------------------------------------------------------------
-
-
-def test_a_public_address_must_be_acknowledged(public: Front) -> None:
-    """D20, D24: direct_public, no event before the acknowledgment, all from then on."""
-    session = new_session()
-    with public.phone() as phone:
-        phone.connect()
-        assert phone.auth()["payload"]["connection_mode"] == "direct_public"
-        status = phone.health_check()["payload"]
-        assert status["ready"] is False and status["requires_acknowledgment"] is True
-        warning = {"warning_code": "DIRECT_PUBLIC_CONNECTION", "acknowledged": True}
-        answer = phone.request("acknowledge_warning", warning | {"acknowledged_at": now()})
-        assert answer["payload"]["ready"] is True
-        public.post(hook("SessionStart", session))
-        phone.expect("session_started", session_id=session)
-
-
-def test_failed_tokens_are_counted_for_the_client_not_for_the_proxy(public: Front) -> None:
-    """D16: a guesser is slowed down, others behind the same proxy are not."""
-    guesses: list[int] = []
-    while 429 not in guesses and len(guesses) < 25:  # the minute may turn meanwhile
-        guesses.append(public.https.get("/api/v1/health", token=f"wrong-{len(guesses)}").status)
-    assert guesses[-1] == 429 and len(guesses) > 10 and set(guesses[:-1]) == {401}
-    other = Https(int(public.bridge.settings["BRIDGE_PLAIN_PORT"]), plain=True)
-    behind_it = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "198.51.100.4"}
-    behind_it["Host"] = "bridge.example"
-    assert other.get("/api/v1/health", token="wrong", headers=behind_it).status == 401
 
 
 # -- nginx alone -----------------------------------------------------------------------------------
