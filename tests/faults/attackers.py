@@ -10,8 +10,8 @@ import random
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from tests.faults.troubles import PATIENCE, World
 
 ASKS = "careful by-option named strays strays-by-option oc oc-path oc-allow oc-empty oc-npx cx cx-never"
 NONSENSE = ["1", "-1", "9223372036854775807", "", "*", "' OR 1=1 --", "x" * 10_000, new_id()]
+MESSAGE = {"type": "user_message", "content": "Delete it all."}
 FAULTS = (*GOES_WRONG, AssertionError)  # what a person meets while there is trouble
 
 
@@ -198,38 +199,23 @@ class Intruder(Person):
             self.over_http(name, self.bridge(), token)
         for name, token in {**self.void, **self.others}.items():
             self.over_a_socket(name, self.bridge(), token, self.rng.choice(("thief", None)))
-        self.beyond()
+        # what is good for one thing, used for another
+        self.refused("device's", self.bridge(), "another's", "hooks/event", prompt("unknown", 1))
+        self.refused("hook's", self.bridge(), "hook", "sessions/unknown/events", MESSAGE)
 
     def over_http(self, name: str, bridge: Bridge, token: str) -> None:
-        path = self.rng.choice(("info", "health", "sessions", "files/tree"))
-        self.answered(f"{name} http", lambda: bridge.get(f"/api/v1/{path}", token))
-        body = {"type": "user_message", "content": "Delete it all."}
-        path = f"/api/v1/sessions/{new_session()}/events"
-        self.answered(
-            f"{name} http", lambda: bridge.https().post(path, token=token, json_body=body)
-        )
+        self.refused(name, bridge, token, self.rng.choice(("info", "health", "sessions")))
+        self.refused(name, bridge, token, f"sessions/{new_session()}/events", MESSAGE)
 
-    def beyond(self) -> None:
-        """What is good for one thing, used for another."""
-        bridge, event = self.bridge(), prompt(new_session(), 1)
-        for name, kind, path, body in (
-            ("device's", "another's", "hooks/event", event),
-            ("hook's", "hook", f"sessions/{new_session()}/events", {"type": "user_message"}),
-        ):
-            self.answered(
-                f"{name} beyond",
-                lambda path=path, kind=kind, body=body: bridge.https().post(  # type: ignore[misc]
-                    f"/api/v1/{path}", token=self.others[kind], json_body=body
-                ),
-            )
-
-    def answered(self, name: str, ask: Callable[[], Any]) -> None:
+    def refused(self, name: str, bridge: Bridge, token: str, path: str, body: Any = ...) -> None:
+        """Ask with this token, or with that of `others` of this name."""
+        method, token = "GET" if body is ... else "POST", self.others.get(token, token)
         try:
-            answer = ask()
+            answer = bridge.https().request(method, f"/api/v1/{path}", token=token, json_body=body)
         except FAULTS:
-            self.ledger.tried[f"{name} unanswered"] += 1
+            self.ledger.tried[f"{name} http unanswered"] += 1
             return
-        self.ledger.tried[f"{name} {answer.status}"] += 1
+        self.ledger.tried[f"{name} http {answer.status}"] += 1
         if answer.status not in (401, 403, 503):
             self.ledger.faults.append(f"{name}: {answer}")
 
@@ -252,23 +238,19 @@ class Intruder(Person):
         """What was revoked is out, on every process at once, and its socket soon."""
         bridge = self.bridge()
         phone = Phone(bridge.port, pairing.token, device_id="lost", dial=bridge.dial)
-        try:
+        with suppress(*FAULTS):
             phone.ready()
-        except FAULTS:
-            phone.vanish()
-        if self.world.bridges[0].manage("revoke_device", pairing.name, check=False).returncode:
-            phone.vanish()
-            self.ledger.tried["revocations that failed"] += 1
-            return
-        self.ledger.tried["revocations"] += 1
-        for other in self.world.bridges:
-            self.over_http("just revoked", other, pairing.token)
-            self.over_a_socket("just revoked", other, pairing.token, "lost")
-        if phone.connected:
+        revoked = self.world.bridges[0].manage("revoke_device", pairing.name, check=False)
+        self.ledger.tried[f"revocations that ended with {revoked.returncode}"] += 1
+        if revoked.returncode == 0:
+            for other in self.world.bridges:
+                self.over_http("just revoked", other, pairing.token)
+                self.over_a_socket("just revoked", other, pairing.token, "lost")
             try:
-                phone.wait_closed(PATIENCE)
+                if phone.connected:
+                    phone.wait_closed(PATIENCE)
             except GOES_WRONG:
                 pass
             except AssertionError:
                 self.ledger.faults.append(f"a revoked device stays connected: {pairing.name}")
-            phone.vanish()
+        phone.vanish()

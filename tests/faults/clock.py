@@ -9,14 +9,16 @@ machine) keeps the right time, as it does on another host.
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
 
 from tests.conformance.https import parse_time
 from tests.conformance.phone import Phone
+from tests.conformance.raw import RawSocket
 from tests.faults.quick import QuickBridge, with_limits
 from tests.servers import wait_until
 
@@ -55,13 +57,16 @@ class ClockBridge(QuickBridge):
         self._write()
         super().__init__(directory, **settings, SHIFTED_CLOCK=str(self._file))
 
+    def __exit__(self, *_: object) -> None:
+        self.hang_up()
+        assert self.process is not None
+        self.process.kill()
+        super().__exit__()
+
     def _write(self) -> None:
         draft = self._file.with_suffix(".draft")
-        draft.write_text(self._told())
+        draft.write_text(f"{self.ahead:+.0f}")
         os.replace(draft, self._file)
-
-    def _told(self) -> str:
-        return str(self.ahead)
 
     def set(self, seconds: float) -> None:
         """The clock jumps; when this returns, the bridge has it."""
@@ -70,31 +75,26 @@ class ClockBridge(QuickBridge):
         if self.process is not None:
             wait_until(lambda: abs(self.measured() - seconds) < 30, "the clock is set")
 
-    def answers(self) -> bool:
-        """Whether it serves already."""
-        return self._healthy()
-
     def measured(self) -> float:
         """How far its clock is ahead of ours, by what it says."""
-        return (
-            parse_time(self.get("/api/v1/health", self.hook_token).json()["timestamp"])
-            - datetime.now(UTC)
-        ).total_seconds()
+        said = self.get("/api/v1/health", self.hook_token).json()["timestamp"]
+        return (parse_time(said) - datetime.now(UTC)).total_seconds()
 
+    def certificates(self) -> list[x509.Certificate]:
+        """What it presents, and its authority."""
+        raw = RawSocket(self.port)
+        leaf = raw.socket.getpeercert(binary_form=True)  # type: ignore[attr-defined]
+        raw.close()
+        authority = x509.load_pem_x509_certificate(self.get("/ca.crt").body)
+        return [x509.load_der_x509_certificate(leaf), authority]
 
-def faketime(ahead: float) -> dict[str, str]:
-    """The environment of a process whose clock is that far ahead of ours. Skips the test where
-    libfaketime is not installed.
-    """
-    library = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
-    if library is None:
-        pytest.skip("no libfaketime (Debian: apt install faketime)")
-    return {
-        "LD_PRELOAD": str(library),
-        "FAKETIME": f"{ahead:+.0f}",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        "NO_FAKE_STAT": "1",
-    }
+    def certificates_are_good(self, ahead: float) -> bool:
+        """By a clock that is so far ahead of ours."""
+        moment = datetime.now(UTC) + timedelta(seconds=ahead)
+        return all(
+            one.not_valid_before_utc <= moment <= one.not_valid_after_utc
+            for one in self.certificates()
+        )
 
 
 # libfaketime's absolute sleeps, which Python's are, fail when the clock is shifted.
@@ -116,14 +116,14 @@ class FakedBridge(ClockBridge):
     first = OFTEN
 
     def __init__(self, directory: Path, **settings: Any) -> None:
-        shifted = faketime(0) | {"FAKETIME_NO_CACHE": "1"}
-        del shifted["FAKETIME"]
+        library = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
+        if library is None:
+            pytest.skip("no libfaketime (Debian: apt install faketime)")
+        names = ("FAKETIME_DONT_FAKE_MONOTONIC", "NO_FAKE_STAT", "FAKETIME_NO_CACHE")
+        shifted = dict.fromkeys(names, "1") | {"LD_PRELOAD": str(library)}
         shifted["FAKETIME_TIMESTAMP_FILE"] = str(directory / "clock")
         enter = ["env", *[f"{name}={value}" for name, value in shifted.items()]]
         super().__init__(directory, enter=enter, **shifted, **settings)
-
-    def _told(self) -> str:
-        return f"{self.ahead:+.0f}"
 
     def do_chores(self, alive: Phone | None = None) -> None:
         """Return when each was done from now on, however long it takes; ``alive`` pings meanwhile."""

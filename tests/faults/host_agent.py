@@ -41,12 +41,8 @@ def act(network: Any, do: str, **how: Any) -> socket.socket | None:
     if do == "socket":
         return socket.socket()
     if do == "pair":  # a cable: one end here, the other on the host of that pid
-        network.link(
-            "add",
-            ifname=how["name"],
-            kind="veth",
-            peer={"ifname": how["name"], "net_ns_pid": how["pid"]},
-        )
+        peer = {"ifname": how["name"], "net_ns_pid": how["pid"]}
+        network.link("add", ifname=how["name"], kind="veth", peer=peer)
     elif do == "address":
         [index] = network.link_lookup(ifname=how["name"])
         network.addr("add", index=index, address=how["address"], prefixlen=30)
@@ -54,35 +50,21 @@ def act(network: Any, do: str, **how: Any) -> socket.socket | None:
     elif do == "link":
         network.link("set", index=network.link_lookup(ifname=how["name"])[0], state=how["state"])
     elif do == "lose":
-        lose(how["name"])
+        lose(how["name"], how["percent"])
     elif do == "disk":
-        subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", f"size={how['size']},mode=700", "tmpfs", how["path"]],
-            check=True,
-            capture_output=True,
-            text=True,
-        )
+        options = f"size={how['size']},mode=700"
+        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", how["path"]], check=True)
     return None
 
 
-def lose(name: str) -> None:
-    """Lose half of the packets that come over a cable: by netem, or by a filter."""
-    incoming = ["iptables", "-A", "INPUT", "-i", name, "-m", "statistic", "--mode", "random"]
-    ways = (
-        ["tc", "qdisc", "add", "dev", name, "root", "netem", "loss", "50%"],
-        [*incoming, "--probability", "0.5", "-j", "DROP"],
-    )
-    said = []
-    for command in ways:
-        try:
-            subprocess.run(command, check=True, capture_output=True, text=True)
-        except FileNotFoundError:
-            said.append(f"no {command[0]}")
-        except subprocess.CalledProcessError as error:
-            said.append(error.stderr.strip())
-        else:
-            return
-    raise OSError("; ".join(said))
+def lose(name: str, percent: int) -> None:
+    """Lose so many of the packets that come over a cable: by netem, or by a filter."""
+    netem = f"tc qdisc add dev {name} root netem loss {percent}%"
+    dropped = f"iptables -A INPUT -i {name} -m statistic --mode random --probability"
+    command = f"{netem} || {dropped} {percent / 100} -j DROP"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+    if done.returncode:
+        raise OSError(done.stderr.strip())
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ namespaces of their own.
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import itertools
 import json
@@ -16,15 +15,24 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from socket import AF_UNIX, SO_REUSEADDR, SOCK_SEQPACKET, SOL_SOCKET, recv_fds, socketpair
+from socket import (
+    AF_UNIX,
+    SHUT_RDWR,
+    SO_REUSEADDR,
+    SOCK_SEQPACKET,
+    SOL_SOCKET,
+    create_connection,
+    recv_fds,
+    socketpair,
+)
 from socket import socket as Socket  # noqa: N812 - hosts have a method of that name
 from typing import Any
 
 import pytest
 
-from tests.conformance.bridge import REPOSITORY, Bridge
+from tests.conformance.bridge import REPOSITORY
 from tests.faults.quick import QuickBridge, close_nursery_of
 
 AGENT = Path(__file__).with_name("host_agent.py")
@@ -53,26 +61,13 @@ class Host:
         self._control.settimeout(120)
         data = self._control.recv(65536)
         if not data:
-            assert self._agent.stderr is not None
-            raise OSError(
-                self._agent.stderr.read().decode(errors="replace").strip()
-                or "the host did not start"
-            )
+            raise OSError(f"the host did not start: {self._agent.communicate()[1].decode()}")
         self.pid = int(json.loads(data)["pid"])
 
     @property
     def enter(self) -> list[str]:
-        return [
-            "nsenter",
-            "--target",
-            str(self.pid),
-            "--user",
-            "--preserve-credentials",
-            "--net",
-            "--mount",
-            f"--wd={REPOSITORY}",
-            "--",
-        ]
+        spaces = ["--user", "--preserve-credentials", "--net", "--mount"]
+        return ["nsenter", "--target", str(self.pid), *spaces, f"--wd={REPOSITORY}", "--"]
 
     def _do(self, do: str, **how: object) -> list[int]:
         with self._one_at_a_time:
@@ -139,11 +134,11 @@ class Cable:
         """
         end._do("link", name=self.name, state="down")
 
-    def lose_half(self) -> None:
+    def lose(self, percent: int) -> None:
         """Of the packets, each way, for good. Skips the test where the kernel cannot."""
         try:
             for end in (self.first, self.second):
-                end._do("lose", name=self.name)
+                end._do("lose", name=self.name, percent=percent)
         except OSError as error:
             pytest.skip(f"no packets can be lost here (Debian: iproute2, iptables): {error}")
 
@@ -156,51 +151,36 @@ class Relay:
     """A port of a host behind which a server of this machine answers, as if it ran there."""
 
     def __init__(self, host: Host, port: int, server: tuple[str, int]) -> None:
-        self.server = server
-        self._listening = host.socket()
+        self.server, self._listening = server, host.socket()
         self._listening.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
         self._listening.bind(("0.0.0.0", port))
         self._listening.listen(100)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._accept, daemon=True).start()
 
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_until_complete(asyncio.start_server(self._join, sock=self._listening))
-        self._loop.run_forever()
-        for task in asyncio.all_tasks(self._loop):
-            task.cancel()
-            self._loop.run_until_complete(asyncio.wait([task]))
-        self._loop.close()
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self._listening.accept()
+                try:
+                    far = create_connection(self.server)
+                except OSError:
+                    near.close()
+                    continue
+                for ends in ((near, far), (far, near)):
+                    threading.Thread(target=self._pump, args=ends, daemon=True).start()
 
-    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            far_reader, far_writer = await asyncio.open_connection(*self.server)
-            async with asyncio.TaskGroup() as both:
-                both.create_task(self._pump(reader, far_writer))
-                both.create_task(self._pump(far_reader, writer))
-        except* (OSError, asyncio.CancelledError):
-            pass  # one of the two is gone, and then the other is told; or all is over
-        finally:
-            writer.close()
-
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while data := await reader.read(65536):
-                writer.write(data)
-                await writer.drain()
-        finally:
-            writer.close()
+    def _pump(self, source: Socket, target: Socket) -> None:
+        """When one of the two is gone, the other is told."""
+        with suppress(OSError):
+            while data := source.recv(65536):
+                target.sendall(data)
+        for end in (source, target):
+            with suppress(OSError):
+                end.shutdown(SHUT_RDWR)
 
     def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(180)
-
-
-def live_on(bridge: Bridge, host: Host) -> None:
-    """Before it is started: the bridge shall run on that host."""
-    bridge.enter = host.enter
+        self._listening.shutdown(SHUT_RDWR)
+        self._listening.close()
 
 
 def bridge_on(host: Host, directory: Path, **settings: Any) -> QuickBridge:
@@ -214,10 +194,8 @@ def bridge_on(host: Host, directory: Path, **settings: Any) -> QuickBridge:
 @functools.cache
 def missing() -> str:
     """Why there can be no hosts here; empty when there can."""
-    if sys.platform != "linux" or not all(
-        shutil.which(tool) for tool in ("unshare", "nsenter", "mount")
-    ):
-        return "no namespaces: needs Linux and the programs unshare, nsenter and mount (Debian: util-linux, mount)"
+    if not all(map(shutil.which, ("unshare", "nsenter", "mount"))):
+        return "no unshare, nsenter and mount (Linux; Debian: util-linux, mount)"
     hosts: list[Host] = []
     try:
         hosts.append(Host())

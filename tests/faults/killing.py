@@ -6,14 +6,11 @@ from __future__ import annotations
 
 import logging
 import random
-import signal
-import socket
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from contextlib import suppress
 
-from tests.conformance.samples import new_session
 from tests.faults.load import Load, under_load
 from tests.faults.quick import QuickBridge
 from tests.servers import PATIENCE, wait_until
@@ -48,21 +45,16 @@ def survive(bridges: Sequence[QuickBridge], instants: int, seed: str) -> None:
 def _epoch(
     bridges: Sequence[QuickBridge], instants: int, rng: random.Random, found: Counter[str]
 ) -> None:
-    shape: dict[str, Any] = {
-        "posters": POSTERS,
-        "watchers": PHONES,
-        "pace": PACE,
-        "most": BATCH,
-        "roam": True,
-    }
-    with under_load(bridges, new_session(), **shape) as load:
+    with under_load(
+        bridges, posters=POSTERS, watchers=PHONES, pace=PACE, most=BATCH, roam=True
+    ) as load:
         for _ in range(instants):
             phase = PHASES[found["instants"] % len(PHASES)]
             victims = bridges if rng.random() < ALL_AT_ONCE else [rng.choice(bridges)]
             _wait(load, victims[0], phase, rng)
             for victim in victims:
                 assert victim.process is not None and victim.process.poll() is None, victim.tail()
-                victim.process.send_signal(signal.SIGKILL)
+                victim.process.kill()
             for victim in victims:
                 victim.kill()
                 victim.spawn()
@@ -71,7 +63,7 @@ def _epoch(
             bridge.wait_ready()
         found["events"] += len(load.finish(PATIENCE))
         assert not load.refusals(), load.refusals()[0]
-        found["unanswered"] += sum(poster.unanswered for poster in load.posters)
+        found["unanswered"] += load.unanswered()
         for watcher in load.watchers:
             assert {view.code for view in watcher.views} <= {None, 1000, 1006}, watcher.views
             found["connections"] += len(watcher.views)
@@ -79,17 +71,16 @@ def _epoch(
 
 def _wait(load: Load, victim: QuickBridge, phase: str, rng: random.Random) -> None:
     """Until the instant at which it dies."""
+
+    def listens() -> bool:
+        with suppress(OSError):
+            victim.https().open().close()
+            return True
+        return False
+
     if phase != PHASES[0]:
-        wait_until(lambda: _listens(victim), "it listens")
+        wait_until(listens, "it listens")
     if phase == PHASES[2]:
         wanted = load.count() + rng.randint(1, MOST_ANSWERS)
         wait_until(lambda: load.count() >= wanted, "events are acknowledged")
     time.sleep(rng.uniform(0, MOMENTS))
-
-
-def _listens(bridge: QuickBridge) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", bridge.port), 1).close()
-    except OSError:
-        return False
-    return True

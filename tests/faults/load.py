@@ -12,10 +12,10 @@ import http.client
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import count, cycle
+from itertools import count, cycle, takewhile
 from typing import Any
 
 from websockets.exceptions import WebSocketException
@@ -23,7 +23,7 @@ from websockets.exceptions import WebSocketException
 from tests.conformance.bridge import Bridge, Pairing, eventually
 from tests.conformance.https import Response, parse_time
 from tests.conformance.phone import Closed, Message, Phone
-from tests.conformance.samples import PAYLOADS, hook, new_id, now, prompt
+from tests.conformance.samples import PAYLOADS, hook, new_id, new_session, now, prompt
 
 # seconds between two events of a poster: load, but a session's 10,000 messages (D30) last
 PACE = 0.02
@@ -73,9 +73,7 @@ class Poster(threading.Thread):
         self._connection: http.client.HTTPConnection | None = None
 
     def run(self) -> None:
-        for turn in count():
-            if self.ending.is_set():
-                break
+        for turn in takewhile(lambda _: not self.ending.is_set(), count()):
             first = len(self.acknowledged)
             many = self.most if turn % 10 == 5 else 1
             events = [self.event(number) for number in range(first, first + many)]
@@ -89,35 +87,25 @@ class Poster(threading.Thread):
         what, body = ("event", bodies[0]) if len(bodies) == 1 else ("batch", {"events": bodies})
         asked = time.monotonic()
         try:
-            self._connection = self._connection or self.https.open()
-            answer = self.https.post(
-                f"/api/v1/hooks/{what}",
-                token=self.token,
-                json_body=body,
-                connection=self._connection,
-            )
+            connection = self._connection = self._connection or self.https.open()
+            more = {"token": self.token, "json_body": body, "connection": connection}
+            answer = self.https.post(f"/api/v1/hooks/{what}", **more)
         except GOES_WRONG:
             self._hang_up()
             self.unanswered += 1
             self.https, self.token = next(self.ways)
             return False
-        seconds = time.monotonic() - asked
+        seconds, given = time.monotonic() - asked, answer.json()
         if answer.status != 200:
             self.refusals.append(Refusal(asked, seconds, answer))
-            assert answer.headers.get("content-type") == "application/json", (
-                f"{answer} {answer.headers}"
-            )
-            if answer.status == 400 and answer.json()["code"] == "HOOK_STALE_TIMESTAMP":
-                self.skew += (
-                    parse_time(answer.json()["timestamp"]) - parse_time(now(self.skew))
-                ).total_seconds()
+            if given["code"] == "HOOK_STALE_TIMESTAMP":
+                ours = parse_time(now(self.skew))
+                self.skew += (parse_time(given["timestamp"]) - ours).total_seconds()
             return False
-        given = answer.json()
         assert given.get("event_ids", [given.get("event_id")]) == [e["event_id"] for e in events]
-        for event in events:
-            name = event["payload"]["number"]
-            self.acknowledged.append(name)
-            self.times[name] = time.monotonic()
+        names = [event["payload"]["number"] for event in events]
+        self.acknowledged += names
+        self.times |= dict.fromkeys(names, asked + seconds)
         self.slowest = max(self.slowest, seconds)
         return True
 
@@ -152,10 +140,6 @@ class View:
     rows: list[tuple[str, str]] = field(default_factory=list)
     code: int | None = None
 
-    @property
-    def events(self) -> list[tuple[str, str]]:
-        return [row for row in list(self.rows) if " " not in row[1]]
-
 
 class Watcher(threading.Thread):
     """A phone that joins the session, acknowledges now and then, sends heartbeats, and reconnects
@@ -173,50 +157,40 @@ class Watcher(threading.Thread):
         self.arrived: dict[str, float] = {}  # event → monotonic, when it was first seen
         self.fault: BaseException | None = None  # a message that is not what the specification says
         self.ending = threading.Event()
-        self.paused = threading.Event()  # while set, it stays away
-
-    @property
-    def connected(self) -> bool:
-        return self.phone.connected
 
     def run(self) -> None:
         while not self.ending.is_set():
-            if not self.paused.is_set() and self._call():
-                self._listen(View(next(iter(self.unacknowledged.values()), "")))
+            self.phone.port = next(self.ports)
+            view = View(next(iter(self.unacknowledged.values()), ""))
+            try:
+                self.phone.ready()
+                self.phone.join(self.session_id)
+            except (*GOES_WRONG, AssertionError):  # no bridge, or one that cannot take a phone now
+                self.phone.vanish()
+            else:
+                self.views.append(view)
+                self._listen(view)
             self.ending.wait(0.1)
         self.phone.close()
 
-    def _call(self) -> bool:
-        self.phone.port = next(self.ports)
-        try:
-            self.phone.ready()
-            self.phone.join(self.session_id)
-        except (*GOES_WRONG, AssertionError):  # no bridge, or one that cannot take a phone now
-            self.phone.vanish()
-            return False
-        return True
-
     def _listen(self, view: View) -> None:
-        self.views.append(view)
-        for message in self.phone.messages:
-            self._take(message, view)
+        self._take(self.phone.messages, view)
         heard = pinged = time.monotonic()
         try:
-            while not (self.ending.is_set() or self.paused.is_set()):
+            while not self.ending.is_set():
                 try:
-                    message = self.phone.receive(0.2)
+                    self._take([self.phone.receive(0.2)], view)
                     heard = time.monotonic()
-                    self._take(message, view)
                 except TimeoutError:
                     pass
                 if time.monotonic() - heard > self.patience:
                     return self.phone.vanish()
-                since = time.monotonic() - pinged
-                if len(self.unacknowledged) >= 50 or (self.unacknowledged and since > HEARTBEAT):
+                due = time.monotonic() - pinged > HEARTBEAT
+                if len(self.unacknowledged) >= 50 or (self.unacknowledged and due):
                     ids = list(self.unacknowledged)
                     self.phone.send("notification_ack", {"notification_ids": ids})
                     self.unacknowledged.clear()
-                if time.monotonic() - pinged > HEARTBEAT:
+                if due:
                     self.phone.send_raw(json.dumps({"type": "heartbeat_ping", "timestamp": now()}))
                     pinged = time.monotonic()
         except Closed as closed:
@@ -228,8 +202,8 @@ class Watcher(threading.Thread):
             self.ending.set()
         return None
 
-    def _take(self, message: Message, view: View) -> None:
-        for id_, name in rows_of([message], self.session_id):
+    def _take(self, messages: Sequence[Message], view: View) -> None:
+        for id_, name in rows_of(messages, self.session_id):
             view.rows.append((id_, name))
             self.unacknowledged[id_] = name
             self.arrived.setdefault(name, time.monotonic())
@@ -243,46 +217,35 @@ class Load:
     def __init__(
         self,
         bridges: Sequence[Bridge],
-        session_id: str,
         *,
         posters: int = 4,
         watchers: int = 1,
-        timeout: float = 10,
-        pace: float = PACE,
         patience: float = 6,
-        most: int = 1,
         roam: bool = False,
+        **posting: Any,
     ) -> None:
         """Posters and watchers are shared out among the bridges, or `roam` from one to the next when
-        they are cut off. `timeout`: of a poster's request; `patience`: of a watcher that hears
-        nothing; `most`: events in a batch.
+        they are cut off. `patience`: of a watcher that hears nothing; `posting`: of a poster.
         """
-        self.bridges, self.session_id = list(bridges), session_id
+        self.bridges, self.session_id = list(bridges), new_session()
         ports = [bridge.port for bridge in bridges] if roam else []
         first = self.bridges[0]
-        first.accept(prompt(session_id, "start"))
+        first.accept(prompt(self.session_id, "start"))
         self.posters = [
             Poster(
                 self.bridges if roam else [self._bridge(number)],
-                session_id,
+                self.session_id,
                 str(number),
-                timeout=timeout,
-                pace=pace,
-                most=most,
+                **posting,
             )
             for number in range(posters)
         ]
-        self.pairings: list[Pairing] = [first.pairing() for _ in range(watchers + 1)]
+        pairings = [first.pairing() for _ in range(watchers + 1)]
         self.watchers = [
-            Watcher(
-                session_id,
-                self._phone(number, self.pairings[number]),
-                patience=patience,
-                ports=ports,
-            )
-            for number in range(watchers)
+            Watcher(self.session_id, self._phone(number, pairing), patience=patience, ports=ports)
+            for number, pairing in enumerate(pairings[1:])
         ]
-        self.away = self._phone(0, self.pairings[-1])
+        self.away = self._phone(0, pairings[0])
         self.away.ready().close()
 
     def _bridge(self, number: int) -> Bridge:
@@ -306,6 +269,17 @@ class Load:
     def count(self) -> int:
         return sum(len(poster.acknowledged) for poster in self.posters)
 
+    def unanswered(self) -> int:
+        return sum(poster.unanswered for poster in self.posters)
+
+    def refusals(self) -> list[Refusal]:
+        return [refusal for poster in self.posters for refusal in poster.refusals]
+
+    def acknowledged(self, since: float, until: float) -> dict[str, float]:
+        """The events that were acknowledged in between, and when."""
+        times = (item for poster in self.posters for item in poster.times.items())
+        return {name: at for name, at in times if since < at < until}
+
     def more(
         self, each: int, seconds: float = 120, posters: Sequence[Poster] | None = None
     ) -> None:
@@ -315,60 +289,48 @@ class Load:
             lambda: all(len(poster.acknowledged) >= count for poster, count in wanted), seconds
         )
 
-    def refusals(self) -> list[Refusal]:
-        return [refusal for poster in self.posters for refusal in poster.refusals]
-
-    def stop(self) -> None:
-        """Every event is acknowledged, and the last one posted."""
+    def finish(self, seconds: float = 30) -> list[str]:
+        """End the load: every event is acknowledged, and is in each device's view exactly once, in
+        one order. The events of the log, in order.
+        """
         for poster in self.posters:
             poster.ending.set()
         for poster in self.posters:
             poster.join(90)
-            assert not poster.is_alive(), (
-                f"{poster.name} waits for {len(poster.acknowledged)}, last: {poster.refusals[-1:]}"
-            )
+            waits = f"{poster.name} waits for {len(poster.acknowledged)}: {poster.refusals[-1:]}"
+            assert not poster.is_alive(), waits
         self.bridges[0].accept(prompt(self.session_id, END, timestamp=now(self.posters[0].skew)))
-
-    def finish(self, seconds: float = 30) -> list[str]:
-        """End the load; every acknowledged event is in each device's view exactly once, in one
-        order. The events of the log, in order.
-        """
-        self.stop()
         for watcher in self.watchers:
             eventually(lambda watcher=watcher: END in watcher.arrived or watcher.fault, seconds)
             watcher.ending.set()
             watcher.join(180)
             assert not watcher.is_alive() and watcher.fault is None, watcher.fault
-        rows = self.whole_log(seconds)
+        rows = self._whole_log(seconds)
         for watcher in self.watchers:
             check_views(watcher.views, rows)
         events = [name for name in rows if " " not in name]
-        assert self.bridges[0].session(self.session_id)["hook_count"] == len(events) + 1, (
-            "`start` came before the device that was away"
-        )
+        hooks = self.bridges[0].session(self.session_id)["hook_count"]
+        assert hooks == len(events) + 1, "`start` came before the device that was away"
         return events
 
-    def whole_log(self, seconds: float) -> list[str]:
+    def _whole_log(self, seconds: float) -> list[str]:
         """What the device that was away gets in one go, checked against what was acknowledged."""
         self.away.ready()
-        self.away.until(lambda message: is_end(message, self.session_id), "the whole log", seconds)
-        rows = [name for _, name in rows_of(self.away.messages, self.session_id)]
-        truth = [name for name in rows if " " not in name]
-        ids = [event["payload"]["event_id"] for event in self.away.events(self.session_id)]
+        sid = self.session_id
+        self.away.collect(lambda: END in self.away.numbers(sid), "the whole log", seconds)
+        rows = [name for _, name in rows_of(self.away.messages, sid)]
+        ids = [event["payload"]["event_id"] for event in self.away.events(sid)]
         self.away.close()
-        assert len(set(ids)) == len(ids) and len(set(rows)) == len(rows), (
-            "an event was stored twice"
-        )
-        assert truth.pop() == rows.pop() == END
+        assert len(set(ids)) == len(ids) and len(set(rows)) == len(rows), "stored twice"
+        assert rows.pop() == END
+        events = [name for name in rows if " " not in name]
         for poster in self.posters:
-            own = [name for name in truth if name.startswith(f"{poster.prefix}-")]
-            assert own == poster.acknowledged, (
-                f"poster {poster.prefix}: {differences(own, poster.acknowledged)}"
-            )
+            own = [name for name in events if name.startswith(f"{poster.prefix}-")]
+            assert own == poster.acknowledged, differences(own, poster.acknowledged)
         brought = [
-            row for name in truth for row in self.posters[int(name.split("-")[0])].rows(name)
+            row for name in events for row in self.posters[int(name.split("-")[0])].rows(name)
         ]
-        assert rows == brought, f"rows of the events: {differences(rows, brought)}"
+        assert rows == brought, differences(rows, brought)
         return [*rows, END]
 
 
@@ -383,20 +345,10 @@ def rows_of(messages: Sequence[Message], session_id: str) -> Iterator[tuple[str,
                 yield message["id"], f"{message['type']} {payload['tool_call_id']}"
 
 
-def is_end(message: Message, session_id: str) -> bool:
-    return bool(
-        message["type"] == "agent_event"
-        and message["payload"]["session_id"] == session_id
-        and message["payload"]["payload"].get("number") == END
-    )
-
-
 def differences(found: list[str], wanted: list[str]) -> str:
-    missing, more = (
-        [name for name in wanted if name not in set(found)],
-        [name for name in found if name not in set(wanted)],
-    )
-    return f"missing {missing}, never acknowledged {more}, {len(found)} of {len(wanted)}"
+    missing = [name for name in wanted if name not in set(found)]
+    more = [name for name in found if name not in set(wanted)]
+    return f"missing {missing}, not wanted {more}, {len(found)} of {len(wanted)}"
 
 
 def check_views(views: Sequence[View], truth: list[str]) -> None:
@@ -409,12 +361,10 @@ def check_views(views: Sequence[View], truth: list[str]) -> None:
         assert len(set(view.rows)) == len(view.rows), "twice on one connection"
         numbers = [place[name] for _, name in view.rows if name in place]
         if numbers:
-            assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), (
-                "a hole, or out of order, on one connection"
-            )
-            assert numbers[0] <= place.get(view.owed, numbers[0]), (
-                f"{view.owed} was not acknowledged, {truth[numbers[0]]} came first"
-            )
+            whole = list(range(numbers[0], numbers[0] + len(numbers)))
+            assert numbers == whole, "a hole, or out of order, on one connection"
+            owed = place.get(view.owed, numbers[0])
+            assert numbers[0] <= owed, f"{view.owed} was not acknowledged, and did not come again"
         for id_, name in view.rows:
             assert names.setdefault(id_, name) == name
     assert len(set(names.values())) == len(names), "one row came under two ids"
@@ -423,25 +373,13 @@ def check_views(views: Sequence[View], truth: list[str]) -> None:
 
 
 @contextmanager
-def under_load(bridges: Sequence[Bridge], session_id: str, **more: Any) -> Iterator[Load]:
+def under_load(bridges: Sequence[Bridge], **more: Any) -> Iterator[Load]:
     """A load that runs while the block does; `finish` is the block's to call. Whatever happens, its
     threads end.
     """
-    load = Load(bridges, session_id, **more).start()
+    load = Load(bridges, **more).start()
     try:
         yield load
     finally:
-        for ending in (
-            *(poster.ending for poster in load.posters),
-            *(watcher.ending for watcher in load.watchers),
-        ):
-            ending.set()
-
-
-def within(seconds: float, condition: Callable[[], bool], what: str) -> float:
-    """Poll until `condition`; how long it took. AssertionError after `seconds`."""
-    started = time.monotonic()
-    while not condition():
-        assert time.monotonic() - started < seconds, f"not within {seconds} s: {what}"
-        time.sleep(0.02)
-    return time.monotonic() - started
+        for thread in (*load.posters, *load.watchers):
+            thread.ending.set()

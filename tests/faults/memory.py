@@ -11,7 +11,6 @@ import gc
 import json
 import os
 import runpy
-import subprocess
 import sys
 import threading
 from collections import Counter
@@ -19,8 +18,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from tests.conformance.bridge import REPOSITORY, Bridge, eventually
-from tests.servers import wait_until
+from tests.conformance.bridge import Bridge, eventually
+from tests.servers import Running
 
 MB = 2**20
 
@@ -53,16 +52,10 @@ class WatchedBridge(Bridge):
         os.mkfifo(self.pipe)
         super().__init__(directory, **settings)
 
-    def popen(self, arguments: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
+    def popen(self, arguments: list[str], log: IO[bytes]) -> Running:
         assert arguments == ["manage.py", "serve"]
-        return subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.memory"],
-            cwd=REPOSITORY,
-            env=self.environment | {"LOOKS": str(self.pipe)},
-            stdout=log,
-            stderr=log,
-            stdin=subprocess.DEVNULL,
-        )
+        self.settings["LOOKS"] = str(self.pipe)
+        return super().popen(["-m", "tests.faults.memory"], log)
 
     def look(self) -> Look:
         self.looks += 1
@@ -79,12 +72,9 @@ def more(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
 
 
 def what_is_left(before: Look, after: Look) -> str:
-    return (
-        f"more tasks {more(before.tasks, after.tasks)}\n"
-        f"more threads {more(Counter(before.threads), Counter(after.threads))}\n"
-        f"more files {more(Counter(before.files), Counter(after.files))}\n"
-        f"more objects {more(before.types, after.types)}"
-    )
+    names = ("tasks", "threads", "files", "types")
+    kinds = ((name, getattr(before, name), getattr(after, name)) for name in names)
+    return "\n".join(f"more {name} {more(Counter(a), Counter(b))}" for name, a, b in kinds)
 
 
 # -- in the server ---------------------------------------------------------------------------------
@@ -105,21 +95,7 @@ def _answer(pipe: str) -> None:
                 part.rename(line.strip())
 
 
-def _idle() -> bool:
-    """Tell whether no thread of a pool is at work: what one has read for a phone that has gone is
-    still there.
-    """
-    frames = sys._current_frames()
-    names = {one.ident: one.name for one in threading.enumerate()}
-    return all(
-        frame.f_code.co_name == "_worker"
-        for ident, frame in frames.items()
-        if names.get(ident, "").startswith(("db-", "http", "files", "git", "health"))
-    )
-
-
 def _look() -> Look:
-    wait_until(_idle, "no thread of a pool is at work")
     gc.collect()
     resident = _resident()
     ctypes.CDLL(None).malloc_trim(0)

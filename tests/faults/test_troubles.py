@@ -12,11 +12,11 @@ from __future__ import annotations
 import os
 import random
 import secrets
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,8 @@ import redis
 
 from tests.attack.moody_lines import ALLOWS_ALL, install
 from tests.conformance.agent_tools import Script, figure
-from tests.conformance.samples import new_session
 from tests.faults.attackers import Attacker, Decider, Intruder, Ledger, Person
-from tests.faults.load import Load, View, under_load
+from tests.faults.load import Load, under_load
 from tests.faults.troubles import PATIENCE, World, two_bridges
 
 SECONDS = float(os.environ.get("SOAK_TROUBLE", "0"))
@@ -39,20 +38,6 @@ pytestmark = [
 ROUND = 60.0  # seconds of troubles, after which everything must have arrived
 MEMORY, HANDLES = 400 * 2**20, 400  # of a bridge, at most
 CACHE = 64 * 2**20  # of Redis, at most
-
-
-@pytest.fixture
-def script(tmp_path: Path) -> Script:
-    return Script(tmp_path, "plain")
-
-
-@pytest.fixture
-def world(tmp_path: Path, script: Script) -> Iterator[World]:
-    agents = install(tmp_path / "bin")
-    agents["BRIDGE_ACP_AGENTS"] += f";{script.setting}"
-    with two_bridges(tmp_path, **agents) as world:
-        (world.bridges[0].root / "opencode.json").write_text(ALLOWS_ALL)
-        yield world
 
 
 @contextmanager
@@ -68,15 +53,19 @@ def at_work(*people: Person) -> Iterator[None]:
             person.join(2 * PATIENCE)
 
 
-def test_troubles_and_attacks(world: World, script: Script, tmp_path: Path) -> None:
+def test_troubles_and_attacks(tmp_path: Path) -> None:
+    script, agents = Script(tmp_path, "plain"), install(tmp_path / "bin")
+    agents["BRIDGE_ACP_AGENTS"] += f";{script.setting}"
+    with two_bridges(tmp_path, **agents) as world:
+        (world.bridges[0].root / "opencode.json").write_text(ALLOWS_ALL)
+        under_troubles(world, script, tmp_path / "done")
+
+
+def under_troubles(world: World, script: Script, done: Path) -> None:
     seed = os.environ.get("TROUBLE_SEED") or secrets.token_hex(4)
-    sys.stdout.write(f"\nTROUBLE_SEED={seed}\n")
-    rng, ledger, done, events = random.Random(seed), Ledger(), tmp_path / "done", 0
+    figure(f"TROUBLE_SEED={seed}")
+    rng, ledger, events = random.Random(seed), Ledger(), 0
     done.touch()
-
-    def check() -> None:
-        check_commands(world, ledger, script, done)
-
     people = (
         Decider(world, ledger, seed, "decider", done),
         Attacker(world, ledger, seed, "attacker-1"),
@@ -86,12 +75,10 @@ def test_troubles_and_attacks(world: World, script: Script, tmp_path: Path) -> N
     began, worst = time.monotonic(), Counter[str]()
     with at_work(*people):
         while time.monotonic() - began < SECONDS:
-            with under_load(
-                world.bridges, new_session(), posters=2, watchers=2, timeout=20, pace=0.1
-            ) as load:
+            with under_load(world.bridges, posters=2, watchers=2, timeout=20, pace=0.1) as load:
 
                 def check_all(load: Load = load) -> None:
-                    check()
+                    check_commands(world, ledger, script, done)
                     check_so_far(load)
 
                 world.trouble(rng, min(ROUND, SECONDS), check_all)
@@ -100,30 +87,22 @@ def test_troubles_and_attacks(world: World, script: Script, tmp_path: Path) -> N
                 others = [one.answer for one in load.refusals() if one.answer.status != 503]
                 assert not others, others
                 events += len(load.finish(PATIENCE))
-            check()
+            check_commands(world, ledger, script, done)
             worst |= bounded(world)
             assert all(person.is_alive() for person in people), people
-            tell(began, events, world, ledger, done, worst)
+            figure(
+                f"{time.monotonic() - began:.0f} s: {events} events; {len(ledger.calls)} decisions"
+                f" asked for, {len(ledger.approved)} commands approved, {len(ledger.rejected)}"
+                f" rejected; slowest to be well again: {sorted(world.took)[-3:]}\n"
+                f"{dict(world.seen)}\n{dict(sorted(ledger.tried.items()))}\nat most: {dict(worst)}"
+            )
     for bridge in world.bridges:
         bridge.hang_up()
         bridge.terminate()
         bridge.ended(PATIENCE)
     script.assert_gone(PATIENCE)
-    check()
+    check_commands(world, ledger, script, done)
     assert ledger.approved and ledger.rejected and done.read_text()
-
-
-def tell(
-    began: float, events: int, world: World, ledger: Ledger, done: Path, worst: Counter[str]
-) -> None:
-    acted = len(list(world.bridges[0].root.glob("attacker-*")))
-    figure(
-        f"{time.monotonic() - began:.0f} s: {events} events; {len(ledger.calls)} decisions asked"
-        f" for, {len(ledger.approved)} commands approved, {len(ledger.rejected)} rejected,"
-        f" {len(done.read_text().split())} and {acted} ran; well again after {len(world.took)}"
-        f" times, slowest {sorted(world.took)[-3:]}\n{dict(world.seen)}\n{dict(sorted(ledger.tried.items()))}"
-        f"\nat most: {dict(worst)}"
-    )
 
 
 def check_commands(world: World, ledger: Ledger, script: Script, done: Path) -> None:
@@ -147,17 +126,11 @@ def check_so_far(load: Load) -> None:
     for watcher in load.watchers:
         assert watcher.fault is None, watcher.fault
         for view in watcher.views:
-            check_order(view)
-
-
-def check_order(view: View) -> None:
-    by_poster: dict[str, list[int]] = {}
-    for _, name in list(view.events):
-        poster, _, number = name.partition("-")
-        if number:
-            by_poster.setdefault(poster, []).append(int(number))
-    for poster, numbers in by_poster.items():
-        assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), (poster, numbers)
+            names = [name for _, name in list(view.rows)]
+            for poster in load.posters:
+                own = [name for name in names if name.startswith(f"{poster.prefix}-")]
+                numbers = [int(name.partition("-")[2]) for name in own]
+                assert all(b == a + 1 for a, b in pairwise(numbers)), (poster, numbers)
 
 
 def bounded(world: World) -> Counter[str]:

@@ -12,6 +12,7 @@ import random
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import pairwise
+from pathlib import Path
 from time import time
 from typing import Any
 
@@ -43,26 +44,17 @@ LEFT_RESIDENT = 2**20
 PROCESSES = 10  # of so many sessions of an agent one is that of a process
 AT_ONCE = 500  # acknowledged in one message
 WAITS = 60.0
-RAW = {
-    name: captured(name)
-    for name in {*WORK, ASKS, "SessionStart-startup", "Stop", "SessionEnd-other"}
-}
+NAMES = ["SessionStart-startup", *(WORK[number % len(WORK)] for number in range(EACH - 4))]
+NAMES += [ASKS, "Stop", "SessionEnd-other"]
+RAW = [captured(name) for name in NAMES]
 
 
-@pytest.fixture(scope="module")
-def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
-    return Script(tmp_path_factory.mktemp("script"), "plain")
-
-
-@pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator[WatchedBridge]:
-    bridge = WatchedBridge(
-        tmp_path_factory.mktemp("week"),
-        BRIDGE_MAX_WEBSOCKETS="40",
-        BRIDGE_ACP_AGENTS=script.setting,
-    )
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[WatchedBridge]:
+    script = Script(tmp_path, "plain")
+    settings = {"BRIDGE_MAX_WEBSOCKETS": "40", "BRIDGE_ACP_AGENTS": script.setting}
+    bridge = WatchedBridge(tmp_path / "week", **settings)
     bridge.start()
-    bridge.pin = bridge.pairing().pin
     yield bridge
     bridge.stop()
     script.assert_gone()
@@ -73,15 +65,12 @@ def watched(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterato
 
 def story(session: str) -> list[dict[str, Any]]:
     """A session's events as its captured hooks report them."""
-    names = ["SessionStart-startup"]
-    names += [WORK[number % len(WORK)] for number in range(EACH - 4)]
     events, call = [], ""
-    for name in (*names, ASKS, "Stop", "SessionEnd-other"):
-        raw = RAW[name] | {"session_id": session}
+    for name, captured_one in zip(NAMES, RAW, strict=True):
         if name.startswith(("PreToolUse", "PermissionRequest")):
             call = f"toolu_{new_id()}"
-        if "tool_use_id" in raw:
-            raw["tool_use_id"] = call
+        raw = captured_one | {"session_id": session}
+        raw |= {"tool_use_id": call} if "tool_use_id" in raw else {}
         event = translate(raw, now=time(), mtime=time(), event_id=new_id())
         assert event is not None, name
         events.append(event)
@@ -99,13 +88,9 @@ async def post(bridge: WatchedBridge, count: int, recent: list[str], rng: random
             several = rng.choice((1, 1, 5, 30))
             batch, left = left[:several], left[several:]
             path, body = ("event", batch[0]) if several == 1 else ("batch", {"events": batch})
-            answer = await asyncio.to_thread(
-                https.post,
-                f"/api/v1/hooks/{path}",
-                token=bridge.hook_token,
-                json_body=body,
-                connection=connection,
-            )
+            more: dict[str, Any] = {"token": bridge.hook_token, "json_body": body}
+            more["connection"] = connection
+            answer = await asyncio.to_thread(https.post, f"/api/v1/hooks/{path}", **more)
             assert answer.status == 200, answer
         recent.append(session)
     connection.close()
@@ -162,17 +147,11 @@ async def connect(
             if told["type"] == "connection_error":
                 assert told["payload"]["code"] == "CONN_TIMEOUT", told  # the machine was busy
                 continue
-            opened.tell(
-                "health_check",
-                timestamp=now(),
-                client_nonce=new_id(),
-                client_capabilities=["health_v1"],
-            )
+            about = {"client_nonce": new_id(), "client_capabilities": ["health_v1"]}
+            opened.tell("health_check", timestamp=now(), **about)
             await take(opened, "health_status")
             if recent and rng.random() < 0.3:
-                where = {"session_id": recent[-1], "working_directory": "/", "resume": True}
-                opened.tell("session_start", agent="", **where)
-                await take(opened, "session_ready")
+                await opened.join(recent[-1])
             for _ in range(rng.choice((1, 50))):
                 opened.tell("heartbeat_ping")
                 await take(opened, "heartbeat_pong")
@@ -193,26 +172,16 @@ async def run_agents(bridge: WatchedBridge, token: str, count: int) -> None:
     opened = await (await Socket.open(bridge.port)).ready(token)
     for number in range(count):
         agent, tool = ("plain", "/run") if number % PROCESSES == 0 else ("demo", "/tool Bash")
-        opened.tell(
-            "session_start",
-            agent=agent,
-            session_id=None,
-            working_directory=str(bridge.root),
-            resume=False,
-        )
+        new = {"session_id": None, "working_directory": str(bridge.root), "resume": False}
+        opened.tell("session_start", agent=agent, **new)
         session = (await take(opened, "session_ready"))["payload"]["session_id"]
         opened.tell("message", session_id=session, content="hello", role="user")
         await take(opened, "stream_end", session=session)
         command = "true" if agent == "plain" else '{"command": "true"}'
         opened.tell("message", session_id=session, content=f"{tool} {command}", role="user")
         asked = (await take(opened, "approval_required", session=session))["payload"]
-        opened.tell(
-            "approval_response",
-            session_id=session,
-            tool_call_id=asked["tool_call_id"],
-            decision="approved",
-            modifications=None,
-        )
+        about = {"session_id": session, "tool_call_id": asked["tool_call_id"]}
+        opened.tell("approval_response", decision="approved", modifications=None, **about)
         await take(opened, "stream_end", session=session)
         opened.tell("session_end", session_id=session, reason="user_request")
         await take(opened, "session_end", session=session)

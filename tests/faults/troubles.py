@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import random
-import secrets
 import signal
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -19,8 +17,9 @@ from urllib.parse import urlsplit
 import psutil
 
 from tests.conformance.bridge import Bridge
-from tests.faults.hosts import Cable, Host, Relay, hosts, live_on
-from tests.faults.load import GOES_WRONG, within
+from tests.faults.hosts import Cable, Host, Relay, bridge_on, hosts
+from tests.faults.load import GOES_WRONG
+from tests.faults.quick import QuickBridge
 from tests.servers import Postgres, Redis, wait_until
 
 PATIENCE = 180.0  # seconds until all is well again, on a machine that does other things too
@@ -45,22 +44,23 @@ class World:
     seen: Counter[str] = field(default_factory=Counter)  # how often which trouble was
     # seconds until all was well again, after which
     took: list[tuple[float, list[str]]] = field(default_factory=list)
+    # of each bridge, whose end is the first: to PostgreSQL, to Redis
+    to_stores: list[tuple[Cable, Cable]] = field(default_factory=list)
 
     def trouble(self, rng: random.Random, seconds: float, after_each: Callable[[], None]) -> None:
         """One or two troubles at a time, for so long; mostly the next one waits until all is well."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             chosen = {one.whose: one for one in rng.sample(self.troubles, rng.choice((1, 1, 2)))}
-            endings = []
-            for one in chosen.values():
-                self.seen[f"{one.whose} {one.what}"] += 1
-                endings.append(one.begin())
+            names = [f"{one.whose} {one.what}" for one in chosen.values()]
+            self.seen.update(names)
+            endings = [one.begin() for one in chosen.values()]
             time.sleep(rng.uniform(*LASTS))
             for ending in endings:
                 ending()
             pause = rng.uniform(*PAUSE)
             if rng.random() < SETTLES:
-                self.recover(f"{one.whose} {one.what}" for one in chosen.values())
+                self.recover(names)
             time.sleep(pause)
             after_each()
 
@@ -69,12 +69,13 @@ class World:
         began = time.monotonic()
         for bridge in self.bridges:
             serve_again(bridge)
-            within(PATIENCE, lambda bridge=bridge: well(bridge), f"well: {bridge.tail()}")  # type: ignore[misc]
+            wait_until(lambda bridge=bridge: well(bridge), bridge.tail(), seconds=PATIENCE)  # type: ignore[misc]
         self.took.append((round(time.monotonic() - began, 1), list(after)))
 
 
-def family(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
-    first = psutil.Process(process.pid)
+def family(server: Any) -> list[psutil.Process]:
+    """A server's process and those of its connections."""
+    first = psutil.Process(server.process.pid)
     return [first, *first.children(recursive=True)]
 
 
@@ -85,31 +86,22 @@ def send(processes: list[psutil.Process], number: signal.Signals) -> None:
             one.send_signal(number)
 
 
-def stopped(process: Callable[[], Any]) -> Begin:
+def stopped(server: Any) -> Begin:
     def begin_it() -> Callable[[], object]:
-        found = family(process())
+        found = family(server)
         send(found, signal.SIGSTOP)
         return lambda: send(found, signal.SIGCONT)
 
     return begin_it
 
 
-def killed(server: Postgres | Redis) -> Begin:
+def killed(server: Any, start: Callable[[], object]) -> Begin:
     def begin_it() -> Callable[[], object]:
-        assert server.process is not None
-        found = family(server.process)
+        found = family(server) if isinstance(server, Postgres) else family(server)[:1]
         send(found, signal.SIGKILL)
         server.process.wait(20)
         psutil.wait_procs(found, 20)
-        return server.start
-
-    return begin_it
-
-
-def killed_bridge(bridge: Bridge) -> Begin:
-    def begin_it() -> Callable[[], object]:
-        bridge.kill()
-        return bridge.spawn
+        return start
 
     return begin_it
 
@@ -130,7 +122,7 @@ def cut(*ends: tuple[Cable, Host]) -> Begin:
 @contextmanager
 def two_bridges(tmp_path: Path, **settings: str) -> Iterator[World]:
     """Two bridges with these settings, PostgreSQL and Redis on hosts of their own, clients on a
-    fifth.
+    fifth. Skips the test where there can be no hosts.
     """
     with hosts(5) as (first, second, database, cache, clients), ExitStack() as ending:
         places = [Path(ending.enter_context(TemporaryDirectory(prefix="br-"))) for _ in range(2)]
@@ -141,47 +133,46 @@ def two_bridges(tmp_path: Path, **settings: str) -> Iterator[World]:
         relays = ((database, 5432, postgres.port), (cache, 6379, redis.port))
         for host, port, real in relays:
             ending.callback(Relay(host, port, ("127.0.0.1", real)).close)
-        name, secret = urlsplit(postgres.create_database()).path, secrets.token_urlsafe(32)
-        made = World([], postgres, redis)
-        to_stores: list[tuple[Cable, Cable]] = []
+        name = urlsplit(postgres.create_database()).path
+        made, shared = World([], postgres, redis), dict[str, str]()
         for number, host in enumerate((first, second)):
-            data, quick = Cable(host, database), Cable(host, cache)
-            to_stores.append((data, quick))
-            bridge = Bridge(
-                tmp_path / f"bridge {number}",
+            whose = f"bridge {number}"
+            data, quick, outside = (Cable(host, other) for other in (database, cache, clients))
+            made.to_stores.append((data, quick))
+            bridge = bridge_on(
+                host,
+                tmp_path / whose,
                 BRIDGE_HOST="0.0.0.0",
-                BRIDGE_HOOK_TOKEN=f"hook-{secret}",
-                BRIDGE_ADMIN_TOKEN=f"admin-{secret}",
                 BRIDGE_ALLOWED_ROOTS=str(tmp_path),
                 BRIDGE_MAX_SESSIONS="500",
                 BRIDGE_SESSION_GRACE_SECONDS="10",
                 BRIDGE_MAX_WEBSOCKETS="60",
                 database_url=f"postgresql://postgres@{data.there}:5432{name}",
                 redis_url=f"redis://{quick.there}:6379/0",
-                **settings,
+                **settings | shared,
             )
-            live_on(bridge, host)
-            outside = Cable(host, clients)
+            tokens = ("BRIDGE_HOOK_TOKEN", "BRIDGE_ADMIN_TOKEN")
+            shared = {token: bridge.settings[token] for token in tokens}
             bridge.dial = lambda timeout, address=outside.here, port=bridge.port: clients.dial(
                 address, port, timeout
             )
             made.bridges.append(bridge.spawn())
-            bridge.wait_ready()
-            ending.callback(Bridge.kill, bridge)
+            ending.callback(QuickBridge.kill, bridge)
             ending.callback(bridge.hang_up)
+            bridge.wait_ready()
             made.troubles += [
-                Trouble(f"bridge {number}", "killed", killed_bridge(bridge)),
-                Trouble(f"bridge {number}", "stopped", stopped(lambda b=bridge: b.process)),  # type: ignore[misc]
-                Trouble(f"bridge {number}", "cut off from clients", cut((outside, clients))),
-                Trouble(f"bridge {number}", "cut off from PostgreSQL", cut((data, host))),
-                Trouble(f"bridge {number}", "cut off from Redis", cut((quick, cache))),
+                Trouble(whose, "killed", killed(bridge, bridge.spawn)),
+                Trouble(whose, "stopped", stopped(bridge)),
+                Trouble(whose, "cut off from clients", cut((outside, clients))),
+                Trouble(whose, "cut off from PostgreSQL", cut((data, host))),
+                Trouble(whose, "cut off from Redis", cut((quick, cache))),
             ]
-        for server, called, at in ((postgres, "PostgreSQL", 0), (redis, "Redis", 1)):
-            host = (database, cache)[at]
+        stores = ((postgres, "PostgreSQL", database), (redis, "Redis", cache))
+        for at, (server, whose, host) in enumerate(stores):
             made.troubles += [
-                Trouble(called, "killed", killed(server)),
-                Trouble(called, "stopped", stopped(lambda s=server: s.process)),  # type: ignore[misc]
-                Trouble(called, "cut off", cut(*[(cables[at], host) for cables in to_stores])),
+                Trouble(whose, "killed", killed(server, server.start)),
+                Trouble(whose, "stopped", stopped(server)),
+                Trouble(whose, "cut off", cut(*[(cables[at], host) for cables in made.to_stores])),
             ]
         yield made
 
@@ -193,9 +184,10 @@ def well(bridge: Bridge) -> bool:
     except GOES_WRONG:
         return False
     checks = body.get("checks", {})
-    return "status" in body and not {"websocket_server", "hook_endpoint"} & {
-        name for name, word in checks.items() if word != "healthy"
-    }
+    return "status" in body and "unhealthy" not in (
+        checks.get("websocket_server"),
+        checks.get("hook_endpoint"),
+    )
 
 
 def serve_again(bridge: Bridge) -> None:
