@@ -167,7 +167,6 @@ def test_a_device_that_gave_no_id_gets_none(first: Bridge) -> None:
     assert refused(first, token)
 
 
-@on_both
 def test_two_connections_at_once(first: Bridge, second: Bridge) -> None:
     """D23: of simultaneous ones each gets a fresh token, of which at most one is not void.
 
@@ -192,7 +191,6 @@ def fresh_unless_replaced(phone: Phone) -> str | None:
         raise
 
 
-@on_both
 def test_the_first_use_and_another_fresh_one_at_once(first: Bridge, second: Bridge) -> None:
     """Whoever is first: afterwards exactly one token works, and the client has it."""
     for _ in range(3):

@@ -66,12 +66,6 @@ def bridge(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator
         yield found
 
 
-@pytest.fixture
-def phone(bridge: Bridge) -> Iterator[Phone]:
-    with bridge.phones(1) as (found,):
-        yield found
-
-
 def assert_scrubbed(said: str) -> None:
     """What `env` printed has what is the user's, and nothing that is the bridge's but the marks of
     an agent's processes.
@@ -205,8 +199,5 @@ def test_the_bridge_cannot_be_looked_into(as_user: list[str]) -> None:
             metrics = bridge.get("/metrics", bridge.admin_token).body
             assert b"process_open_fds" in metrics and b"process_resident_memory_bytes" in metrics
             assert json.loads(bridge.get("/api/v1/health", bridge.admin_token).body)["status"]
-            if as_user in ([], BECOME):  # a Python of another patch level may lack a package
-                doctor = bridge.manage("doctor", check=False).stdout
-                assert "The bridge may open" in doctor and "could not be found out" not in doctor
         finally:
             assert bridge.stop() == 0

@@ -31,12 +31,6 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
         yield bridge
 
 
-@pytest.fixture
-def liar(bridge: Bridge) -> Iterator[Phone]:
-    with bridge.phones(1) as (phone,):
-        yield phone
-
-
 def missed(bridge: Bridge, session_id: str, *phones: Phone) -> None:
     """Each phone that connects now gets all three rows of the session, whatever it said before."""
     for phone in phones:
@@ -45,7 +39,7 @@ def missed(bridge: Bridge, session_id: str, *phones: Phone) -> None:
         phone.close()
 
 
-def test_what_it_was_never_sent(bridge: Bridge, liar: Phone) -> None:
+def test_what_it_was_never_sent(bridge: Bridge, phone: Phone) -> None:
     """Numbers, ids of nothing, of another session, of before its pairing and of what is to come
     move nothing; what is no id is refused, and the connection goes on.
     """
@@ -55,29 +49,29 @@ def test_what_it_was_never_sent(bridge: Bridge, liar: Phone) -> None:
     honest.join(before)
     bridge.accept(prompt(before, 9))
     old = honest.wait_numbers(before, [0, 9])[1]["id"]
-    liar.ack(*FALSE, to_come, old)
+    phone.ack(*FALSE, to_come, old)
     for ids in ([1], [-1], [2**63], [None], [{"id": old}], "all", {"from": 0}, None):
-        refused = liar.request("notification_ack", {"notification_ids": ids})
+        refused = phone.request("notification_ack", {"notification_ids": ids})
         assert refused["payload"]["code"] == "PROTO_INVALID_MESSAGE", ids
-    for phone in (liar, honest):
-        phone.close()
+    for each in (phone, honest):
+        each.close()
     bridge.accept(*[prompt(session, number) for number in (1, 2, 3)])
-    missed(bridge, session, liar, honest)
-    liar.ready()
-    liar.ack(*FALSE, to_come)
-    liar.close()
-    missed(bridge, session, liar, honest)
+    missed(bridge, session, phone, honest)
+    phone.ready()
+    phone.ack(*FALSE, to_come)
+    phone.close()
+    missed(bridge, session, phone, honest)
 
 
-def test_a_flood_of_them(bridge: Bridge, liar: Phone) -> None:
+def test_a_flood_of_them(bridge: Bridge, phone: Phone) -> None:
     """Ids of nothing are read no faster than they are looked up, and not kept."""
     with bridge.phones(1) as (honest,):
         before = most = bridge.memory()
         for _ in range(10):
             ids = [str(uuid.uuid4()) for _ in range(limits.ACK_MAX_IDS)]
             frame = {"type": "notification_ack", "id": new_id(), "timestamp": now()}
-            liar.send_raw(json.dumps(frame | {"payload": {"notification_ids": ids}}))
+            phone.send_raw(json.dumps(frame | {"payload": {"notification_ids": ids}}))
             honest.ping()
             most = max(most, bridge.memory())
-        liar.ping()
+        phone.ping()
         assert max(most, bridge.memory()) - before < 64 * 2**20

@@ -75,14 +75,12 @@ OTHERS = (
 # What a guesser writes the nth time, with the word of the proxy, which saw him, at the end of it.
 LIES: dict[str, Callable[[int, str], list[str]]] = {
     "another address each time": lambda n, me: [f"{FOR}203.0.113.{n}, {me}"],
-    "no address": lambda n, me: [f"{FOR}unknown, , ::ffff:127.0.0.1:99, ', {'x' * 4000}, {me}"],
     "a zone each time": lambda n, me: [f"{FOR}fe80::{n}%eth{n}, [fe80::1%{n}]:5{n}, {me}"],
     "another proxy's headers": lambda n, me: [
         f"Forwarded: for=203.0.113.{n};proto=https, for=127.0.0.1",
         *[f"{name}: 203.0.113.{n}" for name in OTHERS],
         f"{FOR}{me}",
     ],
-    "many proxies": lambda n, me: [f"{FOR}203.0.113.{n}, {me}, 10.9.0.1, 10.9.200.{n}, 10.9.0.1"],
     "an IPv4 address in IPv6": lambda n, me: [f"{FOR}203.0.113.{n}, [::ffff:{me}]:{n}"],
 }
 

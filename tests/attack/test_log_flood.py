@@ -22,7 +22,7 @@ from tests.faults.quick import QuickBridge, nursery
 from tests.servers import free_port
 
 ADDRESSES = 600  # more than are remembered
-MORE = re.compile(r"(\d+) more (refusals|requests) of (.+) in the last minute: (.+)")
+MORE = re.compile(r"(\d+) more refusals of (.+) in the last minute: (.+)")
 
 
 @pytest.fixture(scope="module")
@@ -55,15 +55,15 @@ def size(bridge: Bridge) -> int:
     return bridge.log.stat().st_size + (bridge.data / "logs" / "bridge.log").stat().st_size
 
 
-def counts(lines: list[dict[str, Any]], what: str) -> dict[str, Counter[str]]:
+def held_back(lines: list[dict[str, Any]]) -> dict[str, Counter[str]]:
     """What the last lines say was held back: client → code → how often."""
     found: dict[str, Counter[str]] = {}
     for line in lines:
-        if (match := MORE.fullmatch(line["event"])) and match[2] == what:
-            pairs = (one.rsplit(" ", 1) for one in match[4].split(", "))
+        if match := MORE.fullmatch(line["event"]):
+            pairs = (one.rsplit(" ", 1) for one in match[3].split(", "))
             codes = Counter({code: int(count) for code, count in pairs})
             assert codes.total() == int(match[1])
-            found.setdefault(match[3], Counter()).update(codes)
+            found.setdefault(match[2], Counter()).update(codes)
     return found
 
 
@@ -76,7 +76,6 @@ def test_refusals_of_one_address(bridge: Bridge) -> None:
     """The first of each code is a line that says whose it was; the others are one line together."""
     source = "127.0.0.71"
     https = bridge.https(source=source)
-    form = {"Content-Type": "application/x-www-form-urlencoded"}
 
     def refused_upgrade() -> None:
         socket = RawSocket(bridge.port, source=source)
@@ -89,37 +88,25 @@ def test_refusals_of_one_address(bridge: Bridge) -> None:
         assert phone.auth()["type"] == "connection_error"
         phone.close()
 
-    def ask(method: str, path: str, **more: Any) -> Callable[[], object]:
-        return lambda: https.request(method, path, **more)
-
     attacks: dict[str, Callable[[], object]] = {
-        "AUTH_INVALID_TOKEN": ask("GET", "/api/v1/health", token="wrong"),
-        "NOT_FOUND": ask("GET", "/nothing"),
-        "METHOD_NOT_ALLOWED": ask("POST", "/"),
-        "AUTH_INSUFFICIENT_SCOPE": ask("POST", "/admin/login/", body=b"a=b", headers=form),
-        "HOST_NOT_ALLOWED": ask("GET", "/", headers={"Host": "evil.example"}),
-        "HOOK_AUTH_FAILED": ask("POST", "/api/v1/hooks/event", token="wrong", json_body={}),
+        "AUTH_INVALID_TOKEN": lambda: https.get("/api/v1/health", token="wrong"),
+        "NOT_FOUND": lambda: https.get("/nothing"),
+        "HOST_NOT_ALLOWED": lambda: https.get("/", headers={"Host": "evil.example"}),
+        "HOOK_AUTH_FAILED": lambda: https.post("/hooks/event", token="wrong", json_body={}),
         "ORIGIN_NOT_ALLOWED": refused_upgrade,
         "AUTH_FAILED": failed_auth,
     }
     times, began = 20, time.monotonic()
-    before = size(bridge)
     for attack in attacks.values():
         for _ in range(times):
             attack()
-    took = size(bridge) - before
     bridge.stop()
     lines = logged(bridge)
-    firsts = Counter(
-        line["code"] for line in lines if line.get("client") == source and "code" in line
-    )
+    firsts = Counter(one["code"] for one in lines if one.get("client") == source and "code" in one)
     assert max(firsts.values()) <= windows(began)
-    held = counts(lines, "refusals")
+    held = held_back(lines)
     assert firsts + held.pop(source) == dict.fromkeys(attacks, times)
     assert held == {}
-    sockets = sum(line["event"].startswith("WebSocket") for line in lines)
-    bound = 600 * len(attacks) * windows(began)  # in the file and the terminal
-    assert took - 150 * sockets < bound, "before, it was 400 bytes for each"
 
 
 def test_refusals_of_many_addresses(bridge: Bridge) -> None:
@@ -144,7 +131,7 @@ def test_refusals_of_many_addresses(bridge: Bridge) -> None:
     lines = logged(bridge)
     firsts = sum(line.get("code") == "NOT_FOUND" for line in lines)
     assert firsts <= limits.LOG_REFUSALS * windows(began)
-    held = counts(lines, "refusals")
+    held = held_back(lines)
     assert "2001:db8:0:1::/64" in held
     assert firsts + sum(codes["NOT_FOUND"] for codes in held.values()) == 60 + ADDRESSES
     assert len(held) <= 2 * windows(began), "most are counted together"

@@ -27,12 +27,6 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
 
 
 @pytest.fixture
-def phone(bridge: Bridge) -> Iterator[Phone]:
-    with bridge.phones(1) as (phone,):
-        yield phone
-
-
-@pytest.fixture
 def session(bridge: Bridge, phone: Phone) -> Iterator[str]:
     session_id = begin(bridge, phone, agent="plain")
     yield session_id

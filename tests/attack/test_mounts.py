@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -132,7 +133,8 @@ def test_over_the_socket(bridge: Bridge) -> None:
     with bridge.phones() as [phone]:
         about = {"session_id": session_in(bridge, phone, bridge.root)}
         lines = {"offset": 0, "limit": 10}
-        new = {"agent": "demo", "session_id": None, "resume": False}
+        new: dict[str, Any] = {"agent": "demo", "session_id": None, "resume": False}
+        asked: list[tuple[str, dict[str, Any]]]
         asked = [("file_read", about | lines | {"path": path}) for path in FILES]
         for path in DIRECTORIES:
             asked.append(("file_list", about | {"path": path}))
@@ -168,8 +170,8 @@ def test_hard_links(bridge: Bridge) -> None:
     os.link(secret, repository.path / "tracked")
     os.link(secret, repository.path / "untracked")
     for name in ("tracked", "untracked"):
-        answer = ask(bridge, "content", f"linked repository/{name}")
-        assert_error(answer, 403, "FILE_ACCESS_DENIED")
+        denied = ask(bridge, "content", f"linked repository/{name}")
+        assert_error(denied, 403, "FILE_ACCESS_DENIED")
     with bridge.phones() as [phone]:
         session = session_in(bridge, phone, repository.path)
         assert [change["path"] for change in status(phone, session)["changes"]] == ["a.txt"]

@@ -29,12 +29,6 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
         yield bridge
 
 
-@pytest.fixture(scope="module")
-def phone(bridge: Bridge) -> Iterator[Phone]:
-    with bridge.phones() as [phone]:
-        yield phone
-
-
 @pytest.fixture
 def repository(bridge: Bridge) -> Repository:
     made = Repository(bridge.root / f"repository {new_session()[8:20]}")
@@ -168,8 +162,7 @@ def test_what_is_odd_in_the_spool_is_set_aside(
     assert not bridge.knows(stolen) and mine.read_text() == event(stolen)
 
 
-@pytest.mark.parametrize("name", ["tls", "secrets"])
-def test_no_other_directory_of_the_data_is_a_link(tmp_path: Path, name: str) -> None:
+def test_no_other_directory_of_the_data_is_a_link(tmp_path: Path) -> None:
     """One line and no start: what is written there would lie elsewhere, and that place become
     private.
     """
@@ -178,7 +171,7 @@ def test_no_other_directory_of_the_data_is_a_link(tmp_path: Path, name: str) -> 
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     elsewhere.chmod(0o755)
-    (bridge.data / name).symlink_to(elsewhere)
+    (bridge.data / "secrets").symlink_to(elsewhere)
     done = bridge.run(["manage.py", "serve"])
     assert done.returncode == 1 and "Traceback" not in done.stderr, done
     assert elsewhere.stat().st_mode & 0o777 == 0o755 and not list(elsewhere.iterdir())

@@ -197,7 +197,7 @@ async def test_a_server_that_believes_a_header(kind: str) -> None:
         sent.append(message)
 
     headers = [(b"x-forwarded-proto", b"https"), (b"x-forwarded-for", b"10.9.9.9")]
-    scope = {"type": kind, "path": "/api/v1/health", "headers": headers}
+    scope: dict[str, Any] = {"type": kind, "path": "/api/v1/health", "headers": headers}
     scope |= {"scheme": "https" if kind == "http" else "wss", "client": ("10.9.9.9", 0)}
     await TransportMiddleware(never)(scope | {"server": ("127.0.0.1", 8000)}, receive, send)
     assert "INSECURE_TRANSPORT" in str(sent)

@@ -47,12 +47,6 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
         yield found
 
 
-@pytest.fixture
-def phone(bridge: Bridge) -> Iterator[Phone]:
-    with bridge.phones(1) as (found,):
-        yield found
-
-
 class Left:
     """What a command has left running in a session: `sleep NUMBER`, with a number of its own."""
 

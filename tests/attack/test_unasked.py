@@ -30,12 +30,6 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
         yield bridge
 
 
-@pytest.fixture
-def phone(bridge: Bridge) -> Iterator[Phone]:
-    with bridge.phones(1) as (phone,):
-        yield phone
-
-
 def refused_act(bridge: Bridge, phone: Phone, agent: str, prompt: str = "/act") -> list[Message]:
     """Have a session's agent act, refuse it, and see that nothing was done; what was said of it."""
     ready = start(phone, bridge.root, agent=agent)

@@ -4,8 +4,6 @@ it.
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from bridge_project.kernel import limits
@@ -88,17 +86,6 @@ def test_more_files_than_an_answer_names(
     cut = seen.diff()
     assert cut.truncated and 5 < len(cut.files) < 50
     assert len(encode(cut).text.encode()) <= 9000
-
-
-def test_more_names_than_a_command_line_takes(repository: Repository, seen: Seen) -> None:
-    names = [f"{'directory ' * 20}{number}/file" for number in range(400)]
-    repository.commit_files(dict.fromkeys([*names, "other"], "1\n"))
-    for name in (*names, "other"):
-        repository.write(name, "2\n")
-    os.unlink(repository.path / names[-1])
-    found = seen.files(*names)
-    assert set(found) == set(names)
-    assert all(lines(file, "removed") == ["1"] for file in found.values())
 
 
 def test_a_huge_file_is_not_compared(

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from bridge_project.kernel import limits
 from bridge_project.kernel.path_jail import Jail, shown
 from bridge_project.protocol.resources import DiffLine
 from files_app.git import patch
@@ -94,12 +93,6 @@ def test_no_reason_names_an_absolute_path(said: str) -> None:
     parts = " ".join(part for part in cleaned.split() if "://" not in part)
     words = parts.replace("'", " ").replace(":", " ").split()
     assert not any(word.startswith("/") for word in words), cleaned
-
-
-def test_a_long_reason_keeps_its_beginning_and_its_end() -> None:
-    cut = reason(b"first\n" + b"x" * 10_000 + b"\nlast", Jail(["/allowed"]), "/top")
-    assert cut.startswith("first\n") and cut.endswith("\nlast")
-    assert len(cut) <= limits.GIT_REASON_MAX_CHARS + 3
 
 
 @given(data=some.binary(max_size=60))

@@ -8,6 +8,7 @@ import os
 import shutil
 import socket
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -147,40 +148,38 @@ def test_the_whole_disk_as_root(house: House) -> None:
         jail.open_file(f"{house.data}/secrets/hook_token")
 
 
-def settings(monkeypatch: pytest.MonkeyPatch, house: House, **more: object) -> None:
-    """The jail's settings, read as they are at a start."""
-    for name in [
-        name for name in os.environ if name.startswith(("BRIDGE_", "DATABASE_URL", "REDIS_URL"))
-    ]:
-        monkeypatch.delenv(name)
-    roots: dict[str, object] = {
-        "BRIDGE_DATA_DIR": house.data,
-        "BRIDGE_ALLOWED_ROOTS": f"{house.root}:/",
-    }
-    for name, value in (roots | more).items():
-        monkeypatch.setenv(name, str(value))
-    monkeypatch.setattr(jail_module, "conf", load())
+@pytest.fixture
+def jail_of(monkeypatch: pytest.MonkeyPatch, house: House) -> Callable[..., Jail]:
+    """The jail of these settings, read as they are at a start; the roots are the house and all."""
+
+    def make(**more: object) -> Jail:
+        for name in tuple(os.environ):
+            if name.startswith(("BRIDGE_", "DATABASE_URL", "REDIS_URL")):
+                monkeypatch.delenv(name)
+        own = {"BRIDGE_DATA_DIR": house.data, "BRIDGE_ALLOWED_ROOTS": f"{house.root}:/"}
+        for name, value in (own | more).items():
+            monkeypatch.setenv(name, str(value))
+        monkeypatch.setattr(jail_module, "conf", load())
+        return default_jail()
+
+    return make
 
 
-def test_the_jail_of_the_settings(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings(monkeypatch, house)
+def test_the_jail_of_the_settings(house: House, jail_of: Callable[..., Jail]) -> None:
+    jail = jail_of()
     for path in (f"{house.data}/secrets/hook_token", "/proc/self/environ", "/proc"):
         with refused("FILE_ACCESS_DENIED"):
-            default_jail().open_file(path)
-    assert read(default_jail(), "a.txt") == b"inside\n"
+            jail.open_file(path)
+    assert read(jail, "a.txt") == b"inside\n"
 
 
-SECRET_FILES = """
-BRIDGE_HOOK_TOKEN_FILE BRIDGE_ADMIN_TOKEN_FILE DATABASE_URL_FILE REDIS_URL_FILE BRIDGE_TLS_KEY
-"""
+URLS = {"DATABASE_URL_FILE": "postgres://me:word@db/bridge", "REDIS_URL_FILE": "redis://:word@db/0"}
+TOKENS = ("BRIDGE_HOOK_TOKEN_FILE", "BRIDGE_ADMIN_TOKEN_FILE", "BRIDGE_TLS_KEY")
 
 
-@pytest.mark.parametrize(
-    ("setting", "by_link"),
-    [*((setting, False) for setting in SECRET_FILES.split()), ("BRIDGE_TLS_KEY", True)],
-)
+@pytest.mark.parametrize("setting", [*URLS, *TOKENS])
 def test_files_of_secrets_are_closed_wherever_they_are(
-    house: House, monkeypatch: pytest.MonkeyPatch, setting: str, by_link: bool
+    house: House, jail_of: Callable[..., Jail], setting: str
 ) -> None:
     """D45: what a setting names as the place of a secret is served as little as the data directory,
     under whatever name.
@@ -188,29 +187,14 @@ def test_files_of_secrets_are_closed_wherever_they_are(
     kept = house.root / "docs" / "kept"
     kept.mkdir()
     secret, alias = kept / "secret", house.root / "alias"
-    secret.write_text(
-        {
-            "DATABASE_URL_FILE": "postgres://me:word@db/bridge",
-            "REDIS_URL_FILE": "redis://:word@db/0",
-        }.get(setting, "t" * 40)
-    )
+    secret.write_text(URLS.get(setting, "t" * 40))
     alias.symlink_to(secret)
     (house.root / "rooms").symlink_to("docs/kept")
     os.link(secret, house.root / "second name")
-    certificate = (
-        {"BRIDGE_TLS_CERT": house.outside / "cert.pem"} if setting == "BRIDGE_TLS_KEY" else {}
-    )
-    settings(monkeypatch, house, **{setting: alias if by_link else secret}, **certificate)
-    jail = default_jail()
-    for path in (
-        "docs/kept/secret",
-        str(secret),
-        "alias",
-        "rooms/secret",
-        "second name",
-        "docs//kept/./../kept/secret",
-        f"//{secret}",
-    ):
+    more = {"BRIDGE_TLS_CERT": house.outside / "cert.pem"} if setting == "BRIDGE_TLS_KEY" else {}
+    jail = jail_of(**{setting: alias if more else secret}, **more)
+    names = ("docs/kept/secret", "alias", "rooms/secret", "second name", f"//{secret}")
+    for path in (*names, "docs//kept/./../kept/secret"):
         with no_leak(), refused("FILE_ACCESS_DENIED"):
             jail.open_file(path)
     assert [entry["name"] for entry in tree(jail, "docs")["entries"][0]["children"]] == []
@@ -219,24 +203,24 @@ def test_files_of_secrets_are_closed_wherever_they_are(
 
 
 def test_a_file_of_a_secret_that_is_not_read_is_closed_too(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: House, jail_of: Callable[..., Jail]
 ) -> None:
     """The setting itself wins over its file; what is in the file is a token all the same."""
     secret = house.root / "token"
     secret.write_text("t" * 40)
-    settings(monkeypatch, house, BRIDGE_HOOK_TOKEN="u" * 40, BRIDGE_HOOK_TOKEN_FILE=secret)
+    jail = jail_of(BRIDGE_HOOK_TOKEN="u" * 40, BRIDGE_HOOK_TOKEN_FILE=secret)
     with refused("FILE_ACCESS_DENIED"):
-        default_jail().open_file("token")
+        jail.open_file("token")
 
 
 @pytest.mark.parametrize("suffix", ["", "-wal"])
 def test_a_database_outside_the_data_directory_is_closed(
-    house: House, monkeypatch: pytest.MonkeyPatch, suffix: str
+    house: House, jail_of: Callable[..., Jail], suffix: str
 ) -> None:
     """D45: it holds every message, and what tokens are checked against."""
     (house.root / "link.sqlite3").symlink_to("docs/bridge.sqlite3")
     (house.root / "docs" / f"bridge.sqlite3{suffix}").write_bytes(SECRET)
-    settings(monkeypatch, house, DATABASE_URL=f"sqlite://{house.root}/link.sqlite3")
+    jail = jail_of(DATABASE_URL=f"sqlite://{house.root}/link.sqlite3")
     with refused("FILE_ACCESS_DENIED"):
-        default_jail().open_file(f"docs/bridge.sqlite3{suffix}")
-    assert read(default_jail(), "docs/b.txt") == b"inside too\n"
+        jail.open_file(f"docs/bridge.sqlite3{suffix}")
+    assert read(jail, "docs/b.txt") == b"inside too\n"

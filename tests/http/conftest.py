@@ -4,15 +4,12 @@ are on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
-import time_machine
-from django.core.cache import caches
 from django.test import Client
-from django.utils import timezone
 
 from bridge_project.http import ratelimit
 from bridge_project.kernel.config import conf
@@ -40,7 +37,7 @@ class Api:
         **headers: str,
     ) -> Any:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        given = {"content_type": content_type, "headers": self.headers | named}
+        given: dict[str, Any] = {"content_type": content_type, "headers": self.headers | named}
         return self.client.generic(method, path, body or "", REMOTE_ADDR="127.0.0.1", **given)
 
     def get(self, path: str, **options: Any) -> Any:
@@ -83,20 +80,6 @@ def device(pair: Callable[..., Api]) -> Api:
 @pytest.fixture(autouse=True)
 def _unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ratelimit, "conf", conf.model_copy(update={"bridge_rate_limits": "off"}))
-
-
-@pytest.fixture
-def limited(monkeypatch: pytest.MonkeyPatch, _unlimited: None) -> Iterator[time_machine.Traveller]:
-    """Rate limits are on, nothing has been counted, and the minute ends when the test says so."""
-    monkeypatch.setattr(ratelimit, "conf", conf.model_copy(update={"bridge_rate_limits": "on"}))
-    for cache in caches.all(initialized_only=False):
-        if hasattr(cache, "clear") and not isinstance(cache, ratelimit.FallbackCache):
-            cache.clear()
-    ratelimit.shared_cache().clear()
-    monkeypatch.setattr(ratelimit.FallbackCache, "away_until", 0.0)
-    monkeypatch.setattr(ratelimit.FallbackCache, "logged_at", float("-inf"))
-    with time_machine.travel(timezone.now(), tick=False) as traveller:
-        yield traveller
 
 
 def check_error(response: Any, code: str, status: int) -> dict[str, Any]:

@@ -57,16 +57,6 @@ def test_a_line_of_json(log_dir: Path) -> None:
     assert line == said | about | {"request_id": "r-1"}
 
 
-def test_the_standard_librarys_loggers_too(log_dir: Path) -> None:
-    logging.getLogger("bridge.server").info("Listening on %s port %d.", "127.0.0.1", 8443)
-    logging.getLogger("somebody.else").info("chatter")
-    logging.getLogger("somebody.else").warning("trouble")
-    assert [(line["logger"], line["event"]) for line in lines(log_dir)] == [
-        ("bridge.server", "Listening on 127.0.0.1 port 8443."),
-        ("somebody.else", "trouble"),
-    ]
-
-
 def test_only_the_owner_reads_it(log_dir: Path) -> None:
     logging.getLogger("bridge.test").warning("x")
     modes = {log_dir / "bridge.log": 0o600, log_dir: 0o700, log_dir.parent: 0o700}

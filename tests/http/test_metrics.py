@@ -10,11 +10,9 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-import time_machine
 from django.db import OperationalError
 from django.utils import timezone
 from prometheus_client import Metric
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from bridge_project.composition import metrics as composed_metrics
@@ -23,7 +21,6 @@ from bridge_project.kernel import metrics
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.types import now_text
 from devices_app.models import Device
-from hooks_app.producer import server_forwarder
 from sessions_app.log import cursors, reader, retention
 from sessions_app.models import Feed, LogRow
 from tests.http.conftest import Api, check_error
@@ -54,14 +51,6 @@ def accept(hook: Api, session_id: str, count: int = 1) -> None:
         assert hook.post("/hooks/event", event(session_id)).status_code == 200
 
 
-@pytest.fixture(autouse=True)
-def empty_spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    spool = tmp_path / "spool"
-    spool.mkdir()
-    monkeypatch.setattr(server_forwarder, "spool", lambda: spool)
-    return spool
-
-
 def test_only_the_admin_token_reads_them(stranger: Api, hook: Api, device: Api, admin: Api) -> None:
     check_error(stranger.get("/metrics"), "AUTH_INVALID_TOKEN", 401)
     check_error(hook.get("/metrics"), "AUTH_INSUFFICIENT_SCOPE", 403)
@@ -70,27 +59,6 @@ def test_only_the_admin_token_reads_them(stranger: Api, hook: Api, device: Api, 
     answer = admin.get("/metrics")
     assert answer.headers["Content-Type"].startswith("text/plain; version=")
     assert answer.headers["Cache-Control"] == "no-store"
-
-
-def test_a_scrape_every_few_seconds_is_within_the_limit(
-    admin: Api, limited: time_machine.Traveller
-) -> None:
-    for _ in range(60):
-        assert admin.get("/metrics").status_code == 200
-    check_error(admin.get("/metrics"), "RATE_LIMIT_EXCEEDED", 429)
-    limited.shift(60)
-    assert admin.get("/metrics").status_code == 200
-
-
-def test_openmetrics_for_whom_asks(admin: Api) -> None:
-    answer = admin.get("/metrics", accept="application/openmetrics-text; version=1.0.0")
-    assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
-    families = parse_openmetrics(answer.content.decode())  # type: ignore[no-untyped-call]
-    assert {family.name for family in families} > {
-        "bridge_events_accepted",
-        "bridge_commit_seconds",
-        "bridge_build",
-    }
 
 
 def test_every_name_is_documented(admin: Api) -> None:
@@ -176,17 +144,6 @@ def test_a_devices_lag_shrinks_as_it_acknowledges(
     assert not [name for name in scrape(admin) if "unused" in name]
     Device.objects.filter(pk=phone.pk).update(revoked_at=phone.paired_at)
     assert key not in scrape(admin)
-
-
-def test_the_spool(admin: Api, empty_spool: Path) -> None:
-    assert scrape(admin)["bridge_spool_oldest_age_seconds",] == 0
-    (empty_spool / "17-1").write_text("{}")
-    (empty_spool / "full").touch()
-    (empty_spool / "rejected").mkdir()
-    (empty_spool / "rejected" / "x.why").write_text("{}")
-    found = scrape(admin)
-    assert [found[f"bridge_spool_{what}",] for what in ("waiting", "rejected", "full")] == [1, 1, 1]
-    assert found["bridge_spool_bytes",] >= 2
 
 
 def test_without_the_database_the_rest_is_still_told(
