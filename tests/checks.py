@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from bridge_project.operations.setup import Missing, only_one, run_step
 from tests.agents import install
@@ -32,23 +32,22 @@ LINTERS: list[Step] = [
 OF_THE_SHELL = ("DATABASE_URL", "REDIS_URL", "PYTHONDONTWRITEBYTECODE")
 
 SAID = ["-o", "log_cli=true", "-o", "log_cli_level=INFO"]
-CRASHES = [
-    "-m",
-    "pytest",
-    "tests/faults/test_kill_one.py",
-    "tests/faults/test_kill_two.py",
-    "--instants",
-    "1000",
-    *SAID,
-]
+
+
+def pytest(words: str, *more: str) -> list[str]:
+    return ["-m", "pytest", *words.split(), *more]
+
+
+KILLS = "tests/faults/test_kill_one.py tests/faults/test_kill_two.py --instants 1000"
+CRASHES = pytest(KILLS, *SAID)
 OTHERS: list[Step] = [
-    ("model", ["-m", "pytest", "tests/faults/test_state_machine.py", *SAID]),
-    ("document", ["-m", "pytest", "tests/conformance/test_openapi.py", *SAID]),
-    ("cycles", ["-m", "pytest", "tests/conformance/test_agent_cycles.py", "-n0", "-s"]),
-    ("races", ["-m", "pytest", "tests/conformance/test_approval_race.py", "-n0", "-s"]),
-    ("troubles", ["-m", "pytest", "tests/faults/test_troubles.py", "-n0", "-s"]),
-    ("week", ["-m", "pytest", "tests/faults/test_week.py", "-n0", "-s"]),
-    ("properties", ["-m", "pytest", "-m", "hypothesis", "--timeout", "0"]),
+    ("model", pytest("tests/faults/test_state_machine.py", *SAID)),
+    ("document", pytest("tests/conformance/test_openapi.py", *SAID)),
+    ("cycles", pytest("tests/conformance/test_agent_cycles.py -n0 -s")),
+    ("races", pytest("tests/conformance/test_approval_race.py -n0 -s")),
+    ("troubles", pytest("tests/faults/test_troubles.py -n0 -s")),
+    ("week", pytest("tests/faults/test_week.py -n0 -s")),
+    ("properties", pytest("-m hypothesis --timeout 0")),
 ]
 # of all but the crashes; the environment may say something else
 LENGTHS = {
@@ -60,31 +59,9 @@ LENGTHS = {
     "SOAK_EVENTS": "100000",
 }
 
-AGENT_TESTS = [
-    "-m",
-    "pytest",
-    "tests/agents/real",
-    "-m",
-    "agents",
-    "-n",
-    "2",
-    "--dist",
-    "loadgroup",
-    "-rfE",  # what is skipped is summed up by the conftest
-]
-
-WEB_TESTS = [
-    "-m",
-    "pytest",
-    "tests/web",
-    "-m",
-    "web or not web",
-    "-n",
-    "2",
-    "--dist",
-    "loadfile",
-    "-rs",
-]
+# what is skipped is summed up by the conftest
+AGENT_TESTS = pytest("tests/agents/real -m agents -n 2 --dist loadgroup -rfE")
+WEB_TESTS = pytest("tests/web -n 2 --dist loadfile -rs -m", "web or not web")
 # without its dependencies: only the script in it is used
 AXE = "axe-playwright-python==0.1.8"
 
@@ -152,13 +129,8 @@ def memory() -> Path | None:
         found = os.statvfs(MEMORY)
     except OSError:
         return None
-    return (
-        MEMORY
-        if os.access(MEMORY, os.W_OK)
-        and not found.f_flag & os.ST_NOEXEC
-        and found.f_bavail * found.f_frsize >= ROOM
-        else None
-    )
+    usable = os.access(MEMORY, os.W_OK) and not found.f_flag & os.ST_NOEXEC
+    return MEMORY if usable and found.f_bavail * found.f_frsize >= ROOM else None
 
 
 def soak(arguments: list[str]) -> int:
@@ -225,13 +197,9 @@ def run(steps: Sequence[Step], beside: Sequence[Step] = ()) -> int:
             name, arguments = step
             started = time.monotonic()
             own = environment if name == "tests" else environment | {"BRIDGE_DATA_DIR": directory}
-            code = subprocess.call(
-                [sys.executable, *arguments],
-                env=own,
-                stdout=output,
-                stderr=output,
-                stdin=subprocess.DEVNULL if output else None,
-            )
+            stdin = subprocess.DEVNULL if output else None
+            how: dict[str, Any] = {"stdout": output, "stderr": output, "stdin": stdin}
+            code = subprocess.call([sys.executable, *arguments], env=own, **how)
             results.append((name, code, time.monotonic() - started))
 
         def call_beside() -> None:
@@ -249,14 +217,8 @@ def run(steps: Sequence[Step], beside: Sequence[Step] = ()) -> int:
         thread.join()
         out.seek(0)
         sys.stdout.write(out.read().decode(errors="replace"))
-    sys.stdout.write(
-        "\n"
-        + "   ".join(
-            f"{name}: {'FAILED' if code else 'ok'} ({seconds:.0f} s)"
-            for name, code, seconds in results
-        )
-        + "\n"
-    )
+    ends = [f"{name}: {'FAILED' if code else 'ok'} ({took:.0f} s)" for name, code, took in results]
+    sys.stdout.write(f"\n{'   '.join(ends)}\n")
     return 1 if any(code for _, code, _ in results) else 0
 
 

