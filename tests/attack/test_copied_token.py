@@ -16,23 +16,22 @@ from tests.faults.quick import QuickBridge
 from tests.run.terminal import Program
 from tests.servers import Postgres, Redis
 
-Processes = tuple[Bridge, Bridge]
 OWN_ID = "the phone"
 REFUSED = (401, "AUTH_INVALID_TOKEN")
 READS = ("/api/v1/info", "/api/v1/sessions", "/api/v1/files/tree")
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
-    """One process on SQLite, twice."""
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
+    """One process on SQLite."""
     with QuickBridge(tmp_path_factory.mktemp("copied")) as bridge:
-        yield bridge, bridge
+        yield bridge
 
 
 @pytest.fixture(scope="module")
 def two(
     postgres_server: Postgres, redis_server: Redis, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Processes]:
+) -> Iterator[tuple[Bridge, Bridge]]:
     """Two processes on one PostgreSQL, with a certificate each."""
     url = postgres_server.create_database()
     shared = {"database_url": url, "redis_url": redis_server.url}
@@ -44,26 +43,15 @@ def two(
 
 
 @pytest.fixture
-def processes(request: pytest.FixtureRequest) -> Processes:
-    """Two, but where a test asks for another number of them."""
-    found: Processes = request.getfixturevalue(getattr(request, "param", "two"))
-    return found
-
-
-on_both = pytest.mark.parametrize("processes", ["alone", "two"], indirect=True)
-
-
-@pytest.fixture
-def first(processes: Processes) -> Iterator[Bridge]:
-    yield processes[0]
-    for bridge in processes:
+def first(two: tuple[Bridge, Bridge]) -> Iterator[Bridge]:
+    yield two[0]
+    for bridge in two:
         bridge.hang_up()
 
 
 @pytest.fixture
-def second(processes: Processes, first: Bridge) -> Bridge:
-    """The other process, where there is one."""
-    return processes[1]
+def second(two: tuple[Bridge, Bridge]) -> Bridge:
+    return two[1]
 
 
 def phone(bridge: Bridge, token: str, device_id: str | None = OWN_ID) -> Phone:
@@ -111,7 +99,6 @@ def end_of(bridge: Bridge, code: Pairing) -> None:
     other.wait_closed()
 
 
-@on_both
 @pytest.mark.parametrize("way", ["over http", "over the socket"])
 def test_from_the_fresh_token_s_first_use_the_copied_one_is_worth_nothing(
     first: Bridge, second: Bridge, way: str
@@ -232,12 +219,11 @@ def test_revoking_ends_them_all(first: Bridge, second: Bridge) -> None:
     assert owner.wait_closed() == 4401
 
 
-def test_no_file_and_no_log_has_it(alone: Processes) -> None:
+def test_no_file_and_no_log_has_it(alone: Bridge) -> None:
     """D15: a fresh token is stored only as a hash, and goes out once."""
-    bridge = alone[0]
-    token = fresh(phone(bridge, bridge.pairing().token))
-    greeted(phone(bridge, token))
-    for path in [bridge.log, *bridge.data.rglob("*")]:
+    token = fresh(phone(alone, alone.pairing().token))
+    greeted(phone(alone, token))
+    for path in [alone.log, *alone.data.rglob("*")]:
         assert not path.is_file() or token.encode() not in path.read_bytes(), path
 
 
@@ -257,30 +243,28 @@ def watch(bridge: Bridge) -> str:
     return program.shown
 
 
-def test_watch_goes_on_with_the_fresh_one(alone: Processes) -> None:
+def test_watch_goes_on_with_the_fresh_one(alone: Bridge) -> None:
     """It stores it in a private file, beside the one that works until the fresh one is used."""
-    bridge = alone[0]
-    shown = watch(bridge)
-    given = identity(bridge)
-    assert bridge.get("/api/v1/info", given["previous"]).status == 200
-    shown += watch(bridge)
-    assert identity(bridge) == given, "it used the fresh one, and got no other"
-    assert refused(bridge, given["previous"], given["device_id"])
+    shown = watch(alone)
+    given = identity(alone)
+    assert alone.get("/api/v1/info", given["previous"]).status == 200
+    shown += watch(alone)
+    assert identity(alone) == given, "it used the fresh one, and got no other"
+    assert refused(alone, given["previous"], given["device_id"])
     assert "device_token" not in shown and given["token"] not in shown
-    assert (bridge.data / "watch.json").stat().st_mode & 0o777 == 0o600
+    assert (alone.data / "watch.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_watch_falls_back_when_the_fresh_one_is_void(alone: Processes) -> None:
+def test_watch_falls_back_when_the_fresh_one_is_void(alone: Bridge) -> None:
     """As when it was ended after the next one was made, before it stored that."""
-    bridge = alone[0]
-    (bridge.data / "watch.json").unlink(missing_ok=True)
-    watch(bridge)
-    before = identity(bridge)
-    lost = fresh(phone(bridge, before["previous"], before["device_id"]))
-    watch(bridge)
-    after = identity(bridge)
+    (alone.data / "watch.json").unlink(missing_ok=True)
+    watch(alone)
+    before = identity(alone)
+    lost = fresh(phone(alone, before["previous"], before["device_id"]))
+    watch(alone)
+    after = identity(alone)
     assert after["previous"] == before["previous"] and after["device"] == before["device"]
-    assert refused(bridge, before["token"]) and refused(bridge, lost)
-    watch(bridge)
-    assert identity(bridge) == after
-    assert refused(bridge, after["previous"], after["device_id"])
+    assert refused(alone, before["token"]) and refused(alone, lost)
+    watch(alone)
+    assert identity(alone) == after
+    assert refused(alone, after["previous"], after["device_id"])

@@ -67,9 +67,7 @@ def bridge(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator
 
 
 def assert_scrubbed(said: str) -> None:
-    """What `env` printed has what is the user's, and nothing that is the bridge's but the marks of
-    an agent's processes.
-    """
+    """What `env` printed is the user's, and of the bridge nothing but an agent's marks."""
     seen = dict(line.split("=", 1) for line in said.splitlines() if "=" in line)
     assert {name: seen.get(name) for name in OWN} == OWN
     own = {name for name in seen if name.upper().startswith(("BRIDGE_", "DJANGO_"))}
@@ -79,9 +77,7 @@ def assert_scrubbed(said: str) -> None:
 
 
 def test_settings_are_read_in_capitals_only(bridge: Bridge) -> None:
-    """What is not in capitals is not used, and said: at the start and by `doctor`, by name and
-    without its value.
-    """
+    """Others are not used, and named at the start and by `doctor`, without their value."""
     body = prompt("environments", "hello")
     https = bridge.https()
     assert https.post("/api/v1/hooks/event", token=SMALL, json_body=body).status == 401

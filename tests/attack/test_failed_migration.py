@@ -1,6 +1,4 @@
-"""A migration that fails, is killed, has no room or finds a newer database: `make upgrade`, and starts
-that a service manager tries again and again.
-"""
+"""A migration that fails, is killed or has no room, a newer database: `make upgrade`, and starts."""
 
 from __future__ import annotations
 
@@ -27,6 +25,7 @@ NEXT = {"DJANGO_SETTINGS_MODULE": "tests.attack.next_version.settings"}
 EVENTS = 3  # that the old version has taken
 STARTS = 6  # more than the five copies that are kept of upgrades that went well
 SIZE_MB = 200
+NEWER = "The database was written by a newer version of the bridge"
 COUNT = """
 import sqlite3, sys
 asked = "SELECT count(*) FROM django_migrations WHERE app = 'next_version'"
@@ -154,6 +153,20 @@ def test_killed_in_the_middle_of_a_migration(versions: Versions, then: str) -> N
     assert events_of(versions.next, versions.session_id) == 3
     assert versions.next.stop() == 0
     assert applied(database(versions.old)) == 2
+
+
+def test_a_database_of_a_newer_version_is_left_alone(versions: Versions) -> None:
+    assert upgrade(versions.next).returncode == 0
+    versions.start_next()
+    before = versions.copies()
+    done = upgrade(versions.old)
+    line = done.stderr.strip().splitlines()[-1]
+    assert done.returncode == 1 and NEWER in line and "Update the bridge" in line, done
+    assert events_of(versions.next, versions.session_id) == 3, "what runs was not stopped"
+    assert versions.copies() == before and applied(database(versions.old)) == 2
+    assert versions.next.stop() == 0
+    done = versions.old.manage("serve", check=False)
+    assert done.returncode == 1 and NEWER in done.stderr, done
 
 
 def test_a_servers_database_must_have_been_dumped(
@@ -289,9 +302,7 @@ def small(tmp_path: Path) -> Iterator[SmallDisk]:
 
 
 def test_a_full_disk(small: SmallDisk) -> None:
-    """Without room for a copy it is refused, and what runs goes on. What fills the disk in the middle
-    is undone, although nothing fits any more.
-    """
+    """Without room for a copy it is refused; what fills the disk in the middle is undone."""
     small.fill(leave=10 * 2**20)
     done = upgrade(small.next)
     line = done.stderr.strip().splitlines()[-1]

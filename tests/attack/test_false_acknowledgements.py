@@ -40,9 +40,7 @@ def missed(bridge: Bridge, session_id: str, *phones: Phone) -> None:
 
 
 def test_what_it_was_never_sent(bridge: Bridge, phone: Phone) -> None:
-    """Numbers, ids of nothing, of another session, of before its pairing and of what is to come
-    move nothing; what is no id is refused, and the connection goes on.
-    """
+    """Numbers, ids of nothing, of before its pairing, of what is to come: nothing moves."""
     before, session, to_come = new_session(), new_session(), new_id()
     honest = bridge.phone().ready()
     bridge.accept(prompt(before, 0))

@@ -87,9 +87,7 @@ LIES: dict[str, Callable[[int, str], list[str]]] = {
 
 @pytest.mark.parametrize("lie", LIES)
 def test_behind_a_trusted_proxy(bridge: ClockBridge, lie: str) -> None:
-    """A guesser is counted by what the proxy saw, whatever he wrote before it; others behind the
-    proxy, and his own right token, are not held up.
-    """
+    """Whatever he wrote before it; others behind the proxy, and his own token, are not held up."""
     number = list(LIES).index(lie)
     me, other = f"198.51.100.{10 + number}", f"198.51.100.{110 + number}"
     assert guess(lambda n: through(bridge, f"wrong-{n}", *LIES[lie](n, me))) >= RATE

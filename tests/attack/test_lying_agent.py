@@ -38,9 +38,7 @@ def asked(phone: Phone, session_id: str) -> dict[str, Any]:
 
 
 def test_a_call_that_changes_while_it_is_decided_about(phone: Phone, session: str) -> None:
-    """Asked about as one command, and again under the same id as another: who approved the first
-    has approved the first.
-    """
+    """Asked again under the same id: who approved the first has approved the first."""
     say(
         phone,
         session,
@@ -141,9 +139,7 @@ def test_more_questions_than_a_person_reads(bridge: Bridge, phone: Phone, sessio
 
 
 def test_a_line_of_a_hundred_megabytes(bridge: Bridge, phone: Phone) -> None:
-    """The agent is ended, said why; the bridge holds no more of it than one message may have, and
-    gives that back.
-    """
+    """The agent is ended, said why; the bridge holds no more of it than one message."""
     other, session = (begin(bridge, phone, agent="plain") for _ in range(2))
     assert bridge.process is not None
     server = psutil.Process(bridge.process.pid)

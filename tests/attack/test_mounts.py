@@ -1,6 +1,4 @@
-"""Number 13 of docs/security.md: parts of the data directory, and procfs, mounted or linked into an
-allowed root.
-"""
+"""Parts of the data directory, and procfs, mounted or linked into an allowed root (number 13)."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ WAYS = (
 
 
 def way_to_mount(tmp: Path) -> tuple[list[str], list[str]]:
-    """Commands to run something with a table of mounts of its own, and to mount there; skips where
-    nobody may.
-    """
+    """Commands to run something with mounts of its own, and to mount there, if one may."""
     one, other = tmp / "one", tmp / "other"
     one.mkdir()
     other.mkdir()
@@ -146,9 +142,7 @@ def test_over_the_socket(bridge: Bridge) -> None:
 
 
 def test_git_does_not_read_it(bridge: Bridge) -> None:
-    """A tracked file over which a secret is mounted: its diff would show the secret, a commit would
-    take it in.
-    """
+    """A tracked file over which a secret is mounted: neither its diff nor a commit has it."""
     with bridge.phones() as [phone]:
         session = session_in(bridge, phone, bridge.root / "mounted repository")
         for type_, more in (

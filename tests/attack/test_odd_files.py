@@ -1,14 +1,10 @@
-"""Number 14 of docs/security.md: FIFOs where git reads settings, and a spool that is not what it
-seems.
-"""
+"""FIFOs where git reads settings, and a spool that is not what it seems (number 14)."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -40,15 +36,13 @@ def repository(bridge: Bridge) -> Repository:
 
 
 FIFOS = """
-.gitignore deep/er/.gitattributes .git/info/exclude .git/refs/heads/other .git/objects/info/alternates
-.git/index .git/config .git/HEAD .git/packed-refs a.txt untracked
+.gitignore deep/er/.gitattributes .git/info/exclude .git/refs/heads/other
+.git/objects/info/alternates .git/index .git/config .git/HEAD .git/packed-refs a.txt untracked
 """
 
 
 def look(phone: Phone, session: str) -> None:
-    """Every request is answered long before git would be ended, rightly or by an error that says
-    what is odd.
-    """
+    """Ask everything: it is answered long before git would be ended, rightly or by what is odd."""
     for type_, more in (
         ("git_status_request", {}),
         ("git_diff", {"files": None, "cached": False}),
@@ -87,85 +81,34 @@ def test_the_answer_names_the_fifo(phone: Phone, bridge: Bridge, repository: Rep
 # -- the spool -------------------------------------------------------------------------------------
 
 
-def event(session: str) -> str:
-    return json.dumps(
-        {"hook_event_name": "UserPromptSubmit", "session_id": session, "prompt": "hello"}
-    )
-
-
-@pytest.fixture
-def with_a_spool_that_is(tmp_path: Path) -> Iterator[Callable[[Callable[[Path], None]], Bridge]]:
-    """Start a bridge whose spool was replaced by something."""
-    bridge = QuickBridge(tmp_path / "bridge")
-
-    def start(replace: Callable[[Path], None]) -> Bridge:
-        bridge.data.mkdir(mode=0o700)
-        replace(bridge.data / "spool")
-        return bridge.start()
-
-    with ExitStack() as ending:
-        ending.push(bridge)
-        yield start
-
-
-def test_a_spool_that_is_a_link_is_not_followed(
-    with_a_spool_that_is: Callable[[Callable[[Path], None]], Bridge], tmp_path: Path
-) -> None:
-    """What it leads to keeps its mode and its files; nothing of them is sent; a real directory is
-    used as soon as it is there.
-    """
+def test_a_spool_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    """What is odd in a spool: tests/hooks/test_forwarder.py::test_poison_blocks_nothing."""
     mine = tmp_path / "mine"
     mine.mkdir()
     mine.chmod(0o755)
     stolen, sent = new_session(), new_session()
-    (mine / "1").write_text(event(stolen))
-    bridge = with_a_spool_that_is(lambda spool: spool.symlink_to(mine))
-    wait_until(lambda: "the spool cannot be used" in bridge.tail(), "the bridge says so")
-    assert mine.stat().st_mode & 0o777 == 0o755 and [path.name for path in mine.iterdir()] == ["1"]
-    assert bridge.get("/api/v1/health", bridge.hook_token).status == 200
-    (bridge.data / "spool").unlink()
-    (bridge.data / "spool").mkdir()
-    (bridge.data / "spool" / "2").write_text(event(sent))
-    wait_until(lambda: bridge.knows(sent), "what is in a real spool is sent")
-    assert (
-        not bridge.knows(stolen) and bridge.log.read_text().count("the spool cannot be used") == 1
-    )
-    assert (bridge.data / "spool").stat().st_mode & 0o777 == 0o700
-
-
-def test_what_is_odd_in_the_spool_is_set_aside(
-    with_a_spool_that_is: Callable[[Callable[[Path], None]], Bridge], tmp_path: Path
-) -> None:
-    """Links, FIFOs, directories, another user's files; what a hook wrote is sent all the same."""
-    mine = tmp_path / "mine"
-    stolen, sent = new_session(), new_session()
-    mine.write_text(event(stolen))
-    odd = ["1-link", "2-fifo", "3-directory"]
-
-    def make(spool: Path) -> None:
+    event = {"hook_event_name": "UserPromptSubmit", "prompt": "hello"}
+    (mine / "1").write_text(json.dumps(event | {"session_id": stolen}))
+    bridge = QuickBridge(tmp_path / "bridge")
+    bridge.data.mkdir(mode=0o700)
+    spool = bridge.data / "spool"
+    spool.symlink_to(mine)
+    said = "the spool cannot be used"
+    with bridge:
+        wait_until(lambda: said in bridge.tail(), "the bridge says so")
+        assert mine.stat().st_mode & 0o777 == 0o755
+        assert [path.name for path in mine.iterdir()] == ["1"]
+        assert bridge.get("/api/v1/health", bridge.hook_token).status == 200
+        spool.unlink()
         spool.mkdir()
-        (spool / "1-link").symlink_to(mine)
-        os.mkfifo(spool / "2-fifo")
-        (spool / "3-directory").mkdir()
-        (spool / "4").write_text(event(sent))
-        if os.geteuid() == 0:
-            odd.append("5-foreign")
-            (spool / "5-foreign").write_text(event(stolen))
-            shutil.chown(spool / "5-foreign", 65534, 65534)
-
-    bridge = with_a_spool_that_is(make)
-    wait_until(lambda: bridge.knows(sent), "the hook's event is sent")
-    wait_until(
-        lambda: len(list((bridge.data / "spool" / "rejected").glob("*.why"))) == len(odd),
-        "all of them are set aside",
-    )
-    assert not bridge.knows(stolen) and mine.read_text() == event(stolen)
+        (spool / "2").write_text(json.dumps(event | {"session_id": sent}))
+        wait_until(lambda: bridge.knows(sent), "what is in a real spool is sent")
+        assert not bridge.knows(stolen) and bridge.log.read_text().count(said) == 1
+        assert spool.stat().st_mode & 0o777 == 0o700
 
 
 def test_no_other_directory_of_the_data_is_a_link(tmp_path: Path) -> None:
-    """One line and no start: what is written there would lie elsewhere, and that place become
-    private.
-    """
+    """One line and no start: what is written there would lie elsewhere."""
     bridge = Bridge(tmp_path / "bridge")
     bridge.data.mkdir(mode=0o700)
     elsewhere = tmp_path / "elsewhere"

@@ -1,6 +1,4 @@
-"""daphne without `serve`: a bridge that refuses what `serve` refuses (number 12; D18 to D20,
-D61).
-"""
+"""daphne without `serve` refuses what `serve` refuses (number 12; D18 to D20, D61)."""
 
 from __future__ import annotations
 
@@ -108,9 +106,7 @@ def test_in_the_clear(bridge: Daphne, headers: dict[str, str], source: str | Non
 
 
 def test_where_daphne_ends_tls(bridge: Daphne) -> None:
-    """Everything works by the pin and the address of the pairing, the agent's own hooks
-    included.
-    """
+    """All works by the pin and address of the pairing, the agent's own hooks too."""
     with bridge.phones() as [phone]:
         session_id = new_session()
         for number in range(3):
@@ -129,9 +125,7 @@ def test_where_daphne_ends_tls(bridge: Daphne) -> None:
 
 
 def test_behind_a_trusted_proxy(bridge: Daphne) -> None:
-    """The client is the rightmost hop that is no trusted proxy: a private address, not
-    203.0.113.9.
-    """
+    """The client is the rightmost hop that is no trusted proxy: a private address."""
     sent = {"token": bridge.hook_token, "json_body": prompt(new_session(), 1), "headers": PROXIED}
     assert bridge.plain(PROXY).post("/api/v1/hooks/event", **sent).status == 200
     phone = Phone(bridge.plain_port, bridge.device_token(), plain=True, source=PROXY)
@@ -182,9 +176,7 @@ def test_it_stops_in_order(bridge: Daphne) -> None:
 
 @pytest.mark.parametrize("kind", ["http", "websocket"])
 async def test_a_server_that_believes_a_header(kind: str) -> None:
-    """Uvicorn takes a scheme and a client from the headers of any peer on loopback: that is
-    plain.
-    """
+    """Uvicorn takes a scheme and a client from any peer on loopback: that is plain."""
     sent: list[dict[str, Any]] = []
 
     async def never(*_: Any) -> None:

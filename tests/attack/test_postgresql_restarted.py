@@ -1,6 +1,4 @@
-"""PostgreSQL is restarted while the bridge idles, and is away while a phone logs in (number 11;
-D46).
-"""
+"""PostgreSQL is restarted, and is away while a phone logs in (number 11; D46)."""
 
 from __future__ import annotations
 
@@ -45,9 +43,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 def at_once(bridge: Bridge) -> list[int]:
-    """The statuses of requests that are made together: half of them events, each of a session of
-    its own.
-    """
+    """The statuses of requests that are made together: half of them new sessions' events."""
 
     def one(number: int) -> int:
         if number % 2:
@@ -76,9 +72,7 @@ def test_the_first_requests_after_a_restart(store: Store) -> None:
 
 
 def test_an_auth_without_a_database(store: Store) -> None:
-    """`connection_error` and a close with 4503, which a client comes back after; then it gets
-    in.
-    """
+    """`connection_error` and a close with 4503, which a client comes back after."""
     bridge = store.bridge
     phone = bridge.phone().connect()
     store.postgres.stop()

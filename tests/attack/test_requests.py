@@ -1,6 +1,4 @@
-"""Requests made to hold the bridge up: large bodies, tiny frames, idle connections, odd lengths
-(6).
-"""
+"""Requests made to hold the bridge up: large bodies, tiny frames, idle connections (number 6)."""
 
 from __future__ import annotations
 
@@ -212,9 +210,7 @@ def test_a_compressed_body_is_415(bridge: Bridge) -> None:
 
 
 def test_the_host_of_the_target_counts(bridge: Bridge) -> None:
-    """The absolute form of the own address is the origin form, whatever `Host` says (RFC 9112
-    section 3.2.2).
-    """
+    """Whatever `Host` says (RFC 9112 section 3.2.2), also when it is the own one."""
     own = f"127.0.0.1:{bridge.port}"
 
     def target(url: str, *host: str) -> Response:

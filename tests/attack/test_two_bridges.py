@@ -19,9 +19,7 @@ def bridges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Bridge]]:
 
 
 def test_one_browser_is_logged_in_to_both(bridges: list[Bridge]) -> None:
-    """A browser sends each bridge the cookies of the other: neither takes them for its own, so a
-    log-in at the one ends none at the other, and gives none there.
-    """
+    """A browser sends each bridge the cookies of the other: neither takes them for its own."""
     one, other = (Admin(bridge, "owner") for bridge in bridges)
     for name in one.cookies:
         assert name not in other.cookies

@@ -1,6 +1,4 @@
-"""An agent never acts unasked: agents that would, run by a real bridge, as a phone sees them
-(D59).
-"""
+"""An agent never acts unasked: agents that would, as a phone sees them (D59)."""
 
 from __future__ import annotations
 

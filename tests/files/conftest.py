@@ -1,6 +1,4 @@
-"""A house to look into: two roots, the bridge's data directory inside the first, and secrets that
-nothing may reach.
-"""
+"""Two roots, the bridge's data directory inside the first, and secrets that nothing may reach."""
 
 from __future__ import annotations
 
@@ -108,9 +106,7 @@ def no_leak() -> Iterator[None]:
 
 @pytest.fixture
 def repository(house: House, monkeypatch: pytest.MonkeyPatch) -> Repository:
-    """A fresh repository in the first root; the bridge's user has a home of his own, with nothing
-    in it.
-    """
+    """A fresh repository in the first root; the bridge's user has an empty home of his own."""
     (house.top / "home").mkdir()
     monkeypatch.setenv("HOME", str(house.top / "home"))
     for name in ("XDG_CONFIG_HOME", *(name for name in os.environ if name.startswith("GIT_"))):

@@ -64,9 +64,7 @@ def hook(repository: Repository, name: str, script: str) -> Path:
 
 
 def import_files(repository: Repository, files: Mapping[str, str]) -> None:
-    """The first commit of an empty repository, in one pack: ten thousand loose objects would cost
-    the disk more than the test.
-    """
+    """Make the first commit, in one pack: ten thousand loose objects would cost the disk more."""
     stream = bytearray(b"commit refs/heads/main\ncommitter A <a@b> 0 +0000\ndata 5\nLarge\n")
     for name, text in files.items():
         content = text.encode()
@@ -117,9 +115,7 @@ def change(repository: Repository) -> None:
 
 
 def median(name: str, what: Callable[[], object], times: int = 3) -> float:
-    """Seconds that a call takes, the one in the middle; what the machine does beside moves the
-    slowest. All are printed.
-    """
+    """Seconds that a call takes, the one in the middle; all are printed."""
     took = []
     for _ in range(times):
         started = time.monotonic()

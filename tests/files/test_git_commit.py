@@ -1,6 +1,4 @@
-"""git_commit (D10, D31): what is committed, in the user's name, and that what fails leaves the
-repository as it was.
-"""
+"""git_commit (D10): what is committed, in the user's name; what fails leaves all as it was."""
 
 from __future__ import annotations
 
@@ -124,9 +122,7 @@ def test_a_linked_work_tree_and_another_hash(house: House, repository: Repositor
 def test_the_users_name_as_his_configuration_says_here(
     house: House, repository: Repository, seen: Seen
 ) -> None:
-    """With what it includes for certain repositories; the repository's own goes before it; nobody
-    is an error.
-    """
+    """Includes count, the repository's own goes before it, nobody is an error."""
     for key in ("user.name", "user.email"):
         repository.git("config", "--unset", key)
     repository.write("a", "1\n")

@@ -89,9 +89,7 @@ def test_a_hook_after_the_commit_may_fail_or_commit_again(
 def test_a_hook_that_takes_too_long(
     repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """It is ended with its children, also such as ignore SIGTERM. Before the commit nothing is
-    changed, after it the commit is made; no lock is left.
-    """
+    """It is ended with its children; before the commit nothing is changed, after it all is."""
     monkeypatch.setattr(limits, "GIT_COMMIT_SECONDS", 1.0)
     change(repository)
     first, pids = repository.head(), repository.path / ".git/pids"
@@ -111,9 +109,7 @@ def test_a_hook_that_takes_too_long(
 
 
 def test_hooks_in_the_work_tree(house: House, repository: Repository, seen: Seen) -> None:
-    """core.hooksPath: they run by their own path, and no others. Outside the roots they do not:
-    tests/conformance/test_git_hostile.py.
-    """
+    """core.hooksPath: they run by their own path, and no others."""
     hooks, ran = repository.path / "hooks", house.root / "ran"
     repository.write("hooks/pre-commit", f'#!/bin/sh\necho "$0" > "{ran}"\n').chmod(0o755)
     hook(repository, "pre-commit", f'touch "{ran} otherwise"')
@@ -204,9 +200,7 @@ def test_an_index_that_cannot_be_updated_does_not_undo_the_commit(
 def test_a_commit_that_a_killed_process_had_begun(
     repository: Repository, seen: Seen, updated: bool
 ) -> None:
-    """D31: a repeated request whose first try ended nobody knows how: what was committed is
-    answered, what was not is committed.
-    """
+    """D31: what was committed is answered, what was not is committed."""
     change(repository)
     before, begun = index(repository), datetime.now(UTC) - timedelta(seconds=1)
     first = seen.commit("Once", "a", begun=begun)

@@ -1,6 +1,4 @@
-"""git_diff_response (SPEC Git resources; D10): what git's diff says, as far as one answer holds
-it.
-"""
+"""git_diff_response (D10): what git's diff says, as far as one answer holds it."""
 
 from __future__ import annotations
 
@@ -39,7 +37,7 @@ def test_untracked_files_as_git_would_show_them(repository: Repository, seen: Se
 def test_a_name_that_is_no_text_can_be_asked_for_as_it_is_shown(
     repository: Repository, seen: Seen
 ) -> None:
-    """A byte that is no UTF-8 is shown as U+FFFD; that name finds the file, if it can be no other."""
+    """A byte that is no UTF-8 is shown as U+FFFD; that name finds the file, if no other has it."""
     repository.write(b"tracked \xff", "1\n")
     repository.commit()
     repository.write(b"tracked \xff", "2\n")
@@ -57,9 +55,7 @@ def test_a_name_that_is_no_text_can_be_asked_for_as_it_is_shown(
 def test_a_long_diff_is_cut_where_the_answer_is_full(
     repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """D10: every file is named with its true counts; those that lack lines say so, and so does the
-    answer.
-    """
+    """D10: every file is named with its true counts; what lacks lines says so."""
     names = ["a", "b", "c", "new"]
     repository.commit_files(dict.fromkeys(names[:3], ""))
     for name in names:

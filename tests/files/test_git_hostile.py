@@ -1,6 +1,4 @@
-"""Repositories that want to run something, write somewhere or show something (D10, D12): each
-planted way is one that git itself would go.
-"""
+"""Repositories that want to run, write or show something (D10, D12), by ways that git would go."""
 
 from __future__ import annotations
 
@@ -120,9 +118,7 @@ def test_a_link_out_of_the_git_directory_refuses_the_repository(
 def test_a_commit_writes_nothing_behind_a_link(
     house: House, repository: Repository, seen: Seen, other: Path, way: str
 ) -> None:
-    """Git writes the message and its logs to whatever stands there. Reading does not look at
-    them.
-    """
+    """Git writes its message and logs to whatever stands there; reading does not look."""
     WRITING[way](repository.path / ".git", other)
     before, head = digest(other), repository.head()
     with refused("FILE_ACCESS_DENIED"):

@@ -33,9 +33,7 @@ def test_a_long_status_is_cut_and_says_so(
 def test_untracked_files_and_directories_have_their_lines(
     repository: Repository, seen: Seen
 ) -> None:
-    """D10: a directory is one entry with a slash; its lines are those of the files in it that
-    nothing ignores.
-    """
+    """D10: a directory is one entry with a slash, with the lines of all its files."""
     repository.commit_files({".gitignore": "*.log\n"})
     files = {"a": "1\n2", "empty": "", "binary": "\0\n\n"}
     files |= {"d/x": "1\n", "d/deep/y": "1\n2\n", "d/z.log": "1\n"}
@@ -105,9 +103,7 @@ def test_a_broken_configuration_of_the_user_is_said(
 def test_a_file_changed_in_the_second_of_its_staging_is_seen(
     repository: Repository, seen: Seen
 ) -> None:
-    """The copy of the index keeps its time, by which git knows which files it must look at
-    again.
-    """
+    """The copy of the index keeps its time, which git compares."""
     repository.write("a", "1\n")
     repository.git("add", "a")
     stat = (repository.path / "a").stat()
@@ -182,9 +178,7 @@ def test_a_git_file_that_leads_nowhere(house: House, pointer: str) -> None:
 
 @pytest.mark.parametrize("damage", ["HEAD", "objects", "refs", "config", "index"])
 def test_a_damaged_repository(repository: Repository, seen: Seen, damage: str) -> None:
-    """Git's reason, or that it is none; a repository without a part of it is not looked for further
-    up.
-    """
+    """A repository without a part of it is not looked for further up."""
     change(repository)
     path = repository.path / ".git" / damage
     if path.is_dir():

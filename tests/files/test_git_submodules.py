@@ -1,6 +1,4 @@
-"""A submodule whose files have changed is a change of its path, though git is never run in it (SPEC
-Git resources; D10, D12).
-"""
+"""A submodule whose files have changed is a change, though git is never run in it (D10, D12)."""
 
 from __future__ import annotations
 
@@ -45,9 +43,7 @@ def test_clean_changed_staged_and_new(
 
 
 def test_beside_other_changes(inner: Repository, repository: Repository, seen: Seen) -> None:
-    """One with another commit is listed once; one that is not checked out is not changed, whatever
-    the repository around it is.
-    """
+    """One with another commit is listed once; one that is not checked out is not changed."""
     repository.git("submodule", "--quiet", "add", str(inner.path), "deep/absent")
     repository.commit_files({"b": "1\n"})
     repository.git("submodule", "--quiet", "deinit", "--force", "deep/absent")

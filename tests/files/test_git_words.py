@@ -45,9 +45,7 @@ i18n.commitencoding commit.template
 
 
 def test_only_harmless_keys_are_kept() -> None:
-    """D10: whatever names a program, a place or more configuration is none of them, in whichever
-    version of git.
-    """
+    """D10: whatever names a program, a place or more configuration is none, in any version."""
     harmless = [
         ("core.filemode", "true"),
         ("extensions.objectformat", "sha256"),
@@ -131,9 +129,7 @@ def said(change: Change, *kinds: str) -> list[DiffLine]:
 def test_a_diff_of_anything_gives_back_both_files(
     lonely: Repository, old: list[bytes], new: list[bytes], old_ends: bool, new_ends: bool
 ) -> None:
-    """Context and removed lines are the old file, context and added ones the new; counts and the
-    missing newline are right.
-    """
+    """Context and removed lines are the old file, context and added ones the new."""
     before, after = (
         b"\n".join(lines) + b"\n" * (ends and bool(lines))
         for lines, ends in ((old, old_ends), (new, new_ends))

@@ -1,6 +1,4 @@
-"""D12, D45: which links are followed, and what is inside a root and still closed: no file, not to
-be read, the bridge's own, a root that is gone.
-"""
+"""D12, D45: which links are followed, and what is inside a root and still closed."""
 
 from __future__ import annotations
 
@@ -181,9 +179,7 @@ TOKENS = ("BRIDGE_HOOK_TOKEN_FILE", "BRIDGE_ADMIN_TOKEN_FILE", "BRIDGE_TLS_KEY")
 def test_files_of_secrets_are_closed_wherever_they_are(
     house: House, jail_of: Callable[..., Jail], setting: str
 ) -> None:
-    """D45: what a setting names as the place of a secret is served as little as the data directory,
-    under whatever name.
-    """
+    """D45: as closed as the data directory, under whatever name."""
     kept = house.root / "docs" / "kept"
     kept.mkdir()
     secret, alias = kept / "secret", house.root / "alias"

@@ -1,6 +1,4 @@
-"""D12, D45 against everything: random trees with links and random paths, and a place that is
-swapped while it is opened.
-"""
+"""D12, D45: random trees, links and paths, and a place that is swapped while it is opened."""
 
 from __future__ import annotations
 
@@ -96,9 +94,7 @@ def test_nothing_from_outside_whatever_is_asked(
 
 
 def _check_file(house: House, path: str, base: str | None) -> None:
-    """What is opened is what the operating system finds there, and its real path is inside; the
-    jail only refuses more.
-    """
+    """What is opened is what the system finds there, inside; the jail only refuses more."""
     try:
         with house.jail.open_file(path, base=base) as opened:
             data, stat, real = os.read(opened.fd, 100), opened.stat, opened.path

@@ -1,6 +1,4 @@
-"""What the tests of the HTTP interface share: a client for each kind of token, and rate limits that
-are on.
-"""
+"""A client for each kind of token, with rate limits off."""
 
 from __future__ import annotations
 

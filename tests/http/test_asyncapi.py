@@ -1,6 +1,4 @@
-"""The AsyncAPI document and the page of messages: every message of the catalogue, in both
-directions, with an example that is true.
-"""
+"""The AsyncAPI document and the page of messages: all of the catalogue, with true examples."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The OpenAPI document, the pages under /docs, and the generated files: nothing undocumented,
-nothing out of date.
-"""
+"""The OpenAPI document, the pages under /docs, the generated files: nothing is out of date."""
 
 from __future__ import annotations
 

@@ -25,9 +25,7 @@ OWN = 'my "own" hook token, which looks like nothing'.replace(" ", "+")
 
 @pytest.fixture
 def log_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Logging as ``serve`` has it, into a data directory that is not there yet; as it was,
-    afterwards.
-    """
+    """Logging as ``serve`` has it, into a data directory that is not there yet."""
     changed = conf.model_copy(
         update={
             "bridge_data_dir": tmp_path / "data",
@@ -139,22 +137,6 @@ def test_a_directory_that_cannot_be_used_is_a_warning(
     bridge_logging.configure({})
     shown = capsys.readouterr().err
     assert "The log file cannot be written" in shown and "still here" in shown
-
-
-def test_another_command_says_warnings_only_and_writes_no_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr(
-            bridge_logging, "conf", conf.model_copy(update={"bridge_data_dir": tmp_path})
-        )
-        patched.setattr(sys, "argv", ["manage.py", "list_devices"])
-        bridge_logging.configure({})
-        logging.getLogger("bridge.test").info("quiet")
-        logging.getLogger("bridge.test").warning("loud")
-    shown = capsys.readouterr().err
-    assert "loud" in shown and "quiet" not in shown
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.spec("severity.info", "severity.warning")

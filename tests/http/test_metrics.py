@@ -1,6 +1,4 @@
-"""GET /metrics: who may read it, and that every figure is what it says (D46: each process counts
-for itself).
-"""
+"""GET /metrics: who may read it, and that every figure is what it says."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""One example on the wire for every message, HTTP body and hook event: each is what the models read
-and, value for value, what they write.
-"""
+"""One example of every message, body and hook event: what the models read is what they write."""
 
 from __future__ import annotations
 

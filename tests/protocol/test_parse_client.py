@@ -1,6 +1,4 @@
-"""Frames from a client: whatever it is, it is a message or refused as none (D3, D4). What is said
-then: tests/conformance/test_violations.py.
-"""
+"""Whatever a client sends, it is a message or refused as none (D3, D4)."""
 
 from __future__ import annotations
 

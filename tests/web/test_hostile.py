@@ -9,6 +9,7 @@ import pytest
 from tests.conformance import agents
 from tests.conformance.agent_tools import Script
 from tests.conformance.bridge import Bridge
+from tests.faults.quick import QuickBridge
 from tests.web.actions import open_approval
 from tests.web.browser import NETWORK, PHONE, Page
 from tests.web.conftest import ROOM
@@ -44,9 +45,8 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     """A bridge with an agent that says whatever it is told to."""
     script = Script(tmp_path_factory.mktemp("script"), "plain")
     settings = ROOM | {"BRIDGE_ACP_AGENTS": script.setting}
-    bridge = Bridge(tmp_path_factory.mktemp("bridge"), **settings).start()
-    yield bridge
-    bridge.kill()
+    with QuickBridge(tmp_path_factory.mktemp("bridge"), **settings) as bridge:
+        yield bridge
 
 
 def check(page: Page) -> None:

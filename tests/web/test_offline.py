@@ -16,7 +16,7 @@ from tests.conformance.samples import hook, new_session, prompt
 from tests.servers import Running
 from tests.web.actions import start_demo
 from tests.web.browser import NETWORK, Page
-from tests.web.conftest import MakeBridge, MakePage
+from tests.web.conftest import MakePage
 
 pytestmark = pytest.mark.web
 
@@ -152,19 +152,6 @@ def test_a_certificate_that_was_clicked_through(make_page: MakePage, bridge: Bri
     assert page.js("navigator.serviceWorker.getRegistrations().then(({length}) => length)") == 0
     start_demo(page.open(), bridge, "Without trust")
     page.wait_text("repeats what you say: Without trust")
-
-
-def test_a_bridge_that_is_away(make_page: MakePage, make_bridge: MakeBridge) -> None:
-    bridge = make_bridge()
-    page = make_page(bridge).pair()
-    page.expected.append(NETWORK)
-    wait_kept(page)
-    page.wait_whole()
-    bridge.stop()
-    page.wait_text("Offline")
-    shown(page, f"The bridge at 127.0.0.1:{bridge.port} cannot be reached from here", "make run")
-    bridge.start()
-    page.wait_text(f"Connected to 127.0.0.1:{bridge.port}")
 
 
 def test_other_bridges_are_links(page: Page, bridge: Bridge) -> None:

@@ -7,14 +7,15 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bridge_project.docs import asyncapi
 from devices_app.web_client import DIRECTORY
 from tests.conformance import agents, approvals
-from tests.conformance.bridge import Bridge
 from tests.conformance.samples import EVENTS, hook, new_session
+from tests.faults.quick import QuickBridge
 
 PROGRAMS = Path(__file__).parent / "pure"
 OLDEST_NODE = 20
@@ -41,14 +42,9 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(modules: Path, program: str, **environment: str) -> None:
-    done = subprocess.run(
-        ["node", "--test", program],
-        cwd=modules,
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+    how: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 600}
+    command = ["node", "--test", program]
+    done = subprocess.run(command, cwd=modules, env=os.environ | environment, **how)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -68,27 +64,25 @@ def test_the_golden_messages(modules: Path) -> None:
 def test_a_recorded_feed(
     modules: Path, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
 ) -> None:
-    """What a bridge sends while hooks report, an agent talks, tools run and fail, and a device
-    decides: nothing unknown, and the same state however it comes.
-    """
-    bridge = Bridge(tmp_path_factory.mktemp("bridge"), BRIDGE_DEMO_SHELL="1").start()
-    phone = bridge.phone().ready()
-    observed = new_session()
-    bridge.accept(*[hook(event, observed) for event in EVENTS if event != "SessionEnd"])
-    phone.join(observed)
-    talk = agents.begin(bridge, phone)
-    agents.ask(phone, talk, "Hello")
-    for decision in ("approved", "rejected"):
-        asked = agents.tool(phone, talk, command="echo out; false")
-        approvals.decide(phone, talk, asked["tool_call_id"], decision)
-        phone.expect("stream_end", session_id=talk)
-    agents.ask(phone, talk, "/fail because")
-    agents.end(phone, talk)
-    bridge.accept(hook("SessionEnd", observed))
-    phone.expect("session_end", session_id=observed)
-    feed = tmp_path / "feed.json"
-    feed.write_text(json.dumps(phone.messages))
-    bridge.stop()
+    """Nothing that a bridge sends is unknown, and it leads to one state however it comes."""
+    observed, feed = new_session(), tmp_path / "feed.json"
+    with (
+        QuickBridge(tmp_path_factory.mktemp("bridge"), BRIDGE_DEMO_SHELL="1") as bridge,
+        bridge.phones(1) as (phone,),
+    ):
+        bridge.accept(*[hook(event, observed) for event in EVENTS if event != "SessionEnd"])
+        phone.join(observed)
+        talk = agents.begin(bridge, phone)
+        agents.ask(phone, talk, "Hello")
+        for decision in ("approved", "rejected"):
+            asked = agents.tool(phone, talk, command="echo out; false")
+            approvals.decide(phone, talk, asked["tool_call_id"], decision)
+            phone.expect("stream_end", session_id=talk)
+        agents.ask(phone, talk, "/fail because")
+        agents.end(phone, talk)
+        bridge.accept(hook("SessionEnd", observed))
+        phone.expect("session_end", session_id=observed)
+        feed.write_text(json.dumps(phone.messages))
     run(modules, "feed.mjs", FEED=str(feed))
 
 
@@ -99,10 +93,6 @@ def test_types() -> None:
         pytest.skip("TypeScript is missing (Debian: apt install node-typescript)")
     options = ["--allowJs", "--checkJs", "--noEmit", "--target", "esnext", "--module", "esnext"]
     options += ["--moduleResolution", "bundler", "--lib", "esnext,dom,dom.iterable"]
-    done = subprocess.run(
-        [tsc, *options, "--strict", "false", *map(str, DIRECTORY.rglob("*.js"))],
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+    command = [tsc, *options, "--strict", "false", *map(str, DIRECTORY.rglob("*.js"))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout

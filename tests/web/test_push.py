@@ -17,6 +17,7 @@ import pytest
 from websockets.sync.client import ClientConnection, connect
 
 from tests.conformance.bridge import Bridge
+from tests.faults.quick import QuickBridge
 from tests.push.conftest import ask
 from tests.push.service import Browser, PushService, running
 from tests.servers import PATIENCE, wait_until
@@ -61,9 +62,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PushService]:
 
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory, service: PushService) -> Iterator[Bridge]:
-    made = Bridge(tmp_path_factory.mktemp("bridge"), **ROOM, **service.settings).start()
-    yield made
-    made.kill()
+    with QuickBridge(tmp_path_factory.mktemp("bridge"), **ROOM, **service.settings) as bridge:
+        yield bridge
 
 
 class Phone:

@@ -16,9 +16,7 @@ pytestmark = pytest.mark.web
 def test_a_conversation_from_yesterday(
     make_bridge: MakeBridge, make_page: MakePage, tmp_path: Path
 ) -> None:
-    """A browser that is new to it finds it on the home screen, resumes it and sees the past, marked;
-    one that has kept it sees nothing twice.
-    """
+    """A new browser sees the past, marked; one that has kept it sees nothing twice."""
     script = Script(tmp_path, "tells")
     bridge = make_bridge(
         BRIDGE_ACP_AGENTS=script.setting, BRIDGE_SESSION_GRACE_SECONDS="2", BRIDGE_QUEUE_MAX="9"

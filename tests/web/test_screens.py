@@ -10,6 +10,7 @@ from tests.conformance import agents
 from tests.conformance.bridge import Bridge
 from tests.conformance.repositories import Repository
 from tests.conformance.samples import hook
+from tests.faults.quick import QuickBridge
 from tests.web.actions import approve, ask_to_run, close_sheet, open_approval, say, start_demo
 from tests.web.browser import DESK, NETWORK, PHONE, Page
 from tests.web.conftest import ROOM, MakePage
@@ -42,26 +43,29 @@ LAID_OUT = (
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     """A bridge with something on every screen: its sessions have ids that say what they are."""
-    bridge = Bridge(tmp_path_factory.mktemp("bridge"), **ROOM).start()
-    repository = Repository(bridge.root)
-    repository.write("src/parser.py", "def parse(text):\n    return text\n")
-    repository.commit("First")
-    repository.write("src/parser.py", "def parse(text):\n    return [text]\n")
-    repository.write("notes.txt", "new\n")
-    edit = {"file_path": str(bridge.root / "a.py"), "old_string": "one\n", "new_string": "two\n"}
-    run = {"command": "npm test -- --watch=false login"}
-    done = {"result": "ok", "success": True}
-    bridge.accept(
-        hook("SessionStart", "observed", {"working_directory": str(bridge.root)}),
-        hook("UserPromptSubmit", "observed", {"prompt": "Fix the login <b>test</b>"}),
-        hook("PreToolUse", "observed", _call("Edit", edit, "t1")),
-        hook("PostToolUse", "observed", _call("Edit", edit, "t1") | done),
-        hook("PreToolUse", "observed", _call("Bash", run, "t2") | {"requires_approval": True}),
-        hook("SessionStart", "ended", {"working_directory": str(bridge.root)}),
-        hook("SessionEnd", "ended"),
-    )
-    yield bridge
-    bridge.kill()
+    with QuickBridge(tmp_path_factory.mktemp("bridge"), **ROOM) as bridge:
+        repository = Repository(bridge.root)
+        repository.write("src/parser.py", "def parse(text):\n    return text\n")
+        repository.commit("First")
+        repository.write("src/parser.py", "def parse(text):\n    return [text]\n")
+        repository.write("notes.txt", "new\n")
+        edit = {
+            "file_path": str(bridge.root / "a.py"),
+            "old_string": "one\n",
+            "new_string": "two\n",
+        }
+        run = {"command": "npm test -- --watch=false login"}
+        done = {"result": "ok", "success": True}
+        bridge.accept(
+            hook("SessionStart", "observed", {"working_directory": str(bridge.root)}),
+            hook("UserPromptSubmit", "observed", {"prompt": "Fix the login <b>test</b>"}),
+            hook("PreToolUse", "observed", _call("Edit", edit, "t1")),
+            hook("PostToolUse", "observed", _call("Edit", edit, "t1") | done),
+            hook("PreToolUse", "observed", _call("Bash", run, "t2") | {"requires_approval": True}),
+            hook("SessionStart", "ended", {"working_directory": str(bridge.root)}),
+            hook("SessionEnd", "ended"),
+        )
+        yield bridge
 
 
 def _call(tool: str, params: dict[str, str], call_id: str) -> dict[str, object]:

@@ -1,6 +1,4 @@
-"""A bridge with one real agent, as `make test-agents` installs them, whose home and model are the
-tests' own. What cannot be run here is skipped, and the last lines say so.
-"""
+"""A bridge with one real agent, whose home and model are our own; what is skipped is said."""
 
 from __future__ import annotations
 

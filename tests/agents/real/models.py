@@ -115,9 +115,7 @@ def _call(names: tuple[str, ...], arguments: Json, tools: dict[str, Json]) -> Re
 
 
 class Model:
-    """The server; ``url`` is its address, ``heard`` all that it was asked, as JSON; what it holds
-    back it says when ``go_on`` is set.
-    """
+    """The server at ``url``; ``heard`` is all it was asked, ``go_on`` lets what it holds go on."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []
@@ -292,9 +290,7 @@ class _Handler(BaseHTTPRequestHandler):
             yield _candidate([{"functionCall": call}])
 
     def _gemini_whole(self, body: Json) -> None:
-        """What the agent asks on the side, such as which model to take: any answer that is JSON
-        will do.
-        """
+        """Answer what the agent asks on the side, such as which model to take: any JSON will do."""
         wants = body.get("generationConfig", {})
         if wants.get("responseMimeType") != "application/json":
             self._json(_candidate([{"text": word} for word in self._gemini_reply(body).words]))

@@ -1,6 +1,4 @@
-"""The AsyncAPI document against the official schema of AsyncAPI 3, which npm has, as it has the
-agents (`make test-agents`).
-"""
+"""The AsyncAPI document against the official schema, which npm has (`make test-agents`)."""
 
 from __future__ import annotations
 

@@ -40,9 +40,7 @@ def begin(place: Place, request: pytest.FixtureRequest) -> Iterator[Begin]:
 
 
 def test_turn(begin: Begin, place: Place) -> None:
-    """The first words are there while the model has not said the others; a turn that the model
-    fails ends with an error, and the next works.
-    """
+    """The first words are there while the others are not; a turn may fail, and the next works."""
     talk = begin()
     place.model.go_on.clear()
     talk.say("do: hold Good morning from the model")
@@ -102,9 +100,7 @@ def test_reject(begin: Begin) -> None:
 
 
 def test_modify(begin: Begin, place: Place) -> None:
-    """Changed parameters are what runs. An agent that cannot take them has its call refused, is
-    told them in the same turn, and asks again.
-    """
+    """Who cannot take changed parameters is refused, told them in the same turn, and asks again."""
     talk = begin()
     changed = {"command": "touch changed"}
     if not place.agent.modifies:
@@ -132,9 +128,7 @@ def test_interrupt(begin: Begin) -> None:
 
 
 def test_resume(begin: Begin, place: Place) -> None:
-    """The bridge is killed in the middle of a turn: nothing is left over; resumed, the agent knows
-    what was said, its history is not told again, and it still asks.
-    """
+    """Killed with the bridge in a turn: resumed, it knows what was said, and still asks."""
     talk, bridge = begin(), place.bridge
     talk.turn("do: say remember the marmalade")
     talk.say("do: count 2000")
@@ -157,9 +151,7 @@ def test_resume(begin: Begin, place: Place) -> None:
 
 
 def test_command_asks(begin: Begin, place: Place) -> None:
-    """Also in a repository that allows everything: its rules, hooks, servers and plug-ins are not
-    the user's, so nothing of it runs.
-    """
+    """Also in a repository that allows everything: nothing of it runs."""
     directory = place.bridge.root / "test_command_asks"
     (directory / ".git").mkdir(parents=True)
     ran = place.home / "ran"
@@ -189,9 +181,7 @@ def test_memory(begin: Begin, place: Place) -> None:
 
 
 def test_killed_agent(begin: Begin, place: Place) -> None:
-    """Whichever of its processes is killed, the wrapper or what it started: the turn ends with an
-    error, nothing is left, and the session is in error.
-    """
+    """Whichever of its processes is killed: the turn ends with an error, nothing is left."""
     talk = begin()
     talk.say("do: count 2000")
     talk.phone.expect("stream_chunk", SECONDS, session_id=talk.session)

@@ -1,6 +1,4 @@
-"""What is promised of single real agents: the hooks of their user, and how to log them in
-(`make test-agents`).
-"""
+"""Single real agents: the hooks of their user, and how to log them in (`make test-agents`)."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ NAMED = {agent.name: agent for agent in REAL}
 
 
 def test_each_call_is_reported_once(model: Model, tmp_path: Path) -> None:
-    """claude-agent-acp reads the user's settings, which have the bridge's hooks after `make hooks`,
-    and beside them a hook of the user's, which shows that they are run.
-    """
+    """claude-agent-acp runs the user's hooks, the bridge's among them after `make hooks`."""
     with place_of(NAMED["claude-agent-acp"], model, tmp_path) as place:
         bridge, ran = place.bridge, tmp_path / "ran"
         settings = place.home / ".claude/settings.json"
