@@ -10,5 +10,4 @@ pytest.register_assert_rewrite(
     "tests.conformance.bridge",
     "tests.conformance.approvals",
     "tests.conformance.repositories",
-    "tests.conformance.reader",
 )

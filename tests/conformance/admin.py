@@ -1,6 +1,4 @@
-"""A browser without a screen for the admin site: logs in through the form, follows links, fills in
-forms.
-"""
+"""A browser without a screen for the admin site."""
 
 from __future__ import annotations
 
@@ -26,9 +24,8 @@ class Admin:
         finally:
             del bridge.settings["DJANGO_SUPERUSER_PASSWORD"]
         self.get("/admin/login/")
-        answer = self.post(
-            "/admin/login/", {"username": name, "password": PASSWORD, "next": "/admin/"}
-        )
+        form = {"username": name, "password": PASSWORD, "next": "/admin/"}
+        answer = self.post("/admin/login/", form)
         assert answer.status == 302, answer
         assert "/admin/login/" not in answer.headers["location"]
 
@@ -51,9 +48,8 @@ class Admin:
             text = answer.read()
             if found := re.search(rb'name="csrfmiddlewaretoken" value="([^"]+)"', text):
                 self.form_token = found[1].decode()
-            return Response(
-                answer.status, {name.lower(): value for name, value in answer.getheaders()}, text
-            )
+            names = {name.lower(): value for name, value in answer.getheaders()}
+            return Response(answer.status, names, text)
         finally:
             connection.close()
 
@@ -68,11 +64,8 @@ class Admin:
 
     def post(self, path: str, fields: dict[str, str]) -> Response:
         """As a form of the page that was read last."""
-        return self.request(
-            "POST",
-            path,
-            urllib.parse.urlencode(fields | {"csrfmiddlewaretoken": self.form_token}).encode(),
-        )
+        form = urllib.parse.urlencode(fields | {"csrfmiddlewaretoken": self.form_token})
+        return self.request("POST", path, form.encode())
 
     def lists(self) -> dict[str, str]:
         """The lists that the site's first page links to: the words of the link → its path."""
@@ -89,9 +82,8 @@ def text_of(page: str) -> str:
 def rows_of(page: str) -> list[str]:
     """The rows of a list, each as the text that a reader sees."""
     table = re.search(r'<table id="result_list".*?</thead>(.*?)</table>', page, re.DOTALL)
-    return (
-        [text_of(row) for row in re.findall(r"<tr.*?</tr>", table[1], re.DOTALL)] if table else []
-    )
+    rows = re.findall(r"<tr.*?</tr>", table[1], re.DOTALL) if table else []
+    return [text_of(row) for row in rows]
 
 
 def links_of(page: str) -> list[str]:

@@ -1,8 +1,5 @@
 """Servers and devices for the conformance tests: real processes over TLS, shared where a test needs
 no settings of its own.
-
-The tests are written from the specification and the decisions alone; each cites what it
-proves.
 """
 
 from __future__ import annotations
@@ -18,8 +15,7 @@ import pytest
 from tests.conformance.agents import begin, end
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
-from tests.conformance.reader import Reader
-from tests.conformance.repositories import Repository, Work
+from tests.conformance.repositories import Reader, Repository, Work
 from tests.conformance.samples import hook, new_session
 from tests.faults.quick import QuickBridge, nursery
 from tests.servers import (
@@ -36,11 +32,8 @@ __all__ = ["postgres_server", "pytest_addoption", "redis_server"]
 
 EVERY_BRIDGE_ON = os.environ.get("TEST_EVERY_BRIDGE_ON", "sqlite")
 ALLOWED_ORIGIN = "https://app.example"
-HOOKS_CONFIG = {
-    "PreToolUse": [
-        {"matcher": "Bash", "hooks": [{"type": "command", "command": "true", "timeout": 10}]}
-    ]
-}
+COMMAND = {"type": "command", "command": "true", "timeout": 10}
+HOOKS_CONFIG = {"PreToolUse": [{"matcher": "Bash", "hooks": [COMMAND]}]}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -58,9 +51,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def on_one_database(request: pytest.FixtureRequest) -> Iterator[None]:
-    """With TEST_EVERY_BRIDGE_ON=postgresql every bridge that a test starts, and gives no database,
-    has one of its own there.
-    """
+    """With TEST_EVERY_BRIDGE_ON=postgresql each bridge without a database gets one there."""
     if EVERY_BRIDGE_ON == "sqlite":
         yield
         return
@@ -81,11 +72,10 @@ def on_one_database(request: pytest.FixtureRequest) -> Iterator[None]:
 def make_bridge(
     tmp_path_factory: pytest.TempPathFactory, on_one_database: None
 ) -> Iterator[Callable[..., Bridge]]:
-    """Start a bridge with settings of its own; stopped at the end of the run, or before by the
-    test.
+    """Start a bridge with settings of its own; it is stopped at the end of the run, or by the test.
 
-    ``kind``: a QuickBridge's process is forked from one that has everything imported, which spares
-    seconds; a Bridge's comes to be as a user's does.
+    ``kind``: a QuickBridge's process is forked from one that has everything imported; a Bridge's
+    comes to be as a user's does.
     """
     started: list[Bridge] = []
 
@@ -100,9 +90,7 @@ def make_bridge(
         return bridge
 
     yield make
-    running = [
-        bridge for bridge in started if bridge.process is not None and bridge.process.poll() is None
-    ]
+    running = [one for one in started if one.process is not None and one.process.poll() is None]
     for bridge in running:
         bridge.hang_up()
         bridge.terminate()
@@ -132,19 +120,14 @@ def shared_settings(directory: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def shared(make_bridge: Callable[..., Bridge], tmp_path_factory: pytest.TempPathFactory) -> Bridge:
-    """The bridge that most tests share: SQLite, no rate limits, room for 100 sockets. Tests use
-    session ids and devices of their own.
-    """
-    return make_bridge(
-        "shared", kind=SharedBridge, **shared_settings(tmp_path_factory.mktemp("config"))
-    )
+    """The bridge that most tests share: SQLite, no rate limits, room for 100 sockets."""
+    settings = shared_settings(tmp_path_factory.mktemp("config"))
+    return make_bridge("shared", kind=SharedBridge, **settings)
 
 
 @pytest.fixture(scope="session")
 def database_url(database: str, request: pytest.FixtureRequest) -> str | None:
-    """DATABASE_URL for a fresh database of the chosen kind; None is SQLite in the data
-    directory.
-    """
+    """DATABASE_URL of a fresh database; None is SQLite in the data directory."""
     if database == "sqlite":
         return None
     postgres: Postgres = request.getfixturevalue("postgres_server")
@@ -157,23 +140,18 @@ def shared_postgresql(
     postgres_server: Postgres,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Bridge:
-    return make_bridge(
-        "postgresql",
-        kind=SharedBridge,
-        database_url=postgres_server.create_database(),
-        **shared_settings(tmp_path_factory.mktemp("config")),
-    )
+    settings = shared_settings(tmp_path_factory.mktemp("config"))
+    settings["database_url"] = postgres_server.create_database()
+    return make_bridge("postgresql", kind=SharedBridge, **settings)
 
 
 @pytest.fixture
 def bridge(request: pytest.FixtureRequest) -> Bridge:
     """The shared bridge; in tests that ask for `database`, the one on that database."""
-    database = (
-        request.getfixturevalue("database") if "database" in request.fixturenames else "sqlite"
-    )
-    name = "shared" if database == "sqlite" else "shared_postgresql"
-    shared: Bridge = request.getfixturevalue(name)
-    return shared
+    both = "database" in request.fixturenames
+    on_postgresql = both and request.getfixturevalue("database") == "postgresql"
+    found: Bridge = request.getfixturevalue("shared_postgresql" if on_postgresql else "shared")
+    return found
 
 
 @pytest.fixture
@@ -191,8 +169,8 @@ def phone(bridge: Bridge) -> Iterator[Phone]:
 
 @pytest.fixture
 def joined(bridge: Bridge, sid: str, phone: Phone) -> Iterator[Phone]:
-    """A ready phone that has joined the session and is at the present. The session ends with the
-    test: what it left pending greets nobody else.
+    """A ready phone at the session's present. The session ends with the test: what it left pending
+    greets nobody else.
     """
     bridge.watch(phone, sid)
     yield phone
@@ -212,9 +190,7 @@ def session(shared: Bridge, phone: Phone) -> Iterator[str]:
 
 @pytest.fixture
 def repository(bridge: Bridge) -> Repository:
-    """A fresh repository below the bridge's allowed root, in a directory with a space in its
-    name.
-    """
+    """A fresh repository below the bridge's allowed root, with a space in its path."""
     return Repository(bridge.root / f"repository {new_session()[8:20]}")
 
 
@@ -240,9 +216,7 @@ def device(bridge: Bridge) -> Iterator[Phone]:
 
 @pytest.fixture(scope="session")
 def public(make_bridge: Callable[..., Bridge]) -> Bridge:
-    """Behind a public name and a TLS-terminating proxy on 127.0.0.1, CORS open, clients from 1.2.0
-    to 1.10.0.
-    """
+    """Behind a public name and a proxy on 127.0.0.1, CORS open, clients from 1.2.0 to 1.10.0."""
     return make_bridge(
         "public",
         BRIDGE_PUBLIC_URL="https://bridge.example.com",
@@ -267,9 +241,8 @@ def misconfigured(make_bridge: Callable[..., Bridge]) -> Bridge:
 @pytest.fixture(scope="session")
 def narrow(make_bridge: Callable[..., Bridge], tmp_path_factory: pytest.TempPathFactory) -> Bridge:
     """Three sockets, the strict protocol, two allowed roots, and a third that is its own data."""
-    bridge = make_bridge(
-        "narrow", start=False, BRIDGE_MAX_WEBSOCKETS="3", BRIDGE_STRICT_PROTOCOL="1"
-    )
+    settings = {"BRIDGE_MAX_WEBSOCKETS": "3", "BRIDGE_STRICT_PROTOCOL": "1"}
+    bridge = make_bridge("narrow", start=False, **settings)
     second = tmp_path_factory.mktemp("second root")
     bridge.settings["BRIDGE_ALLOWED_ROOTS"] = f"{bridge.root}:{second}:{bridge.data}"
     return bridge.start()
@@ -282,9 +255,7 @@ def two_roots(narrow: Bridge) -> tuple[Bridge, Path]:
 
 @pytest.fixture(scope="session")
 def rated(make_bridge: Callable[..., Bridge]) -> Bridge:
-    """Rate limits on, everything else by default, with a plain listener for a proxy on
-    127.0.0.1.
-    """
+    """Rate limits on, with a plain listener for a proxy on 127.0.0.1."""
     return make_bridge(
         "rated",
         BRIDGE_RATE_LIMITS="on",

@@ -33,22 +33,17 @@ def pinned_context() -> ssl.SSLContext:
 
 
 def spki_pin(certificate: bytes) -> str:
-    """SHA-256 of the public key (SubjectPublicKeyInfo), hex, as the pairing's `pin` has it
-    (D43).
-    """
+    """SHA-256 of the public key (SPKI), hex, as the pairing's `pin` has it (D43)."""
     key = x509.load_der_x509_certificate(certificate).public_key()
-    return hashlib.sha256(
-        key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    ).hexdigest()
+    info = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return hashlib.sha256(info).hexdigest()
 
 
 def check_pin(connection: ssl.SSLSocket, pin: str | None) -> None:
     certificate = connection.getpeercert(binary_form=True)
     assert certificate is not None
-    if pin is not None:
-        assert spki_pin(certificate) == pin.lower(), (
-            "the server's key is not the one of the pairing"
-        )
+    same = pin is None or spki_pin(certificate) == pin.lower()
+    assert same, "the server's key is not the one of the pairing"
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -56,14 +51,12 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def strict_json(text: str | bytes) -> Any:
-    """JSON as other languages read it: no NaN, no Infinity; an integer too long for Python stays a
-    string.
-    """
-    return json.loads(
-        text,
-        parse_constant=_no_constant,
-        parse_int=lambda digits: int(digits) if len(digits) < 4000 else digits,
-    )
+    """JSON without NaN and Infinity; an integer too long for Python stays a string."""
+    return json.loads(text, parse_constant=_no_constant, parse_int=_integer)
+
+
+def _integer(digits: str) -> int | str:
+    return int(digits) if len(digits) < 4000 else digits
 
 
 def parse_time(value: object) -> datetime:
@@ -75,12 +68,11 @@ def parse_time(value: object) -> datetime:
 
 
 def assert_now(value: object, within: float = 60) -> None:
-    assert abs((parse_time(value) - datetime.now(UTC)).total_seconds()) < within, (
-        f"not now: {value}"
-    )
+    away = parse_time(value) - datetime.now(UTC)
+    assert abs(away) < timedelta(seconds=within), f"not now: {value}"
 
 
-def assert_types(payload: dict[str, Any], **fields: type) -> None:
+def assert_types(payload: dict[str, Any], /, **fields: type) -> None:
     """Each of these fields is there and of exactly that type."""
     assert {name: type(payload.get(name)) for name in fields} == fields, payload
 
@@ -106,9 +98,7 @@ class Response:
 
 
 class Https:
-    """`request` opens one connection each; `keep()` gives one that stays open, for many
-    requests.
-    """
+    """`request` opens one connection each, unless it is given one that `open` has made."""
 
     def __init__(
         self,
@@ -120,40 +110,35 @@ class Https:
         timeout: float = 30,
         dial: Dial | None = None,
     ) -> None:
-        self.port, self.pin, self.source, self.plain, self.timeout, self.dial = (
-            port,
-            pin,
-            source,
-            plain,
-            timeout,
-            dial,
-        )
+        self.port, self.pin, self.source = port, pin, source
+        self.plain, self.timeout, self.dial = plain, timeout, dial
         self.context = pinned_context()
 
-    def open(self) -> http.client.HTTPConnection:
-        """A connection, TLS done and pin checked; raises OSError."""
-        source = (self.source, 0) if self.source else None
+    def stream(self) -> socket.socket:
+        """A connected socket, TLS done and pin checked; raises OSError."""
+        address, source = (LOOPBACK, self.port), (self.source, 0) if self.source else None
         raw = (
             self.dial(self.timeout)
             if self.dial
-            else socket.create_connection(
-                (LOOPBACK, self.port), self.timeout, source_address=source
-            )
+            else socket.create_connection(address, self.timeout, source_address=source)
         )
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=self.timeout)
-        # once the bridge has closed it, the next request on it would be sent without TLS
-        connection.auto_open = 0
         if self.plain:
-            connection.sock = raw
-            return connection
+            return raw
         try:
             wrapped = self.context.wrap_socket(raw, server_hostname=LOOPBACK)
             check_pin(wrapped, self.pin)
         except BaseException:
             raw.close()
             raise
-        connection.sock = wrapped
+        return wrapped
+
+    def open(self) -> http.client.HTTPConnection:
+        """A connection for several requests; raises OSError."""
+        connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=self.timeout)
+        # once the bridge has closed it, the next request on it would be sent without TLS
+        connection.auto_open = 0
+        connection.sock = self.stream()
         return connection
 
     def request(
@@ -167,9 +152,7 @@ class Https:
         headers: dict[str, str] | None = None,
         connection: http.client.HTTPConnection | None = None,
     ) -> Response:
-        """One request. `json_body` is sent as application/json; `body` goes as it is, with the
-        headers given.
-        """
+        """One request; `body` goes as it is, with the headers given."""
         sent = dict(headers or {})
         if token is not None:
             sent.setdefault("Authorization", f"Bearer {token}")
@@ -181,11 +164,8 @@ class Https:
         try:
             used.request(method, path, body=body, headers=sent)
             answer = used.getresponse()
-            return Response(
-                answer.status,
-                {name.lower(): value for name, value in answer.getheaders()},
-                answer.read(),
-            )
+            found = {name.lower(): value for name, value in answer.getheaders()}
+            return Response(answer.status, found, answer.read())
         finally:
             if connection is None:
                 used.close()
@@ -200,9 +180,7 @@ class Https:
 def assert_error(
     response: Response, status: int | tuple[int, ...], code: str | None = None
 ) -> dict[str, Any]:
-    """The spec's HTTP error body with all six fields (D9), and what goes with its status; the body
-    is returned.
-    """
+    """The spec's HTTP error body with all six fields (D9), and what goes with its status."""
     statuses = (status,) if isinstance(status, int) else status
     assert response.status in statuses, f"expected {status} {code}, got {response}"
     assert response.headers.get("content-type", "").startswith("application/json"), response.headers
@@ -212,12 +190,8 @@ def assert_error(
     if code is not None:
         assert body["code"] == code, f"expected {code}, got {body}"
     assert_now(body["timestamp"])
-    assert response.headers.get("x-request-id") == body["request_id"], (
-        "the request id is a header too"
-    )
-    assert body["documentation_url"].startswith("https://") or body["documentation_url"].startswith(
-        "http://"
-    ), body
+    assert response.headers.get("x-request-id") == body["request_id"], response.headers
+    assert body["documentation_url"].startswith(("https://", "http://")), body
     if response.status == 401:
         assert response.headers.get("www-authenticate", "").startswith("Bearer"), response.headers
     if response.status == 429:

@@ -13,10 +13,10 @@ from websockets.exceptions import ConnectionClosed
 from tests.conformance.https import (
     LOOPBACK,
     Dial,
+    Https,
     assert_now,
-    check_pin,
+    assert_types,
     parse_time,
-    pinned_context,
     strict_json,
 )
 from tests.conformance.samples import new_id, now
@@ -93,22 +93,15 @@ class Phone:
 
     def stream(self) -> socket.socket:
         """Connect and agree on TLS."""
-        source = (self.source, 0) if self.source else None
-        made = (
-            self.dial(PATIENCE)
-            if self.dial
-            else socket.create_connection((LOOPBACK, self.port), PATIENCE, source_address=source)
+        https = Https(
+            self.port,
+            self.pin,
+            source=self.source,
+            plain=self.plain,
+            timeout=PATIENCE,
+            dial=self.dial,
         )
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self.plain:
-            return made
-        try:
-            secure = pinned_context().wrap_socket(made, server_hostname=LOOPBACK)
-            check_pin(secure, self.pin)
-        except BaseException:
-            made.close()
-            raise
-        return secure
+        return https.stream()
 
     def auth(self, **payload: Any) -> Message:
         """Send auth and return the answer, whichever it is."""
@@ -126,9 +119,7 @@ class Phone:
         return self.request("health_check", body | payload)
 
     def ready(self) -> Phone:
-        """connect, auth and health_check, up to ready; AssertionError when the server does not play
-        along.
-        """
+        """connect, auth and health_check; AssertionError unless it is ready then."""
         self.connect()
         acknowledged = self.auth()
         assert acknowledged["type"] == "connection_ack", acknowledged
@@ -142,20 +133,11 @@ class Phone:
         return answer
 
     def start(self, session_id: str | None, *, resume: bool = False) -> Message:
-        return self.request(
-            "session_start",
-            {
-                "agent": "primary-agent",
-                "session_id": session_id,
-                "working_directory": "/",
-                "resume": resume,
-            },
-        )
+        session = {"agent": "primary-agent", "session_id": session_id, "working_directory": "/"}
+        return self.request("session_start", session | {"resume": resume})
 
     def leave(self, session_id: str) -> None:
-        """session_end of an observed session has no answer: a pong sent after it says that it is
-        done.
-        """
+        """session_end of an observed session has no answer: a pong after it says that it is done."""
         self.send("session_end", {"session_id": session_id, "reason": "user_request"})
         self.ping()
 
@@ -177,9 +159,7 @@ class Phone:
     def request(self, type_: str, payload: Any, timeout: float = PATIENCE) -> Message:
         """Send and wait for the message that carries the request's id (D4)."""
         sent = self.send(type_, payload)
-        return self.until(
-            lambda message: message.get("id") == sent, f"the answer to {type_}", timeout
-        )
+        return self.until(lambda m: m.get("id") == sent, f"the answer to {type_}", timeout)
 
     def ping(self) -> Message:
         self.send_raw(json.dumps({"type": "heartbeat_ping", "timestamp": now()}))
@@ -194,9 +174,7 @@ class Phone:
     # receiving
 
     def receive(self, timeout: float = PATIENCE) -> Message:
-        """The next frame. Raises TimeoutError, or Closed with the close code (1006: no close
-        frame).
-        """
+        """The next frame. Raises TimeoutError, or Closed."""
         assert self.socket is not None
         try:
             text = self.socket.recv(timeout)
@@ -221,9 +199,7 @@ class Phone:
     def until(
         self, wanted: Callable[[Message], bool], what: str, timeout: float = PATIENCE
     ) -> Message:
-        """The oldest message not taken yet that is `wanted`; it is taken, the others wait for their
-        turn.
-        """
+        """Take the oldest message not taken yet that is `wanted`."""
         deadline, looked_at = time.monotonic() + timeout, 0
         while True:
             for message in self.untaken[looked_at:]:
@@ -234,9 +210,8 @@ class Phone:
             try:
                 self._receive_by(deadline, what)
             except Closed as closed:
-                raise AssertionError(
-                    f"{closed} while waiting for {what}; received {brief(self.messages)}"
-                ) from closed
+                said = f"{closed} while waiting for {what}; received {brief(self.messages)}"
+                raise AssertionError(said) from closed
 
     def expect(self, type_: str, timeout: float = PATIENCE, **fields: Any) -> Message:
         """The oldest message not taken yet of that type whose payload has those fields."""
@@ -255,29 +230,20 @@ class Phone:
             self._receive_by(deadline, what)
 
     def numbers(self, session_id: str) -> list[Any]:
-        """`payload.number` of each agent_event of that session received on this connection, in
-        order.
-        """
+        """`payload.number` of each agent_event of that session on this connection, in order."""
         return [event["payload"]["payload"].get("number") for event in self.events(session_id)]
 
     def events(self, session_id: str) -> list[Message]:
-        return [
-            message
-            for message in self.messages
-            if message["type"] == "agent_event" and message["payload"]["session_id"] == session_id
-        ]
+        events = [message for message in self.messages if message["type"] == "agent_event"]
+        return [event for event in events if event["payload"]["session_id"] == session_id]
 
     def wait_numbers(
         self, session_id: str, expected: Iterable[Any], timeout: float = PATIENCE
     ) -> list[Message]:
-        """Receive until as many agent_events of the session are here as expected; they must be
-        these, in this order.
-        """
+        """Receive as many agent_events of the session as expected; they must be these, in order."""
         numbers = list(expected)
         self.collect(
-            lambda: len(self.events(session_id)) >= len(numbers),
-            f"events {numbers} of {session_id}",
-            timeout,
+            lambda: len(self.events(session_id)) >= len(numbers), f"events {numbers}", timeout
         )
         assert self.numbers(session_id) == numbers
         return self.events(session_id)
@@ -308,26 +274,18 @@ class Phone:
 
 
 def brief(messages: list[Message]) -> str:
-    return json.dumps(
-        [
-            f"{message['type']} {json.dumps(message.get('payload'))[:200]}"
-            for message in messages[-12:]
-        ],
-        indent=1,
-    )
+    last = [f"{one['type']} {json.dumps(one.get('payload'))[:200]}" for one in messages[-12:]]
+    return json.dumps(last, indent=1)
 
 
 def check_envelope(message: Message) -> None:
-    """Every message from the server: type, id, timestamp, payload; heartbeats only type and
-    timestamp (spec, D4).
+    """Every message from the server: a type and a timestamp, and, heartbeats aside, id and payload
+    (D4).
     """
-    assert isinstance(message.get("type"), str), message
-    if message["type"] == "heartbeat_pong":
+    if message.get("type") == "heartbeat_pong":
         assert set(message) == {"type", "timestamp"}, message
         assert_now(message["timestamp"])
         return
-    assert set(message) >= {"type", "id", "timestamp", "payload"}, message
-    assert (
-        isinstance(message["id"], str) and message["id"] and isinstance(message["payload"], dict)
-    ), message
+    assert_types(message, type=str, id=str, payload=dict)
+    assert message["id"]
     parse_time(message["timestamp"])

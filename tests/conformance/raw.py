@@ -1,6 +1,4 @@
-"""A WebSocket client without manners: it sends any frame, answers no ping, and reads only when told
-to.
-"""
+"""A WebSocket client that sends any frame, answers no ping, and reads only when told to."""
 
 from __future__ import annotations
 
@@ -66,9 +64,7 @@ class RawSocket:
         method: str = "GET",
         headers: dict[str, str | None] | None = None,
     ) -> Response:
-        """Send an upgrade; headers replace the usual ones, None takes one away. The answer's body
-        is read unless it is 101.
-        """
+        """Send an upgrade; headers replace the usual ones, None takes one away."""
         sent: dict[str, str | None] = {
             "Host": f"{LOOPBACK}:{self.port}",
             "Upgrade": "websocket",
@@ -77,36 +73,38 @@ class RawSocket:
             "Sec-WebSocket-Version": "13",
         }
         sent.update(headers or {})
-        lines = [
-            f"{method} {path} HTTP/1.1",
-            *(f"{name}: {value}" for name, value in sent.items() if value is not None),
-            "",
-            "",
-        ]
-        self.socket.sendall("\r\n".join(lines).encode("latin-1"))
+        lines = [f"{name}: {value}\r\n" for name, value in sent.items() if value is not None]
+        head = f"{method} {path} HTTP/1.1\r\n{''.join(lines)}\r\n"
+        self.socket.sendall(head.encode("latin-1"))
         return self.response()
 
     def response(self) -> Response:
-        while b"\r\n\r\n" not in self.buffer:
-            self._more()
-        head, self.buffer = self.buffer.split(b"\r\n\r\n", 1)
-        first, *lines = head.decode("latin-1").split("\r\n")
-        headers = {
-            name.lower(): value.strip() for name, value in (line.split(":", 1) for line in lines)
-        }
+        """Read an answer, and its body unless it is 101."""
+        first, *lines = self._line(b"\r\n\r\n").decode("latin-1").split("\r\n")
+        pairs = (line.split(":", 1) for line in lines)
+        headers = {name.lower(): value.strip() for name, value in pairs}
         status = int(first.split()[1])
         if status == 101:
             return Response(status, headers, b"")
         if "content-length" in headers:
-            length = int(headers["content-length"])
-            while len(self.buffer) < length:
-                self._more()
-            body, self.buffer = self.buffer[:length], self.buffer[length:]
+            body = self._take(int(headers["content-length"]))
         elif headers.get("transfer-encoding") == "chunked":
             body = self._chunks()
         else:
             body = self._rest()
         return Response(status, headers, body)
+
+    def _line(self, end: bytes = b"\r\n") -> bytes:
+        while end not in self.buffer:
+            self._more()
+        line, self.buffer = self.buffer.split(end, 1)
+        return line
+
+    def _take(self, length: int) -> bytes:
+        while len(self.buffer) < length:
+            self._more()
+        data, self.buffer = self.buffer[:length], self.buffer[length:]
+        return data
 
     def _rest(self) -> bytes:
         try:
@@ -117,16 +115,10 @@ class RawSocket:
 
     def _chunks(self) -> bytes:
         body = b""
-        while True:
-            while b"\r\n" not in self.buffer:
-                self._more()
-            size, self.buffer = self.buffer.split(b"\r\n", 1)
-            length = int(size, 16)
-            while len(self.buffer) < length + 2:
-                self._more()
-            body, self.buffer = body + self.buffer[:length], self.buffer[length + 2 :]
-            if length == 0:
-                return body
+        while length := int(self._line(), 16):
+            body += self._take(length + 2)[:-2]
+        self._take(2)
+        return body
 
     def _more(self) -> None:
         data = self.socket.recv(65536)
@@ -134,50 +126,38 @@ class RawSocket:
             raise EOFError("the server closed the connection")
         self.buffer += data
 
-    def frame(
-        self,
-        data: bytes,
-        opcode: int = TEXT,
-        *,
-        final: bool = True,
-        masked: bool = True,
-        reserved: int = 0,
-    ) -> None:
-        """Send one frame, right or wrong."""
-        self.socket.sendall(encoded(data, opcode, final=final, masked=masked, reserved=reserved))
+    def frame(self, data: bytes, opcode: int = TEXT, **bits: Any) -> None:
+        """Send one frame, right or wrong (see `encoded`)."""
+        self.socket.sendall(encoded(data, opcode, **bits))
 
     def frames(self, texts: Iterable[bytes]) -> None:
         """Send text messages in one write."""
         self.socket.sendall(b"".join(encoded(text) for text in texts))
 
     def send(self, type_: str, payload: Any) -> str:
-        sent = new_id()
-        self.frame(
-            json.dumps({"type": type_, "id": sent, "timestamp": now(), "payload": payload}).encode()
-        )
-        return sent
+        message = {"type": type_, "id": new_id(), "timestamp": now(), "payload": payload}
+        self.frame(json.dumps(message).encode())
+        return str(message["id"])
 
     def read_frame(self) -> tuple[int, bytes]:
-        """The next frame's opcode and data. EOFError at the end, TimeoutError after the socket's
-        timeout.
-        """
-        while len(self.buffer) < 2:
+        """The next frame's opcode and data. Raises EOFError at the end, TimeoutError."""
+        while (size := self._sizes()) is None or len(self.buffer) < sum(size):
             self._more()
-        opcode, length = self.buffer[0] & 15, self.buffer[1] & 127
-        size = {126: 4, 127: 10}.get(length, 2)
-        while len(self.buffer) < size:
-            self._more()
-        if size > 2:
-            length = int.from_bytes(self.buffer[2:size], "big")
-        while len(self.buffer) < size + length:
-            self._more()
-        data, self.buffer = self.buffer[size : size + length], self.buffer[size + length :]
-        return opcode, data
+        frame = self._take(sum(size))
+        return frame[0] & 15, frame[size[0] :]
+
+    def _sizes(self) -> tuple[int, int] | None:
+        """Of the next frame's head and data, once its head is here."""
+        if len(self.buffer) < 2:
+            return None
+        short = self.buffer[1] & 127
+        head = {126: 4, 127: 10}.get(short, 2)
+        if len(self.buffer) < head:
+            return None
+        return head, int.from_bytes(self.buffer[2:head], "big") if head > 2 else short
 
     def read(self) -> dict[str, Any]:
-        """The next message; pings are read over and not answered. EOFError carries the close code
-        when there was one.
-        """
+        """The next message, past pings. Raises EOFError with the close code if there was one."""
         while True:
             opcode, data = self.read_frame()
             if opcode == TEXT:
@@ -193,17 +173,14 @@ class RawSocket:
 
     def ready(self, token: str) -> RawSocket:
         assert self.upgrade().status == 101
-        answer = self.read_until(
-            self.send("auth", {"token": token, "client_version": "1.2.3", "platform": "android"})
-        )
-        assert answer["type"] == "connection_ack", answer
-        answer = self.read_until(
-            self.send(
-                "health_check",
-                {"timestamp": now(), "client_nonce": "n", "client_capabilities": ["health_v1"]},
-            )
-        )
-        assert answer["type"] == "health_status", answer
+        auth = {"token": token, "client_version": "1.2.3", "platform": "android"}
+        health = {"timestamp": now(), "client_nonce": "n", "client_capabilities": ["health_v1"]}
+        for type_, payload, expected in (
+            ("auth", auth, "connection_ack"),
+            ("health_check", health, "health_status"),
+        ):
+            answer = self.read_until(self.send(type_, payload))
+            assert answer["type"] == expected, answer
         return self
 
     def until_closed(self) -> tuple[list[dict[str, Any]], int | None]:

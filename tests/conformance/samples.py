@@ -6,39 +6,19 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-EVENTS = (
-    "SessionStart",
-    "SessionEnd",
-    "PreToolUse",
-    "PostToolUse",
-    "UserPromptSubmit",
-    "Stop",
-    "SubagentStop",
-    "PreCompact",
-    "Notification",
-)
-
+CALL = {"tool": "Bash", "params": {"command": "ls"}}
 PAYLOADS: dict[str, dict[str, Any]] = {
     "SessionStart": {"working_directory": "/home/dev/project"},
     "SessionEnd": {"duration_seconds": 12.5},
-    "PreToolUse": {
-        "tool": "Bash",
-        "params": {"command": "ls"},
-        "risk_level": "low",
-        "requires_approval": False,
-    },
-    "PostToolUse": {
-        "tool": "Bash",
-        "params": {"command": "ls"},
-        "result": "README.md",
-        "success": True,
-    },
+    "PreToolUse": CALL | {"risk_level": "low", "requires_approval": False},
+    "PostToolUse": CALL | {"result": "README.md", "success": True},
     "UserPromptSubmit": {"prompt": "Please add a test"},
     "Stop": {"reason": "task_completed"},
     "SubagentStop": {"result": "done"},
     "PreCompact": {"tokens": 1000},
     "Notification": {"message": "hello", "level": "info"},
 }
+EVENTS = tuple(PAYLOADS)
 
 
 def now(seconds: float = 0) -> str:
@@ -68,9 +48,6 @@ def hook(event: str, session_id: str, payload: Any = None, /, **more: Any) -> di
 
 
 def prompt(session_id: str, number: int | str, /, **more: Any) -> dict[str, Any]:
-    """A UserPromptSubmit that carries a `number` to be recognised by: it is projected to nothing
-    but its agent_event.
-    """
-    return hook(
-        "UserPromptSubmit", session_id, {"prompt": f"prompt {number}", "number": number}, **more
-    )
+    """A UserPromptSubmit with a `number` to be recognised by; it makes its agent_event alone."""
+    payload = {"prompt": f"prompt {number}", "number": number}
+    return hook("UserPromptSubmit", session_id, payload, **more)

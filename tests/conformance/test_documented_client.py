@@ -154,6 +154,20 @@ def test_it_decides_an_approval(mortal: Bridge, program: Path) -> None:
         assert (recorded["tool_call_id"], recorded["decision"]) == (call_id, "approved")
 
 
+@pytest.mark.spec("limit.client_queue", "offline.flush")
+def test_what_is_typed_meanwhile_is_sent_once(mortal: Bridge, program: Path) -> None:
+    """Of 1,001 messages the oldest is dropped, the others are sent in order."""
+    link, said = address(mortal), {"content": "x" * 1000, "role": "user"}
+    mortal.kill()
+    with Client(program, link) as client:
+        for number in range(1001):  # too much for a pipe: it has read nearly all of it
+            client.say(type="message", session_id=f"typed {number}", **said)
+        mortal.start()
+        client.until(of_session("typed 1000", "error"))  # there is no such session
+        refused = [m["payload"]["session_id"] for m in client.got if m["type"] == "error"]
+        assert refused == [f"typed {number}" for number in range(1, 1001)]
+
+
 def test_the_code_s_token_is_refused_once_it_is_connected(mortal: Bridge, program: Path) -> None:
     """D62: it goes on with a fresh one, in a private file, or with the one before where the fresh one
     became void.

@@ -13,8 +13,7 @@ import pytest
 from tests.conformance.approvals import assert_refused
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
-from tests.conformance.reader import Reader
-from tests.conformance.repositories import session_in
+from tests.conformance.repositories import Reader, session_in
 from tests.conformance.samples import prompt
 
 MIB = 2**20

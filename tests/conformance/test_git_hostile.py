@@ -1,21 +1,160 @@
 """Repositories that want to run something (D10): reading runs and writes nothing, a commit runs its
-hooks and nothing else.
+hooks and nothing else. Each trap is a way in which git itself would run what a repository names.
 """
 
 from __future__ import annotations
 
 import os
+import pty
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.conformance.bridge import Bridge
-from tests.conformance.hostile import COMMITTING, READING, Trap, springs_it
 from tests.conformance.phone import Message, Phone
-from tests.conformance.repositories import Repository, Work
+from tests.conformance.repositories import Repository, Work, owner
 from tests.files.repositories import digest
 
 pytestmark = pytest.mark.spec("git.hostile")
+
+
+class Trap:
+    """`script` leaves a mark when it runs; it and `hooks` stand outside the allowed roots."""
+
+    def __init__(self, directory: Path) -> None:
+        self.mark, self.script, self.hooks = (directory / name for name in ("ran", "trap", "hooks"))
+        self.script.write_text(f"#!/bin/sh\ntouch '{self.mark}'\nexit 1\n")
+        self.script.chmod(0o755)
+        self.hooks.mkdir()
+        for name in ("post-index-change", "pre-commit", "commit-msg", "post-commit"):
+            (self.hooks / name).symlink_to(self.script)
+
+
+Plant = Callable[[Repository, Trap], None]
+
+
+def config(*settings: str) -> Plant:
+    """Settings; `{path}` is the trap's script, `{script}` the same quoted for a shell."""
+
+    def plant(repository: Repository, trap: Trap) -> None:
+        for setting in settings:
+            name, value = setting.split("=", 1)
+            said = value.format(script=f"'{trap.script}'", path=trap.script, hooks=trap.hooks)
+            repository.git("config", name, said)
+
+    return plant
+
+
+def driver(attribute: str, key: str) -> Plant:
+    """An attribute for every file, and the program of its driver."""
+
+    def plant(repository: Repository, trap: Trap) -> None:
+        kind, _, name = attribute.partition("=")
+        repository.write(".git/info/attributes", f"* {attribute}\n")
+        # git config itself would not take every name
+        with (repository.path / ".git/config").open("a") as file:
+            file.write(f'[{kind} "{name}"]\n\t{key} = "\'{trap.script}\'"\n')
+
+    return plant
+
+
+def included(setting: str) -> Plant:
+    def plant(repository: Repository, trap: Trap) -> None:
+        repository.write(".git/more", "")
+        more = (".git/more", "core.fsmonitor", str(trap.script))
+        repository.git("config", "--file", *more)
+        repository.git("config", setting, "more")
+
+    return plant
+
+
+def hook_in_place(repository: Repository, trap: Trap) -> None:
+    repository.write(".git/hooks/post-index-change", trap.script.read_bytes()).chmod(0o755)
+
+
+def worktree_config(repository: Repository, trap: Trap) -> None:
+    repository.git("config", "extensions.worktreeConfig", "true")
+    repository.git("config", "--worktree", "core.fsmonitor", str(trap.script))
+
+
+def submodule(repository: Repository, trap: Trap) -> None:
+    inner = Repository(repository.path.with_name(f"{repository.path.name} inner"))
+    inner.commit_files({"a": "1\n"})
+    repository.git("submodule", "--quiet", "add", str(inner.path), "sub")
+    repository.commit("submodule")
+    summary = ("status.submoduleSummary=true", "diff.submodule=diff", "diff.ignoreSubmodules=none")
+    config(*summary, "submodule.recurse=true")(repository, trap)
+    for name in ("core.fsmonitor", "diff.external"):
+        repository.git("config", name, str(trap.script), cwd=repository.path / "sub")
+    repository.write("sub/a", "2\n")
+
+
+def promisor(*settings: str) -> Plant:
+    """An object that is not there, and a program that is said to bring it."""
+
+    def plant(repository: Repository, trap: Trap) -> None:
+        partial = ("core.repositoryFormatVersion=1", "extensions.partialClone=evil")
+        allowed = ("remote.evil.promisor=true", "protocol.allow=always")
+        config(*partial, *allowed, *settings)(repository, trap)
+        blob = repository.git("rev-parse", ":a.txt").strip()
+        (repository.path / ".git/objects" / blob[:2] / blob[2:]).unlink()
+
+    return plant
+
+
+TERMINAL = "in a terminal"
+
+
+def springs_it(repository: Repository, trap: Trap, words: tuple[str, ...]) -> bool:
+    """Whether plain git, as the owner runs it, runs the trap; without a terminal it has no pager."""
+    if words[0] != TERMINAL:
+        repository.git(*words, check=False)
+    else:
+        ours, terminal = pty.openpty()
+        command, streams = ["git", *words[1:]], {"stdout": terminal, "stderr": terminal}
+        subprocess.run(command, cwd=repository.path, env=owner(), timeout=180, **streams)
+        os.close(terminal)
+        os.close(ours)
+    return trap.mark.exists()
+
+
+STATUS, DIFF, COMMIT = ("status",), ("diff",), ("commit", "-q", "-a", "-m", "x")
+HOOKS = config("core.hooksPath={hooks}")
+PAGER = config("core.pager={script}", "pager.status=true", "pager.diff=true")
+ALIAS = config("alias.status=!{script}", "alias.diff=!{script}", "alias.mine=!{script}")
+SSH = ("gpg.format=ssh", "gpg.ssh.program={path}", "user.signingKey=key::ssh-ed25519 AAAA")
+UPLOAD_PACK = ("remote.evil.url=/", "remote.evil.uploadpack={script}")
+
+# name → how it is planted, and the ordinary command that springs it
+READING: dict[str, tuple[Plant, tuple[str, ...]]] = {
+    "fsmonitor": (config("core.fsmonitor={script}"), STATUS),
+    "external diff": (config("diff.external={script}"), DIFF),
+    "diff driver": (driver("diff=evil", "command"), DIFF),
+    "textconv": (driver("diff=evil", "textconv"), DIFF),
+    "clean filter": (driver("filter=evil", "clean"), DIFF),
+    "filter process": (driver("filter=evil", "process"), DIFF),
+    "filter with an equals sign": (driver("filter=a=b", "clean"), DIFF),
+    "smudge filter": (driver("filter=evil", "smudge"), ("checkout", "--", "a.txt")),
+    "pager": (PAGER, (TERMINAL, "status")),
+    "alias": (ALIAS, ("mine",)),
+    "hook": (hook_in_place, STATUS),
+    "hooks elsewhere": (HOOKS, STATUS),
+    "include": (included("include.path"), STATUS),
+    "conditional include": (included("includeIf.gitdir:**.path"), STATUS),
+    "work tree settings": (worktree_config, STATUS),
+    "submodule": (submodule, STATUS),
+    "lazy fetch by ext": (promisor("remote.evil.url=ext::{path}"), DIFF),
+    "lazy fetch by upload-pack": (promisor(*UPLOAD_PACK), DIFF),
+}
+COMMITTING: dict[str, tuple[Plant, tuple[str, ...]]] = {
+    "gpg": (config("commit.gpgSign=true", "gpg.program={path}"), COMMIT),
+    "ssh signature": (config("commit.gpgSign=true", *SSH), COMMIT),
+    "hooks elsewhere": (HOOKS, COMMIT),
+    "fsmonitor": READING["fsmonitor"],
+    "clean filter": READING["clean filter"],
+}
 
 
 @pytest.fixture
@@ -53,7 +192,7 @@ def test_reading_runs_nothing(
     plant, springs = READING[name]
     plant(victim, trap)
     types = [answer["type"] for answer in look(Work(shared, phone, victim.path))]
-    assert not trap.ran
+    assert not trap.mark.exists()
     if "lazy" not in name:  # where an object is missing there may be nothing to show
         assert types == ["git_status_response", *["git_diff_response"] * 4]
     assert springs_it(victim, trap, springs), "no trap: plain git does not run it either"
@@ -71,7 +210,7 @@ def test_a_commit_runs_its_hooks_alone(
     work = Work(shared, phone, victim.path)
     work.committed("Staged")
     work.committed("Named", ["a.txt", "untracked.txt"])
-    assert not trap.ran
+    assert not trap.mark.exists()
     assert own.exists() or name == "hooks elsewhere"
     assert "gpgsig" not in victim.git("cat-file", "commit", "HEAD")
     victim.write("a.txt", "4\n")
@@ -79,19 +218,14 @@ def test_a_commit_runs_its_hooks_alone(
 
 
 def test_reading_writes_nothing(shared: Bridge, victim: Repository, phone: Phone) -> None:
-    """Not even the index is refreshed; no lock, no temporary file, no object."""
+    """Not even the index is refreshed, and nobody waits for its lock."""
     os.utime(victim.path / "b.txt", (1, 1))  # plain git would refresh its index
     victim.git("mv", "-f", "b.txt", "c.txt")
-    before = digest(victim.path)
-    look(Work(shared, phone, victim.path))
-    assert digest(victim.path) == before
-
-
-def test_reading_while_the_index_is_locked(
-    shared: Bridge, victim: Repository, phone: Phone
-) -> None:
     victim.write(".git/index.lock", "")
-    assert Work(shared, phone, victim.path).changes()["a.txt"] == ("modified", 1, 1)
+    before, work = digest(victim.path), Work(shared, phone, victim.path)
+    look(work)
+    assert digest(victim.path) == before
+    assert work.changes()["a.txt"] == ("modified", 1, 1)
 
 
 FORMATS = """

@@ -160,8 +160,8 @@ def test_failed_authentication(rated: Bridge) -> None:
     with closing(rated.phone(source=source).ready()) as phone:
         phone.ping()
     thief = rated.phone(source=source).connect()
-    answer = thief.auth(token="wrong")
-    assert (answer["type"], answer["payload"]["code"]) == ("connection_error", "RATE_LIMITED")
+    told = thief.auth(token="wrong")
+    assert (told["type"], told["payload"]["code"]) == ("connection_error", "RATE_LIMITED")
     assert thief.wait_closed() == 4429
 
 
