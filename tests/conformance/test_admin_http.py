@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -104,17 +104,3 @@ def test_an_invalid_configuration(shared: Bridge, config: Path) -> None:
 def test_without_a_configuration(public: Bridge) -> None:
     answer = reload(public)
     assert answer.status == 200 and answer.json()["active_hooks"] == []
-
-
-def test_a_start_with_an_invalid_configuration(
-    make_bridge: Callable[..., Bridge], tmp_path: Path
-) -> None:
-    """D49: it is told in the log, once, and the bridge serves."""
-    config = tmp_path / "hooks.json"
-    config.write_text("{")
-    bridge = make_bridge("wrong hooks", BRIDGE_HOOKS_CONFIG=str(config))
-    log = (bridge.data / "logs" / "bridge.log").read_text()
-    assert log.count("hook_configuration_invalid") == 1
-    config.write_text(json.dumps(HOOKS_CONFIG))
-    assert reload(bridge).status == 200
-    bridge.stop()

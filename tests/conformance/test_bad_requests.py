@@ -13,7 +13,7 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.repositories import Repository, Work
 from tests.conformance.samples import hook, new_session
-from tests.conformance.test_sequence_errors import AGENTS, JOINING, SERVED
+from tests.conformance.test_sequence_errors import AGENTS, SERVED
 from tests.files.repositories import digest
 
 pytestmark = pytest.mark.spec("error.recoverable")
@@ -78,16 +78,6 @@ def test_bad_requests(shared: Bridge, crime_scene: Repository, phone: Phone) -> 
         assert digest(crime_scene.path) == before, str(fields)[:100]
         phone.ping()
     assert work.changes()["a.txt"] == ("modified", 1, 1)
-
-
-def test_unknown_sessions(phone: Phone) -> None:
-    """D7: any message but session_start, naming the session."""
-    decision = {"approval_response": JOINING["approval_response"]}
-    for type_, fields in (SERVED | decision).items():
-        for unknown in (new_session(), "x" * 256, "%s", "../x", "ü 会"):
-            answer = phone.request(type_, {"session_id": unknown} | fields)
-            assert_refused(answer, "SESSION_NOT_FOUND", False, unknown)
-            phone.ping()
 
 
 def test_closed_sessions(shared: Bridge, crime_scene: Repository, phone: Phone) -> None:

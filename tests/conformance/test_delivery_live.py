@@ -146,8 +146,9 @@ def test_what_every_device_is_told(bridge: Bridge, sid: str) -> None:
         assert phones[1].numbers(sid) == [], "D28: the session's own feed waits for the join"
 
 
+@pytest.mark.spec("offline.pending", "offline.replay", "ws.notification_ack")
 def test_the_feed_for_all_while_away(bridge: Bridge, sid: str, device: Phone) -> None:
-    """D27: sent again until acknowledged, with the same ids."""
+    """D27: sent again until acknowledged, with the same ids; a notification is one of its rows."""
     away(device)
     bridge.accept(hook("SessionStart", sid), hook("SessionEnd", sid))
     kinds = ("session_started", "session_end", "notification")

@@ -1,5 +1,5 @@
-"""What came while away (D23, D26 to D28, D34; spec, Offline behavior): nothing accepted is lost,
-nothing comes twice on one connection.
+"""What came while away (D23, D26 to D28; spec, Offline behavior): nothing accepted is lost, nothing
+comes twice on one connection; and what notification_ack moves (D27).
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from contextlib import suppress
 
 import pytest
 
+from tests.conformance.approvals import post, pre
 from tests.conformance.bridge import Bridge
-from tests.conformance.delivery import away, back
+from tests.conformance.delivery import away, back, nothing_more
 from tests.conformance.phone import Phone
-from tests.conformance.samples import hook, prompt
+from tests.conformance.samples import hook, new_id, new_session, prompt
 
 pytestmark = [
     pytest.mark.usefixtures("database"),
@@ -135,11 +136,15 @@ def test_a_large_event_does_not_block_what_follows(bridge: Bridge, sid: str, dev
 
 
 def test_a_new_device_starts_at_the_present(bridge: Bridge, sid: str, device: Phone) -> None:
-    """D28: also when it joins."""
-    bridge.accept(*[prompt(sid, number) for number in range(3)])
+    """D28: also when it joins; it hears of no approval, no notification."""
+    call = pre(sid, approval=True, tool_call_id="x"), post(sid, tool_call_id="x")
+    bridge.accept(prompt(sid, 0), *call, hook("Stop", sid), hook("Notification", sid))
     device.ready().join(sid)
     bridge.accept(prompt(sid, 3))
     device.wait_numbers(sid, [3])
+    bridge.fence(device)
+    told = {message["type"] for message in device.messages}
+    assert not told & {"notification", "approval_required", "tool_call", "tool_result"}
 
 
 def test_a_session_that_began_while_away(bridge: Bridge, sid: str, device: Phone) -> None:
@@ -148,3 +153,64 @@ def test_a_session_that_began_while_away(bridge: Bridge, sid: str, device: Phone
     bridge.accept(hook("SessionStart", sid), prompt(sid, 1))
     device.ready().expect("session_started", session_id=sid)
     device.wait_numbers(sid, [None, 1])
+
+
+@pytest.mark.spec("ws.notification_ack", "delivery.cursor")
+def test_unacknowledged_is_sent_again(bridge: Bridge, sid: str, device: Phone) -> None:
+    """With the same id, in order; acknowledged, never again: in whatever order, before ready too;
+    unknown ids are ignored.
+    """
+    bridge.accept(prompt(sid, 0))
+    away(device)
+    bridge.accept(*[prompt(sid, number) for number in (1, 2, 3)])
+    first = back(device, sid, [1, 2, 3])
+    device.close()
+    device.connect().auth()
+    second = device.wait_numbers(sid, [1, 2, 3])
+    assert [event["id"] for event in first] == [event["id"] for event in second]
+    device.ack(second[1])
+    device.ack(second[2]["id"], new_id(), "", second[0]["id"], second[2]["id"])
+    device.close()
+    nothing_more(bridge, device.ready(), sid, [])
+
+
+@pytest.mark.spec("ws.notification_ack", "delivery.cursor")
+def test_only_the_third_of_three(bridge: Bridge, sid: str, device: Phone) -> None:
+    """D27: the cursor moves over a row when it and all earlier rows sent are acknowledged."""
+    bridge.accept(prompt(sid, 0))
+    away(device)
+    bridge.accept(*[prompt(sid, number) for number in (1, 2, 3)])
+    for expected, acknowledged in (([1, 2, 3], [2]), ([1, 2, 3], [2, 0]), ([2, 3], [1, 0])):
+        events = back(device, sid, expected)
+        for index in acknowledged:
+            device.ack(events[index])
+        device.close()
+    nothing_more(bridge, device.ready(), sid, [])
+
+
+@pytest.mark.spec("ws.notification_ack", "delivery.cursor")
+def test_acks_of_one_session_move_no_other(bridge: Bridge, sid: str, device: Phone) -> None:
+    other = new_session()
+    bridge.accept(prompt(sid, 0), prompt(other, 0))
+    away(device)
+    bridge.accept(prompt(sid, 1), prompt(other, 1), prompt(sid, 2), prompt(other, 2))
+    device.ready().wait_numbers(sid, [1, 2])
+    device.ack(*device.wait_numbers(other, [1, 2]))
+    device.close()
+    device.ready().wait_numbers(sid, [1, 2])
+    nothing_more(bridge, device, other, [])
+
+
+@pytest.mark.spec("ws.notification_ack", "delivery.cursor")
+def test_acks_of_one_device_move_no_other(bridge: Bridge, sid: str, device: Phone) -> None:
+    """The rows have the same ids on both devices."""
+    bridge.accept(prompt(sid, 0))
+    first, second = device, bridge.phone()
+    away(first)
+    away(second)
+    bridge.accept(prompt(sid, 1), prompt(sid, 2))
+    first.ready().ack(*first.wait_numbers(sid, [1, 2]))
+    first.close()
+    second.ready().wait_numbers(sid, [1, 2])
+    second.close()
+    nothing_more(bridge, first.ready(), sid, [])

@@ -101,10 +101,8 @@ def test_malformed_tokens(shared: Bridge) -> None:
     assert_error(shared.get(f"/api/v1/health?{query}"), 401, "AUTH_INVALID_TOKEN")
 
 
-def test_odd_addresses(shared: Bridge, sid: str) -> None:
-    """An unknown query parameter changes nothing; a trailing slash is answered or 404, never
-    redirected, and what is posted there is taken or not.
-    """
+def test_odd_addresses(shared: Bridge) -> None:
+    """A query parameter that is unknown changes nothing; a trailing slash is never redirected."""
     for path in [address.split()[1] for address in OPEN_TO if address.startswith("GET")]:
         plain = shared.get(path, shared.admin_token)
         assert shared.get(f"{path}?x=1&&=&%ff=%00", shared.admin_token).status == plain.status
@@ -113,11 +111,6 @@ def test_odd_addresses(shared: Bridge, sid: str) -> None:
         answer = shared.get(path, shared.admin_token)
         if answer.status != 200:
             assert_error(answer, 404)
-    path, body = "/api/v1/hooks/event/", hook("Stop", sid)
-    answer = shared.https().post(path, token=shared.hook_token, json_body=body)
-    if answer.status != 200:
-        assert_error(answer, 404, "NOT_FOUND")
-    assert shared.knows(sid) is (answer.status == 200)
 
 
 @pytest.mark.spec("error.http.request_id")

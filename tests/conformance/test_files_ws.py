@@ -49,12 +49,6 @@ def test_odd_names(reader: Reader) -> None:
         assert reader.read(name)["content"] == name
 
 
-def test_three_thousand_entries_come_in_one_answer(reader: Reader) -> None:
-    for number in range(3000):
-        (reader.place / f"file {number}").touch()
-    assert len(reader.list(".")) == 3000
-
-
 @pytest.mark.spec("ws.file_read", "ws.file_read_response")
 def test_a_text(reader: Reader) -> None:
     """D11: size is the file's bytes; a line ends with a newline and with nothing else."""

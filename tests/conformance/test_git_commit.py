@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from tests.conformance.approvals import assert_refused
-from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Message
 from tests.conformance.repositories import Repository, Work, changes, committed
-from tests.conformance.samples import hook
 from tests.conformance.test_git_status import ODD_NAMES
 
 pytestmark = pytest.mark.spec("ws.git_commit")
@@ -178,13 +176,3 @@ def test_ten_thousand_named_files(repository: Repository, work: Work) -> None:
     summary = committed(answer, work.sid)
     assert (summary["files_changed"], summary["additions"]) == (10_000, 10_000)
     assert answer["payload"]["is_clean"] is True
-
-
-def test_a_closed_session_that_is_joined(
-    shared: Bridge, repository: Repository, work: Work
-) -> None:
-    """D7: git requests work there."""
-    repository.commit_files({"a": "1\n"})
-    repository.write("a", "2\n")
-    shared.accept(hook("SessionEnd", work.sid))
-    assert work.committed("Late", ["a"])["hash"] == repository.head()

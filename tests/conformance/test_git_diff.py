@@ -68,9 +68,14 @@ def test_all_or_some_files(repository: Repository, work: Work) -> None:
 def test_before_the_first_commit(repository: Repository, work: Work) -> None:
     repository.write("a", "1\n")
     repository.git("add", "a")
+    repository.write("untracked", "1\n")
     (file,) = work.diff(cached=True)
     assert (file["path"], file["status"], lines(file, "added")) == ("a", "added", ["1"])
     assert work.diff() == []
+    seen = work.status()
+    assert (seen["branch"], seen["ahead"], seen["behind"]) == ("main", 0, 0)
+    found = changes(seen)
+    assert found["a"] == ("added", 1, 0) and found["untracked"][0] == "untracked"
 
 
 def test_untracked_files_when_named_and_only_then(repository: Repository, work: Work) -> None:

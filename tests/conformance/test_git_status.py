@@ -63,16 +63,6 @@ def test_each_kind_of_change(repository: Repository, work: Work) -> None:
     }
 
 
-def test_no_commit_yet(repository: Repository, work: Work) -> None:
-    repository.write("staged", "1\n2\n")
-    repository.git("add", "staged")
-    repository.write("other", "1\n")
-    payload = work.status()
-    assert (payload["branch"], payload["ahead"], payload["behind"]) == ("main", 0, 0)
-    found = changes(payload)
-    assert found["staged"] == ("added", 2, 0) and found["other"][0] == "untracked"
-
-
 def test_the_branch_is_named_as_in_session_ready(repository: Repository, work: Work) -> None:
     """Also one with a slash, and a detached head, which is no branch."""
     first = repository.commit_files({"a": "1\n"})

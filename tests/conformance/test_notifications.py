@@ -1,4 +1,6 @@
-"""Notifications (spec, Notification and Offline behavior; D13, D51): from what, to whom, once."""
+"""Notifications (spec, Notification; D13, D51): from what, to whom, once; and what they say of a
+decision that is only noted (D37, D38).
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.approvals import ask, notifications, of, post, pre
+from tests.conformance.approvals import DECISIONS, ask, decide, notifications, of, post, pre
 from tests.conformance.bridge import Bridge
-from tests.conformance.delivery import away
 from tests.conformance.https import assert_types, is_uuid
 from tests.conformance.phone import Message, Phone
-from tests.conformance.samples import EVENTS, hook, new_id, prompt
+from tests.conformance.samples import EVENTS, hook, new_id
 
 IDLE = {"message": "Waiting for your input", "level": "info", "notification_type": "idle_prompt"}
 NOTIFYING = ("Stop", "SessionEnd", "Notification")
@@ -107,39 +108,6 @@ def test_a_repeated_event(bridge: Bridge, sid: str, phone: Phone) -> None:
     assert told(bridge, phone, sid, body) == []
 
 
-@pytest.mark.usefixtures("database")
-@pytest.mark.spec("offline.pending", "offline.replay", "ws.notification_ack")
-def test_an_absent_device(bridge: Bridge, sid: str, device: Phone) -> None:
-    """It gets them in order, with the same ids, until it has acknowledged them."""
-    away(device)
-    events = (hook("Stop", sid), hook("Notification", sid, IDLE), hook("SessionEnd", sid))
-    bridge.accept(prompt(sid, 0), *events)
-    seen = []
-    for _ in range(3):
-        device.close()
-        device.ready()
-        device.collect(lambda: len(notifications(device, sid)) >= 3, "three notifications")
-        bridge.fence(device)
-        seen.append([message["id"] for message in of(device, "notification", sid)])
-    assert seen[0] == seen[1] == seen[2] and len(seen[0]) == 3
-    kinds = [payload["notification_type"] for payload in notifications(device, sid)]
-    assert kinds == ["task_complete", "agent_idle", "task_complete"]
-    device.ack(*[message for message in device.messages if "id" in message])
-    device.close()
-    bridge.fence(device.ready())
-    assert notifications(device, sid) == []
-
-
-@pytest.mark.usefixtures("database")
-def test_no_history_for_a_new_device(bridge: Bridge, sid: str, device: Phone) -> None:
-    """D28: also when it joins."""
-    call = pre(sid, approval=True, tool_call_id="x"), post(sid, tool_call_id="x")
-    bridge.accept(hook("Stop", sid), hook("Notification", sid), *call)
-    device.ready().join(sid)
-    bridge.fence(device)
-    assert notifications(device, sid) == []
-
-
 def test_none_again_with_a_join_or_a_replay(bridge: Bridge, sid: str, phone: Phone) -> None:
     """D26: it is a row of the feed for all alone."""
     assert len(told(bridge, phone, sid, hook("Stop", sid))) == 1
@@ -148,3 +116,65 @@ def test_none_again_with_a_join_or_a_replay(bridge: Bridge, sid: str, phone: Pho
     assert buffer and "notification" not in {message["type"] for message in buffer}
     bridge.fence(phone)
     assert len(of(phone, "notification", sid)) == 1
+
+
+NOTED = "Noted. The agent still waits for an answer at the machine."
+
+
+def not_run(phone: Phone, session_id: str) -> list[dict[str, Any]]:
+    return [one for one in notifications(phone, session_id) if one["data"].get("ran") is False]
+
+
+@pytest.mark.parametrize("event", ["UserPromptSubmit", "Stop", "SessionEnd"])
+def test_what_was_not_run(bridge: Bridge, sid: str, joined: Phone, event: str) -> None:
+    """Every device is told, once, of each call that has not run when the session goes on, whatever
+    was decided; a device that is away finds it later.
+    """
+    with bridge.phones(2) as (other, away):
+        bridge.fence(away)
+        away.close()
+        calls = {f"call {decision}": decision for decision in DECISIONS}
+        for call_id, decision in calls.items():
+            ask(bridge, joined, sid, {"command": call_id}, tool_call_id=call_id)
+            answer = decide(joined, sid, call_id, decision)
+            assert answer["payload"]["forwarded"] is False
+        ask(bridge, joined, sid, {"command": "ran"}, tool_call_id="ran")
+        decide(joined, sid, "ran", "approved")
+        bridge.accept(post(sid, {"command": "ran"}, tool_call_id="ran"))
+        bridge.fence(joined, other)
+        for phone in (joined, other):
+            titles = [one["title"] for one in notifications(phone, sid, "approval_required")]
+            assert all("asks at the machine" in title for title in titles) and len(titles) == 4
+            decided = notifications(phone, sid, "approval_decided")
+            assert [one["body"] for one in decided] == [NOTED] * 4
+            assert not_run(phone, sid) == []
+        bridge.accept(hook(event, sid), hook("Stop", sid), hook("SessionEnd", sid))
+        away.ready()
+        bridge.fence(joined, other, away)
+        for phone in (joined, other, away):
+            told = not_run(phone, sid)
+            assert [one["data"] for one in told] == [
+                {"tool_call_id": call_id, "ran": False} for call_id in calls
+            ]
+            assert {one["notification_type"] for one in told} == {"agent_notification"}
+            assert all("was not run" in one["body"] for one in told)
+
+
+def test_what_nobody_had_decided(bridge: Bridge, sid: str, joined: Phone) -> None:
+    """It is told once, by its approval_decided: refused at the machine, and not run."""
+    call_id = ask(bridge, joined, sid)
+    bridge.accept(hook("Stop", sid))
+    bridge.fence(joined)
+    (told,) = not_run(joined, sid)
+    assert told["notification_type"] == "approval_decided"
+    assert (told["data"]["tool_call_id"], told["data"]["decided_by"]) == (call_id, "agent")
+    assert "at the machine" in told["body"] and "was not run" in told["body"]
+
+
+def test_it_runs_after_all(bridge: Bridge, sid: str, joined: Phone) -> None:
+    """A rejected call that runs after the turn in which it was asked still raises the alarm."""
+    call_id = ask(bridge, joined, sid, tool_call_id="x")
+    decide(joined, sid, call_id, "rejected")
+    bridge.accept(hook("Stop", sid), post(sid, tool_call_id="x"))
+    bridge.fence(joined)
+    assert len(not_run(joined, sid)) == len(notifications(joined, sid, "error")) == 1

@@ -12,12 +12,11 @@ from tests.conformance.delivery import back, replay, replayed
 from tests.conformance.phone import Phone
 from tests.conformance.samples import new_id, new_session, now, prompt
 
-pytestmark = [
-    pytest.mark.usefixtures("database"),
-    pytest.mark.spec("ws.replay_request", "ws.replay_buffer", "offline.ask"),
-]
+pytestmark = pytest.mark.spec("ws.replay_request", "ws.replay_buffer", "offline.ask")
+on_both = pytest.mark.usefixtures("database")
 
 
+@on_both
 def test_replay_after_an_id(bridge: Bridge, sid: str, phone: Phone) -> None:
     """Whole envelopes with their ids, acknowledged or not."""
     bridge.watch(phone, sid)
@@ -31,6 +30,7 @@ def test_replay_after_an_id(bridge: Bridge, sid: str, phone: Phone) -> None:
     assert replayed(replay(phone, sid, after_id=events[5]["id"])) == []
 
 
+@on_both
 def test_replay_since_a_time(bridge: Bridge, sid: str, phone: Phone) -> None:
     """Also what a new device never got: it starts at the present, asking gives the past."""
     bridge.accept(*[prompt(sid, number) for number in range(3)])
@@ -40,6 +40,7 @@ def test_replay_since_a_time(bridge: Bridge, sid: str, phone: Phone) -> None:
     assert replayed(replay(phone, sid, since=now(60))) == []
 
 
+@on_both
 def test_replay_since_the_time_of_a_message(bridge: Bridge, sid: str, phone: Phone) -> None:
     """Of what was stored together, nothing that came after that message is left out."""
     bridge.watch(phone, sid)

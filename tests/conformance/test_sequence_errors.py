@@ -95,12 +95,12 @@ def test_before_joining(shared: Bridge, sid: str, phone: Phone) -> None:
     """D7: after unknown and closed, and only then."""
     shared.accept(prompt(sid, 0))
     assert_not_joined(phone, sid)
-    unknown = new_session()
-    for type_, fields in IN_A_SESSION.items():
-        answer = phone.request(type_, {"session_id": unknown} | fields)
-        assert_refused(answer, "SESSION_NOT_FOUND", False, unknown)
-    decision = {"session_id": sid} | JOINING["approval_response"]
-    answer = phone.request("approval_response", decision)
+    decision = {"approval_response": JOINING["approval_response"]}
+    for type_, fields in (IN_A_SESSION | decision).items():
+        for unknown in (new_session(), "x" * 256, "%s", "../x", "ü 会"):
+            answer = phone.request(type_, {"session_id": unknown} | fields)
+            assert_refused(answer, "SESSION_NOT_FOUND", False, unknown)
+    answer = phone.request("approval_response", {"session_id": sid} | JOINING["approval_response"])
     assert answer["payload"]["code"] == "TOOL_CALL_NOT_FOUND"
     phone.join(sid)
     asked = {"session_id": sid} | SERVED["replay_request"]

@@ -81,13 +81,6 @@ def test_old_tls_is_refused(shared: Bridge) -> None:
         context.wrap_socket(raw, server_hostname=LOOPBACK)
 
 
-def test_a_client_that_never_shakes_hands_holds_nobody_up(shared: Bridge) -> None:
-    sockets = [socket.create_connection((LOOPBACK, shared.port), 10) for _ in range(20)]
-    assert shared.get("/api/v1/health", shared.hook_token).status == 200
-    for silent in sockets:
-        silent.close()
-
-
 def test_a_proxy_is_served(public: Bridge) -> None:
     """HTTP and WebSocket; D43: devices are paired with the public address."""
     assert public.pairing().url == "wss://bridge.example.com/api/v1/ws"
