@@ -25,6 +25,7 @@ def _notification(
     session_id: str | None = None,
     **data: Any,
 ) -> Notification:
+    """Make a notification; leave out of ``data`` what is an empty text."""
     return Notification(
         notification_id=str(uuid.uuid4()),
         session_id=session_id,
@@ -32,13 +33,8 @@ def _notification(
         title=title,
         body=body,
         priority=priority,
-        data=data,
+        data={name: value for name, value in data.items() if value != ""},
     )
-
-
-def _given(**data: str) -> dict[str, Any]:
-    """Return the data that is not empty."""
-    return {name: value for name, value in data.items() if value}
 
 
 def gap(session_id: str | None) -> Notification:
@@ -91,8 +87,9 @@ def approval_decided(session: Session, call: ToolCall) -> Notification:
     """Report a decision, wherever it was made."""
     name, decided = _decided(call)
     title, body = f"{name}: {decided}", f"{name} was {decided}{_where(call)}."
-    if answer := _answer(call):
-        body = f"{body.rstrip('.')}: {answer}"
+    given = json.loads(call.modifications or "{}").get("answers") if call.tool == QUESTION else None
+    if isinstance(given, dict) and (answers := shorten(", ".join(map(str, given.values())))):
+        body = f"{body.rstrip('.')}: {answers}"
     if call.decided_by == ToolCall.DecidedBy.DEVICE and session.kind == Session.Kind.OBSERVED:
         title, body = f"{title}{_where(call)}", NOTED
     not_run: dict[str, Any] = {}
@@ -107,7 +104,8 @@ def approval_decided(session: Session, call: ToolCall) -> Notification:
         decision=call.decision,
         decided_by=call.decided_by,
         **not_run,
-        **_given(device=call.device.name if call.device else "", reason=call.reason),
+        device=call.device.name if call.device else "",
+        reason=call.reason,
     )
 
 
@@ -120,12 +118,6 @@ def _decided(call: ToolCall) -> tuple[str, str]:
     )
     answered = at_machine or call.decision == ToolCall.Decision.MODIFIED
     return "The question", "answered" if answered else "not answered"
-
-
-def _answer(call: ToolCall) -> str:
-    """Return the answers to a question that a device has given, without the questions."""
-    given = json.loads(call.modifications or "{}").get("answers") if call.tool == QUESTION else None
-    return shorten(", ".join(map(str, given.values()))) if isinstance(given, dict) else ""
 
 
 def _where(call: ToolCall) -> str:
@@ -208,21 +200,19 @@ def paused(session: Session) -> Notification:
 
 def model_retried(session: Session, why: str) -> Notification:
     """Report that an agent asks its model again, and is silent until it answers."""
-    return _explained(session, "The agent waits for its model", why)
+    title = "The agent waits for its model"
+    return reported(session.session_id, "agent_notification", title, why, "low")
 
 
 def silent(session: Session) -> Notification:
     """Report that a turn has given no sign for long, and waits for nobody."""
     silence = f"no sign for {limits.TURN_SILENCE_SECONDS:g} s"
-    if session.doing:
-        summary = json.loads(session.doing)["summary"]
-        return _explained(session, "The agent still works", f"{summary} ({silence})")
+    title = "The agent is silent"
     body = f"{session.agent_type} gave {silence}: it thinks, or waits for its model."
-    return _explained(session, "The agent is silent", body)
-
-
-def _explained(session: Session, title: str, why: str) -> Notification:
-    return reported(session.session_id, "agent_notification", title, why, "low")
+    if session.doing:
+        title = "The agent still works"
+        body = f"{json.loads(session.doing)['summary']} ({silence})"
+    return reported(session.session_id, "agent_notification", title, body, "low")
 
 
 def cut_off(session: Session) -> Notification:
@@ -253,7 +243,7 @@ def failed(failure: Failure) -> Notification:
         f"{row.message} {where}",
         session_id=failure.session_id,
         code=row.code,
-        **_given(reference=reference),
+        reference=reference,
     )
 
 

@@ -1,5 +1,7 @@
 """Derive messages and notifications from a hook event (D13, D37). Pure."""
 
+from typing import Any
+
 from bridge_project.protocol.catalogue import Encoded, encode_raw
 from bridge_project.protocol.hooks import HookEvent
 from bridge_project.protocol.resources import ToolOutcome
@@ -104,66 +106,53 @@ def _took(event: HookEvent) -> float | None:
 
 # -- notifications (D13) ---------------------------------------------------------------------------
 
-
-_STOPS: dict[str, tuple[NotificationType, str, Priority]] = {
+Kind = tuple[NotificationType, str, Priority]  # type, title, priority
+_STOPS: dict[str, Kind] = {
     "user_request": ("task_complete", "Stopped by the user", "low"),
     "error": ("error", "The agent stopped with an error", "high"),
     "tool_error": ("error", "The agent stopped: a tool failed", "high"),
     "max_tokens": ("error", "The agent reached its token limit", "normal"),
     "safety": ("error", "The agent stopped for safety", "high"),
 }
-_DONE: tuple[NotificationType, str, Priority] = ("task_complete", "The agent is done", "normal")
+_DONE: Kind = ("task_complete", "The agent is done", "normal")
+_ENDED: Kind = ("task_complete", "The session ended", "low")
+_CLEARED: Kind = ("task_complete", "The conversation was cleared", "low")
+_FAILED: Kind = ("error", "The session ended with an error", "normal")
 
 
 def notification_of(event: HookEvent, session: Session) -> Notification | None:
     """Return the notification of an event, or None; one without text shows the title."""
+    data: dict[str, Any]
     match event.event:
         case "Stop":
-            reason = _text(event, "reason")
-            type_, title, priority = _STOPS.get(reason, _DONE)
+            data = {"reason": _text(event, "reason") or "task_completed"}
+            kind = _STOPS.get(data["reason"], _DONE)
             body = _text(event, "message") or _text(event, "error")
-            reason = reason or "task_completed"
-            return _notification(session, type_, title, body, priority, reason=reason)
+        case "SessionEnd" if _text(event, "reason") == "clear":
+            data = {"exit_reason": _text(event, "exit_reason")}
+            kind, body = _CLEARED, "The agent goes on in a new session."
         case "SessionEnd":
-            reason, summary = _text(event, "exit_reason"), _text(event, "summary")
-            data = {"exit_reason": reason} if reason else {}
-            type_, title, priority = "task_complete", "The session ended", "low"
-            if _text(event, "reason") == "clear":
-                title, summary = (
-                    "The conversation was cleared",
-                    "The agent goes on in a new session.",
-                )
-            elif reason == "error":
-                type_, title, priority = "error", "The session ended with an error", "normal"
-            return _notification(session, type_, title, summary, priority, **data)
+            data = {"exit_reason": _text(event, "exit_reason")}
+            kind = _FAILED if data["exit_reason"] == "error" else _ENDED
+            body = _text(event, "summary")
         case "Notification":
-            return _agents_own(event, session)
-    return None
+            data = {"kind": _text(event, "notification_type"), "level": _text(event, "level")}
+            if data["kind"] == "permission_prompt" and session.pending_approvals > 0:
+                return None  # the approval said so
+            kind, body = _agents_own(**data), _text(event, "message")
+        case _:
+            return None
+    type_, title, priority = kind
+    body = body or session.title
+    return notifications.reported(session.session_id, type_, title, body, priority, **data)
 
 
-def _agents_own(event: HookEvent, session: Session) -> Notification | None:
-    kind, level, message = (_text(event, n) for n in ("notification_type", "level", "message"))
-    asks = kind == "permission_prompt"
-    if asks and session.pending_approvals > 0:
-        return None  # the approval said so
-    data = {name: value for name, value in (("kind", kind), ("level", level)) if value}
-    type_: NotificationType = "agent_notification"
-    title, urgent = "The agent says", asks or level in ("warning", "warn")
-    priority: Priority = "high" if urgent else "low" if level == "debug" else "normal"
+def _agents_own(kind: str, level: str) -> Kind:
+    """Return how to show a Notification of the agent's."""
     if kind == "idle_prompt":
-        type_, title, priority = "agent_idle", "The agent waits for you", "normal"
-    elif level in ("error", "critical", "fatal"):
-        type_, title, priority = "error", "The agent reports an error", "high"
-    return _notification(session, type_, title, message, priority, **data)
-
-
-def _notification(
-    session: Session,
-    type_: NotificationType,
-    title: str,
-    body: str,
-    priority: Priority,
-    **data: str,
-) -> Notification:
-    about = body or session.title
-    return notifications.reported(session.session_id, type_, title, about, priority, **data)
+        return "agent_idle", "The agent waits for you", "normal"
+    if level in ("error", "critical", "fatal"):
+        return "error", "The agent reports an error", "high"
+    urgent = kind == "permission_prompt" or level in ("warning", "warn")
+    priority: Priority = "high" if urgent else "low" if level == "debug" else "normal"
+    return "agent_notification", "The agent says", priority

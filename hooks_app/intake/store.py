@@ -1,4 +1,4 @@
-"""Store hook events and their messages in one transaction (D26, D31, D32, D34)."""
+"""Store hook events, their messages and effects in one transaction (D26, D31 to D37)."""
 
 import uuid
 from collections.abc import Sequence
@@ -10,16 +10,20 @@ from bridge_project.kernel import limits, metrics
 from bridge_project.kernel.ages import ages
 from bridge_project.kernel.database import delete_in_steps
 from bridge_project.kernel.text import printable
+from bridge_project.protocol.catalogue import encode
 from bridge_project.protocol.hooks import HookEvent
 from bridge_project.protocol.types import now_text
-from hooks_app.intake import effects, projection
+from hooks_app.intake import projection
 from hooks_app.models import HookEvent as StoredEvent
+from sessions_app.approvals import service as approvals
 from sessions_app.log import ingest_sql
 from sessions_app.log.outbox import Outbox, outbox
-from sessions_app.models import Session
+from sessions_app.models import Session, ToolCall
 from sessions_app.observed import sessions as observed_sessions
 
 NAME_CHARS = 128
+# what only these notifications of an agent say of its turn
+_TURNS = {"permission_prompt": Session.Turn.WAITING, "idle_prompt": Session.Turn.IDLE}
 _WRITE_RECORD = ingest_sql.insert_into(
     StoredEvent,
     ("event_id", "event", "session_id", "tool", "seq", "broadcast_count", "received_at"),
@@ -120,7 +124,7 @@ def _store_one(box: Outbox, session: Session, event: HookEvent, event_id: str, *
         recent["tool"] = tool
     session.recent_events = [recent, *session.recent_events][: limits.RECENT_EVENTS]
     if observed:
-        effects.apply(box, session, event)
+        _apply(box, session, event)
     return row.seq
 
 
@@ -134,6 +138,35 @@ def _begin(box: Outbox, session: Session, event: HookEvent, *, new: bool) -> Non
         observed_sessions.reopen(session)
     if new or starts:
         observed_sessions.announce_start(box, session)
+
+
+def _apply(box: Outbox, session: Session, event: HookEvent) -> None:
+    """Apply an event to its session: turn, calls, notifications (D13, D37)."""
+    match event.event:
+        case "PreToolUse":
+            call = projection.call_of(event)
+            of_open_call = event.payload.get("permission_request") is True
+            if event.payload["requires_approval"] or of_open_call:
+                approvals.ask(box, session, call, of_open_call=of_open_call)
+            else:
+                approvals.report(box, session, call)
+        case "PostToolUse":
+            call, outcome = projection.call_of(event), projection.outcome_of(event)
+            approvals.finish(box, session, call, outcome, projection.failure_of(event))
+        case "UserPromptSubmit" | "Stop":
+            approvals.moved_on(box, session)
+            stops = event.event == "Stop"
+            session.set_turn(Session.Turn.IDLE if stops else Session.Turn.WORKING)
+        case "SessionEnd" if session.status == Session.Status.CLOSED:
+            return  # it was said then
+        case "SessionEnd":
+            reason = projection.end_reason(event)
+            observed_sessions.close(box, session, reason, by=ToolCall.DecidedBy.AGENT)
+        case "Notification":
+            kind = str(event.payload.get("notification_type"))
+            session.turn = _TURNS.get(kind, session.turn)
+    if notification := projection.notification_of(event, session):
+        box.append_to_all(encode(notification))
 
 
 def _tool(event: HookEvent) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import uuid
@@ -13,10 +14,8 @@ def make_own_directory(path: Path) -> None:
 
     Raises OSError for a link, or for another user's directory.
     """
-    try:
+    with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
-    except FileExistsError:
-        pass
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         status = os.fstat(directory)
@@ -47,8 +46,6 @@ def write_whole(path: Path, data: bytes) -> None:
             opened.write(data)
         os.replace(draft, path)
     except OSError:
-        try:
+        with contextlib.suppress(OSError):  # it was never made
             draft.unlink()
-        except OSError:
-            pass  # it was never made
         raise

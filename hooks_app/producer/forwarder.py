@@ -98,17 +98,14 @@ class Forwarder:
                     # the spool was removed, or the disk is full: not the forwarder's end
                     self._report(f"the spool cannot be used: {error}")
                     self.close()
-                self._pause(stop)
+                if self._watch is None:
+                    stop.wait(1.0)
+                    continue
+                wait = self._wake_at - time.monotonic()
+                usual = YOUNG_SECONDS if self.queue.young else LOOK_SECONDS
+                self._watch.wait(stop, min(wait, usual) if wait > 0 else usual)
         finally:
             self.close()
-
-    def _pause(self, stop: threading.Event) -> None:
-        if self._watch is None:
-            stop.wait(1.0)
-            return
-        wait = self._wake_at - time.monotonic()
-        usual = YOUNG_SECONDS if self.queue.young else LOOK_SECONDS
-        self._watch.wait(stop, min(wait, usual) if wait > 0 else usual)
 
     def run_once(self) -> int:
         """Send all that can be sent; return how many were taken. Raises OSError."""
@@ -125,8 +122,7 @@ class Forwarder:
                     break
                 taken += self._round()
         except Unreachable as error:
-            wait = error.seconds
-            if wait is None:
+            if (wait := error.seconds) is None:
                 low, high = BACKOFF_SECONDS
                 self._failures += 1
                 wait = min(high, low * 2.0 ** min(self._failures - 1, 10)) * random.uniform(0.5, 1)
@@ -135,7 +131,10 @@ class Forwarder:
                 self._retry_at = self._wake_at
                 self._report(str(error))
         self.queue.report_refused()
-        self._report_behind()
+        count, behind = len(self.queue.items), seconds_behind(self.queue.items)
+        if behind >= BEHIND_SECONDS and time.monotonic() >= self._behind_at:
+            log.warning("%d hook events wait, the oldest for %.0f seconds", count, behind)
+            self._behind_at = time.monotonic() + BEHIND_SECONDS
         return taken
 
     def _round(self) -> int:
@@ -151,7 +150,8 @@ class Forwarder:
                 self._report("")
         finally:
             settled = zip([item for item, _ in chosen], results)
-            self.queue.put_back([item for item, result in settled if self._again(item, result)])
+            # back to where they were
+            self.queue.items[:0] = [item for item, result in settled if self._again(item, result)]
         return results.count(TAKEN)
 
     def _again(self, item: Item, result: Result) -> bool:
@@ -175,11 +175,8 @@ class Forwarder:
         path = self.spool.path / "lock"
         make_own_directory(self.spool.path)
         if self._lock is not None:
-            try:
-                if os.fstat(self._lock).st_ino == path.stat().st_ino:
-                    return True
-            except FileNotFoundError:
-                pass
+            if path.exists() and os.fstat(self._lock).st_ino == path.stat().st_ino:
+                return True
             self.close()
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
@@ -210,10 +207,3 @@ class Forwarder:
         elif self.trouble and not trouble:
             log.info("the bridge takes events again")
         self.trouble = trouble
-
-    def _report_behind(self) -> None:
-        """Log once a minute how far behind it is, from a minute on."""
-        count, behind = len(self.queue.items), seconds_behind(self.queue.items)
-        if behind >= BEHIND_SECONDS and time.monotonic() >= self._behind_at:
-            log.warning("%d hook events wait, the oldest for %.0f seconds", count, behind)
-            self._behind_at = time.monotonic() + BEHIND_SECONDS

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hooks_app.producer.shell_command import SPOOL_MAX_BYTES
@@ -135,21 +135,18 @@ class SpoolQueue:
     def take(self, most: int, clock_offset: float) -> list[tuple[Item, bytes]]:
         """Take the next events with their JSON, under 8 MB together."""
         taken: list[tuple[Item, bytes]] = []
-        room, now, at = SEND_MAX_BYTES, time.time(), 0
-        while at < len(self.items) and len(taken) < most:
-            body = self._body(self.items[at], now, clock_offset)
-            if body is not None and taken and room < len(body):
+        room, now, passed = SEND_MAX_BYTES, time.time(), 0
+        for item in self.items:
+            if len(taken) == most:
                 break
-            if body is not None:
+            if (body := self._body(item, now, clock_offset)) is not None:
+                if taken and room < len(body):
+                    break
                 room -= len(body) + 1
-                taken.append((self.items[at], body))
-            at += 1
-        del self.items[:at]
+                taken.append((item, body))
+            passed += 1
+        del self.items[:passed]
         return taken
-
-    def put_back(self, items: Iterable[Item]) -> None:
-        """Put taken events back where they were."""
-        self.items[:0] = items
 
     def _body(self, item: Item, now: float, clock_offset: float) -> bytes | None:
         """Translate an event; None when its file is gone or was set aside."""

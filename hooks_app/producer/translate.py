@@ -45,12 +45,6 @@ def _tool(raw: Raw) -> Raw:
     return {**tool, "tool_call_id": call} if isinstance(call, str) and call else tool
 
 
-def _took(raw: Raw) -> Raw:
-    took = raw.get("duration_ms")
-    a_number = isinstance(took, (int, float)) and not isinstance(took, bool)
-    return {"execution_time_ms": took} if a_number else {}
-
-
 def _session_start(raw: Raw) -> Translated:
     known = _present(raw, "source", "model")
     if raw.get("source") == "compact":  # the same session goes on: it must not look like a new one
@@ -60,31 +54,30 @@ def _session_start(raw: Raw) -> Translated:
 
 
 def _pre_tool(raw: Raw) -> Translated:
+    """Translate a call, or the question whether it may run."""
     tool = _tool(raw)
     risk = risk_of(tool["tool"], tool["params"])
-    return "PreToolUse", {**tool, "risk_level": risk, "requires_approval": False}
-
-
-def _permission(raw: Raw) -> Translated:
-    asked = {"requires_approval": True, "permission_request": True}
-    return "PreToolUse", {**_pre_tool(raw)[1], **asked}
+    asks = raw["hook_event_name"] == "PermissionRequest"
+    asked = {"permission_request": True} if asks else {}
+    return "PreToolUse", {**tool, "risk_level": risk, "requires_approval": asks, **asked}
 
 
 def _post_tool(raw: Raw) -> Translated:
-    result = {"result": raw.get("tool_response"), "success": True}
-    return "PostToolUse", {**_tool(raw), **result, **_took(raw)}
-
-
-def _failed_tool(raw: Raw) -> Translated:
-    result = {"error": raw.get("error"), "interrupted": bool(raw.get("is_interrupt"))}
-    return "PostToolUse", {**_tool(raw), "result": result, "success": False, **_took(raw)}
+    result = raw.get("tool_response")
+    success = raw["hook_event_name"] == "PostToolUse"
+    if not success:
+        result = {"error": raw.get("error"), "interrupted": bool(raw.get("is_interrupt"))}
+    took = raw.get("duration_ms")
+    a_number = isinstance(took, (int, float)) and not isinstance(took, bool)
+    timed = {"execution_time_ms": took} if a_number else {}
+    return "PostToolUse", {**_tool(raw), "result": result, "success": success, **timed}
 
 
 def _prompt(raw: Raw) -> Translated:
     prompt = str(raw.get("prompt") or "")
-    if not is_task_notification(prompt):
-        return "UserPromptSubmit", {"prompt": prompt}
-    return "UserPromptSubmit", {"prompt": for_person(prompt), "context": {"synthetic": True}}
+    if is_task_notification(prompt):
+        return "UserPromptSubmit", {"prompt": for_person(prompt), "context": {"synthetic": True}}
+    return "UserPromptSubmit", {"prompt": prompt}
 
 
 _WORK = ("background_tasks", "session_crons", "stop_hook_active")
@@ -113,10 +106,6 @@ def _subagent_stop(raw: Raw) -> Translated:
     return "SubagentStop", {"result": result, "context": context}
 
 
-def _pre_compact(raw: Raw) -> Translated:
-    return "PreCompact", {"trigger": raw.get("trigger")}
-
-
 def _notification(raw: Raw) -> Translated:
     kind = str(raw.get("notification_type") or "")
     usual = "warning" if kind == "permission_prompt" else "error" if "error" in kind else "info"
@@ -132,15 +121,15 @@ _STOP_FIELDS = ("last_assistant_message", *_WORK)
 TRANSLATIONS: dict[str, tuple[Callable[[Raw], Translated], tuple[str, ...]]] = {
     "SessionStart": (_session_start, ("source", "model")),
     "PreToolUse": (_pre_tool, _TOOL_FIELDS),
-    "PermissionRequest": (_permission, _TOOL_FIELDS),
+    "PermissionRequest": (_pre_tool, _TOOL_FIELDS),
     "PostToolUse": (_post_tool, (*_TOOL_FIELDS, "tool_response")),
-    "PostToolUseFailure": (_failed_tool, (*_TOOL_FIELDS, "error", "is_interrupt")),
+    "PostToolUseFailure": (_post_tool, (*_TOOL_FIELDS, "error", "is_interrupt")),
     "UserPromptSubmit": (_prompt, ("prompt",)),
     "Stop": (_stop, _STOP_FIELDS),
     "StopFailure": (_failed_stop, _STOP_FIELDS),
     "SessionEnd": (_session_end, ()),
     "SubagentStop": (_subagent_stop, _STOP_FIELDS),
-    "PreCompact": (_pre_compact, ()),
+    "PreCompact": (lambda raw: ("PreCompact", {"trigger": raw.get("trigger")}), ()),
     "Notification": (_notification, ()),
 }
 

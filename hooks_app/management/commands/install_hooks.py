@@ -34,26 +34,22 @@ class Command(BaseCommand):
         return super().create_parser(prog_name, subcommand, conflict_handler="resolve", **kwargs)
 
     def add_arguments(self, parser: CommandParser) -> None:
+        add = parser.add_argument
         parser.set_defaults(settings=None)
         settings = "the agent's settings file (default: ~/.claude/settings.json)"
-        where: dict[str, Any] = {"dest": "settings_file", "type": Path, "help": settings}
-        parser.add_argument("--settings", "--settings-file", **where)
+        add("--settings", "--settings-file", dest="settings_file", type=Path, help=settings)
         spool = "where the hooks write (default: `spool` in the data directory)"
-        parser.add_argument("--spool", type=Path, help=spool)
+        add("--spool", type=Path, default=conf.bridge_data_dir / "spool", help=spool)
         yes = "do it without asking; needed where there is no terminal"
-        parser.add_argument("--yes", action="store_true", help=yes)
+        add("--yes", action="store_true", help=yes)
         out = "take the hooks out, and give back the file as it was"
-        parser.add_argument("--remove", action="store_true", help=out)
+        add("--remove", action="store_true", help=out)
 
-    def handle(
-        self, *args: Any, settings_file: Path | None, spool: Path | None, **options: Any
-    ) -> None:
-        shown = (settings_file or default_settings()).expanduser()
+    def handle(self, *args: Any, **options: Any) -> None:
+        shown = (options["settings_file"] or default_settings()).expanduser()
         # of a linked settings file the target is written, and the link stays
         file = Path(os.path.realpath(shown))
-        place = (
-            Path(os.path.abspath(spool.expanduser())) if spool else conf.bridge_data_dir / "spool"
-        )
+        place = Path(os.path.abspath(options["spool"].expanduser()))
         digest = hashlib.sha256(os.fsencode(place)).hexdigest()[:8]
         backup = file.with_name(f"{file.name}.before-bridge-{digest}")
         removing = options["remove"]
@@ -69,33 +65,37 @@ class Command(BaseCommand):
             raise CommandError(f"{shown}: {error}. Nothing was changed.") from None
         except OSError as error:
             raise CommandError(f"{shown} cannot be read: {error.strerror}.") from None
-        if after == before:
-            state = (
-                "no hooks of this bridge are in it" if removing else "the hooks are in it already"
-            )
-            if not removing:
-                _make_spool(place)
-            self.stdout.write(f"{shown}: {state}. Nothing to do.")
-        elif not self._agreed(before, after, shown, options):
+        if after != before and not self._agreed(before, after, shown, **options):
             self.stdout.write("Nothing was changed.")  # as the person wanted it
+            return
+        if not removing:
+            _make_spool(place)
+        if after == before:
+            none, all_ = "no hooks of this bridge are in it", "the hooks are in it already"
+            self.stdout.write(f"{shown}: {none if removing else all_}. Nothing to do.")
         else:
-            if not removing:
-                _make_spool(place)
             self._write(before, after, file, shown, backup if new else None)
             self._report(removing, after, shown, backup)
 
     def _agreed(
-        self, before: str | None, after: str | None, shown: Path, options: dict[str, Any]
+        self,
+        before: str | None,
+        after: str | None,
+        shown: Path,
+        *,
+        remove: bool,
+        yes: bool,
+        **_: Any,
     ) -> bool:
         """Show what would be written, and ask; without a terminal ``--yes`` decides."""
         adds = f"adds one command to {len(HOOK_EVENTS)} events of"
-        what = "takes the bridge's command out of" if options["remove"] else adds
+        what = "takes the bridge's command out of" if remove else adds
         self.stdout.write(f"This {what} {shown}.\n")
         old, new = (before or "").splitlines(), (after or "").splitlines()
         target = str(shown) if after is not None else "(removed)"
         for line in difflib.unified_diff(old, new, str(shown), target, lineterm=""):
             self.stdout.write(line)
-        if options["yes"]:
+        if yes:
             return True
         if not sys.stdin.isatty():
             data = shlex.quote(str(conf.bridge_data_dir))
@@ -129,11 +129,12 @@ class Command(BaseCommand):
         if removed:
             backup.unlink(missing_ok=True)
             gone = "" if after is not None else ", and so is the file, which held nothing else"
-            self.stdout.write(f"{shown}: the hooks are out{gone}.")
-            return
-        kept = f" The file as it was: {backup}." if backup.exists() else ""
-        starts = "Agent sessions that start from now on report to the bridge."
-        self.stdout.write(f"{shown}: the hooks are in. {starts}{kept}")
+            said = f"the hooks are out{gone}."
+        else:
+            kept = f" The file as it was: {backup}." if backup.exists() else ""
+            starts = "Agent sessions that start from now on report to the bridge."
+            said = f"the hooks are in. {starts}{kept}"
+        self.stdout.write(f"{shown}: {said}")
 
 
 def _without(before: str | None, backup: Path, spool: str) -> str | None:
