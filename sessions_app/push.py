@@ -65,24 +65,28 @@ def look(settled: dict[int, int]) -> tuple[list[Due], bool]:
     devices = [one.device_id for one in wanting]
     live = presence.live().filter(device__in=devices)
     connected = set(live.values_list("device_id", flat=True))
-    cursors = {
-        one.device_id: one for one in Cursor.objects.filter(feed=Feed.ALL, device__in=devices)
+    cursors = Cursor.objects.filter(feed=Feed.ALL, device__in=devices)
+    # what a device has proven to have received (D27): all up to a row, and some beyond
+    received = {one.device_id: one.position for one in cursors}
+    ahead = {one.device_id: one.ahead for one in cursors}
+    after = {
+        one.pk: max(one.position, settled.get(one.pk, 0), received.get(one.device_id, 0))
+        for one in wanting
     }
-    after = {one.pk: max(one.position, settled.get(one.pk, 0)) for one in wanting}
     looking = [one for one in wanting if not _must_wait(one, now)]
     waits = len(looking) < len(wanting)
     rows = LogRow.objects.filter(feed=Feed.ALL, type="notification")
     rows = rows.filter(seq__gt=min((after[one.pk] for one in looking), default=0))
-    columns = ("seq", "frame", "created_at")
+    later = rows.order_by("seq").values_list("seq", "frame", "created_at")
     last = 0
-    for seq, frame, at in rows.order_by("seq").values_list(*columns).iterator() if looking else ():
+    for seq, frame, at in later.iterator() if looking else ():
         payload, last = json.loads(frame)["payload"], seq
         if payload["notification_type"] not in KINDS:
             continue
         lack = {
             one.pk: one
             for one in looking
-            if seq > after[one.pk] and not _has(cursors.get(one.device_id), seq)
+            if seq > after[one.pk] and seq not in ahead.get(one.device_id, ())
         }
         if not lack or not _is_news(payload, at, now):
             continue
@@ -110,11 +114,6 @@ def _must_wait(subscription: PushSubscription, now: datetime) -> bool:
     until = subscription.next_at
     most = timedelta(seconds=limits.PUSH_RETRY_MAX_SECONDS)
     return until is not None and now < until <= now + most
-
-
-def _has(cursor: Cursor | None, seq: int) -> bool:
-    """Tell whether a device has proven that it received a row (D27)."""
-    return cursor is not None and (seq <= cursor.position or seq in cursor.ahead)
 
 
 def _is_news(payload: dict[str, Any], at: datetime, now: datetime) -> bool:
