@@ -52,12 +52,10 @@ def input_text(params: str | None) -> str:
     if not params:
         return ""
     value = json.loads(params)
-    if isinstance(value, dict) and value.keys() - {"description"} == {"command"}:
+    if not isinstance(value, dict):
+        return jsontext.dumps(value)
+    if value.keys() - {"description"} == {"command"}:
         return str(value["command"])
-    return jsontext.dumps(value) if not isinstance(value, dict) else _indented(value)
-
-
-def _indented(value: dict[str, object]) -> str:
     return "\n".join(
         f"{name}: {one if isinstance(one, str) else json.dumps(one, ensure_ascii=False, indent=2)}"
         for name, one in value.items()
@@ -67,33 +65,15 @@ def _indented(value: dict[str, object]) -> str:
 @admin.register(Session)
 class SessionAdmin(ReadOnlyAdmin):
     list_display = (
-        "title",
-        "state",
-        "agent_type",
-        "kind",
-        "asks",
-        "pending_approvals",
-        "working_directory",
-        "last_activity_at",
+        *("title", "state", "agent_type", "kind", "asks", "pending_approvals"),
+        *("working_directory", "last_activity_at"),
     )
     list_filter = ("status", "kind", "agent_type")
     search_fields = ("session_id", "title", "working_directory")
     fields = (
-        "title",
-        "session_id",
-        "state",
-        "reason",
-        "agent_type",
-        "kind",
-        "asks",
-        "working_directory",
-        "turn",
-        "pending_approvals",
-        "hook_count",
-        "created_at",
-        "last_activity_at",
-        "closed_at",
-        "lately",
+        *("title", "session_id", "state", "reason", "agent_type", "kind", "asks"),
+        *("working_directory", "turn", "pending_approvals", "hook_count"),
+        *("created_at", "last_activity_at", "closed_at", "lately"),
     )
     list_display_links = ("title", "state")
 
@@ -111,12 +91,8 @@ class SessionAdmin(ReadOnlyAdmin):
         return format_html('<ol class="bridge-history">{}</ol>', format_html_join("", row, rows))
 
     def get_urls(self) -> list[URLPattern]:
-        return [
-            path(
-                "agents/", self.admin_site.admin_view(self.agents_view), name="sessions_app_agents"
-            ),
-            *super().get_urls(),
-        ]
+        view = self.admin_site.admin_view(self.agents_view)
+        return [path("agents/", view, name="sessions_app_agents"), *super().get_urls()]
 
     def agents_view(self, request: HttpRequest) -> HttpResponse:
         """Show which agents can start here, as /info does."""
@@ -135,14 +111,8 @@ class ApprovalAdmin(LongAdmin):
     """Show approvals: who decided, when, from where, and what is still open."""
 
     list_display = (
-        "created_at",
-        "decided",
-        "tool",
-        "asked",
-        "risk",
-        "session_title",
-        "by",
-        "decided_at",
+        *("created_at", "decided", "tool", "asked", "risk"),
+        *("session_title", "by", "decided_at"),
     )
     list_filter = ("decision", "decided_by", "forwarded", "source")
     search_fields = ("tool_call_id", "tool", "description", "session__session_id")

@@ -19,21 +19,20 @@ def collect() -> Iterator[Metric]:
     """Compute the metrics of all sessions, from the database."""
     held = Feed.objects.aggregate(rows=Sum("rows"), bytes=Sum("bytes"))
     oldest = LogRow.objects.order_by("created_at").values_list("created_at", flat=True).first()
-    age = (timezone.now() - oldest).total_seconds() if oldest else 0.0
+    age = max(0.0, (timezone.now() - oldest).total_seconds()) if oldest else 0.0
     devices = Device.objects.filter(paired_at__isnull=False, revoked_at=None)
     running = Session.objects.filter(kind=Session.Kind.BRIDGE).exclude(status=Session.Status.CLOSED)
-    sockets = presence.active_websockets()
-    sessions = presence.active_sessions()
-    gauge = metrics.gauge
-    yield gauge("sockets_open", "Authenticated WebSockets of this process.", len(registry.sockets))
-    yield gauge("websockets_active", "Authenticated WebSockets of all processes.", sockets)
-    yield gauge("sessions_active", "Sessions that are not closed.", sessions)
-    text = "The number of the log's newest row: how many were ever appended."
-    yield gauge("log_head", text, reader.head_seq())
-    yield gauge("queue_rows", "Rows that the log holds.", held["rows"] or 0)
-    yield gauge("queue_bytes", "Bytes of their frames.", held["bytes"] or 0)
-    text = "Age of the oldest of them; 0 when there is none."
-    yield gauge("queue_oldest_age_seconds", text, max(0.0, age))
+    sockets, log_head = presence.active_websockets(), reader.head_seq()
+    for name, text, value in (
+        ("sockets_open", "Authenticated WebSockets of this process.", len(registry.sockets)),
+        ("websockets_active", "Authenticated WebSockets of all processes.", sockets),
+        ("sessions_active", "Sessions that are not closed.", presence.active_sessions()),
+        ("log_head", "The number of the log's newest row: how many were ever appended.", log_head),
+        ("queue_rows", "Rows that the log holds.", held["rows"] or 0),
+        ("queue_bytes", "Bytes of their frames.", held["bytes"] or 0),
+        ("queue_oldest_age_seconds", "Age of the oldest of them; 0 when there is none.", age),
+    ):
+        yield metrics.gauge(name, text, value)
     yield metrics.gauges(
         "agent_sessions",
         "Sessions that the bridge runs and that are not closed.",

@@ -50,18 +50,20 @@ async def stop() -> None:
 
 async def _poll() -> None:
     """Look for new rows, connections to end, and failures, every POLL_SECONDS."""
-    renewed = _now()
+    renewed = time.monotonic(), time.time()
     away = False
     while True:
         try:
-            head, replaced, ended = await readers.run(_changes, bool(registry.sockets))
-            tail.notify_head(head)
-            registry.retire(replaced, ended)
+            tail.notify_head(await readers.run(reader.head_seq))
+            if registry.sockets:
+                registry.retire(*await readers.run(presence.ended_elsewhere, leases.current()))
             for failure in failure_alerts.take():
                 _notify(failure)
-            if _seconds_since(renewed) > limits.LEASE_RENEWAL_SECONDS:
+            # by the clock that says more: somebody may set one, or the machine slept
+            since = max(time.monotonic() - renewed[0], abs(time.time() - renewed[1]))
+            if since > limits.LEASE_RENEWAL_SECONDS:
                 await _renew()
-                renewed = _now()
+                renewed = time.monotonic(), time.time()
             away = False
         except DatabaseError as error:
             if not away:
@@ -75,13 +77,6 @@ async def _poll() -> None:
 
 _polling = BackgroundTask(_poll)
 _updating = BackgroundTask(session_updates.run)
-
-
-def _changes(connected: bool) -> tuple[int, set[int], set[int]]:
-    """Return the newest row, and what `presence.ended_elsewhere` says."""
-    return reader.head_seq(), *(
-        presence.ended_elsewhere(leases.current()) if connected else (set(), set())
-    )
 
 
 # -- failures --------------------------------------------------------------------------------------
@@ -112,15 +107,6 @@ def write_notification(failure: Failure) -> None:
 # -- the lease -------------------------------------------------------------------------------------
 
 
-def _now() -> tuple[float, float]:
-    return time.monotonic(), time.time()
-
-
-def _seconds_since(moment: tuple[float, float]) -> float:
-    """Return the time since, by the clock that says more: somebody may set a clock."""
-    return max(time.monotonic() - moment[0], abs(time.time() - moment[1]))
-
-
 async def _renew() -> None:
     if registry.closing:
         await registry.close_places()
@@ -132,13 +118,11 @@ async def _renew() -> None:
 
 async def _forget_lost() -> None:
     """Delete records of sockets that this process does not have: opening them failed."""
-    on_record = (
-        await readers.run(presence.held, leases.current()) if not registry.opening else set()
-    )
-    # asked again: a socket may have begun to open meanwhile
-    if not registry.opening and (
-        lost := on_record - {socket.connection_id for socket in registry.sockets}
-    ):
+    if registry.opening:
+        return
+    on_record = await readers.run(presence.held, leases.current())
+    lost = on_record - {socket.connection_id for socket in registry.sockets}
+    if lost and not registry.opening:  # a socket may have begun to open meanwhile
         await writers.run(presence.close_connections, lost)
 
 

@@ -16,7 +16,6 @@ from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol import examples, http
 from bridge_project.protocol.types import now_text
 from devices_app.authentication import DeviceOrAdmin
-from devices_app.models import Device
 from devices_app.tokens import Principal
 from sessions_app import session_view
 from sessions_app.agents import messages
@@ -106,16 +105,15 @@ class SessionEventsView(BridgeAPIView):
         driven = session.kind == Session.Kind.BRIDGE
         event_id = str(uuid.uuid4())
         if driven:
-            _say(session, event.content, cast(Principal, request.user).device, event_id)
-        return Response(
-            {"accepted": driven, "event_id": event_id, "session_id": session.session_id}, status=202
-        )
-
-
-def _say(session: Session, content: str, device: Device | None, event_id: str) -> None:
-    try:
-        messages.send_prompt(session.pk, content, device=device, message_id=event_id, source="http")
-    except BridgeError as error:
-        if error.code == "RATE_LIMITED":
-            raise ratelimit.too_many(error.message, messages.RETRY_SECONDS) from None
-        raise (BridgeError("SESSION_CLOSED") if error.code == "SESS_CLOSED" else error) from None
+            device = cast(Principal, request.user).device
+            try:
+                messages.send_prompt(
+                    session.pk, event.content, device=device, message_id=event_id, source="http"
+                )
+            except BridgeError as error:
+                if error.code == "RATE_LIMITED":
+                    raise ratelimit.too_many(error.message, messages.RETRY_SECONDS) from None
+                closed = error.code == "SESS_CLOSED"
+                raise (BridgeError("SESSION_CLOSED") if closed else error) from None
+        body = {"accepted": driven, "event_id": event_id, "session_id": session.session_id}
+        return Response(body, status=202)

@@ -14,9 +14,6 @@ from bridge_project.kernel.path_jail import Jail, default_jail
 POINTER_MAX_BYTES = 8192
 _BRANCH = re.compile(r"ref: refs/heads/(.+)")
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_SHORT = 12  # digits of a commit's id that are unique within a repository
-
-
 _UNFIT = {
     "FILE_INVALID_PATH": "The working directory is missing, or is no directory.",
     "FILE_ACCESS_DENIED": "The working directory is outside of what the bridge may use (BRIDGE_ALLOWED_ROOTS).",
@@ -97,8 +94,8 @@ def branch_of(directory: str) -> str:
 
 
 def detached(commit: str) -> str:
-    """Return the text shown instead of a branch's name."""
-    return f"({commit[:_SHORT]})"
+    """Return the text shown instead of a branch's name: 12 digits are unique."""
+    return f"({commit[:12]})"
 
 
 def _git_dir(top: str, jail: Jail) -> str | None:
@@ -109,19 +106,22 @@ def _git_dir(top: str, jail: Jail) -> str | None:
     except BridgeError as error:
         if error.code == "FILE_NOT_FOUND":
             return None
-        if error.code == "FILE_INVALID_PATH":  # a file: a linked work tree, or a submodule
-            return _named_directory(top, jail)
-        raise
-    objects = _exists(f"{path}/objects", jail) or _exists(f"{path}/commondir", jail)
-    return path if objects and _exists(f"{path}/HEAD", jail) else None
+        if error.code != "FILE_INVALID_PATH":
+            raise
+        # a file: a linked work tree, or a submodule
+        text = _read(f"{top}/.git", jail)
+        target = text.removeprefix("gitdir: ")
+        if target == text:
+            raise _damaged(".git is a file that names no directory.") from None
+        return _directory(target, top, jail)
 
+    def has(name: str) -> bool:
+        with Ignoring("FILE_NOT_FOUND"):
+            jail.resolve(f"{path}/{name}")
+            return True
+        return False
 
-def _named_directory(top: str, jail: Jail) -> str:
-    text = _read(f"{top}/.git", jail)
-    target = text.removeprefix("gitdir: ")
-    if target == text:
-        raise _damaged(".git is a file that names no directory.")
-    return _directory(target, top, jail)
+    return path if (has("objects") or has("commondir")) and has("HEAD") else None
 
 
 def _common_dir(git_dir: str, jail: Jail) -> str:
@@ -142,13 +142,6 @@ def _directory(target: str, base: str, jail: Jail) -> str:
 
 def _damaged(reason: str) -> BridgeError:
     return BridgeError("GIT_ERROR", f"Not a git repository: {reason}")
-
-
-def _exists(path: str, jail: Jail) -> bool:
-    with Ignoring("FILE_NOT_FOUND"):
-        jail.resolve(path)
-        return True
-    return False
 
 
 def _read(path: str, jail: Jail) -> str:

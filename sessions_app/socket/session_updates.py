@@ -60,7 +60,9 @@ async def _send_changes(ready: list[ClientConnection]) -> None:
     for session in await readers.run(_changed, since):
         update = None
         for connection in ready:
-            if not _is_news(session, connection.shown):
+            known = connection.shown.get(session.pk)
+            unseen = known is None and session.status == Session.Status.CLOSED
+            if unseen or known == hash(session):
                 continue
             if connection.socket.buffered() >= limits.SOCKET_BUFFER_BYTES:
                 behind.add(connection)  # when it has room it is told all that it missed
@@ -77,9 +79,3 @@ async def _send_changes(ready: list[ClientConnection]) -> None:
 def _changed(since: datetime) -> list[Any]:
     changed = Session.objects.filter(last_activity_at__gt=since).order_by("last_activity_at")
     return list(changed.values_list(*session_view.COLUMNS, named=True))
-
-
-def _is_news(session: Any, shown: dict[int, int]) -> bool:
-    if session.pk not in shown:
-        return bool(session.status != Session.Status.CLOSED)
-    return shown[session.pk] != hash(session)
