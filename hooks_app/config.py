@@ -1,7 +1,4 @@
-"""Read and check the hook configuration file; never run its commands (D49).
-
-SPEC Hook producer configuration.
-"""
+"""Read and check the hook configuration file; never run its commands (D49)."""
 
 from typing import Annotated, Any, Final, Literal
 
@@ -31,10 +28,7 @@ class CommandHook(Received):
 
 
 class PromptHook(Received):
-    """Declare ``prompt``.
-
-    Its answer is approve or deny (PreToolUse), complete or continue (Stop).
-    """
+    """Declare ``prompt``, whose answer approves a call, or ends a turn."""
 
     type: Literal["prompt"]
     prompt: str = Field(min_length=1)
@@ -85,7 +79,7 @@ def check() -> None:
 def _place(parts: tuple[str | int, ...]) -> str:
     """Write a place as ``hooks.Stop[0].hooks[1].timeout``.
 
-    The name of the variant, which pydantic puts after the index of a hook, is no part of the file.
+    Leave out the name of the variant, which pydantic puts after the index of a hook.
     """
     text, after_index = "", False
     for part in parts:

@@ -57,11 +57,7 @@ def _text(event: HookEvent, name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-# -- tool calls (D37) ------------------------------------------------------------------------------
-
-
 def call_of(event: HookEvent) -> Call:
-    """Return the tool call of a PreToolUse or PostToolUse."""
     payload = event.payload
     tool, params = tool_of(event), payload["params"]
     return Call(
@@ -103,8 +99,6 @@ def _took(event: HookEvent) -> float | None:
     took = event.payload.get("execution_time_ms")
     return took if isinstance(took, int | float) and took >= 0 else None
 
-
-# -- notifications (D13) ---------------------------------------------------------------------------
 
 Kind = tuple[NotificationType, str, Priority]  # type, title, priority
 _STOPS: dict[str, Kind] = {
@@ -148,7 +142,6 @@ def notification_of(event: HookEvent, session: Session) -> Notification | None:
 
 
 def _agents_own(kind: str, level: str) -> Kind:
-    """Return how to show a Notification of the agent's."""
     if kind == "idle_prompt":
         return "agent_idle", "The agent waits for you", "normal"
     if level in ("error", "critical", "fatal"):

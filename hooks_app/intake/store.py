@@ -1,4 +1,4 @@
-"""Store hook events, their messages and effects in one transaction (D26, D31 to D37)."""
+"""Store hook events with their messages and effects (D26, D31 to D37)."""
 
 import uuid
 from collections.abc import Sequence
@@ -45,7 +45,6 @@ class Receipt:
     broadcast_count: int
 
     def body(self) -> dict[str, Any]:
-        """Return the body of the 200."""
         return {
             "received": True,
             "event_id": self.event_id,
@@ -55,7 +54,7 @@ class Receipt:
 
 
 class Posted(NamedTuple):
-    """Hold an event and its sender, if that is given: the session's agent from now on (D6)."""
+    """Hold an event and its sender: the session's agent from now on, if given (D6)."""
 
     event: HookEvent
     source: str = ""
@@ -64,7 +63,7 @@ class Posted(NamedTuple):
 def store(posted: Sequence[Posted]) -> list[Receipt]:
     """Store events with their messages in one transaction; return receipts.
 
-    When this returns, the events are in the database; when it raises, none is.
+    When this raises, none of them is in the database.
     """
     with outbox() as box:
         known = _find_known(box.cursor, [event.event_id for event, _ in posted if event.event_id])
@@ -98,7 +97,7 @@ def store(posted: Sequence[Posted]) -> list[Receipt]:
 
 
 def _find_known(cursor: Any, event_ids: list[str]) -> dict[str, Receipt]:
-    """Return the events that were accepted already, within the time of D31.
+    """Return the events accepted already, within the time of D31.
 
     The head of the log is locked, so no other can be accepted meanwhile.
     """

@@ -67,8 +67,7 @@ class Sender(Protocol):
 class Forwarder:
     """Empty a spool; a lock file lets one forwarder at a time work on it.
 
-    ``run_once()`` sends what can be sent now; ``run_forever(stop)`` is for a thread. ``trouble``
-    says why nothing goes out at present (empty: nothing is wrong).
+    ``trouble`` says why nothing goes out at present (empty: nothing is wrong).
     """
 
     def __init__(self, path: Path, sender: Sender) -> None:
@@ -88,7 +87,7 @@ class Forwarder:
     def run_forever(self, stop: threading.Event) -> None:
         """Forward until ``stop`` is set.
 
-        It waits while the spool's parent directory is gone, or while another forwarder has the spool.
+        Wait while the spool's parent directory is gone, or another forwarder has the spool.
         """
         try:
             while not stop.is_set():
@@ -138,7 +137,6 @@ class Forwarder:
         return taken
 
     def _round(self) -> int:
-        """Send the next events, and return how many were taken."""
         chosen = self.queue.take(
             self._sender.allowed(self.queue.items[:SEND_MAX_EVENTS]), self._sender.clock_offset
         )
@@ -168,10 +166,7 @@ class Forwarder:
     # -- the spool is ours
 
     def _locked(self) -> bool:
-        """Lock the spool, and return whether that worked.
-
-        A lock file that was replaced (a new spool at the same place) is taken anew.
-        """
+        """Lock the spool, anew if its lock file was replaced; tell whether that worked."""
         path = self.spool.path / "lock"
         make_own_directory(self.spool.path)
         if self._lock is not None:

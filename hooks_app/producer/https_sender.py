@@ -41,10 +41,10 @@ class HttpsSender:
         self._batch_max = SEND_MAX_EVENTS
 
     def allowed(self, waiting: Sequence[Item]) -> int:
-        """Choose the endpoint: a backlog goes as a batch.
+        """Choose the endpoint: a backlog goes as a batch. Raises Limited.
 
         Between two small batches the rate of single events is used up first; nobody waits for that
-        gap when a person is asked. Raises Limited.
+        gap when a person is asked.
         """
         behind = seconds_behind(waiting)
         self._behind = f"{len(waiting)} {behind:.0f}" if behind >= BEHIND_SECONDS else ""
@@ -77,7 +77,11 @@ class HttpsSender:
         status, code = answer.status, str(answer.body.get("code"))
         if status == 200 and answer.body.get("received") is not None:
             self._batch_max = min(SEND_MAX_EVENTS, self._batch_max * 2)
-            return self._results(_errors(answer.body), len(events), answer)
+            rows = _rows(answer.body, "errors")
+            wrong = {
+                row["index"]: _result(row) for row in rows if isinstance(row.get("index"), int)
+            }
+            return self._results(wrong, len(events), answer)
         if status == 429:
             wait = _retry_after(answer)
             self._open_at[self._path] = time.monotonic() + (1.0 if wait is None else wait)
@@ -101,20 +105,17 @@ class HttpsSender:
         return [errors.get(index, TAKEN) for index in range(count)]
 
 
+def _rows(body: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    found = body.get(name)
+    return [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+
+
 def _result(body: dict[str, Any], status: int = 400) -> Result:
-    """Parse an error body, or one of a batch's errors."""
-    found = body.get("validation_errors")
-    rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+    rows = _rows(body, "validation_errors")
     rules = {str(row.get("rule")) for row in rows} | {str(body.get("code"))}
     text = "; ".join(f"{row.get('field')}: {row.get('message')}" for row in rows)
     text = text or str(body.get("message") or f"the bridge answered {status}")
     return Result("stale" if "HOOK_STALE_TIMESTAMP" in rules else "refused", text[:500])
-
-
-def _errors(body: dict[str, Any]) -> dict[int, Result]:
-    found = body.get("errors")
-    rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
-    return {row["index"]: _result(row) for row in rows if isinstance(row.get("index"), int)}
 
 
 def _retry_after(answer: Answer) -> float | None:
@@ -124,7 +125,6 @@ def _retry_after(answer: Answer) -> float | None:
 
 
 def _server_time(answer: Answer) -> float | None:
-    """Return the server's clock, as an error body gives it."""
     text = str(answer.body.get("timestamp")).replace("Z", "+00:00")  # Python 3.9 does not read Z
     try:
         return datetime.fromisoformat(text).timestamp()

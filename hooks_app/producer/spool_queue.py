@@ -61,8 +61,6 @@ class SpoolQueue:
         # (session, reason) → files set aside of which no notice has told yet
         self._refused: Counter[tuple[str, str]] = Counter()
 
-    # -- reading
-
     def look(self) -> None:
         """Find new files. Raises OSError when the spool is gone."""
         known = {item.file.name for item in self.items} | self.spool.stuck
@@ -80,8 +78,8 @@ class SpoolQueue:
     def _read(self, file: File) -> Item | None:
         """Read a file for the queue; None when it is not whole, or never will be.
 
-        A file that is not JSON may still be being written: it is read again until it has not changed
-        for a while, by this process's clock and not by the file's time.
+        A file that is not JSON is read again until it has not changed for a while, by this
+        process's clock.
         """
         before, since, why = self.young.pop(file.name)
         now = time.monotonic()
@@ -130,8 +128,6 @@ class SpoolQueue:
         for session, text in untold:  # there is room now
             self.spool.notice(session, "gap", text)
 
-    # -- sending
-
     def take(self, most: int, clock_offset: float) -> list[tuple[Item, bytes]]:
         """Take the next events with their JSON, under 8 MB together."""
         taken: list[tuple[Item, bytes]] = []
@@ -169,10 +165,7 @@ class SpoolQueue:
             return None
         return dump(event)
 
-    # -- what is refused
-
     def refuse(self, file: File, reason: str, session: str = "") -> None:
-        """Set a file aside for good."""
         if not 0 < len(session) <= 256:
             session = self.spool.session_of(file)
         self.spool.set_aside(file, reason)

@@ -28,9 +28,6 @@ class Refused(ValueError):
     """Report why a file of the spool can never be sent."""
 
 
-# -- what each of the agent's events becomes -------------------------------------------------------
-
-
 def _present(raw: Raw, *names: str, **renamed: str) -> Raw:
     """Return the non-null fields of ``raw``; ``renamed``: new name → old."""
     found = {**dict(zip(names, names)), **renamed}
@@ -134,18 +131,14 @@ TRANSLATIONS: dict[str, tuple[Callable[[Raw], Translated], tuple[str, ...]]] = {
 }
 
 
-# -- the event -------------------------------------------------------------------------------------
-
-
 def translate(
     raw: Raw, *, now: float, mtime: float, event_id: str | None = None, offset: float = 0.0
 ) -> Raw | None:
     """Return a hook's JSON as an event, or None when the bridge ignores it.
 
     ``mtime``: when the hook ran; ``now``: this machine's time, both seconds since 1970. A hook that
-    ran long ago, or on a clock that is ``offset`` seconds from the server's, gets the server's
-    time, and its own in ``occurred_at``. Over EVENT_MAX_BYTES it is cut and says so. Raises Refused
-    when it can never be an event.
+    ran long ago, or on a clock ``offset`` seconds from the server's, gets the server's time, and
+    its own in ``occurred_at``. Raises Refused when it can never be an event.
     """
     kind, session = raw.get("hook_event_name"), raw.get("session_id")
     if not isinstance(kind, str) or not kind:
@@ -173,7 +166,6 @@ def translate(
 
 
 def iso(seconds: float) -> str:
-    """Return ISO 8601 UTC; clamp what no date can hold."""
     seconds = min(max(seconds, 0.0), 253402300799.0)
     when = datetime.fromtimestamp(seconds, timezone.utc)
     return when.isoformat(timespec="microseconds").replace("+00:00", "Z")
