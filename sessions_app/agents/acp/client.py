@@ -1,10 +1,9 @@
 """Serve an ACP agent: take its reports, and do what it asks of the bridge.
 
-An agent asks for permission itself for what it does itself (``permissions.py``). It can also have the
-bridge write files and run commands. The bridge does this without asking when a call that names just
-this file or command was approved and still runs; otherwise it asks, as a call of its own. Reading
-inside the allowed roots needs no approval: a paired device can do it too. A failure of the bridge is
-reported once: with the agent's own call where there is one, else as a call of the bridge's.
+The bridge writes a file or runs a command without asking when a call that names just this was
+approved and still runs; otherwise it asks, as a call of its own. Reading inside the allowed roots
+needs no approval. A failure of the bridge is reported once: with the agent's own call where there
+is one, else as a call of the bridge's. docs/agents.md has the rules.
 """
 
 import asyncio
@@ -55,10 +54,9 @@ class AcpClient:
         self.cost: dict[str, Any] | None = None
         self.heard = asyncio.Event()
 
-    def end_turn(self, *, interrupted: bool) -> None:
-        """Close what the agent left open."""
+    def end_turn(self) -> None:
         self.permissions.withdraw()
-        for event in self._calls.end_turn(interrupted=interrupted):
+        for event in self._calls.end_turn(interrupted=self.permissions.interrupted):
             self._events.put(event)
         self.in_turn = False
 
@@ -167,7 +165,7 @@ class AcpClient:
         except (BridgeError, OSError, ValueError) as error:
             self._fail(work, error)
             errors.refuse(error, shown)
-        terminal.call_when_over(lambda: self._command_ended(work, terminal))
+        terminal.over.add_done_callback(lambda _: self._command_ended(work, terminal))
         return schema.CreateTerminalResponse(terminal_id=terminal_id)
 
     async def terminal_output(
@@ -182,7 +180,7 @@ class AcpClient:
         self, session_id: str, terminal_id: str, **_: Any
     ) -> schema.WaitForTerminalExitResponse:
         terminal = self.terminals.get(terminal_id)
-        await terminal.wait()
+        await asyncio.wait({terminal.over})
         status = terminal.status or schema.TerminalExitStatus()
         return schema.WaitForTerminalExitResponse(exit_code=status.exit_code, signal=status.signal)
 

@@ -4,6 +4,8 @@ import json
 import re
 from collections import deque
 from collections.abc import Mapping
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from acp import schema
@@ -62,34 +64,29 @@ class Telling:
     """Collect the newest part of the conversation that a resumed agent reports."""
 
     def __init__(self) -> None:
-        self._said: deque[tuple[bool, list[str]]] = deque()
+        # (whether by the agent, text); with None something else came in between
+        self._pieces: deque[tuple[bool | None, str]] = deque()
         self._chars = 0
-        self._whole = True  # the next piece begins a new one
 
     def take(self, update: Any) -> None:
         """Add the agent's or the person's text of an update; call it in their order."""
-        by_agent = isinstance(update, schema.AgentMessageChunk)
-        if not by_agent and not isinstance(update, schema.UserMessageChunk):
-            self._whole = True  # a call in between, or a thought
-            return
-        text = clean(text_of(update.content))
-        if self._whole or self._said[-1][0] != by_agent:
-            self._said.append((by_agent, []))
-        self._whole = False
-        self._said[-1][1].append(text)
-        self._chars += len(text)
-        while self._chars > limits.AGENT_HISTORY_CHARS and len(self._said) > 1:
-            self._chars -= sum(map(len, self._said.popleft()[1]))
-        if self._chars > limits.AGENT_HISTORY_CHARS:  # one that tells on and on
-            self._chars -= len(self._said[-1][1].pop())
+        if isinstance(update, schema.AgentMessageChunk | schema.UserMessageChunk):
+            text = clean(text_of(update.content))
+            self._pieces.append((isinstance(update, schema.AgentMessageChunk), text))
+            self._chars += len(text)
+        elif self._pieces and self._pieces[-1][0] is not None:
+            self._pieces.append((None, ""))
+        while self._chars > limits.AGENT_HISTORY_CHARS:
+            self._chars -= len(self._pieces.popleft()[1])
 
     def said(self) -> list[Said]:
-        joined = ((by_agent, "".join(pieces)) for by_agent, pieces in self._said)
-        texts = (
-            (by_agent, (text if by_agent else _FOR_THE_MODEL.sub("", text)).strip())
-            for by_agent, text in joined
-        )
-        return [Said(text, by_agent) for by_agent, text in texts if text]
+        found = []
+        for by_agent, pieces in groupby(self._pieces, itemgetter(0)):
+            text = "".join(text for _, text in pieces)
+            text = (text if by_agent else _FOR_THE_MODEL.sub("", text)).strip()
+            if text:
+                found.append(Said(text, bool(by_agent)))
+        return found
 
 
 def name_of(meta: Mapping[str, Any] | None) -> str:
@@ -120,7 +117,6 @@ def parameters_of(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _change(path: str, change: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how codex changes a file."""
     names = {"unified_diff": "diff"}
     return {"file_path": path} | {names.get(name, name): value for name, value in change.items()}
 

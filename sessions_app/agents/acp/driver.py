@@ -51,7 +51,6 @@ class AcpDriver(Driver):
         self._watch: asyncio.Task[None] | None = None
         self._group: groups.Group | None = None  # with it come transport, client and connection
         self._files: TemporaryDirectory[str] | None = None  # what its recipe has it read
-        self._interrupted = False
 
     @property
     def last_words(self) -> str:
@@ -88,10 +87,7 @@ class AcpDriver(Driver):
         await self.events.wait_for_room()
 
     async def _introduce(self, conn: ClientSideConnection, start: Start) -> tuple[str, bool]:
-        """Begin or load the session, and have the agent ask.
-
-        Return the session's id, and whether the agent can load it again.
-        """
+        """Begin or load the session, and have the agent ask; return its id, if it can load."""
         try:
             hello = await conn.initialize(
                 PROTOCOL_VERSION, _CAPABILITIES, schema.Implementation(name="bridge", version="1")
@@ -112,13 +108,9 @@ class AcpDriver(Driver):
             else:
                 session = await conn.new_session(cwd=str(start.directory), mcp_servers=[], **meta)
                 session_id = session.session_id
+            offer, by_name = offer_of(session), of_line is None
             self.asks = agent.asks[self._name] = await self._modes.settle(
-                conn,
-                session_id,
-                offer_of(session),
-                recipe,
-                by_name=of_line is None,
-                resumed=bool(start.resume_id),
+                conn, session_id, offer, recipe, by_name=by_name, resumed=bool(start.resume_id)
             )
         except WillNotAsk:
             agent.asks[self._name] = False
@@ -165,8 +157,7 @@ class AcpDriver(Driver):
     # -- a turn ------------------------------------------------------------------------------------
 
     async def prompt(self, content: str) -> None:
-        self._interrupted = False
-        self._client.permissions.begin_turn()
+        self._client.permissions.interrupted = False
         self._client.in_turn = True
         self._turn = asyncio.create_task(self._run(content))
 
@@ -176,7 +167,7 @@ class AcpDriver(Driver):
         if await self._modes.asks_again():
             ended = await self._converse(content)
         if ended is not None:
-            self._client.end_turn(interrupted=self._interrupted)
+            self._client.end_turn()
             self.events.put(ended)
 
     async def _converse(self, content: str) -> events.TurnEnded | None:
@@ -184,7 +175,7 @@ class AcpDriver(Driver):
         usage: dict[str, Any] = {}
         following: str | None = content
         ended = events.TurnEnded("stop")
-        while following is not None and not self._interrupted:
+        while following is not None and not self._client.permissions.interrupted:
             try:
                 answer = await self._connection.prompt(
                     session_id=self._session_id, prompt=[text_block(following)]
@@ -205,7 +196,9 @@ class AcpDriver(Driver):
         return replace(ended, usage=usage or None)
 
     def _failed(self, error: RequestError | ValidationError) -> events.TurnEnded:
-        if self._interrupted:  # some agents answer a cancelled prompt with an error
+        if (
+            self._client.permissions.interrupted
+        ):  # some agents answer a cancelled prompt with an error
             return events.TurnEnded("stop")
         if isinstance(error, RequestError):
             return events.TurnEnded("error", error=self._text_of(error))
@@ -214,7 +207,6 @@ class AcpDriver(Driver):
     async def interrupt(self) -> None:
         if self._turn is None or self._turn.done():
             return
-        self._interrupted = True
         self._client.permissions.interrupt()
         with contextlib.suppress(ConnectionError):  # gone, which is reported elsewhere
             await self._connection.cancel(session_id=self._session_id)

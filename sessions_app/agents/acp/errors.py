@@ -32,7 +32,6 @@ def refuse(error: Exception, what: str) -> NoReturn:
 
 
 def is_missing(error: Exception) -> bool:
-    """Tell whether an error means that a file does not exist."""
     return isinstance(error, BridgeError) and error.code == "FILE_NOT_FOUND"
 
 
@@ -63,10 +62,8 @@ def how_to_log_in(recipe: Recipe | None, methods: Iterable[Any] | None) -> str:
     """Describe how to log an agent in, by its command and its ``authMethods``."""
     first = f"Run `{recipe.log_in}`" if recipe is not None else "Log in with its own program,"
     text = f"{first} in a terminal on the bridge's machine, as the user who runs the bridge."
-    ways = [_way(method) for method in methods or ()][:WAYS_TOLD]
+    ways = []
+    for method in list(methods or ())[:WAYS_TOLD]:
+        name, about = printable(method.name), printable(method.description or "").rstrip(".")
+        ways.append((f"{name} ({about})" if about and about != name else name)[:WAY_CHARS])
     return f"{text} The ways that it names: {'; '.join(ways)}." if ways else text
-
-
-def _way(method: Any) -> str:
-    name, about = printable(method.name), printable(method.description or "").rstrip(".")
-    return (f"{name} ({about})" if about and about != name else name)[:WAY_CHARS]

@@ -4,7 +4,7 @@ import asyncio
 import os
 import secrets
 import stat
-from itertools import islice
+from contextlib import suppress
 from pathlib import Path
 
 from bridge_project.kernel import limits
@@ -23,8 +23,8 @@ async def read(
 ) -> str:
     """Return a file's text from ``line`` (first: 1), at most ``limit`` lines.
 
-    Raises BridgeError with the codes of D12, TimeoutError after the spec's time for reading; its
-    thread then goes on, unheeded.
+    Raises BridgeError with the codes of D12, TimeoutError after the spec's time; its thread goes
+    on.
     """
     reading = asyncio.to_thread(_read, path, str(directory), line, limit)
     return await asyncio.wait_for(reading, limits.TOOL_TIMEOUT_READ_SECONDS)
@@ -33,8 +33,7 @@ async def read(
 async def write(path: str, directory: Path, content: str) -> str | None:
     """Write a whole file and its directories; return the old text, or None.
 
-    A reader sees the old text or the new. Raises BridgeError with the codes of D12, TimeoutError
-    after the spec's time for editing; its thread then goes on, unheeded.
+    A reader sees the old text or the new. Raises like ``read``.
     """
     writing = asyncio.to_thread(_write, path, str(directory), content)
     return await asyncio.wait_for(writing, limits.TOOL_TIMEOUT_EDIT_SECONDS)
@@ -42,27 +41,20 @@ async def write(path: str, directory: Path, content: str) -> str | None:
 
 def _read(path: str, directory: str, line: int | None, limit: int | None) -> str:
     with default_jail().open_file(path, base=directory) as opened, translate_os_errors():
-        if opened.stat.st_size > conf.max_message_bytes:
-            raise BridgeError("FILE_TOO_LARGE")
         text = _content(opened).decode("utf-8", "replace")
     if line is None and limit is None:
         return text
     first = max(0, (line or 1) - 1)
-    return "".join(
-        islice(
-            text.splitlines(keepends=True), first, None if limit is None else first + max(0, limit)
-        )
-    )
+    end = None if limit is None else first + max(0, limit)
+    return "".join(text.splitlines(keepends=True)[first:end])
 
 
 def _content(opened: Opened) -> bytes:
-    pieces, left = [], conf.max_message_bytes + 1
-    while left > 0 and (piece := os.read(opened.fd, min(left, limits.MB))):
-        pieces.append(piece)
-        left -= len(piece)
-    if left <= 0:
+    with open(opened.fd, "rb", closefd=False) as file:
+        data = file.read(conf.max_message_bytes + 1)
+    if len(data) > conf.max_message_bytes:
         raise BridgeError("FILE_TOO_LARGE")
-    return b"".join(pieces)
+    return data
 
 
 def _write(path: str, directory: str, content: str) -> str | None:
@@ -78,7 +70,8 @@ def _write(path: str, directory: str, content: str) -> str | None:
     ):
         target, mode = opened.path, stat.S_IMODE(opened.stat.st_mode)
         if opened.stat.st_size <= conf.max_message_bytes:
-            before = _text(_content(opened))
+            with suppress(UnicodeDecodeError):
+                before = _content(opened).decode()
     name = os.path.basename(target)
     if name in ("", ".", ".."):
         raise BridgeError("FILE_INVALID_PATH")
@@ -88,13 +81,6 @@ def _write(path: str, directory: str, content: str) -> str | None:
             raise BridgeError("FILE_ACCESS_DENIED")
         _replace(parent.fd, name, data, mode)
     return before
-
-
-def _text(data: bytes) -> str | None:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return None
 
 
 def _directory(jail: Jail, path: str) -> Opened:

@@ -105,5 +105,5 @@ def _edits(shown: Sequence[Any]) -> Iterator[tuple[str, _Edit]]:
 
 
 def _equal(one: str, other: str) -> bool:
-    """Compare two texts, ignoring line ends."""
+    # whatever their line ends
     return one.replace("\r\n", "\n").rstrip("\n") == other.replace("\r\n", "\n").rstrip("\n")

@@ -54,11 +54,10 @@ def mode_in(update: Any) -> str | None:
     """Return the mode that an update reports, if it reports one."""
     if isinstance(update, schema.CurrentModeUpdate):
         return update.current_mode_id
-    if isinstance(update, schema.ConfigOptionUpdate | schema.SetSessionConfigOptionResponse):
-        for option in update.config_options:
-            if option.category == "mode":
-                return str(option.current_value)
-    return None
+    if not isinstance(update, schema.ConfigOptionUpdate | schema.SetSessionConfigOptionResponse):
+        return None
+    modes = (str(one.current_value) for one in update.config_options if one.category == "mode")
+    return next(modes, None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,24 +31,18 @@ class Permissions:
         self._calls = calls
         self._events = events
         self._changes: deque[str] = deque()  # the follow-up prompts of this turn
-        self._interrupted = False  # nothing is asked any more until the next turn
+        self.interrupted = False  # nothing is asked any more until the next turn
 
     async def answer(self, update: Any, options: list[Any]) -> schema.RequestPermissionResponse:
-        """Answer ``session/request_permission``.
-
-        An option is chosen by its kind, never by its name; only this one call is ever allowed.
-        """
+        """Answer a request by an option of a kind that allows or rejects this call alone."""
         if former := self._calls.asked_before(update):
             self._approvals.withdraw(former.key)
             self._events.put(self._calls.stop(former))
         record = self._calls.ask(update)
         times = Counter(option.option_id for option in options)
         # an id of two kinds stands for neither
-        of_kind = {
-            option.kind: option.option_id
-            for option in reversed(options)
-            if times[option.option_id] == 1
-        }
+        clear = [option for option in options if times[option.option_id] == 1]
+        of_kind = {option.kind: option.option_id for option in reversed(clear)}
         if "allow_once" not in of_kind:
             record.over = True
             self._events.put(ToolStarted(record.call))
@@ -65,7 +59,7 @@ class Permissions:
 
     async def ask(self, call: Call) -> Verdict | None:
         """Ask a person about a call; None when the turn was interrupted meanwhile."""
-        if self._interrupted:
+        if self.interrupted:
             return None
         verdict = await self._approvals.ask(call)
         if verdict is not None and verdict.decision == "modified":
@@ -74,13 +68,9 @@ class Permissions:
             self._changes.append(_follow_up(call, verdict.modifications or {}))
         return verdict
 
-    def begin_turn(self) -> None:
-        """Allow questions: a new turn begins."""
-        self._interrupted = False
-
     def interrupt(self) -> None:
         """Stop asking until the next turn."""
-        self._interrupted = True
+        self.interrupted = True
         self.withdraw()
 
     def withdraw(self) -> None:
@@ -89,7 +79,6 @@ class Permissions:
         self._approvals.withdraw()
 
     def next_follow_up(self) -> str | None:
-        """Return the next prompt telling the agent how a person changed its call."""
         return self._changes.popleft() if self._changes else None
 
 

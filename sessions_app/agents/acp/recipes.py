@@ -1,10 +1,7 @@
 """Make each known ACP agent ask before it acts: modes, options, environment (D59).
 
-A recipe is found by the program in the agent's command line, else by the name that the agent gives
-itself. The name that the user chose in BRIDGE_ACP_AGENTS decides nothing.
-
-What a repository brings along (servers, hooks, plug-ins, rules) would run or allow things unasked
-too, so a recipe also switches that off where the agent can. tests/agents/real tries every recipe.
+A recipe also switches off what a repository brings along (servers, hooks, plug-ins, rules) and
+would run or allow unasked, where the agent can. tests/agents/real tries every recipe.
 """
 
 import json
@@ -140,15 +137,11 @@ RECIPES = (
 
 
 def of_name(name: str) -> Recipe | None:
-    """Return the recipe of an agent by its name in ``initialize``."""
-    for recipe in RECIPES:
-        if name.lower() in (recipe.names or recipe.programs):
-            return recipe
-    return None
+    named = (one for one in RECIPES if name.lower() in (one.names or one.programs))
+    return next(named, None)
 
 
 def of_line(command: Sequence[str]) -> Recipe | None:
-    """Return the recipe of an agent by its command line."""
     return _found(command)[0]
 
 
@@ -187,15 +180,19 @@ def launch(
 # -- the program in a command line -----------------------------------------------------------------
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
-# Options that take the next word. With an option that is in neither table the line is not
-# understood.
-_ENV_TAKES, _ENV_FLAGS = {"-u", "--unset", "-C", "--chdir"}, {"-", "-i", "--ignore-environment"}
-_NPX_TAKES, _NPX_FLAGS = (
-    {"-p", "--package"},
-    {"-y", "--yes", "-q", "--quiet", "--no", "--no-install", "--prefer-offline", "--offline"},
-)
 _NODE_TAKES = {"-r", "--require", "--import", "-C", "--conditions"} | {
     *("--loader", "--experimental-loader", "--env-file")
+}
+# Program → the options that take the next word, and those that do not (None: all others). With
+# another option the line is not understood.
+_OPTIONS: dict[str, tuple[set[str], set[str] | None]] = {
+    "env": ({"-u", "--unset", "-C", "--chdir"}, {"-", "-i", "--ignore-environment"}),
+    "npx": (
+        {"-p", "--package"},
+        {"-y", "--yes", "-q", "--quiet", "--no", "--no-install", "--prefer-offline", "--offline"},
+    ),
+    "node": (_NODE_TAKES, None),
+    "nodejs": (_NODE_TAKES, None),
 }
 _NODE_RUNS_TEXT = {"-e", "--eval", "-p", "--print", "-pe", "-"}
 
@@ -206,44 +203,36 @@ def _found(command: Sequence[str]) -> tuple[Recipe | None, int]:
     after_env = 0
     while at is not None and at < len(command):
         program = os.path.basename(command[at])
+        if program not in _OPTIONS:
+            known = _names_of(command[at])
+            return next((recipe for recipe in RECIPES if known & recipe.programs), None), after_env
+        at = _past_options(command, at + 1, *_OPTIONS[program])
         if program == "env":
-            at = _past_options(command, at + 1, _ENV_TAKES, _ENV_FLAGS)
             while at is not None and at < len(command) and _ASSIGNMENT.match(command[at]):
                 at += 1
             after_env = at or 0
-        elif program == "npx":
-            at = _past_options(command, at + 1, _NPX_TAKES, _NPX_FLAGS)
-        elif program in ("node", "nodejs"):
-            at = _past_node(command, at + 1)
-        else:
-            known = _names_of(command[at])
-            return next((recipe for recipe in RECIPES if known & recipe.programs), None), after_env
     return None, 0
 
 
-def _past_options(command: Sequence[str], at: int, takes: set[str], flags: set[str]) -> int | None:
-    """Return where the options end; None for one that is not known."""
+def _past_options(
+    command: Sequence[str], at: int, takes: set[str], flags: set[str] | None
+) -> int | None:
+    """Return where the options end; None for one that is not known, or runs a text."""
     while at < len(command) and command[at].startswith("-"):
         word = command[at]
+        option, given, _ = word.partition("=")
         if word == "--":
             return at + 1
         if word in takes:
             at += 2
-        elif word in flags or (
-            word.startswith("--") and "=" in word and word.partition("=")[0] in takes
+        elif flags is None and word in _NODE_RUNS_TEXT:
+            return None
+        elif (
+            flags is None or word in flags or (word.startswith("--") and given and option in takes)
         ):
             at += 1
         else:
             return None
-    return at
-
-
-def _past_node(command: Sequence[str], at: int) -> int | None:
-    """Return where the script of node is; None where it is given a text to run."""
-    while at < len(command) and command[at].startswith("-"):
-        if command[at] in _NODE_RUNS_TEXT:
-            return None
-        at += 2 if command[at] in _NODE_TAKES else 1
     return at
 
 

@@ -5,7 +5,7 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,7 +32,7 @@ class Terminal:
         self._timed_out = False
         self._unwanted = False  # ended because the agent, or nobody any more, wanted it
         self._took_ms = 0
-        self._work = asyncio.create_task(self._run())
+        self.over = asyncio.create_task(self._run())  # it has ended, and its output is read
 
     async def _run(self) -> None:
         began = time.monotonic()
@@ -42,7 +42,6 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """Return what it has printed."""
         late = f"\n[ended: it took longer than {limits.TOOL_TIMEOUT_BASH_SECONDS:g} seconds]"
         return self.output.text + (late if self._timed_out else "")
 
@@ -65,25 +64,15 @@ class Terminal:
         return replace(failure, retries=0) if self._unwanted else failure
 
     def outcome(self, call: Call) -> Event:
-        """Return how it ended, as the result of its call."""
         if failure := self.failure:
             return ToolFailed(call, failure)
         return ToolSucceeded(call, self.text, None, {"exit_code": 0}, self._took_ms)
 
-    def call_when_over(self, callback: Callable[[], None]) -> None:
-        """Call back once it has ended and its output is read."""
-        self._work.add_done_callback(lambda _: callback())
-
-    async def wait(self) -> None:
-        """Wait until it has ended and its output is read."""
-        await asyncio.wait({self._work})
-
     def give_up(self) -> None:
         """Mark a running command as unwanted, so that its end is no failure."""
-        self._unwanted = self._unwanted or self.group.returncode is None
+        self._unwanted |= self.group.returncode is None
 
     async def kill(self) -> None:
-        """End it with all it started."""
         self.give_up()
         await groups.end_group(self.group)
 
@@ -107,8 +96,8 @@ class Terminals:
     ) -> tuple[str, Terminal]:
         """Start a command; one without arguments may be a line for the shell.
 
-        Raises BridgeError for a directory outside the roots (D12), OSError when it cannot be
-        started, ValueError when there are too many, or when there is a NUL in it.
+        Raises BridgeError for a directory outside the roots (D12), OSError, ValueError when there
+        are too many, or when there is a NUL in it.
         """
         if len(self._terminals) >= limits.ACP_TERMINALS:
             raise ValueError(f"{limits.ACP_TERMINALS} terminals are open; release one first")
@@ -146,7 +135,7 @@ class Terminals:
         terminal = self.get(terminal_id)
         if not terminal.group.exited.is_set():
             await terminal.kill()
-        await terminal.wait()
+        await asyncio.wait({terminal.over})
         self._terminals.pop(terminal_id, None)
 
     async def end_background(self) -> None:
@@ -160,5 +149,5 @@ class Terminals:
         terminals = list(self._terminals.values())
         self._terminals.clear()
         await asyncio.gather(*(terminal.kill() for terminal in terminals))
-        await asyncio.gather(*(terminal.wait() for terminal in terminals))
+        await asyncio.gather(*(terminal.over for terminal in terminals), return_exceptions=True)
         await self._groups.end()

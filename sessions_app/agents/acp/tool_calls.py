@@ -1,8 +1,8 @@
 """Assemble an ACP agent's tool calls from updates in any order.
 
-Some agents announce a call, ask, and report; some announce it in several updates; gemini and qwen
-ask without announcing and say nothing after a refusal. So a record is opened by whatever comes
-first, its parts are merged by ``toolCallId``, and what is open at the turn's end is closed then.
+Some agents announce a call, ask, and report; others announce it in parts, or ask without
+announcing. So a record is opened by whatever comes first, its parts are merged by ``toolCallId``,
+and what is open at the turn's end is closed then.
 """
 
 import os
@@ -63,17 +63,14 @@ class Record:
         self.name = content.name_of(update.field_meta) or self.name
         self.status = update.status or self.status
         if given not in (None, {}, ""):
-            self.raw_input = self._in_its_directory(given)
+            known = self.raw_input.get("cwd") if isinstance(self.raw_input, dict) else None
+            if self.kind == "execute" and isinstance(given, dict) and known is not None:
+                given = given | {"cwd": given.get("cwd", known)}  # which was reported before
+            self.raw_input = given
         self.raw_output = self.raw_output if update.raw_output is None else update.raw_output
         self.changes = changes or self.changes
         self.content = parts or self.content
         self.paths = [location.path for location in update.locations or []] or self.paths
-
-    def _in_its_directory(self, given: Any) -> Any:
-        """Add the directory that was reported before to a command's parameters."""
-        known = self.raw_input.get("cwd") if isinstance(self.raw_input, dict) else None
-        runs_there = self.kind == "execute" and isinstance(given, dict) and known is not None
-        return given | {"cwd": given.get("cwd", known)} if runs_there else given
 
     @property
     def is_known(self) -> bool:
@@ -88,7 +85,6 @@ class Record:
         return self.announced or self.describe()
 
     def describe(self) -> Call:
-        """Return the call as it is known by now."""
         params = self._params()
         named = len(self.title) <= content.NAME_MAX_CHARS and self.title.isprintable()
         tool = content.TOOL_OF_KIND.get(self.kind) or self.name or (named and self.title) or "Tool"
@@ -100,13 +96,9 @@ class Record:
             if self.kind not in content.HAS_NO_COMMAND:
                 tool, title = "Bash", ""  # codex calls one that reads "Read a.txt"
         reasons = (self.reasoning, content.reason_of(self.raw_input))
+        why = ". ".join(filter(None, reasons)) or None
         return make_call(
-            self.key,
-            tool,
-            params,
-            reasoning=". ".join(filter(None, reasons)) or None,
-            description=title,
-            risk_tool=risk_tool,
+            self.key, tool, params, reasoning=why, description=title, risk_tool=risk_tool
         )
 
     def _params(self) -> dict[str, Any]:
@@ -130,7 +122,6 @@ class Record:
         return {"paths": self.paths} if self.paths else {}
 
     def named_paths(self) -> Iterator[str]:
-        """Yield every path that the call names."""
         yield from self.paths
         yield from (change.path for change in self.changes)
         yield from paths_in(self.raw_input)
@@ -170,7 +161,8 @@ class ToolCalls:
     def ask(self, update: Update) -> Record:
         """Return the record of a call that needs permission, announced or not.
 
-        One that is asked about again is another call: the decision about the first is none about it.
+        One that is asked about again is another call: the decision about the first is none about
+        it.
         """
         record = self._record(update)
         if record.over:
@@ -190,7 +182,6 @@ class ToolCalls:
         return ToolStopped(record.call, why)
 
     def end_turn(self, *, interrupted: bool) -> list[Event]:
-        """Close what the agent left open."""
         why = INTERRUPTED if interrupted else _NO_RESULT
         events: list[Event] = []
         for record in self._records.values():
@@ -205,19 +196,16 @@ class ToolCalls:
 
     def granting_text(self, path: str, before: str, after: str) -> Record | None:
         """Return the approved, running call that permits this change to a file."""
-        where = self._real(path)
-        for record, grant in self._granted():
-            if grant.covers_text(where, before, after):
-                return record
-        return None
+        where, granted = self._real(path), self._granted()
+        covering = (one for one, grant in granted if grant.covers_text(where, before, after))
+        return next(covering, None)
 
     def reading_path(self, path: str) -> Record | None:
         """Return the open call that names this path, approved or not."""
         wanted = self._real(path)
-        for record in self._records.values():
-            if not record.over and wanted in map(self._real, record.named_paths()):
-                return record
-        return None
+        open_ones = (one for one in self._records.values() if not one.over)
+        naming = (one for one in open_ones if wanted in map(self._real, one.named_paths()))
+        return next(naming, None)
 
     def granting_command(self, shown: str, inner: str, cwd: str | None) -> Record | None:
         """Return the call whose approval permits this command, and use that approval up.
@@ -225,11 +213,11 @@ class ToolCalls:
         The command is meant by itself (``shown``) or as what a shell is given (``inner``).
         """
         where = None if cwd is None else self._real(cwd)
-        for record, grant in self._granted():
-            if grant.covers_command(shown, inner, where):
-                record.granted = False
-                return record
-        return None
+        granted = self._granted()
+        covering = (one for one, grant in granted if grant.covers_command(shown, inner, where))
+        if record := next(covering, None):
+            record.granted = False
+        return record
 
     def _granted(self) -> Iterator[tuple[Record, Grant]]:
         for record in self._records.values():

@@ -26,16 +26,13 @@ class AcpTransport:
         self._wait_for_room = wait_for_room
 
     async def receive(self) -> Message | None:
-        """Return the next message; None at the end."""
         await self._wait_for_room()
         return await self.lines.receive()
 
     async def send(self, message: Message) -> None:
-        """Send a message. Raises ConnectionError when the process reads no more."""
         await self.lines.send(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
     async def close(self) -> None:
-        """Close the process's input."""
         self.lines.group.stdin.close()
 
 
@@ -53,13 +50,9 @@ def _message(line: bytes) -> Message | None:
     if found.get("error") is not None and not isinstance(found["error"], dict):
         # no error of the protocol's: say it in its words
         found["error"] = {"code": INTERNAL_ERROR, "message": str(found["error"])}
-    return {} if _is_too_new(found) else found
-
-
-def _is_too_new(message: Message) -> bool:
-    """Tell whether the library does not know this update, and would log a fault."""
-    if message.get("method") != CLIENT_METHODS["session_update"]:
-        return False
-    params = message.get("params")
-    update = params.get("update") if isinstance(params, dict) else None
-    return not isinstance(update, dict) or update.get("sessionUpdate") not in _UPDATES
+    if method == CLIENT_METHODS["session_update"]:
+        params = found.get("params")
+        update = params.get("update") if isinstance(params, dict) else None
+        if not isinstance(update, dict) or update.get("sessionUpdate") not in _UPDATES:
+            return {}  # the library does not know this update, and would log a fault
+    return found

@@ -53,7 +53,7 @@ async def test_an_approved_command_is_run_once_without_asking_again(
 async def test_terminals_are_bounded_and_keep_the_end(root: Path) -> None:
     terminals = acp_terminal.Terminals(root)
     first, terminal = await terminals.create("seq 1000", [], None, {}, 20)
-    await within(terminal.wait())
+    await within(terminal.over)
     assert terminal.text.splitlines()[-1] == "1000"
     assert len(terminal.text) == 20 and terminal.output.cut
     for _ in range(limits.ACP_TERMINALS - 1):
@@ -63,7 +63,7 @@ async def test_terminals_are_bounded_and_keep_the_end(root: Path) -> None:
     await within(terminals.close())
     assert terminals.text(first) == ""
     _, killed = await terminals.create("sh", ["-c", "kill -9 $$"], str(root), {"A": "b"}, None)
-    await within(killed.wait())
+    await within(killed.over)
     assert killed.status is not None and killed.status.signal == "SIGKILL"
     await terminals.close()
 
