@@ -1,7 +1,6 @@
 """Define the agent ``claude-code``: program, version, why it cannot start (D41).
 
-It runs through claude-agent-sdk, an optional extra of the project, which is imported only when a
-session of it starts.
+claude-agent-sdk is optional, and imported only when a session starts.
 """
 
 import importlib.metadata
@@ -32,7 +31,6 @@ def why_not() -> str | None:
 
 
 def mend() -> str:
-    """Return the command that installs what is missing."""
     again = "" if _package() is None else "--force-reinstall "
     return f".venv/bin/python -m pip install {again}-r {REQUIREMENTS}"
 
@@ -59,7 +57,6 @@ def version() -> str:
 
 
 def make() -> Driver:
-    """Return a driver for one session; starting it reports what is missing."""
     from sessions_app.agents.claude.driver import ClaudeDriver
 
     return ClaudeDriver()

@@ -13,7 +13,6 @@ import structlog
 
 from bridge_project.kernel import limits
 from sessions_app.agents.claude import agent, memory, process
-from sessions_app.agents.claude.retries import Retries
 from sessions_app.agents.claude.translation import REJECTED, Translation, asks
 from sessions_app.agents.driver import CannotResume, CannotStart, Driver, Start
 from sessions_app.agents.events import AgentDied, ApprovalWithdrawn
@@ -32,7 +31,6 @@ class ClaudeDriver(Driver):
     def __init__(self) -> None:
         super().__init__()
         self._translation = Translation()
-        self._retries = Retries()
         self._heard = asyncio.Condition()  # the agent has said something
         self._process: process.ClaudeProcess | None = None  # with it comes the client
         self._reader: asyncio.Task[None] | None = None
@@ -40,7 +38,6 @@ class ClaudeDriver(Driver):
 
     @property
     def pid(self) -> int | None:
-        """Return the id of the program's process, which leads a group."""
         return self._process.group.pid if self._process is not None else None
 
     @property
@@ -83,7 +80,6 @@ class ClaudeDriver(Driver):
     async def prompt(self, content: str) -> None:
         prompt_id = str(uuid.uuid4())
         self._translation.begin(prompt_id)
-        self._retries.begin_turn()
         with contextlib.suppress(sdk.CLIConnectionError):
             # raised when it has just ended, which the reader reports
             await self._client.query(_message(prompt_id, content))
@@ -111,8 +107,6 @@ class ClaudeDriver(Driver):
             await asyncio.wait([self._reader])
         self.events.close()
 
-    # -- what it reports ---------------------------------------------------------------------------
-
     async def _read(self, client: sdk.ClaudeSDKClient) -> None:
         """Report what it says for as long as it lives, also between turns."""
         reason = "It ended by itself."
@@ -120,7 +114,7 @@ class ClaudeDriver(Driver):
             async for message in client.receive_messages():
                 if isinstance(message, sdk.StreamEvent):  # its thoughts come so, and are no events
                     self.events.heard()
-                for event in (*self._retries.read(message), *self._translation.read(message)):
+                for event in self._translation.read(message):
                     if isinstance(event, ApprovalWithdrawn):
                         self.approvals.withdraw(event.call_id)
                     else:
@@ -136,14 +130,15 @@ class ClaudeDriver(Driver):
                 await self._process.close()
             self.events.close()
 
-    # -- approvals ---------------------------------------------------------------------------------
-
     async def _permit(
         self, tool: str, params: dict[str, Any], context: sdk.ToolPermissionContext
     ) -> sdk.PermissionResult:
         """Ask a person; the SDK waits without limit, and cancels this when the agent does."""
         call_id = context.tool_use_id or str(uuid.uuid4())
-        await self._wait_known(call_id)
+        # until all that the agent said before the question is reported
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_KNOWN_SECONDS), self._heard:
+                await self._heard.wait_for(lambda: self._translation.knows(call_id))
         call = self._translation.ask(call_id, tool, params, context.decision_reason)
         try:
             verdict = await self.approvals.ask(call)
@@ -157,12 +152,6 @@ class ClaudeDriver(Driver):
             return sdk.PermissionResultDeny(message=verdict.reason or REJECTED)
         changed = verdict.modifications if verdict.decision == "modified" else None
         return sdk.PermissionResultAllow(updated_input=None if changed is None else dict(changed))
-
-    async def _wait_known(self, call_id: str) -> None:
-        """Wait until all that the agent said before the question is reported."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_KNOWN_SECONDS), self._heard:
-                await self._heard.wait_for(lambda: self._translation.knows(call_id))
 
 
 async def _have_it_ask(
@@ -185,7 +174,6 @@ async def _message(prompt_id: str, content: str) -> AsyncIterator[dict[str, Any]
 
 
 def _reason(error: Exception) -> str:
-    """Describe a failure for a person."""
     text = str(error)
     if isinstance(error, sdk.ResultError):
         text = "; ".join(error.errors) or error.result or text

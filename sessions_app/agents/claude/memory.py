@@ -46,8 +46,12 @@ def _files(directory: Path) -> Iterator[tuple[str, bytes, int]]:
     """Yield path, beginning and size of each file: the user's first, the nearest last."""
     own = Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude", "CLAUDE.md")
     seen = {os.path.realpath(own)}
-    if (found := _read_own(own)) is not None:
-        yield str(own), *found
+    try:  # even behind a link; a FIFO is not waited for
+        with open(os.open(own, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                yield str(own), *_beginning(file.fileno())
+    except OSError:
+        pass  # it is not there, or not to be read
     jail = default_jail()
     levels = _levels(jail, directory)
     for level in levels:
@@ -55,10 +59,8 @@ def _files(directory: Path) -> Iterator[tuple[str, bytes, int]]:
             try:
                 with jail.open_file(name, base=level) as opened:
                     # a link may lead elsewhere in the repository, and not out of it
-                    if (
-                        opened.path not in seen
-                        and os.path.commonpath([opened.path, levels[0]]) == levels[0]
-                    ):
+                    inside = os.path.commonpath([opened.path, levels[0]]) == levels[0]
+                    if inside and opened.path not in seen:
                         seen.add(opened.path)
                         yield os.path.join(level, name), *_beginning(opened.fd)
             except (BridgeError, OSError):
@@ -95,18 +97,6 @@ def _rules(jail: Jail, level: str) -> list[str]:
     return [f"{RULES}/{name}" for name in sorted(names) if name.endswith(".md")]
 
 
-def _read_own(path: Path) -> tuple[bytes, int] | None:
-    """Read the user's own file, even behind a link; never wait for a FIFO."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            return _beginning(fd) if stat.S_ISREG(os.fstat(fd).st_mode) else None
-        finally:
-            os.close(fd)
-    except OSError:
-        return None
-
-
 def _beginning(fd: int) -> tuple[bytes, int]:
-    with os.fdopen(os.dup(fd), "rb") as file:
+    with open(fd, "rb", closefd=False) as file:
         return file.read(limits.CLAUDE_MEMORY_FILE_BYTES), os.fstat(fd).st_size

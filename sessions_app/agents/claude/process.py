@@ -83,10 +83,7 @@ class ClaudeProcess(Transport):
         return why[0].upper() + why[1:]
 
     async def close(self) -> None:
-        """End it within a bounded time; may be called twice.
-
-        The end of its input tells it first, so that it can save its session.
-        """
+        """End it within a bounded time, first by its input's end; may be called twice."""
         self._closing = True
         await self.end_input()
         if self._closed:
@@ -101,8 +98,7 @@ class ClaudeProcess(Transport):
 
 
 async def _drain(stream: asyncio.StreamReader) -> None:
-    """Read the rest of the output: a pipe that is not read to its end never closes."""
-    # the reader of messages is still at it, and reads to the end itself
+    # A pipe that is not read to its end never closes; RuntimeError: its reader is still at it.
     with contextlib.suppress(RuntimeError):
         while await stream.read(limits.AGENT_LINE_BYTES):
             pass

@@ -3,6 +3,7 @@
 docs/agents.md says which calls ask, and what becomes of each message of the SDK.
 """
 
+import math
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 
 import claude_agent_sdk as sdk
 
+from bridge_project.kernel import limits
 from sessions_app.agents import events
 from sessions_app.agents.diffs import diff_of_result
 from sessions_app.agents.driver import Verdict, make_call
@@ -35,6 +37,13 @@ _WHY = {
     "error_max_turns": "The agent reached its limit of turns.",
     "error_max_budget_usd": "The agent reached its limit of cost.",
     "error_during_execution": "The agent failed in the middle of its turn.",
+}
+_WHY_RETRIED = {
+    "overloaded": "The model is overloaded",
+    "rate_limit": "The model's rate limit is reached",
+    "server_error": "The model's service fails",
+    "authentication_failed": "The model refuses the log-in",
+    "cloud_credential_error": "The model refuses the log-in",
 }
 _USAGE = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 
@@ -65,20 +74,19 @@ class Translation:
         self._reported = False  # something since the last TurnEnded
         self._streamed: str | None = None  # the message that comes in pieces
         self._error: str | None = None  # the agent's own name of what went wrong in this turn
+        self._retry_told = -math.inf  # when a retry of this turn was reported last
         self._open: dict[str, _OpenCall] = {}
 
     # -- what we do --------------------------------------------------------------------------------
 
     def begin(self, prompt_id: str) -> None:
-        """Note the id of the prompt that is given to the agent."""
         self._prompt, self._interrupted, self._error = prompt_id, False, None
+        self._retry_told = -math.inf
 
     def interrupt(self) -> None:
-        """Note an interrupt: the turn's and its calls' ends are no failures."""
         self._interrupted = True
 
     def knows(self, call_id: str) -> bool:
-        """Tell whether a call is open."""
         return call_id in self._open
 
     def ask(
@@ -117,7 +125,7 @@ class Translation:
         if any(isinstance(event, events.TurnEnded) for event in said):
             self._reported = False
         else:
-            unseen = events.SessionIdentified | events.ApprovalWithdrawn
+            unseen = events.SessionIdentified | events.ApprovalWithdrawn | events.ModelRetried
             self._reported |= not all(isinstance(event, unseen) for event in said)
         return said
 
@@ -127,6 +135,8 @@ class Translation:
                 return self._identify(message.data.get("session_id"))
             case sdk.SystemMessage(subtype="compact_boundary"):
                 return (events.Chunk(_compacted(message.data.get("compact_metadata"))),)
+            case sdk.SystemMessage(subtype="api_retry"):
+                return self._retry(message.data)
             case sdk.ConversationResetMessage():
                 return (events.Chunk(CLEARED),)
             case sdk.StreamEvent(parent_tool_use_id=None):  # a subagent's talk is its own
@@ -144,13 +154,24 @@ class Translation:
         return ()
 
     def _identify(self, session_id: object) -> Iterable[events.Event]:
-        """Report the id of the session, which comes with each turn; /clear changes it."""
+        """Report the id of the session, which /clear changes."""
         if isinstance(session_id, str) and session_id != self._resume_id:
             self._resume_id = session_id
             yield events.SessionIdentified(session_id)
 
+    def _retry(self, data: Mapping[str, Any]) -> Iterable[events.Event]:
+        """Report the first retry of a turn at once, and then one in MODEL_RETRY_SECONDS."""
+        now = time.monotonic()
+        if now - self._retry_told < limits.MODEL_RETRY_SECONDS:
+            return
+        self._retry_told, status = now, data.get("error_status")
+        unknown = "The model answers with an error" if status else "The model cannot be reached"
+        why = _WHY_RETRIED.get(str(data.get("error")), unknown) + (f" ({status})" if status else "")
+        delay = max(1, round(data.get("retry_delay_ms", 0) / 1000))
+        tries = f"try {data.get('attempt')} of {data.get('max_retries')}"
+        yield events.ModelRetried(f"{why}; {tries} in {delay} s")
+
     def _stream(self, event: Mapping[str, Any]) -> Iterable[events.Event]:
-        """Report the pieces of an answer."""
         if event.get("type") == "message_start":
             self._streamed = event.get("message", {}).get("id")
         delta = event.get("delta", {}) if event.get("type") == "content_block_delta" else {}

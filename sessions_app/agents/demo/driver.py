@@ -19,6 +19,7 @@ from sessions_app.approvals.tool_result import INTERRUPTED, readable
 PIECES = 4
 SLEEP_PIECE_SECONDS = 0.1
 SLEEP_MAX_SECONDS = 3600.0
+ECHO = "This is the demo agent; it has no model and repeats what you say"
 ECHO_MAX_CHARS = 20_000  # of a prompt repeated; a phone that sends megabytes need not get them back
 
 
@@ -63,8 +64,6 @@ class DemoDriver(Driver):
             await asyncio.wait({self._turn})
         await self._groups.end()
 
-    # -- a turn ------------------------------------------------------------------------------------
-
     async def _run(self, content: str) -> None:
         began, error = time.monotonic(), ""
         command, _, rest = content.partition(" ")
@@ -77,20 +76,15 @@ class DemoDriver(Driver):
             elif command == "/tool":
                 await self._use_tool(rest)
             else:
-                await self._repeat(content)
+                if len(content) > ECHO_MAX_CHARS:
+                    content = f"{content[:ECHO_MAX_CHARS]} … ({len(content)} characters in all)"
+                await self._stream(f"{ECHO}: {content}")
         except asyncio.CancelledError:
             if self._running is not None:
                 self.events.put(events.ToolStopped(self._running, INTERRUPTED))
         self._running = None
         usage = {"duration_ms": _ms_since(began)}
         self.events.put(events.TurnEnded("error" if error else "stop", usage, error))
-
-    async def _repeat(self, content: str) -> None:
-        if len(content) > ECHO_MAX_CHARS:
-            content = f"{content[:ECHO_MAX_CHARS]} … ({len(content)} characters in all)"
-        await self._stream(
-            f"This is the demo agent; it has no model and repeats what you say: {content}"
-        )
 
     async def _stream(self, text: str) -> None:
         size = max(1, -(-len(text) // PIECES))
@@ -112,8 +106,6 @@ class DemoDriver(Driver):
             self.events.put(events.Chunk(f"{number} "))
             await asyncio.sleep(min(SLEEP_PIECE_SECONDS, left))
         self.events.put(events.Chunk(f"Slept for {seconds:g} seconds."))
-
-    # -- tools -------------------------------------------------------------------------------------
 
     async def _use_tool(self, rest: str) -> None:
         tool, _, text = rest.strip().partition(" ")

@@ -1,9 +1,9 @@
 """Start agents' processes, and end them with everything they started.
 
 Each runs below a launcher (``launch.py``), which ends what is below it when it is told to, and when
-the bridge is gone. Besides, every process carries two marks in its environment, which all that it
-starts inherits: the bridge it belongs to (``BRIDGE_AGENT_OF``, the data directory's id) and the run
-(``BRIDGE_AGENT_RUN``). ``marks.py`` finds by them what a launcher did not end (D35, D40).
+the bridge is gone. By two marks in the environment, the bridge's (``BRIDGE_AGENT_OF``, the data
+directory's id) and the run's (``BRIDGE_AGENT_RUN``), a sweep finds what a launcher did not
+end.
 """
 
 import asyncio
@@ -13,27 +13,31 @@ import shutil
 import signal
 import socket
 import sys
+import time
 import uuid
 from asyncio.subprocess import DEVNULL, PIPE, Process, SubprocessStreamProtocol
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import psutil
+
 from bridge_project.kernel import child_environment, limits
 from bridge_project.kernel.child_process import UMASK, search_path
-from sessions_app.agents.process import marks
 from sessions_app.agents.process.launch import AGENT_OF, AGENT_RUN
 
 LAUNCHER = Path(__file__).with_name("launch.py")
 _CLOSED_SECONDS = 0.5  # for the output of what has ended to be closed
+# what is being ended can start more meanwhile; one that does so for ever is left to the next sweep
+_SWEEPS = 20
+_UNSURE_LOOKS = 3  # after one that found nothing, when a process was between two programs
+_BLANK_SECONDS = 0.01
+_GONE_SECONDS = 0.5  # between SIGKILL and the next look
 
 _instance = f"process-{os.getpid()}"  # until ``reap`` has said whose we are
 
 
 class Group(asyncio.Protocol):
-    """Control a command below a launcher, and what it has started.
-
-    It is the bridge's end of the socket to the launcher, whose words are in ``launch.py``.
-    """
+    """Control a command below a launcher, by the socket to it (words in ``launch.py``)."""
 
     def __init__(self) -> None:
         self.run = uuid.uuid4().hex  # the mark of what it starts
@@ -42,20 +46,18 @@ class Group(asyncio.Protocol):
         self.returncode: int | None = None  # the command's, negative for a signal
         self.closed = asyncio.Event()  # the launcher has ended
         self.nothing_left = False
+        self.pid: int  # the command's
         self.process: Process  # the launcher's
         self.stdin: asyncio.StreamWriter  # the command's, where ``start`` was asked for it
         self.stdout: asyncio.StreamReader
         self.stderr: asyncio.StreamReader
         self.streams: _Streams
         self.transport: asyncio.SubprocessTransport
-        self._started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        # the command's process; OSError when its launcher ends first
+        self.started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._cleared: list[asyncio.Future[None]] = []
         self._said = b""
         self._socket: asyncio.Transport | None = None
-
-    async def wait_started(self) -> None:
-        """Wait until the command runs. Raises OSError when its launcher ends first."""
-        self.pid = await self._started
 
     # -- reports from the launcher -----------------------------------------------------------------
 
@@ -68,7 +70,7 @@ class Group(asyncio.Protocol):
         for line in lines:
             word, _, number = line.decode().partition(" ")
             if word == "started":
-                self._started.set_result(int(number))
+                self.started.set_result(int(number))
             elif word == "exited":
                 self._exit(int(number))
             elif word == "cleared" and self._cleared:
@@ -77,8 +79,8 @@ class Group(asyncio.Protocol):
                 self.nothing_left = True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if not self._started.done():
-            self._started.set_exception(OSError("its launcher ended at once"))
+        if not self.started.done():
+            self.started.set_exception(OSError("its launcher ended at once"))
         if not self.exited.is_set():
             self._exit(-signal.SIGKILL)
         for waiting in self._cleared:
@@ -137,7 +139,6 @@ class Groups:
         del self._ending[group]
 
     async def end(self) -> None:
-        """End all of them at once."""
         await asyncio.gather(*(end_group(group, patience=0) for group in tuple(self._ending)))
 
 
@@ -186,7 +187,7 @@ async def start(
         raise
     group.send(b"%d\n" % len(words) + b"".join(word + b"\0" for word in words))
     try:
-        await group.wait_started()
+        group.pid = await group.started
     except BaseException:
         group.end()
         group.transport.close()
@@ -224,7 +225,7 @@ async def end_group(group: Group, *, patience: float = limits.AGENT_END_SECONDS)
             await group.closed.wait()
             await group.process.wait()
     if not group.nothing_left:
-        await asyncio.to_thread(marks.sweep, AGENT_RUN, group.run)
+        await asyncio.to_thread(_sweep, AGENT_RUN, group.run)
     if group.process.stdin is not None:
         group.process.stdin.close()
     # What it printed is read by its reader; without a reader the pipe would stay open for
@@ -235,11 +236,7 @@ async def end_group(group: Group, *, patience: float = limits.AGENT_END_SECONDS)
 
 
 async def end_background(group: Group) -> None:
-    """End processes that the command left: orphans, and their children.
-
-    The command goes on, and so do its own children: of an agent those are the helpers that it
-    needs.
-    """
+    """End orphans that the command left, and their children; it keeps its own."""
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(group.clear(), limits.AGENT_END_SECONDS)
 
@@ -247,9 +244,48 @@ async def end_background(group: Group) -> None:
 def reap(instance: str) -> int:
     """End what an earlier bridge with this data directory left running.
 
-    What is started from here on is marked as ``instance``'s. To be called once, at the start, by
-    the one process that holds the data directory.
+    To be called once, at the start, by the one process that holds the data directory.
     """
     global _instance
     _instance = instance
-    return marks.sweep(AGENT_OF, instance)
+    return _sweep(AGENT_OF, instance)
+
+
+def _sweep(name: str, value: str) -> int:
+    """End our user's processes with this mark; return how many there were."""
+    ended: set[int] = set()
+    unsure = _UNSURE_LOOKS
+    for _ in range(_SWEEPS):
+        found, blank = _carrying(name, value)
+        ended.update(process.pid for process in found)
+        for process in found:
+            # psutil knows a number that was given out anew by the time of birth
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(found, timeout=_GONE_SECONDS)
+        if not found:
+            unsure -= 1
+            if not blank or not unsure:
+                break
+            time.sleep(_BLANK_SECONDS)
+    return len(ended)
+
+
+def _carrying(name: str, value: str) -> tuple[list[psutil.Process], bool]:
+    """Return our user's marked processes, and whether one showed no environment."""
+    me = psutil.Process()  # which is spared, and its ancestors: an agent may have started us
+    spared, uid = {me.pid, *(parent.pid for parent in me.parents())}, os.getuid()
+    found, blank = [], False
+    for process in psutil.process_iter():
+        try:
+            if process.pid in spared or process.uids().real != uid:
+                continue
+            if process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            environ = process.environ()
+        except (psutil.Error, OSError):  # gone meanwhile, or not ours to look into
+            continue
+        blank = blank or not environ
+        if environ.get(name) == value:
+            found.append(process)
+    return found, blank

@@ -41,7 +41,6 @@ class JsonLines:
         self._reading = asyncio.create_task(self._stderr.read(group.stderr))
 
     async def receive(self) -> Message | None:
-        """Return the next message; None at the end."""
         while not self._fault and (line := await self._line()):
             await asyncio.sleep(0)  # of what has been read already there may be thousands of lines
             try:
@@ -68,10 +67,7 @@ class JsonLines:
 
     async def wait_gone(self) -> None:
         """Wait until the process has ended or closed its output."""
-        waiting = [
-            asyncio.create_task(self.group.exited.wait()),
-            asyncio.create_task(self.ended.wait()),
-        ]
+        waiting = [asyncio.create_task(one.wait()) for one in (self.group.exited, self.ended)]
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             # What it had written is read first, and how it ended; something that it started may
@@ -100,7 +96,6 @@ class JsonLines:
         return f"{self._fault or ended}: {said}" if said else self._fault or ended
 
     def close(self) -> None:
-        """Stop reading its errors."""
         self._reading.cancel()
 
     async def _line(self) -> bytes:

@@ -57,20 +57,17 @@ async def run(
 ) -> ToolSucceeded | ToolFailed:
     """Run ``command`` with ``sh``, as one of ``groups``, and return how it ended.
 
-    It and all it started are ended after TOOL_TIMEOUT_BASH_SECONDS, and when this is cancelled.
-    What it leaves running when it has ended by itself goes on until ``groups`` are ended. What
-    could not be started is a failure too, not an exception.
+    It and all it started are ended after TOOL_TIMEOUT_BASH_SECONDS, and when this is cancelled;
+    what it leaves running goes on until ``groups`` are ended.
     """
     began = time.monotonic()
     try:
         group = await process_groups.start(["/bin/sh", "-c", command], directory)
-    except OSError as error:
-        why = f"The command could not be started: {error.strerror or error}."
-        return ToolFailed(call, Failure(why, retries=retries_of_error(error)))
-    except ValueError:  # a NUL, or half of a character
-        return ToolFailed(
-            call, Failure("The command could not be started: it holds what no command can.")
-        )
+    except (OSError, ValueError) as error:  # ValueError: a NUL, or half of a character
+        unfit = "it holds what no command can"
+        why = error.strerror or error if isinstance(error, OSError) else unfit
+        words = f"The command could not be started: {why}."
+        return ToolFailed(call, Failure(words, retries=retries_of_error(error)))
     groups.add(group)
     out, err = Output(), Output()
     in_time = await finished(group, out.read(group.stdout), err.read(group.stderr))
@@ -91,15 +88,16 @@ def failure_of(code: int | None, took_ms: int, stdout: str, stderr: str | None =
         long = f"took longer than {limits.TOOL_TIMEOUT_BASH_SECONDS:g} seconds and was ended"
         return Failure(f"The command {long}.", "TOOL_TIMEOUT", details)
     details.exit_code = code if code >= 0 else None
-    retries = retries_of(code, stdout if stderr is None else stderr)
+    tail = (stdout if stderr is None else stderr)[-_TAIL_CHARS:]
+    said = (kind for kind, words in _BY_WORDS.items() if re.search(words, tail, re.IGNORECASE))
+    retries = TOOL_RETRIES.get(next(said, _BY_CODE.get(code, "")), 0)
     return Failure(f"The command {ending(code)}.", details=details, retries=retries)
 
 
 async def finished(group: process_groups.Group, *reading: Coroutine[Any, Any, None]) -> bool:
     """Wait until a command has ended and is read; False when it takes too long.
 
-    In that case, and when this is cancelled, it is ended with all it started. Else what it has left
-    running goes on, and its output is read on.
+    Then, and when this is cancelled, it is ended with all it started; else what it left goes on.
     """
     readers = asyncio.gather(*reading)
     try:
@@ -113,15 +111,6 @@ async def finished(group: process_groups.Group, *reading: Coroutine[Any, Any, No
         await asyncio.shield(process_groups.end_group(group, patience=0))
     await asyncio.wait({readers}, timeout=LAST_OUTPUT_SECONDS)
     return in_time
-
-
-def retries_of(code: int, stderr: str) -> int:
-    """Return how often to retry a command that failed with this text or code."""
-    tail = stderr[-_TAIL_CHARS:]
-    for kind, words in _BY_WORDS.items():
-        if re.search(words, tail, re.IGNORECASE):
-            return TOOL_RETRIES.get(kind, 0)
-    return TOOL_RETRIES.get(_BY_CODE.get(code, ""), 0)
 
 
 def retries_of_error(error: Exception) -> int:
