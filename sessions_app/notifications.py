@@ -23,11 +23,12 @@ def _notification(
     *,
     priority: Priority = "normal",
     session_id: str | None = None,
+    notification_id: str = "",
     **data: Any,
 ) -> Notification:
     """Make a notification; leave out of ``data`` what is an empty text."""
     return Notification(
-        notification_id=str(uuid.uuid4()),
+        notification_id=notification_id or str(uuid.uuid4()),
         session_id=session_id,
         notification_type=type_,
         title=title,
@@ -160,65 +161,38 @@ def ran_anyway(session: Session, call: ToolCall) -> Notification:
 def reported(
     session_id: str, type_: NotificationType, title: str, body: str, priority: Priority, **data: Any
 ) -> Notification:
-    """Report what a hook event or an agent says."""
     body = shorten(body)
     return _notification(type_, title, body, priority=priority, session_id=session_id, **data)
 
 
-def agent_failed(session: Session, why: str, error_id: str, own_id: str | None) -> Notification:
-    """Report an agent's failure; ``error_id``: its `error` in the session."""
-    made = _agent_error(session, "The agent failed", why, error_id=error_id)
-    return made.model_copy(update={"notification_id": own_id}) if own_id else made
+# what happened to a session → type, title, priority, code in the data
+_HAPPENED: dict[str, tuple[NotificationType, str, Priority, str]] = {
+    "failed": ("error", "The agent failed", "high", "AGENT_ERROR"),
+    "stopped_asking": ("error", "The agent stopped asking", "high", "AGENT_ERROR"),
+    "stuck": ("error", "The session was paused", "high", "AGENT_ERROR"),
+    "cut_off": ("error", "The answer was cut off", "high", "ANSWER_CUT_OFF"),
+    "done": ("task_complete", "The agent is done", "normal", ""),
+    "idle": ("agent_idle", "The session was paused", "low", ""),
+    "model_retried": ("agent_notification", "The agent waits for its model", "low", ""),
+    "working": ("agent_notification", "The agent still works", "low", ""),
+    "silent": ("agent_notification", "The agent is silent", "low", ""),
+}
 
 
-def stopped_asking(session: Session, why: str) -> Notification:
-    """Report that an agent changed to a mode in which it may act unasked (D59)."""
-    return _agent_error(session, "The agent stopped asking", why)
-
-
-def stuck(session: Session) -> Notification:
-    """Report a session paused because its agent did not stop when told to (D40)."""
-    return _agent_error(session, "The session was paused", session.reason)
-
-
-def _agent_error(session: Session, title: str, why: str, **data: str) -> Notification:
-    data = {"code": "AGENT_ERROR", **data}
-    return reported(session.session_id, "error", title, why, "high", **data)
-
-
-def done(session: Session) -> Notification:
-    """Report the end of a turn to devices that do not watch the session."""
-    title = "The agent is done"
-    return reported(session.session_id, "task_complete", title, session.title, "normal")
-
-
-def paused(session: Session) -> Notification:
-    """Report a session paused because nobody has used it for long."""
-    title = "The session was paused"
-    return reported(session.session_id, "agent_idle", title, session.reason, "low")
-
-
-def model_retried(session: Session, why: str) -> Notification:
-    """Report that an agent asks its model again, and is silent until it answers."""
-    title = "The agent waits for its model"
-    return reported(session.session_id, "agent_notification", title, why, "low")
+def happened(session: Session, what: str, body: str, **data: str) -> Notification:
+    """Report what happened to a session of the bridge; ``what``: a key of the table."""
+    type_, title, priority, code = _HAPPENED[what]
+    return reported(session.session_id, type_, title, body, priority, code=code, **data)
 
 
 def silent(session: Session) -> Notification:
     """Report that a turn has given no sign for long, and waits for nobody."""
     silence = f"no sign for {limits.TURN_SILENCE_SECONDS:g} s"
-    title = "The agent is silent"
-    body = f"{session.agent_type} gave {silence}: it thinks, or waits for its model."
     if session.doing:
-        title = "The agent still works"
-        body = f"{json.loads(session.doing)['summary']} ({silence})"
-    return reported(session.session_id, "agent_notification", title, body, "low")
-
-
-def cut_off(session: Session) -> Notification:
-    """Report that the bridge ended before the agent had answered."""
-    title, body = "The answer was cut off", f"{session.reason} Resume the session to go on."
-    return reported(session.session_id, "error", title, body, "high", code="ANSWER_CUT_OFF")
+        summary = json.loads(session.doing)["summary"]
+        return happened(session, "working", f"{summary} ({silence})")
+    thinks = "it thinks, or waits for its model."
+    return happened(session, "silent", f"{session.agent_type} gave {silence}: {thinks}")
 
 
 def unasked(session: Session) -> Notification:
@@ -234,20 +208,13 @@ def unasked(session: Session) -> Notification:
 
 
 def failed(failure: Failure) -> Notification:
-    """Report an unforeseen failure (D51)."""
     row, reference = failure.row, failure.reference
     where = f"The bridge's log has more, at {reference}." if reference else row.remedy
-    return _notification(
-        "error",
-        row.message.rstrip("."),
-        f"{row.message} {where}",
-        session_id=failure.session_id,
-        code=row.code,
-        reference=reference,
-    )
+    title, body = row.message.rstrip("."), f"{row.message} {where}"
+    about: dict[str, Any] = {"session_id": failure.session_id, "code": row.code}
+    return _notification("error", title, body, reference=reference, **about)
 
 
 def shorten(text: str) -> str:
-    """Shorten a text so that it fits into a notification."""
     text = " ".join(text.split())
     return text if len(text) <= BODY_CHARS else text[: BODY_CHARS - 1] + "…"

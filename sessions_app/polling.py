@@ -56,7 +56,7 @@ async def _poll() -> None:
         try:
             tail.notify_head(await readers.run(reader.head_seq))
             if registry.sockets:
-                registry.retire(*await readers.run(presence.ended_elsewhere, leases.current()))
+                registry.retire(*await readers.run(presence.ended_elsewhere))
             for failure in failure_alerts.take():
                 _notify(failure)
             # by the clock that says more: somebody may set one, or the machine slept
@@ -77,9 +77,6 @@ async def _poll() -> None:
 
 _polling = BackgroundTask(_poll)
 _updating = BackgroundTask(session_updates.run)
-
-
-# -- failures --------------------------------------------------------------------------------------
 
 
 def _notify(failure: Failure) -> None:
@@ -104,12 +101,7 @@ def write_notification(failure: Failure) -> None:
         box.append_to_all(encode(notifications.failed(failure)))
 
 
-# -- the lease -------------------------------------------------------------------------------------
-
-
 async def _renew() -> None:
-    if registry.closing:
-        await registry.close_places()
     await _forget_lost()
     if not await writers.run(leases.renew):
         log.warning("lease_lost", remedy="registering again")
@@ -117,10 +109,10 @@ async def _renew() -> None:
 
 
 async def _forget_lost() -> None:
-    """Delete records of sockets that this process does not have: opening them failed."""
+    """Delete records of sockets that this process does not have any more, or never had."""
     if registry.opening:
         return
-    on_record = await readers.run(presence.held, leases.current())
+    on_record = await readers.run(presence.held)
     lost = on_record - {socket.connection_id for socket in registry.sockets}
     if lost and not registry.opening:  # a socket may have begun to open meanwhile
         await writers.run(presence.close_connections, lost)

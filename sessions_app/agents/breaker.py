@@ -16,8 +16,7 @@ class Breaker:
     """Count the failures of one kind of agent in this process.
 
     It opens after 5 failures in a row to start or of the process; a turn that fails is none. After
-    60 seconds one start is let through as a probe: it closes the breaker, or keeps it open for
-    another 60. A scripted agent is not ``counted``.
+    60 seconds one start is let through as a probe. A scripted agent is not ``counted``.
     """
 
     def __init__(self, name: str, *, counted: bool = True) -> None:
@@ -30,10 +29,10 @@ class Breaker:
     @property
     def open(self) -> bool:
         """Tell whether starts are refused now; it is half open when a probe is due."""
-        return self._opened is not None and (self._probing or self._left(self._opened) > 0)
+        return self._opened is not None and (self._probing or self._seconds_left() > 0)
 
-    def _left(self, opened: float) -> float:
-        return opened + limits.CIRCUIT_BREAKER_PROBE_SECONDS - time.monotonic()
+    def _seconds_left(self) -> float:
+        return (self._opened or 0) + limits.CIRCUIT_BREAKER_PROBE_SECONDS - time.monotonic()
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
@@ -41,8 +40,8 @@ class Breaker:
 
         The caller reports ``succeeded`` or ``failed``, unless the start was cancelled.
         """
-        if self.open and self._opened is not None:
-            wait = max(1, round(self._left(self._opened)))
+        if self.open:
+            wait = max(1, round(self._seconds_left()))
             words = f"The agent {self._name} failed {self.failures} times; try again in {wait} s."
             raise BridgeError("CIRCUIT_OPEN", words, details={"retry_after": wait})
         self._probing = self._opened is not None
@@ -52,17 +51,15 @@ class Breaker:
             self._probing = False
 
     def succeeded(self) -> None:
-        """Close the breaker: the agent has started."""
         if self._opened is not None:
             log.info("breaker_closed", agent=self._name)
-        self.failures, self._opened, self._probing = 0, None, False
+        self.failures, self._opened = 0, None
 
     def failed(self) -> None:
         """Count a failure, and open after too many."""
         if not self._counted:
             return
         self.failures += 1
-        self._probing = False
         if self.failures >= limits.CIRCUIT_BREAKER_FAILURES:
             if self._opened is None:
                 log.critical("breaker_opened", agent=self._name, failures=self.failures)
@@ -72,12 +69,10 @@ class Breaker:
 _breakers: dict[str, Breaker] = {}
 
 
-def of(name: str, *, counted: bool = True) -> Breaker:
-    """Return the breaker of a kind of agent."""
+def of(name: str, *, counted: bool) -> Breaker:
     return _breakers.setdefault(name, Breaker(name, counted=counted))
 
 
 def check() -> str | None:
-    """Return the open breakers for /health."""
     found = [name for name, breaker in _breakers.items() if breaker.open]
     return f"breaker open: {', '.join(found)}" if found else None

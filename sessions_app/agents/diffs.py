@@ -3,7 +3,7 @@
 import difflib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 _MAX_CHARS = 100_000
 # of equal lines, by which comparing takes time: about 0.3 s, while everybody waits
@@ -58,19 +58,11 @@ def diff_of_result(result: object) -> str | None:
         end = [] if content.endswith("\n") else [_NO_NEWLINE]
         return "\n".join(["--- /dev/null", f"+++ {path}", *added, *end, ""]) if content else None
     hunks = result.get("structuredPatch")
-    if not isinstance(hunks, list) or not hunks or not all(map(_is_hunk, hunks)):
-        return None
-    body = [line for hunk in hunks for line in (_header(hunk), *map(str, hunk["lines"]))]
-    return "\n".join([*([f"--- {path}", f"+++ {path}"] if named else []), *body, ""])
-
-
-def _is_hunk(hunk: object) -> bool:
-    lines = hunk.get("lines") if isinstance(hunk, Mapping) else None
-    return isinstance(lines, list) and bool(lines)
-
-
-def _header(hunk: Mapping[str, Any]) -> str:
-    old, old_count, new, new_count = (
-        hunk.get(name, 0) for name in ("oldStart", "oldLines", "newStart", "newLines")
-    )
-    return f"@@ -{old},{old_count} +{new},{new_count} @@"
+    parts = [f"--- {path}", f"+++ {path}"] if named else []
+    for hunk in hunks if isinstance(hunks, list) else ():
+        changed = hunk.get("lines") if isinstance(hunk, Mapping) else None
+        if not isinstance(changed, list) or not changed:
+            return None
+        counts = (hunk.get(name, 0) for name in ("oldStart", "oldLines", "newStart", "newLines"))
+        parts += ["@@ -{},{} +{},{} @@".format(*counts), *map(str, changed)]
+    return "\n".join([*parts, ""]) if hunks and isinstance(hunks, list) else None

@@ -1,7 +1,7 @@
 """Define an agent kind, and the interface of a session's driver.
 
 A driver runs one session of one agent. It knows nothing of devices, the log or the database: the
-supervisor tells it what to do and writes down what it reports (``events.py``; D35, D40, D41).
+supervisor passes commands on, and writes down what it reports (``events.py``; D35, D40, D41).
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class Said:
 class AgentKind:
     """Describe one kind of agent, as ``registry.py`` lists it.
 
-    ``make`` returns a driver for one session. ``why_not`` says for a person why none can start
-    here now, None when one can; it is asked for each connection and names no path of this machine.
+    ``make`` returns a driver for one session. ``why_not`` says for a person why none can start here
+    now, None when one can; it is asked for each connection and names no path of this machine.
     ``version`` may take seconds, and is empty when unknown. ``mend`` is the shell command that
-    removes what ``why_not`` names, if there is one. ``can_modify``: it runs a ``modified`` call with
-    the given parameters; else its driver has the call refused, and the agent told to ask anew with
-    them. ``asks`` is what is known before a session starts (D59). ``history`` tells what was said
-    in a session, by the agent's id of it, whether or not it runs; None: only its driver can, if at
-    all. A kind that is not ``real`` is scripted: never preferred, without a breaker.
+    removes what ``why_not`` names, if there is one. ``can_modify``: it runs a ``modified`` call
+    with the given parameters; else its driver has the call refused, and the agent told to ask anew
+    with them. ``asks`` is what is known before a session starts (D59). ``history`` tells what was
+    said in a session, by the agent's id of it, whether or not it runs; None: only its driver can,
+    if at all. A kind that is not ``real`` is scripted: never preferred, without a breaker.
     """
 
     name: str
@@ -56,9 +56,6 @@ class AgentKind:
     can_modify: bool = True
     asks: Callable[[], bool | None] = lambda: True
     history: Callable[[str], Sequence[Said]] | None = None
-
-
-# -- commands --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +122,7 @@ class PendingApprovals:
         waiting.set_result(verdict)
         return True
 
-    def withdraw(self, *call_ids: str) -> None:
-        """Stop waiting for these calls, or for all."""
+    def withdraw(self, *call_ids: str) -> None:  # without an id: all
         for call_id in call_ids or tuple(self._waiting):
             if self.decide(call_id, None):
                 self._events.put(ApprovalWithdrawn(call_id))

@@ -32,7 +32,12 @@ def frames_of(feed_id: int, rows: Sequence[Row]) -> list[str]:
         return []
     frames: list[str] = []
     left = limits.REPLAY_BUFFER_BYTES
-    for message in reversed(_messages(session, _before(_told(session), rows))):
+    kind = registry.KINDS.get(session.agent_type)
+    if kind is not None and kind.history is not None and session.resume_id:
+        said = kind.history(session.resume_id)
+    else:
+        said = supervisor.history(session.pk)
+    for message in reversed(_messages(session, _before(said, rows))):
         left -= sum(map(size_of, message))
         if left < 0:
             break
@@ -40,32 +45,20 @@ def frames_of(feed_id: int, rows: Sequence[Row]) -> list[str]:
     return frames
 
 
-def _told(session: Session) -> Sequence[Said]:
-    kind = registry.KINDS.get(session.agent_type)
-    if kind is not None and kind.history is not None and session.resume_id:
-        return kind.history(session.resume_id)
-    return supervisor.history(session.pk)
-
-
 def _before(said: Sequence[Said], rows: Sequence[Row]) -> Sequence[Said]:
     """Return what was said before the first prompt in ``rows``."""
-    prompts = [text for row in rows if (text := _prompt_in(row)) is not None]
+    events = [json.loads(row.frame)["payload"] for row in rows if row.type == "agent_event"]
+    prompts = [
+        clean(str(event["payload"].get("prompt", ""))).strip()
+        for event in events
+        if event["event"] == "UserPromptSubmit"
+    ]
     if not prompts:
         return said
-    places = [
-        place for place, one in enumerate(said) if not one.by_agent and one.text == prompts[0]
-    ]
+    first = Said(prompts[0], by_agent=False)
+    places = [place for place, one in enumerate(said) if one == first]
     known = prompts.count(prompts[0])  # the same words may have been said before
     return said[: places[-known]] if len(places) >= known else said
-
-
-def _prompt_in(row: Row) -> str | None:
-    if row.type != "agent_event":
-        return None
-    payload = json.loads(row.frame)["payload"]
-    if payload["event"] != "UserPromptSubmit":
-        return None
-    return clean(str(payload["payload"].get("prompt", ""))).strip()
 
 
 def _messages(session: Session, said: Sequence[Said]) -> list[list[str]]:
@@ -77,12 +70,9 @@ def _messages(session: Session, said: Sequence[Said]) -> list[list[str]]:
         seen[one] += 1
         key = f"{session.session_id}\n{one.by_agent}\n{seen[one]}\n{one.text}"
         payloads = _payloads(session.session_id, one, str(uuid.uuid5(_IDS, key)), began)
-        found.append(
-            [
-                encode(payload, id=str(uuid.uuid5(_IDS, f"{key}\n{number}")), timestamp=began).text
-                for number, payload in enumerate(payloads)
-            ]
-        )
+        ids = (str(uuid.uuid5(_IDS, f"{key}\n{number}")) for number in range(len(payloads)))
+        sent = zip(payloads, ids, strict=True)
+        found.append([encode(payload, id=id_, timestamp=began).text for payload, id_ in sent])
     return found
 
 

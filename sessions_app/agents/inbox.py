@@ -1,6 +1,6 @@
-"""Queue commands for a session's agent, whichever process runs it.
+"""Queue commands for a session's agent, written with their cause (D35, D46).
 
-A command is written with what caused it, and taken once (D35, D46).
+Whichever process runs the agent takes each once.
 """
 
 from collections.abc import Callable, Collection
@@ -61,32 +61,24 @@ def taken_at(session_pk: int, moment: datetime) -> Command | None:
 
 def was_queued_since(session_pk: int, content: str, moment: datetime) -> bool:
     """Tell whether a prompt with this text was queued at or after ``moment``."""
-    return Command.objects.filter(
-        session_id=session_pk,
-        kind=Kind.PROMPT,
-        created_at__gte=moment,
-        payload=jsontext.dumps({"content": content}),
-    ).exists()
+    payload = jsontext.dumps({"content": content})
+    same = Command.objects.filter(session_id=session_pk, kind=Kind.PROMPT, payload=payload)
+    return same.filter(created_at__gte=moment).exists()
 
 
 def prompts_waiting(session_pk: int) -> tuple[int, int]:
-    """Return how many prompts wait, and their characters."""
     waiting = Command.objects.filter(session_id=session_pk, kind=Kind.PROMPT, taken_at=None)
     found = waiting.aggregate(count=Count("pk"), length=Sum(Length("payload")))
     return found["count"], found["length"] or 0
 
 
 def waiting(session_pks: Collection[int]) -> set[int]:
-    """Return the sessions with a waiting command."""
     found = Command.objects.filter(session_id__in=list(session_pks), taken_at=None)
     return set(found.values_list("session_id", flat=True))
 
 
 def forget(session: Session, *, prompts: bool) -> None:
-    """Delete the commands that nobody has taken: the agent is gone.
-
-    Prompts wait for the agent that resumes, unless the session is over.
-    """
+    """Delete the commands that nobody has taken; prompts wait for the agent that resumes."""
     void = Command.objects.filter(session=session, taken_at=None)
     (void if prompts else void.exclude(kind=Kind.PROMPT)).delete()
 

@@ -44,12 +44,8 @@ def send_prompt(
         too_long = count and characters + len(content) > limits.AGENT_PROMPTS_CHARS
         if count >= limits.AGENT_PROMPTS_WAITING or too_long:
             words = f"{count} messages wait for the agent already; wait until it has answered some, or interrupt it."
-            raise BridgeError(
-                "RATE_LIMITED",
-                words,
-                session_id=session.session_id,
-                details={"retry_after": RETRY_SECONDS},
-            )
+            details = {"retry_after": RETRY_SECONDS}
+            raise BridgeError("RATE_LIMITED", words, session_id=session.session_id, details=details)
         observed_sessions.entitle(session, content)
         session.last_activity_at = box.now
         session.save(update_fields=["title", "titled", "last_activity_at"])
@@ -68,15 +64,9 @@ def send_prompt(
 
 def prompt_event(session_id: str, **payload: Any) -> AgentEvent:
     """Describe a prompt as the hook event that an observed session has for it (D52)."""
-    event: HookEventName = "UserPromptSubmit"
-    return AgentEvent(
-        event=event,
-        event_type=event,
-        event_id=str(uuid.uuid4()),
-        session_id=session_id,
-        timestamp=now_text(),
-        payload=payload,
-    )
+    name: HookEventName = "UserPromptSubmit"
+    ids = {"event_id": str(uuid.uuid4()), "session_id": session_id, "timestamp": now_text()}
+    return AgentEvent(event=name, event_type=name, **ids, payload=payload)
 
 
 def interrupt(session_pk: int, *, device: Device | None) -> None:

@@ -1,8 +1,4 @@
-"""Decide which process runs a session, and store its state.
-
-A session is reserved before its agent is started, and taken from a process that is gone (D22, D35,
-D36, D46).
-"""
+"""Reserve a session for the process that runs it, and store its state (D22, D35, D46)."""
 
 import uuid
 from collections.abc import Collection
@@ -58,17 +54,15 @@ def start_ended(session_pk: int, words: str = "") -> BridgeError:
 
 def was_prompted(session: Session) -> bool:
     """Tell whether the agent was ever prompted; else it can begin afresh."""
-    return (
-        session.feed.dropped_seq > 0
-        or LogRow.objects.filter(feed=session.feed_id, type="stream_start").exists()
-    )
+    answers = LogRow.objects.filter(feed=session.feed_id, type="stream_start")
+    return session.feed.dropped_seq > 0 or answers.exists()
 
 
 # -- reserving -------------------------------------------------------------------------------------
 
 
 def reserve(
-    owner: uuid.UUID, session_id: str | None, agent: str, directory: str, device: Device
+    session_id: str | None, agent: str, directory: str, device: Device
 ) -> tuple[Session, bool]:
     """Create a session, or return the known one and False. Raises SESS_LIMIT_REACHED."""
     with outbox() as box:
@@ -82,7 +76,7 @@ def reserve(
             agent_type=agent,
             working_directory=directory,
             status=Session.Status.CREATED,
-            owner=owner,
+            owner=leases.current(),
             created_at=box.now,
             last_activity_at=box.now,
         )
@@ -93,20 +87,23 @@ def reserve(
         return session, True
 
 
-def reserve_again(owner: uuid.UUID, session_pk: int, device: Device) -> bool:
-    """Take a session at rest; False: it runs. Raises SESS_CLOSED, SESS_LIMIT_REACHED."""
+def reserve_again(session_pk: int, device: Device) -> tuple[Session, bool]:
+    """Take a session at rest, or return False with one that runs.
+
+    Raises SESS_CLOSED, SESS_LIMIT_REACHED.
+    """
     with outbox():
         session = found(session_pk)
         if session.status == Session.Status.CLOSED and not session.expired:
             raise closed(session)
         if session.status in Session.RUNS or session.owner is not None:
-            return False
+            return session, False
         _check_limit()
-        session.owner = owner
+        session.owner = leases.current()
         session.save(update_fields=["owner"])
         ids = {"session_id": session.session_id, "subject": session.agent_type}
         audit.record("session_resume", device=device, **ids)
-        return True
+        return session, True
 
 
 def _check_limit() -> None:
@@ -120,12 +117,12 @@ def _check_limit() -> None:
 # -- states (D35); each raises OwnershipLost ----------------------------------------------------------------
 
 
-def activate(session_pk: int, owner: uuid.UUID, asks: bool | None) -> None:
+def activate(session_pk: int, asks: bool | None) -> None:
     """Mark the session as active; tell all devices if it is new or was closed.
 
     They are warned once when its agent does not ask, or when that is unknown (D59).
     """
-    with writing(session_pk, owner) as writer:
+    with writing(session_pk, leases.current()) as writer:
         session, told = writer.session, writer.session.asks
         former, session.status, session.reason = session.status, Session.Status.ACTIVE, ""
         session.expired, session.forgotten, session.closed_at = False, False, None
@@ -138,12 +135,12 @@ def activate(session_pk: int, owner: uuid.UUID, asks: bool | None) -> None:
             writer.notify(notifications.unasked(session))
 
 
-def pause(session_pk: int, owner: uuid.UUID, reason: str) -> None:
+def pause(session_pk: int, reason: str, owner: uuid.UUID | None = None) -> None:
     """Mark the session as paused: its process has ended, or does.
 
-    Every device is told when the agent had not answered yet; the notification is all of it.
+    Every device is told when the agent had not answered yet.
     """
-    with writing(session_pk, owner) as writer:
+    with writing(session_pk, owner or leases.current()) as writer:
         session, cut = writer.session, writer.in_turn
         if session.status not in Session.RUNS:  # it was being resumed
             session.owner = None
@@ -152,26 +149,29 @@ def pause(session_pk: int, owner: uuid.UUID, reason: str) -> None:
             reason = f"{reason.rstrip('.')} in the middle of a turn."
         writer.stop(Session.Status.PAUSED, reason, "session_paused")
         if cut or inbox.prompts_waiting(session_pk)[0]:
-            writer.notify(notifications.cut_off(session))
+            body = f"{session.reason} Resume the session to go on."
+            writer.notify(notifications.happened(session, "cut_off", body))
 
 
-def pause_idle(session_pk: int, owner: uuid.UUID, reason: str) -> None:
-    """Mark a session as paused that nobody has used for long."""
-    with writing(session_pk, owner) as writer:
-        writer.stop(Session.Status.PAUSED, reason, "session_paused")
-        writer.notify(notifications.paused(writer.session))
+def end_run(session_pk: int, how: str, reason: str) -> None:
+    """Store that a session is "idle", "stuck" (D40) or "expired", and its agent ended.
+
+    An expired one is closed, and can be resumed (D60).
+    """
+    with writing(session_pk, leases.current()) as writer:
+        if how == "expired":
+            writer.end("timeout", expired=True)
+            return
+        if how == "stuck":
+            writer.stop(Session.Status.PAUSED, reason, "interrupted", "stop")
+        else:
+            writer.stop(Session.Status.PAUSED, reason, "session_paused")
+        writer.notify(notifications.happened(writer.session, how, writer.session.reason))
 
 
-def pause_stuck(session_pk: int, owner: uuid.UUID, reason: str) -> None:
-    """Mark a session as paused whose agent did not stop when told to (D40)."""
-    with writing(session_pk, owner) as writer:
-        writer.stop(Session.Status.PAUSED, reason, "interrupted", "stop")
-        writer.notify(notifications.stuck(writer.session))
-
-
-def release(session_pk: int, owner: uuid.UUID, reason: str, *, forgotten: bool) -> None:
+def release(session_pk: int, reason: str, *, forgotten: bool) -> None:
     """Release a session that did not resume; ``forgotten``: its agent has lost it."""
-    with writing(session_pk, owner) as writer:
+    with writing(session_pk, leases.current()) as writer:
         writer.session.owner, writer.session.reason = None, storable_reason(reason)
         writer.session.forgotten = forgotten
 
@@ -179,8 +179,7 @@ def release(session_pk: int, owner: uuid.UUID, reason: str, *, forgotten: bool) 
 def cancel_start(session_pk: int, device: Device | None) -> bool:
     """Cancel the start of a session's agent; False when none is starting.
 
-    The process that starts it then ends it. A resumed session is again what it was, a new one is
-    paused.
+    A resumed session is again what it was, a new one is paused.
     """
     if not session_view.is_starting(found(session_pk)):
         return False
@@ -195,45 +194,36 @@ def cancel_start(session_pk: int, device: Device | None) -> bool:
         return True
 
 
-def fail(
-    session_pk: int, owner: uuid.UUID, reason: str, notification_id: str | None = None
-) -> None:
+def fail(session_pk: int, reason: str, notification_id: str = "") -> None:
     """Mark the session as failed: its agent did not start, or the bridge failed."""
-    with writing(session_pk, owner) as writer:
+    with writing(session_pk, leases.current()) as writer:
         writer.stop(Session.Status.ERROR, reason, "agent_died")
         writer.report_failure(reason, notification_id)
-
-
-def expire(session_pk: int, owner: uuid.UUID) -> None:
-    """Close a session after its grace time without watchers; it can be resumed (D60)."""
-    with writing(session_pk, owner) as writer:
-        writer.end("timeout", expired=True)
 
 
 # -- sessions whose process is gone ----------------------------------------------------------------
 
 
 def pause_orphans(
-    process_id: uuid.UUID,
-    known: Collection[int] | None,
-    suspected: Collection[Owned] | None = None,
+    known: Collection[int], suspected: Collection[Owned] | None = None
 ) -> frozenset[Owned]:
     """Pause sessions of dead processes, and those of this one that it does not run.
 
-    ``known`` are those that it runs; None: it cannot tell now. ``suspected`` are those that the look
-    before had found: only they are paused, and the others are returned. None: all are paused.
+    ``known``: those that it runs. ``suspected``: those that the look before found; only they are
+    paused, and the others returned. None: all are paused.
     """
-    living = Process.objects.filter(lease_until__gt=leases.clock()).exclude(pk=process_id)
+    ours = leases.current()
+    living = Process.objects.filter(lease_until__gt=leases.clock()).exclude(pk=ours)
     held = Session.objects.filter(kind=Session.Kind.BRIDGE, owner__isnull=False)
     found_now = set()
     for pk, owner in list(held.exclude(owner__in=living.values("pk")).values_list("pk", "owner")):
-        if owner is None or (owner == process_id and (known is None or pk in known)):
+        if owner is None or (owner == ours and pk in known):
             continue
         if suspected is not None and (pk, owner) not in suspected:
             found_now.add((pk, owner))
             continue
         with suppress(OwnershipLost):  # another process was quicker
-            pause(pk, owner, DIED)
+            pause(pk, DIED, owner)
             log.warning("session_orphaned", session=pk, owner=str(owner))
     return frozenset(found_now)
 
@@ -247,9 +237,9 @@ class Look:
     held: set[int]
 
 
-def look(process_id: uuid.UUID, session_pks: Collection[int]) -> Look:
+def look(session_pks: Collection[int]) -> Look:
     """Find which of this process's sessions have commands, watchers, and an owner."""
-    held = Session.objects.filter(pk__in=list(session_pks), owner=process_id)
+    held = Session.objects.filter(pk__in=list(session_pks), owner=leases.current())
     return Look(
         inbox.waiting(session_pks),
         presence.followed(session_pks),

@@ -59,7 +59,6 @@ def resolve(name: str) -> AgentKind:
 
 
 def supported() -> list[str]:
-    """Return the names of the kinds that can start here now."""
     return [kind.name for kind in KINDS.values() if kind.why_not() is None]
 
 
@@ -82,20 +81,16 @@ def unavailable(name: str, reason: str = "") -> BridgeError:
     """Return the error for an agent that cannot be started here."""
     able = ", ".join(supported()) or "none"
     why = f": {reason.rstrip('.')}" if reason else ""
-    return BridgeError(
-        "AGENT_UNAVAILABLE",
-        f"The agent {name[:64] or '(default)'} cannot be started here{why}. What can: {able}.",
-    )
-
-
-# -- versions --------------------------------------------------------------------------------------
+    agent = name[:64] or "(default)"
+    words = f"The agent {agent} cannot be started here{why}. What can: {able}."
+    return BridgeError("AGENT_UNAVAILABLE", words)
 
 
 async def start() -> None:
     """Ask for versions now and every AGENT_VERSIONS_SECONDS.
 
-    An agent may be installed, updated or started for the first time while the bridge runs. The
-    end of the process does not wait for the thread.
+    An agent may be installed or updated meanwhile. The end of the process does not wait for the
+    thread.
     """
     global _stopped
     _stopped = threading.Event()

@@ -18,17 +18,14 @@ def coalesce(events: Iterable[Event]) -> list[Event]:
     """Join adjacent chunks of one kind; drop empty ones."""
     found: list[Event] = []
     kept = (event for event in events if not isinstance(event, Chunk) or event.content)
-    for is_tool_use, group in groupby(kept, key=_chunk_kind):
+    # of an event that is no chunk: None
+    for is_tool_use, group in groupby(kept, lambda event: getattr(event, "is_tool_use", None)):
         if is_tool_use is None:
             found.extend(group)
         else:
             text = "".join(event.content for event in group if isinstance(event, Chunk))
             found.append(Chunk(text, is_tool_use))
     return found
-
-
-def _chunk_kind(event: Event) -> bool | None:
-    return event.is_tool_use if isinstance(event, Chunk) else None
 
 
 def valid(text: str) -> str:
@@ -78,7 +75,6 @@ def storable_call(call: Call) -> Call:
 
 
 def storable_failure(failure: Failure) -> Failure:
-    """Truncate what a failure says."""
     out, err = failure.details.stdout, failure.details.stderr
     texts = {"stdout": out and truncate(out), "stderr": err and truncate(err)}
     details = failure.details.model_copy(update=texts)

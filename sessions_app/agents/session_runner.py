@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,13 +15,13 @@ import structlog
 from bridge_project.kernel import limits
 from bridge_project.kernel.threads import agents as threads
 from sessions_app.agents import inbox
+from sessions_app.agents.breaker import Breaker
 from sessions_app.agents.driver import Driver, Verdict
 from sessions_app.agents.events import AgentDied, Event, StoppedAsking, TurnEnded, TurnSilent
 from sessions_app.agents.inbox import Kind
 from sessions_app.agents.sanitize import coalesce
-from sessions_app.agents.session_writer import OwnershipLost
-from sessions_app.agents.transcript import Transcript
-from sessions_app.models import Command
+from sessions_app.agents.session_writer import OwnershipLost, Transcript
+from sessions_app.models import Command, Session
 
 log = structlog.get_logger("bridge.agent")
 INTERRUPTED = "The turn was interrupted before this decision came."
@@ -37,9 +36,8 @@ BACKGROUND_LOOKS, BACKGROUND_SECONDS = 10, 0.3
 class End:
     """Hold why a session's run is over.
 
-    ``died``: the agent ended, which the log already says; ``lost``: another process has the
-    session; ``stuck``: the agent did not stop when told to; ``expired``: nobody has watched it for
-    the grace time.
+    ``died``: the log says so already; ``lost``: another process has the session; ``stuck``: the
+    agent did not stop when told to; ``expired``: nobody has watched it for the grace time.
     """
 
     how: Literal["stopped", "idle", "stuck", "failed", "died", "lost", "expired"]
@@ -51,17 +49,17 @@ class SessionRunner:
 
     def __init__(
         self,
-        session_pk: int,
-        session_id: str,
+        session: Session,
         driver: Driver,
-        owner: uuid.UUID,
+        breaker: Breaker,
         end: Callable[[SessionRunner, End], None],
     ) -> None:
-        self.session_pk = session_pk
-        self.session_id = session_id
+        self.session_pk = session.pk
+        self.session_id = session.session_id
         self.driver = driver
+        self.breaker = breaker
         self._end = end
-        self._transcript = Transcript(session_pk, owner)
+        self._transcript = Transcript(session.pk)
         self._wake = asyncio.Event()
         self.busy = False  # a turn runs
         self._interrupted = False
@@ -75,14 +73,12 @@ class SessionRunner:
         self._explained_at = 0.0  # when silence was last reported
 
     def start(self) -> None:
-        """Begin to write events and to take commands."""
         self._writer, self._commander = self._task(self._write()), self._task(self._command())
         loop = asyncio.get_running_loop()
         inbox.runners[self.session_pk] = partial(loop.call_soon_threadsafe, self._wake.set)
         self._wake.set()
 
     def wake(self) -> None:
-        """Read the inbox: a command may be waiting."""
         self._wake.set()
 
     def explain_silence(self) -> None:

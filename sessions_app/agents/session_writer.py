@@ -1,10 +1,13 @@
-"""Write one session in one transaction: rows, approvals, states (D35, D37, D40)."""
+"""Write a session: rows, approvals, states, its agent's events (D35, D37, D40)."""
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
+
+from django.utils import timezone
 
 from bridge_project.http.error_body import error_payload
 from bridge_project.kernel import limits
@@ -13,13 +16,13 @@ from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.catalogue import encode
 from bridge_project.protocol.resources import ToolOutcome
 from bridge_project.protocol.types import FinishReason, SessionEndReason
-from sessions_app import notifications
+from sessions_app import leases, notifications
 from sessions_app.agents import events, inbox, sanitize
 from sessions_app.approvals import service as approvals
 from sessions_app.approvals.tool_call import Call, usable_id
 from sessions_app.log.outbox import Outbox, outbox
 from sessions_app.log.reader import Row
-from sessions_app.models import Session, ToolCall
+from sessions_app.models import Command, LogRow, Session, ToolCall
 from sessions_app.observed import sessions as observed_sessions
 from sessions_app.socket import presence
 
@@ -38,19 +41,13 @@ class SessionWriter:
     Raises OwnershipLost when the session is not ``owner``'s; None: whoever owns it.
     """
 
-    def __init__(
-        self,
-        box: Outbox,
-        session_pk: int,
-        owner: uuid.UUID | None,
-        ids: dict[str, str] | None = None,
-    ) -> None:
+    def __init__(self, box: Outbox, session_pk: int, owner: uuid.UUID | None) -> None:
         session = Session.objects.select_related("feed").filter(pk=session_pk).first()
         if session is None or (owner is not None and session.owner != owner):
             raise OwnershipLost(session_pk)
         self.box = box
         self.session = session
-        self.ids = {} if ids is None else ids
+        self.ids: dict[str, str] = {}  # the agent's id of a call → ours
 
     def save(self) -> None:
         self.session.last_activity_at = self.box.now
@@ -70,11 +67,11 @@ class SessionWriter:
                 ours = sanitize.storable_call(call)
                 if call.id in self.ids:  # it was announced, under an id that was free
                     ours = replace(ours, id=self.ids[call.id])
-                record = approvals.ask(self.box, self.session, ours, source="agent_sdk")
+                record = approvals.ask(self.box, self.session, ours)
                 self._remember(call, record.tool_call_id)
             case events.ApprovalWithdrawn(call_id):
                 ours_id = self.ids.get(call_id, call_id)
-                approvals.withdraw(self.box, self.session, ours_id, reason="interrupted")
+                approvals.withdraw(self.box, self.session, ours_id)
             case events.ToolSucceeded() | events.ToolStopped() | events.ToolFailed():
                 self._conclude(event)
             case events.AnswerEnded():
@@ -92,13 +89,11 @@ class SessionWriter:
     # -- the stream --------------------------------------------------------------------------------
 
     def open_stream(self) -> None:
-        """Begin the answer, unless it has begun."""
         if not self.session.open_message:
             self.session.open_message = str(uuid.uuid4())
             self._append(s.StreamStart(**self._stream_ids()))
 
     def close_stream(self, reason: FinishReason, usage: Mapping[str, Any] | None = None) -> None:
-        """End the answer, if it has begun."""
         if self.session.open_message:
             usage = sanitize.plain(dict(usage or {})) or None
             self._append(s.StreamEnd(**self._stream_ids(), finish_reason=reason, usage=usage))
@@ -145,8 +140,8 @@ class SessionWriter:
             case events.ToolFailed():
                 failure = sanitize.storable_failure(event.failure)
                 outcome = failure.outcome()
-        ours = sanitize.storable_call(event.call)
-        approvals.conclude(self.box, self.session, tool_call_id, ours, outcome, failure)
+        tool = sanitize.valid(event.call.tool)
+        approvals.conclude(self.box, self.session, tool_call_id, tool, outcome, failure)
 
     # -- the turn and the session ------------------------------------------------------------------
 
@@ -158,28 +153,27 @@ class SessionWriter:
         if event.error:
             self.report_failure(event.error)
         elif not presence.followed([self.session.pk]):
-            self.notify(notifications.done(self.session))
+            self.notify(notifications.happened(self.session, "done", self.session.title))
 
     def reject_pending(self, reason: str) -> None:
-        """Reject the calls that wait for a decision."""
         by = ToolCall.DecidedBy.BRIDGE
         approvals.reject_pending(self.box, self.session, by=by, reason=reason)
 
-    def report_failure(self, why: str, notification_id: str | None = None) -> None:
+    def report_failure(self, why: str, notification_id: str = "") -> None:
         """Report the agent's failure, in the session and to every device (D51)."""
         why = sanitize.storable_reason(why)
         row = self._append(error_payload(BridgeError("AGENT_ERROR", why), self.session.session_id))
-        self.notify(notifications.agent_failed(self.session, why, row.id, notification_id))
+        ids = {"error_id": row.id, "notification_id": notification_id}
+        self.notify(notifications.happened(self.session, "failed", why, **ids))
 
     def _tell(self, event: events.ModelRetried | events.TurnSilent | events.StoppedAsking) -> None:
         """Notify every device of an event that no message of the session shows."""
         match event:
             case events.StoppedAsking(reason):
-                self.notify(
-                    notifications.stopped_asking(self.session, sanitize.storable_reason(reason))
-                )
+                why = sanitize.storable_reason(reason)
+                self.notify(notifications.happened(self.session, "stopped_asking", why))
             case events.ModelRetried(why) if self.in_turn:
-                self.notify(notifications.model_retried(self.session, why))
+                self.notify(notifications.happened(self.session, "model_retried", why))
             case events.TurnSilent() if self.session.turn == Session.Turn.WORKING:
                 self.notify(notifications.silent(self.session))
 
@@ -188,7 +182,6 @@ class SessionWriter:
 
     @property
     def in_turn(self) -> bool:
-        """Tell whether a turn has begun and not ended."""
         return self.session.turn != Session.Turn.IDLE or bool(self.session.open_message)
 
     def _cut_turn(self, reason: str, finish: FinishReason) -> None:
@@ -215,9 +208,9 @@ class SessionWriter:
     ) -> None:
         """Close the session, whatever its state and whoever runs its agent.
 
-        That process ends the agent when it finds that the session has no owner: this process at
-        once, another one at its next look (limits.POLL_SECONDS). ``expired``: by its grace timer, so
-        it can be resumed; prompts wait for that (D60). ``row_id``: of the ``session_end``.
+        The process that does finds that the session has no owner, and ends the agent. ``expired``:
+        by its grace timer, so it can be resumed; prompts wait for that (D60). ``row_id``: of the
+        ``session_end``.
         """
         inbox.forget(self.session, prompts=not expired)
         inbox.wake(self.session)
@@ -233,3 +226,58 @@ def writing(session_pk: int, owner: uuid.UUID | None) -> Iterator[SessionWriter]
         writer = SessionWriter(box, session_pk, owner)
         yield writer
         writer.save()
+
+
+class Transcript:
+    """Write one session's log, as its owner; every method is one transaction.
+
+    They raise OwnershipLost. A failed try may be repeated: if it had committed and only the answer
+    was lost, nothing is done twice.
+    """
+
+    def __init__(self, session_pk: int) -> None:
+        self._session_pk = session_pk
+        self._owner = leases.current()
+        self._ids: dict[str, str] = {}  # the agent's id of a call → ours
+        # when a try took a command, by which that command is known again
+        self._taking: datetime | None = None
+        # the first message of a try to write, and the ids after it
+        self._tried: tuple[str, dict[str, str]] | None = None
+
+    def take(self, *, busy: bool) -> Command | None:
+        """Take the next command; a prompt begins the answer in the same transaction."""
+        if self._taking is None and not inbox.find_next(self._session_pk, busy=busy):
+            if not Session.objects.filter(pk=self._session_pk, owner=self._owner).exists():
+                raise OwnershipLost(self._session_pk)
+            return None
+        with outbox() as box:
+            writer = SessionWriter(box, self._session_pk, self._owner)
+            taken = inbox.taken_at(self._session_pk, self._taking) if self._taking else None
+            if taken is None:
+                self._taking = timezone.now()
+                taken = inbox.take(self._session_pk, busy=busy, at=self._taking)
+                if taken and taken.kind == inbox.Kind.PROMPT:
+                    writer.open_stream()
+                    writer.session.set_turn(Session.Turn.WORKING)
+                elif taken and taken.kind == inbox.Kind.INTERRUPT:
+                    writer.reject_pending("interrupted")
+                writer.save()
+        self._taking = None
+        return taken
+
+    def write(self, batch: Sequence[events.Event]) -> None:
+        with outbox() as box:
+            if self._tried and LogRow.objects.filter(message_id=self._tried[0]).exists():
+                ids = self._tried[1]
+            else:
+                writer = SessionWriter(box, self._session_pk, self._owner)
+                writer.ids = dict(self._ids)
+                for event in batch:
+                    writer.write(event)
+                writer.save()
+                ids = writer.ids
+                self._tried = (box.rows[0].id, ids) if box.rows else None
+        self._ids, self._tried = ids, None
+
+    def call_of(self, tool_call_id: str) -> str | None:
+        return next((theirs for theirs, ours in self._ids.items() if ours == tool_call_id), None)

@@ -13,7 +13,7 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import agents as threads
 from bridge_project.kernel.threads import readers
-from sessions_app import leases, working_directory
+from sessions_app import working_directory
 from sessions_app.agents import ownership, registry
 from sessions_app.agents.breaker import Breaker
 from sessions_app.agents.driver import (
@@ -42,8 +42,7 @@ class Launch:
     session: Session
     driver: Driver
     breaker: Breaker
-    resume_id: str | None = None
-    failure_id: str | None = None
+    failure_id: str
 
 
 async def find_kind_to_resume(session: Session) -> AgentKind:
@@ -71,12 +70,12 @@ async def start_agent(
     cancelled; the driver is closed then.
     """
     session, driver, breaker = launch.session, launch.driver, launch.breaker
-    owner, directory = leases.current(), Path(session.working_directory)
     try:
         async with asyncio.timeout(limits.AGENT_START_SECONDS):
-            start = Start(session.session_id, directory, launch.resume_id)
+            directory = Path(session.working_directory)
+            start = Start(session.session_id, directory, session.resume_id or None)
             await begin(lambda: driver.start(start))
-        await threads.persist(ownership.activate, session.pk, owner, driver.asks)
+        await threads.persist(ownership.activate, session.pk, driver.asks)
     except asyncio.CancelledError:
         await close(driver, session.session_id)
         raise
@@ -89,7 +88,7 @@ async def start_agent(
         raise await _not_started(launch, error) from None
     breaker.succeeded()
     about = {"session": session.session_id, "agent": session.agent_type}
-    log.info("agent_started", **about, resumed=launch.resume_id is not None)
+    log.info("agent_started", **about, resumed=session.resume_id != "")
 
 
 async def _not_started(launch: Launch, error: Exception) -> BridgeError:
@@ -111,12 +110,12 @@ async def _not_started(launch: Launch, error: Exception) -> BridgeError:
     log.warning("agent_not_started", session=session.session_id, agent=agent, reason=reason)
     if code == "AGENT_ERROR":
         launch.breaker.failed()
-    forgotten, owner = code == "SESS_NOT_RESUMABLE", leases.current()
+    forgotten = code == "SESS_NOT_RESUMABLE"
     try:
         if forgotten or session.status == Session.Status.CLOSED:  # which stays closed
-            await threads.persist(ownership.release, session.pk, owner, reason, forgotten=forgotten)
+            await threads.persist(ownership.release, session.pk, reason, forgotten=forgotten)
         else:
-            await threads.persist(ownership.fail, session.pk, owner, reason, launch.failure_id)
+            await threads.persist(ownership.fail, session.pk, reason, launch.failure_id)
     except OwnershipLost:
         return await readers.run(ownership.start_ended, session.pk)
     return BridgeError(code, reason, session_id=session.session_id)

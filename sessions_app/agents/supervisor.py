@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from contextvars import Context
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ from bridge_project.kernel.threads import readers
 from devices_app.models import Device
 from sessions_app import leases, working_directory
 from sessions_app.agents import breaker, ownership, registry, starting
-from sessions_app.agents.driver import Said
+from sessions_app.agents.driver import AgentKind, Said
 from sessions_app.agents.process import groups
 from sessions_app.agents.session_runner import End, SessionRunner
 from sessions_app.agents.session_writer import OwnershipLost
@@ -32,13 +32,6 @@ IDLE = "Nothing happened for half an hour."
 UNWATCHED = "Nobody has watched the session for the grace time."
 # Before a process counts as dead: when its database was away, it renews its lease at its first look.
 SURE_POLLS = 5
-# how a run ended → what is still to be written down
-WRITERS = {
-    "stopped": ownership.pause,
-    "idle": ownership.pause_idle,
-    "stuck": ownership.pause_stuck,
-    "failed": ownership.fail,
-}
 
 
 class Supervisor:
@@ -51,9 +44,9 @@ class Supervisor:
         self._ending: dict[int, asyncio.Task[None]] = {}
         self._ticker: asyncio.Task[None] | None = None
         self._looked_for_orphans = 0.0
-        # sessions whose process seemed dead at the last look
+        # Sessions whose process seemed dead at the last look, or that are on record as this
+        # process's, which did not know them yet.
         self._suspected: frozenset[ownership.Owned] = frozenset()
-        self._reservations = 0  # sessions on record as this process's that it does not know yet
 
     # -- the life of the process -------------------------------------------------------------------
 
@@ -61,12 +54,11 @@ class Supervisor:
         """End the agents and pause the sessions that a predecessor left."""
         registry.load()
         await asyncio.to_thread(groups.reap, leases.instance())
-        await threads.run(ownership.pause_orphans, leases.current(), frozenset())
+        await threads.run(ownership.pause_orphans, frozenset())
         self._looked_for_orphans = time.monotonic()
         self._ticker = asyncio.create_task(self._tick())
 
     async def stop(self) -> None:
-        """Pause every session."""
         if self._ticker is not None:
             self._ticker.cancel()
             self._ticker = None
@@ -80,68 +72,52 @@ class Supervisor:
     # -- creating and resuming ---------------------------------------------------------------------
 
     async def create(
-        self,
-        session_id: str | None,
-        agent: str,
-        directory: str,
-        device: Device,
-        failure_id: str | None = None,
+        self, session_id: str | None, agent: str, directory: str, device: Device, failure_id: str
     ) -> Session:
         """Return a new session with its agent ready, or the one with that id.
 
-        ``failure_id`` is that of the notification which says that it did not start.
-        Raises BridgeError: AGENT_UNAVAILABLE, CIRCUIT_OPEN, the jail's, SESS_LIMIT_REACHED (nothing
-        was created); AGENT_ERROR when the agent could not be started (the session is in state
-        ``error``, with the reason).
+        ``failure_id``: of the notification that it did not start. Raises BridgeError:
+        AGENT_UNAVAILABLE, CIRCUIT_OPEN, the jail's, SESS_LIMIT_REACHED (nothing was created);
+        AGENT_ERROR when the agent did not start (the session is in state ``error``, with the
+        reason).
         """
         self._check_running()
         kind = registry.resolve(agent)
         where = await readers.run(working_directory.inside, directory)
-        attempted = breaker.of(kind.name, counted=kind.real)
-        with self._reserving(), attempted.attempt():
-            session, new = await threads.run(
-                ownership.reserve, leases.current(), session_id, kind.name, where, device
-            )
-            if not new:
-                return await starting.settled(session)
-            await self._launch(Launch(session, kind.make(), attempted, failure_id=failure_id))
-        return await readers.run(ownership.found, session.pk)
+        reserve = partial(ownership.reserve, session_id, kind.name, where, device)
+        return await self._run(kind, failure_id, reserve)
 
-    async def resume(
-        self, session: Session, device: Device, failure_id: str | None = None
-    ) -> Session:
+    async def resume(self, session: Session, device: Device, failure_id: str) -> Session:
         """Return a session with its agent ready, started again if it is at rest (D60).
 
-        Raises BridgeError: SESS_NOT_RESUMABLE with the reason (the session stays what it was),
-        SESS_LIMIT_REACHED, CIRCUIT_OPEN, SESS_CLOSED; AGENT_ERROR when the agent could not be
-        started.
+        Raises BridgeError: SESS_NOT_RESUMABLE (the session stays what it was), SESS_LIMIT_REACHED,
+        CIRCUIT_OPEN, SESS_CLOSED; AGENT_ERROR when the agent did not start.
         """
         self._check_running()
         kind = await starting.find_kind_to_resume(session)
+        reserve = partial(ownership.reserve_again, session.pk, device)
+        return await self._run(kind, failure_id, reserve)
+
+    def _check_running(self) -> None:
+        if self._ticker is None:
+            raise BridgeError("AGENT_UNAVAILABLE", "The bridge is stopping.")
+
+    async def _run(
+        self, kind: AgentKind, failure_id: str, reserve: Callable[[], tuple[Session, bool]]
+    ) -> Session:
+        """Reserve a session and start its agent; wait for a start that is under way."""
         attempted = breaker.of(kind.name, counted=kind.real)
-        with self._reserving(), attempted.attempt():
-            if not await threads.run(ownership.reserve_again, leases.current(), session.pk, device):
+        with attempted.attempt():
+            session, ours = await threads.run(reserve)
+            if not ours:
                 return await starting.settled(session)
-            resume_id = session.resume_id or None
-            await self._launch(Launch(session, kind.make(), attempted, resume_id, failure_id))
+            await self._launch(Launch(session, kind.make(), attempted, failure_id))
         return await readers.run(ownership.found, session.pk)
 
     def history(self, session_pk: int) -> Sequence[Said]:
         """Return the history that an agent reported when resumed; callable in any thread."""
         runner = self._running.get(session_pk)
         return runner.driver.history if runner is not None else ()
-
-    @contextmanager
-    def _reserving(self) -> Iterator[None]:
-        self._reservations += 1
-        try:
-            yield
-        finally:
-            self._reservations -= 1
-
-    def _check_running(self) -> None:
-        if self._ticker is None:
-            raise BridgeError("AGENT_UNAVAILABLE", "The bridge is stopping.")
 
     # -- starting ----------------------------------------------------------------------------------
 
@@ -176,28 +152,23 @@ class Supervisor:
         except asyncio.CancelledError:
             if self._ticker is None:  # else whoever cancelled it has written that down
                 with suppress(OwnershipLost):
-                    await threads.persist(ownership.pause, session.pk, leases.current(), STOPPED)
+                    await threads.persist(ownership.pause, session.pk, STOPPED)
             raise
-        ids, owner = (session.pk, session.session_id), leases.current()
-        runner = SessionRunner(*ids, launch.driver, owner, self._end)
+        runner = SessionRunner(session, launch.driver, launch.breaker, self._end)
         self._running[session.pk] = runner
         runner.start()
 
     async def _begin(self, session_pk: int, start: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start a driver after the former one's end, in a task that can be cancelled."""
-        await self._end_former(session_pk)
+        if runner := self._running.get(session_pk):  # this process had lost the session
+            self._end(runner, End("lost"))
+        if ending := self._ending.get(session_pk):
+            await asyncio.wait({ending})
         task = self._starting[session_pk] = asyncio.create_task(start())
         try:
             await task
         finally:
             del self._starting[session_pk]
-
-    async def _end_former(self, session_pk: int) -> None:
-        """End the former agent of a session that this process had lost and has got back."""
-        if runner := self._running.get(session_pk):
-            self._end(runner, End("lost"))
-        if ending := self._ending.get(session_pk):
-            await asyncio.wait({ending})
 
     # -- ending ------------------------------------------------------------------------------------
 
@@ -217,16 +188,17 @@ class Supervisor:
     async def _end_session(self, runner: SessionRunner, end: End) -> None:
         log.info("agent_ended", session=runner.session_id, how=end.how, reason=end.reason)
         await runner.stop()
-        pk, owner = runner.session_pk, leases.current()
+        pk = runner.session_pk
         try:
-            if write := WRITERS.get(end.how):
-                await threads.persist(write, pk, owner, end.reason)
-            elif end.how == "expired":
-                await threads.persist(ownership.expire, pk, owner)
-            elif runner.died:
-                kind = registry.KINDS.get((await readers.run(ownership.found, pk)).agent_type)
-                if kind is not None and kind.real:
-                    breaker.of(kind.name).failed()
+            match end.how:
+                case "stopped":
+                    await threads.persist(ownership.pause, pk, end.reason)
+                case "failed":
+                    await threads.persist(ownership.fail, pk, end.reason)
+                case "idle" | "stuck" | "expired":
+                    await threads.persist(ownership.end_run, pk, end.how, end.reason)
+                case _ if runner.died:
+                    runner.breaker.failed()
         except OwnershipLost:
             log.info("session_was_taken", session=runner.session_id)
 
@@ -253,7 +225,7 @@ class Supervisor:
         if self._running or self._starting:
             runners, starts = tuple(self._running.values()), dict(self._starting)
             ours = (*self._running, *starts)
-            found = await readers.run(ownership.look, leases.current(), ours)
+            found = await readers.run(ownership.look, ours)
             for runner in runners:
                 self._check(runner, found)
             for pk in starts.keys() - found.held:
@@ -264,17 +236,12 @@ class Supervisor:
         ):
             self._looked_for_orphans = now
             known = frozenset({*self._running, *self._launching, *self._ending})
-            self._suspected = await threads.run(
-                ownership.pause_orphans,
-                leases.current(),
-                None if self._reservations else known,
-                self._suspected,
-            )
+            self._suspected = await threads.run(ownership.pause_orphans, known, self._suspected)
 
     def _check(self, runner: SessionRunner, found: ownership.Look) -> None:
         """End a session that is lost, expired or idle (D35), but not during a turn.
 
-        Its silence is explained. The clock is the monotonic one, which stands still while the machine sleeps.
+        By the monotonic clock, which stands still while the machine sleeps.
         """
         pk, now = runner.session_pk, time.monotonic()
         if pk not in found.held:

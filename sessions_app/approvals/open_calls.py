@@ -16,10 +16,16 @@ def find_open(session: Session) -> QuerySet[ToolCall]:
     return ToolCall.objects.filter(session=session, finished_at=None).order_by("pk")
 
 
-def seen_before(session: Session, call: Call) -> ToolCall | None:
-    """Return the open call with the same id, tool and parameters, if any."""
-    known = find_open(session).filter(tool_call_id=call.id, same=call.same)
-    return known.first() if call.id else None
+def seen_before(session: Session, call: Call, *, of_open_call: bool) -> ToolCall | None:
+    """Return the open call with the same id, tool and parameters, if any.
+
+    ``of_open_call``: else the oldest equal one that nobody was asked about, or a pending one.
+    """
+    equal = find_open(session).filter(same=call.same)
+    found = equal.filter(tool_call_id=call.id).first() if call.id else None
+    if found is None and of_open_call:
+        found = equal.filter(decision=None).first() or equal.filter(decision=_PENDING).first()
+    return found
 
 
 def asked_before(box: Outbox, session: Session, call: Call) -> ToolCall | None:
@@ -38,14 +44,7 @@ def asked_before(box: Outbox, session: Session, call: Call) -> ToolCall | None:
     return record if record.same == call.same else None
 
 
-def equal_not_decided(session: Session, call: Call) -> ToolCall | None:
-    """Return the oldest equal open call nobody was asked about, else a pending one."""
-    equal = find_open(session).filter(same=call.same)
-    return equal.filter(decision=None).first() or equal.filter(decision=_PENDING).first()
-
-
-# -- one statement each: nine of ten events are about calls without an approval --------------------
-
+# One statement each: nine of ten events are about calls without an approval.
 _CALL = ToolCall._meta.db_table
 _NAMED = "session_id = %s AND tool_call_id = %s"
 _EMPTY = "description params source decided_by reason frame"

@@ -24,11 +24,7 @@ from sessions_app.approvals.tool_result import Failure
 from sessions_app.log.outbox import Outbox, outbox
 from sessions_app.models import Session, ToolCall
 
-_PENDING, _APPROVED, _REJECTED = (
-    ToolCall.Decision.PENDING,
-    ToolCall.Decision.APPROVED,
-    ToolCall.Decision.REJECTED,
-)
+_PENDING, _REJECTED = ToolCall.Decision.PENDING, ToolCall.Decision.REJECTED
 FORGET_CALLS = 500  # in one transaction
 
 
@@ -38,41 +34,27 @@ FORGET_CALLS = 500  # in one transaction
 def report(box: Outbox, session: Session, call: Call) -> str:
     """Record a call without an approval, announce it once; return its id for devices."""
     if tool_call_id := open_calls.begin_call(box, session, call, _name(call)):
-        message = s.ToolCall(
-            session_id=session.session_id,
-            tool_call_id=tool_call_id,
-            tool=call.tool,
-            params=dict(call.params),
-            description=call.description,
-        )
+        ids = {"session_id": session.session_id, "tool_call_id": tool_call_id, "tool": call.tool}
+        message = s.ToolCall(**ids, params=dict(call.params), description=call.description)
         box.append(session.feed, encode(message))
     session.set_turn(Session.Turn.WORKING, call.doing(box.now))
     return tool_call_id or call.id or ""
 
 
-def ask(
-    box: Outbox,
-    session: Session,
-    call: Call,
-    *,
-    source: ApprovalSource = "hooks",
-    of_open_call: bool = False,
-) -> ToolCall:
+def ask(box: Outbox, session: Session, call: Call, *, of_open_call: bool = False) -> ToolCall:
     """Record a call that waits for a person, with ``approval_required``, once.
 
     ``of_open_call``: a permission request, which is about a call that has been reported already if
     there is one (D37). In a session that has ended nobody waits: there the call is rejected.
     """
-    by_hooks = source == "hooks"
-    record = (
-        open_calls.seen_before(session, call)
-        if by_hooks
-        else open_calls.asked_before(box, session, call)
-    )
-    if record is None and of_open_call:
-        record = open_calls.equal_not_decided(session, call)
+    source: ApprovalSource = "hooks" if session.kind == Session.Kind.OBSERVED else "agent_sdk"
+    if source == "hooks":
+        record = open_calls.seen_before(session, call, of_open_call=of_open_call)
+    else:
+        record = open_calls.asked_before(box, session, call)
     if record is None:
-        record = _create(box, session, call)
+        id_ = _free_id(session, call)
+        record = ToolCall(session=session, tool_call_id=id_, created_at=box.now)
     if record.decision is not None:
         return record
     message = encode(
@@ -88,20 +70,12 @@ def ask(
         )
     )
     # What was asked is kept in full; of any other call that is in the log only.
-    asked = {
-        "tool": _name(call),
-        "same": call.same,
-        "decision": _PENDING,
-        "risk_level": call.risk_level,
-        "source": source,
-        "description": call.description.replace("\x00", " "),
-        "reasoning": call.reasoning and call.reasoning.replace("\x00", " "),
-        "params": jsontext.dumps(call.params),
-        "frame": message.text,
-    }
-    for name, value in asked.items():
-        setattr(record, name, value)
-    record.save(update_fields=list(asked))
+    record.tool, record.same, record.source = _name(call), call.same, source
+    record.risk_level, record.decision = call.risk_level, _PENDING
+    record.description = call.description.replace("\x00", " ")
+    record.reasoning = call.reasoning and call.reasoning.replace("\x00", " ")
+    record.params, record.frame = jsontext.dumps(call.params), message.text
+    record.save()
     session.pending_approvals += 1
     session.set_turn(Session.Turn.WAITING, call.doing(box.now))
     box.append(session.feed, message)
@@ -111,19 +85,11 @@ def ask(
     return record
 
 
-def _create(box: Outbox, session: Session, call: Call) -> ToolCall:
-    """Make a record, with a fresh id if the call's is taken: ids name one call each."""
-    taken = (
-        call.id is None or ToolCall.objects.filter(session=session, tool_call_id=call.id).exists()
-    )
-    return ToolCall.objects.create(
-        session=session,
-        tool_call_id=str(uuid.uuid4()) if call.id is None or taken else call.id,
-        tool=_name(call),
-        same=call.same,
-        risk_level=call.risk_level,
-        created_at=box.now,
-    )
+def _free_id(session: Session, call: Call) -> str:
+    """Return the call's id, or a fresh one if it is taken: ids name one call each."""
+    id_ = call.id or str(uuid.uuid4())
+    taken = ToolCall.objects.filter(session=session, tool_call_id=id_).exists()
+    return str(uuid.uuid4()) if taken else id_
 
 
 def _name(call: Call) -> str:
@@ -151,17 +117,17 @@ def finish(
 def conclude(
     box: Outbox,
     session: Session,
-    tool_call_id: str,
-    call: Call,
+    id_: str,
+    tool: str,
     outcome: ToolOutcome,
-    failure: Failure | None = None,
+    failure: Failure | None,
 ) -> None:
     """Record the outcome of a tool call in a session that the bridge runs.
 
     A refusal has a result too, and that is no tool that ran.
     """
-    _append_result(box, session, tool_call_id, call.tool, outcome, failure)
-    record = open_calls.find_open(session).filter(tool_call_id=tool_call_id).first()
+    _append_result(box, session, id_, tool, outcome, failure)
+    record = open_calls.find_open(session).filter(tool_call_id=id_).first()
     if record is not None:
         _end(box, session, record, outcome, ran=outcome.success)
     _go_on(session)
@@ -177,12 +143,12 @@ def _go_on(session: Session) -> None:
 def _append_result(
     box: Outbox,
     session: Session,
-    tool_call_id: str,
+    id_: str,
     tool: str,
     outcome: ToolOutcome,
-    failure: Failure | None = None,
+    failure: Failure | None,
 ) -> None:
-    ids = {"session_id": session.session_id, "tool_call_id": tool_call_id, "tool": tool}
+    ids = {"session_id": session.session_id, "tool_call_id": id_, "tool": tool}
     box.append(session.feed, encode(s.ToolResult(**ids, result=outcome)))
     if failure is not None:
         error = s.ToolError(
@@ -204,7 +170,7 @@ def _end(
     record.result = jsontext.dumps(outcome.wire()) if record.decision is not None else None
     record.save(update_fields=["finished_at", "result"])
     if record.decision == _PENDING:
-        decision = _APPROVED if ran else _REJECTED
+        decision = ToolCall.Decision.APPROVED if ran else _REJECTED
         settle(box, session, record, decision, by=ToolCall.DecidedBy.AGENT)
     elif record.decision == _REJECTED and ran:
         box.append_to_all(encode(notifications.ran_anyway(session, record)))
@@ -213,12 +179,11 @@ def _end(
 # -- ending calls without a result -----------------------------------------------------------------
 
 
-def withdraw(box: Outbox, session: Session, tool_call_id: str, *, reason: str) -> None:
+def withdraw(box: Outbox, session: Session, tool_call_id: str) -> None:
     """Reject a pending call because its agent no longer waits for a decision."""
-    for record in open_calls.find_open(session).filter(
-        tool_call_id=tool_call_id, decision=_PENDING
-    ):
-        settle(box, session, record, _REJECTED, by=ToolCall.DecidedBy.BRIDGE, reason=reason)
+    pending = open_calls.find_open(session).filter(tool_call_id=tool_call_id, decision=_PENDING)
+    for record in pending:
+        settle(box, session, record, _REJECTED, by=ToolCall.DecidedBy.BRIDGE, reason="interrupted")
 
 
 def reject_pending(box: Outbox, session: Session, *, by: str, reason: str = "") -> None:
@@ -238,9 +203,8 @@ def _report_not_run(box: Outbox, session: Session) -> None:
     """Notify every device of calls that devices decided about and that did not run."""
     if session.decided_by_device:
         session.decided_by_device = False
-        for record in open_calls.find_open(session).filter(
-            decided_by=ToolCall.DecidedBy.DEVICE, reason=""
-        ):
+        decided = open_calls.find_open(session).filter(decided_by=ToolCall.DecidedBy.DEVICE)
+        for record in decided.filter(reason=""):
             record.reason = "not_run"
             record.save(update_fields=["reason"])
             box.append_to_all(encode(notifications.was_not_run(session, record)))
@@ -251,7 +215,7 @@ def abandon(box: Outbox, session: Session, reason: str) -> None:
     why = f"The call has no result {notifications.WHY[reason]}."
     outcome = ToolOutcome(success=False, content="", error=why)
     for record in open_calls.find_open(session):
-        _append_result(box, session, record.tool_call_id, record.tool, outcome)
+        _append_result(box, session, record.tool_call_id, record.tool, outcome, None)
         _end(box, session, record, outcome, ran=False)
 
 

@@ -18,15 +18,8 @@ SUMMARY_CHARS = 200
 _SORTED = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 # What a person wants to know first of a call, by the names that agents give their parameters.
 TELLING_PARAMETERS = (
-    "command",
-    "file_path",
-    "notebook_path",
-    "path",
-    "url",
-    "query",
-    "pattern",
-    "prompt",
-    "description",
+    *("command", "file_path", "notebook_path", "path", "url"),
+    *("query", "pattern", "prompt", "description"),
 )
 
 
@@ -82,9 +75,6 @@ def describe(tool: str, params: Mapping[str, Any], given: object = None) -> str:
     return _cut(f"{name}: {telling}" if telling else name)
 
 
-# -- a question to the person ----------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Question:
     """Hold a question of an agent; ``choices``: label → what it means, in order."""
@@ -115,7 +105,6 @@ def _choices(options: object) -> dict[str, str]:
 
 
 def _asked(question: Question) -> str:
-    """Return a question with its numbered choices."""
     how = " (several can be chosen)" if question.several else ""
     lines = [
         f"{number}. {label}" + (f": {means}" if means else "")

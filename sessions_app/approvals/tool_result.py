@@ -33,7 +33,6 @@ class Failure:
     retries: int = 0
 
     def outcome(self) -> ToolOutcome:
-        """Return the result of the call that failed so."""
         took = self.details.execution_time_ms
         return ToolOutcome(
             success=False,
@@ -81,14 +80,8 @@ def readable(result: Any, text: str = "") -> str:
 def blocks_text(blocks: Sequence[Any]) -> str:
     """Return blocks of content as text; name the kind of those that are none."""
     parts = [block if isinstance(block, Mapping) else {} for block in blocks]
-    return for_person(
-        "\n".join(
-            text
-            if isinstance(text := part.get("text"), str)
-            else f"[{part.get('type', 'unknown')}]"
-            for part in parts
-        )
-    )
+    texts = [(part.get("text"), f"[{part.get('type', 'unknown')}]") for part in parts]
+    return for_person("\n".join(text if isinstance(text, str) else kind for text, kind in texts))
 
 
 def _structured(result: Mapping[str, Any]) -> str | None:
@@ -144,7 +137,6 @@ def _of_files(result: Mapping[str, Any]) -> str | None:
 
 
 def _answers(answers: Mapping[str, Any]) -> str:
-    """Return the answers to an agent's questions, a line each."""
     return "\n".join(
         f"{question} {', '.join(map(str, answer)) if isinstance(answer, list) else answer}"
         for question, answer in answers.items()
@@ -157,7 +149,6 @@ def _todo(todo: Mapping[str, Any]) -> str:
 
 
 def _search_result(found: Any) -> str:
-    """Return one part of a web search's result as text."""
     if not isinstance(found, dict):
         return str(found)
     links = found.get("content")

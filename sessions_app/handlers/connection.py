@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 from django.utils import timezone
+from pydantic import BaseModel
 
 from bridge_project import __version__
 from bridge_project.http import ratelimit
@@ -76,12 +77,9 @@ def _check_version(version: str) -> None:
     try:
         client = SemVer.parse(version)
     except ValueError:
-        raise invalid_message(
-            "client_version is not major.minor.patch.",
-            "payload.client_version",
-            "major.minor.patch",
-            version[:64],
-        ) from None
+        rule = "major.minor.patch"
+        why = f"client_version is not {rule}."
+        raise invalid_message(why, "client_version", rule, version[:64]) from None
     lowest = SemVer.parse(conf.bridge_min_client_version)
     highest = SemVer.parse(conf.bridge_max_client_version)
     if lowest <= client <= highest:
@@ -141,7 +139,6 @@ async def health_check(connection: ClientConnection, message: ClientMessage) -> 
     codes = [DIRECT_PUBLIC] if connection.is_direct_public else []
     codes += [] if in_step else [CLOCK_SKEW]
     connection.health_reported = True
-    head = await _head(connection)
     status = s.HealthStatus(
         status="warning" if codes else "healthy",
         connection_mode=connection.transport.mode.value,
@@ -164,34 +161,25 @@ async def health_check(connection: ClientConnection, message: ClientMessage) -> 
         ready=not must_acknowledge,
         requires_acknowledgment=must_acknowledge,
     )
-    await connection.reply(message, status)
-    if not must_acknowledge:
-        _become_ready(connection, head)
+    await _reply(connection, message, status, ready=not must_acknowledge)
 
 
 @handles(c.AcknowledgeWarning)
 async def acknowledge_warning(connection: ClientConnection, message: ClientMessage) -> None:
     payload: c.AcknowledgeWarning = message.payload
     if payload.warning_code not in WARNINGS:
-        raise invalid_message(
-            "Nobody warned of that.",
-            "payload.warning_code",
-            "one of " + ", ".join(WARNINGS),
-            payload.warning_code[:64],
-        )
+        rule, given = "one of " + ", ".join(WARNINGS), payload.warning_code[:64]
+        raise invalid_message("Nobody warned of that.", "warning_code", rule, given)
     if payload.acknowledged and payload.warning_code == DIRECT_PUBLIC:
         await writers.run(pairing.acknowledge_warning, connection.paired)
     reported = connection.health_reported or connection.phase is Phase.READY
     ready = reported and _is_settled(connection)
-    head = await _head(connection)
     answer = s.AcknowledgmentAccepted(
         warning_code=payload.warning_code,
         ready=ready,
         session_timeout=f"{limits.ACKNOWLEDGED_WARNING_SECONDS // 3600}h",
     )
-    await connection.reply(message, answer)
-    if ready:
-        _become_ready(connection, head)
+    await _reply(connection, message, answer, ready=ready)
 
 
 def _is_settled(connection: ClientConnection) -> bool:
@@ -199,13 +187,14 @@ def _is_settled(connection: ClientConnection) -> bool:
     return not connection.is_direct_public or pairing.warning_acknowledged(connection.paired)
 
 
-async def _head(connection: ClientConnection) -> int:
-    """Return the log's newest row, read before a client is told that it is ready."""
-    return 0 if connection.phase is Phase.READY else await readers.run(reader.head_seq)
-
-
-def _become_ready(connection: ClientConnection, head: int) -> None:
-    if connection.phase is not Phase.READY:
+async def _reply(
+    connection: ClientConnection, message: ClientMessage, answer: BaseModel, *, ready: bool
+) -> None:
+    """Answer, and begin with the session messages when the client is ready."""
+    begins = ready and connection.phase is not Phase.READY
+    head = await readers.run(reader.head_seq) if begins else 0  # before the client is told
+    await connection.reply(message, answer)
+    if begins:
         connection.phase = Phase.READY
         if connection.is_direct_public:
             connection.start_delivery(head)
@@ -226,11 +215,7 @@ async def heartbeat_ping(connection: ClientConnection, message: ClientMessage) -
 async def notification_ack(connection: ClientConnection, message: ClientMessage) -> None:
     ids = message.payload.notification_ids
     if len(ids) > limits.ACK_MAX_IDS:
-        raise invalid_message(
-            "Too many ids at once.",
-            "payload.notification_ids",
-            f"at most {limits.ACK_MAX_IDS} ids",
-            str(len(ids)),
-        )
+        rule = f"at most {limits.ACK_MAX_IDS} ids"
+        raise invalid_message("Too many ids at once.", "notification_ids", rule, str(len(ids)))
     connection.acknowledgements.acknowledged(ids)
     await connection.acknowledgements.wait_for_room()

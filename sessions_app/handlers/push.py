@@ -35,12 +35,8 @@ async def push_subscribe(connection: ClientConnection, message: ClientMessage) -
             *(connection.paired, endpoint, keys.p256dh, keys.auth, payload.detail, position),
         )
     except ValueError:
-        raise invalid_message(
-            "p256dh is no public key.",
-            "payload.subscription.keys.p256dh",
-            "point of the curve P-256",
-            "string",
-        ) from None
+        field, rule = "subscription.keys.p256dh", "point of the curve P-256"
+        raise invalid_message("p256dh is no public key.", field, rule, "string") from None
     return _state(subscription)
 
 

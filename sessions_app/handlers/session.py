@@ -1,4 +1,4 @@
-"""Handle session_start, session_end, replay_request (D7, D22, D28, D29, D35)."""
+"""Handle the messages about a session and to its agent (D7, D22, D28 to D40)."""
 
 import json
 import uuid
@@ -16,15 +16,16 @@ from bridge_project.protocol.types import SessionEndReason, SessionStatus
 from devices_app import audit
 from devices_app.models import Device
 from sessions_app import session_view, working_directory
-from sessions_app.agents import ownership, session_writer, starting
+from sessions_app.agents import messages, ownership, session_writer, starting
 from sessions_app.agents.supervisor import supervisor
+from sessions_app.approvals import decisions
 from sessions_app.log import reader, replay
 from sessions_app.log.tail import tail
 from sessions_app.models import Session
 from sessions_app.observed import sessions as observed_sessions
-from sessions_app.socket import idempotency, inbound, phases, presence
+from sessions_app.socket import idempotency, inbound, presence
 from sessions_app.socket.connection import ClientConnection
-from sessions_app.socket.dispatch import handles
+from sessions_app.socket.dispatch import check_joined, handles
 
 _ENDS_A_START = ("session_end", "session_interrupt")
 
@@ -48,7 +49,7 @@ async def session_of(
         return session
     if session.status == Session.Status.CLOSED and (acting or session.kind == Session.Kind.BRIDGE):
         raise ownership.closed(session)
-    phases.check_joined(connection, session, message.type)
+    check_joined(connection, session, message.type)
     return session
 
 
@@ -90,31 +91,25 @@ async def _create(connection: ClientConnection, message: ClientMessage) -> None:
 
 
 async def _created(connection: ClientConnection, message: ClientMessage) -> s.SessionReady:
-    payload: c.SessionStart = message.payload
+    return await _ready(await _new(connection, message.payload))
+
+
+async def _new(connection: ClientConnection, payload: c.SessionStart) -> Session:
+    what = (payload.session_id, payload.agent, payload.working_directory)
     with _told_once(connection) as failure_id:
-        session = await supervisor.create(
-            None, payload.agent, payload.working_directory, connection.paired, failure_id
-        )
-    return await _ready(session)
+        return await supervisor.create(*what, connection.paired, failure_id)
 
 
 async def _start(connection: ClientConnection, message: ClientMessage) -> None:
     """Resume, wait for, or create the session with the client's id; then join it."""
     payload: c.SessionStart = message.payload
-    assert payload.session_id is not None
     session, resumed = await readers.run(observed_sessions.find, payload.session_id), False
-    with _told_once(connection) as failure_id:
-        if session is None:
-            session = await supervisor.create(
-                payload.session_id,
-                payload.agent,
-                payload.working_directory,
-                connection.paired,
-                failure_id,
-            )
-        elif session.status == Session.Status.CREATED:
-            session = await starting.settled(session)
-        elif resumed := _must_wait(session, resume=payload.resume):
+    if session is None:
+        session = await _new(connection, payload)
+    elif session.status == Session.Status.CREATED:
+        session = await starting.settled(session)
+    elif resumed := _must_wait(session, resume=payload.resume):
+        with _told_once(connection) as failure_id:
             session = await supervisor.resume(session, connection.paired, failure_id)
     await _join(connection, message, session, resumed=resumed)
 
@@ -199,6 +194,49 @@ def _end(
             raise BridgeError("SESS_CLOSED", session_id=session_id)
         writer.end(reason, row_id=row_id)
         audit.record("session_end", device=device, session_id=session_id, reason=reason)
+
+
+# -- to the agent ----------------------------------------------------------------------------------
+
+
+@handles(c.Message)
+async def message(connection: ClientConnection, message: ClientMessage) -> None:
+    """Queue a turn; its stream goes to everybody who has joined."""
+    payload: c.Message = message.payload
+    session = await _driven(connection, message)
+    await writers.run(
+        messages.send_prompt,
+        session.pk,
+        payload.content,
+        device=connection.device,
+        message_id=message.id,
+        source="device",
+        begun=idempotency.begun.get(),
+    )
+
+
+@handles(c.SessionInterrupt)
+async def session_interrupt(connection: ClientConnection, message: ClientMessage) -> None:
+    session = await _driven(connection, message)
+    await writers.run(messages.interrupt, session.pk, device=connection.device)
+
+
+async def _driven(connection: ClientConnection, message: ClientMessage) -> Session:
+    """Return the message's session, which is joined and whose agent the bridge runs."""
+    session = await session_of(connection, message, acting=True)
+    if session.kind != Session.Kind.BRIDGE:
+        raise BridgeError(
+            "AGENT_UNAVAILABLE",
+            "This session is only watched: its agent listens to nobody but the person at its machine.",
+        )
+    return session
+
+
+@handles(c.ApprovalResponse)
+async def approval_response(
+    connection: ClientConnection, message: ClientMessage
+) -> s.ApprovalRecorded:
+    return await writers.run(decisions.decide, connection.paired, message.payload)
 
 
 # -- looking back ----------------------------------------------------------------------------------

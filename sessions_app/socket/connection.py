@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Coroutine, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 import structlog
@@ -12,11 +13,12 @@ from pydantic import BaseModel
 
 from bridge_project.http import ratelimit
 from bridge_project.http.error_body import connection_error_payload, error_payload, log_error
+from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import readers, writers
 from bridge_project.network.transport import Transport
 from bridge_project.protocol.base import Phase
-from bridge_project.protocol.catalogue import Encoded, encode
+from bridge_project.protocol.catalogue import CATALOGUE, Encoded, encode
 from bridge_project.protocol.parse import ClientMessage
 from devices_app.models import Device
 from sessions_app.log.reader import Row
@@ -26,9 +28,59 @@ from sessions_app.observed import sessions as observed_sessions
 from sessions_app.socket import presence
 from sessions_app.socket.acknowledgements import Acknowledgements
 from sessions_app.socket.delivery import Delivery
-from sessions_app.socket.request_queues import RequestQueues
 
 log = structlog.get_logger("bridge.socket")
+
+
+Queue = tuple[str, str | None]  # the catalogue's name of it, the session
+
+
+class RequestQueues:
+    """Queue slow requests by kind and session; heartbeats and decisions do not wait for them.
+
+    The queue is bounded in bytes; when it is full, ``put`` waits, and so no more is read.
+    """
+
+    def __init__(
+        self,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        handle: Callable[[ClientMessage], Awaitable[None]],
+    ) -> None:
+        self._spawn = spawn
+        self._handle = handle
+        self._queues: dict[Queue, deque[tuple[ClientMessage, int]]] = {}
+        self._waiting = 0
+        self._room: asyncio.Future[None] | None = None  # what ``put`` waits for
+
+    async def put(self, message: ClientMessage, size: int) -> bool:
+        """Queue a message of ``size`` bytes; False if it can be handled at once.
+
+        Returns when there was room for it; call it again only then.
+        """
+        kind = CATALOGUE[message.type].lane
+        if kind is None:
+            return False
+        while self._waiting and self._waiting + size > limits.LANES_BYTES:
+            self._room = asyncio.get_running_loop().create_future()
+            await self._room
+        self._waiting += size
+        key = (kind, getattr(message.payload, "session_id", None))
+        if key in self._queues:
+            self._queues[key].append((message, size))
+        else:
+            self._queues[key] = deque([(message, size)])
+            self._spawn(self._run(key))
+        return True
+
+    async def _run(self, key: Queue) -> None:
+        queue = self._queues[key]
+        while queue:
+            message, size = queue.popleft()
+            await self._handle(message)
+            self._waiting -= size
+            if self._room is not None and not self._room.done():
+                self._room.set_result(None)
+        del self._queues[key]
 
 
 class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
@@ -101,11 +153,9 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
         return len(rows) if self.over else self.socket.send_frames([row.wire for row in rows])
 
     async def drain(self) -> None:
-        """Wait until the socket has room."""
         await self.socket.drain()
 
     async def refuse(self, error: BridgeError, id: str | None = None) -> None:
-        """Send ``connection_error`` and close."""
         client, path = self.transport.client, self.scope["path"]
         log_error(error.code, path=path, client=client, device=self.device_id)
         await self.send_payload(connection_error_payload(error, self.transport.base_url), id=id)
@@ -144,10 +194,9 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
         """Prepare delivery to a device; nothing is sent until `start_delivery`."""
         self.device = device
         self.acknowledgements = Acknowledgements(device.pk)
-        self.delivery = Delivery(device, self, self.acknowledgements, tail)
+        self.delivery = Delivery(device, self, self.acknowledgements)
 
     def wake(self) -> None:
-        """Send new rows: the log has grown."""
         self.delivery.wake()
 
     # -- sessions ----------------------------------------------------------------------------------

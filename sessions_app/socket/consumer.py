@@ -12,10 +12,9 @@ from bridge_project.http import ratelimit
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import ERRORS
 from sessions_app.socket import inbound
-from sessions_app.socket.connection import ClientConnection
+from sessions_app.socket.connection import ClientConnection, RequestQueues
 from sessions_app.socket.dispatch import Refused
 from sessions_app.socket.registry import registry
-from sessions_app.socket.request_queues import RequestQueues
 
 WATCH_SECONDS = 1.0
 

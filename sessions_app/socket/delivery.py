@@ -19,7 +19,7 @@ from sessions_app.agents import history
 from sessions_app.approvals import decisions
 from sessions_app.log import cursors, reader, replay
 from sessions_app.log.reader import Gap, Page, Row
-from sessions_app.log.tail import Tail
+from sessions_app.log.tail import tail
 from sessions_app.models import Feed
 from sessions_app.socket.acknowledgements import Acknowledgements
 
@@ -35,15 +35,12 @@ class Outlet(Protocol):
 
     def send_rows(self, rows: Sequence[Row]) -> int:
         """Send the first rows, as many as there is room for; return how many."""
-        ...
 
     async def send_in_turn(self, text: str) -> None:
         """Send a message as soon as there is room for it."""
-        ...
 
     def session_ended(self, frame: str) -> None:
         """Take note of a ``session_end`` that was sent."""
-        ...
 
 
 class Delivery:
@@ -53,13 +50,10 @@ class Delivery:
     ``feeds`` has been sent: from there on one number stands for all of them.
     """
 
-    def __init__(
-        self, device: Device, outlet: Outlet, acknowledgements: Acknowledgements, tail: Tail
-    ) -> None:
+    def __init__(self, device: Device, outlet: Outlet, acknowledgements: Acknowledgements) -> None:
         self._device = device
         self._outlet = outlet
         self._acknowledgements = acknowledgements
-        self._tail = tail
         self._wake = asyncio.Event()
         self._idle = False
         # feed id → last row to include in the replay_buffer, or None to send rows one by one; and
@@ -114,7 +108,11 @@ class Delivery:
     async def _run(self, upto: int) -> None:
         if not self.feeds:
             await self._send_backlog(await readers.run(self._positions), upto)
-            await self._send_pending_approvals(upto)
+            # every approval still pending, also those sent before (D28)
+            for message_id, frame in await readers.run(decisions.pending_frames, upto):
+                if message_id not in self._asked:
+                    self._asked.add(message_id)
+                    await self._outlet.send_in_turn(frame)
             self.live = upto
             self.feeds.add(Feed.ALL)
         while True:
@@ -128,7 +126,7 @@ class Delivery:
                     await self._wake.wait()
                 finally:
                     self._idle = False
-            elif (rows := self._tail.after(self.live)) is not None:  # at the pace of the socket
+            elif (rows := tail.after(self.live)) is not None:  # at the pace of the socket
                 await self._send_page(Page(rows, []), self.feeds)
                 self.live = rows[-1].seq
             else:
@@ -143,11 +141,11 @@ class Delivery:
         """
         if self._joins:
             return False
-        if self.live < self._tail.head and (rows := self._tail.after(self.live)) is not None:
+        if self.live < tail.head and (rows := tail.after(self.live)) is not None:
             due = [row for row in rows if self._is_due(row, self.feeds)]
             count = self._send(due)
             self.live = due[count].seq - 1 if count < len(due) else rows[-1].seq
-        return self.live >= self._tail.head
+        return self.live >= tail.head
 
     async def _send_from_log(self) -> None:
         """Send live rows that the tail does not have any more, unless somebody joins."""
@@ -170,13 +168,6 @@ class Delivery:
         log = reader.Reader(positions, upto)
         while page := await readers.run(log.page):
             await self._send_page(page, positions)
-
-    async def _send_pending_approvals(self, upto: int) -> None:
-        """Send every pending ``approval_required``, also those sent before (D28)."""
-        for message_id, frame in await readers.run(decisions.pending_frames, upto):
-            if message_id not in self._asked:
-                self._asked.add(message_id)
-                await self._outlet.send_in_turn(frame)
 
     async def _join(self, feed_id: int, buffer_upto: int | None, resumed: bool) -> None:
         """Send a feed's backlog up to ``live``; later rows come with the live ones."""

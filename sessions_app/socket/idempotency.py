@@ -73,7 +73,12 @@ async def once(
     An exception is not remembered. ``do`` goes on when the connection ends meanwhile. While another
     process handles the same message, this waits for it.
     """
-    key = (connection.paired.pk, _digest(message, connection.connection_id))
+    # ids like "1" are told apart on one connection only
+    scope = None if is_uuid(message.id) else connection.connection_id
+    payload = message.payload.model_dump(mode="json")
+    text = json.dumps([message.type, message.id, payload, scope], sort_keys=True)
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    key = (connection.paired.pk, digest)
     if (task := _running.get(key)) is None:
         task = _running[key] = asyncio.create_task(_once(key, do))
         task.add_done_callback(lambda done: _ended(key, done))
@@ -101,14 +106,6 @@ async def _once(key: Key, do: Callable[[], Awaitable[str]]) -> str:
         raise
     await writers.run(request.update, answer=frame)
     return frame
-
-
-def _digest(message: ClientMessage, connection_id: int | None) -> str:
-    # ids like "1" are told apart on one connection only
-    scope = None if is_uuid(message.id) else connection_id
-    payload = message.payload.model_dump(mode="json")
-    text = json.dumps([message.type, message.id, payload, scope], sort_keys=True)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _claim(device_id: int, digest: str, process_id: uuid.UUID) -> tuple[ClientRequest, bool] | None:

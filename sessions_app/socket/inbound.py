@@ -11,9 +11,9 @@ from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.catalogue import CATALOGUE
 from bridge_project.protocol.parse import ClientMessage, ProtocolInvalid, parse_client
-from sessions_app.socket import idempotency, phases
+from sessions_app.socket import dispatch, idempotency
 from sessions_app.socket.connection import ClientConnection
-from sessions_app.socket.dispatch import HANDLERS, Refused
+from sessions_app.socket.dispatch import Refused
 
 log = structlog.get_logger("bridge.socket")
 
@@ -45,7 +45,7 @@ async def handle(connection: ClientConnection, message: ClientMessage) -> None:
 
 
 async def _act(connection: ClientConnection, message: ClientMessage) -> None:
-    await idempotency.answer(connection, message, HANDLERS[message.type])
+    await idempotency.answer(connection, message, dispatch.HANDLERS[message.type])
 
 
 async def guarded(connection: ClientConnection, message: ClientMessage, work: Work) -> bool:
@@ -70,13 +70,8 @@ async def guarded(connection: ClientConnection, message: ClientMessage, work: Wo
             await connection.send_payload(error_payload(unavailable), id=message.id)
     except Exception:
         # whatever a handler did not foresee is logged, said, and ends neither socket nor server
-        log.exception(
-            "handler_failed",
-            type=message.type,
-            id=message.id,
-            device=connection.device_id,
-            session=session_id,
-        )
+        about = {"device": connection.device_id, "session": session_id}
+        log.exception("handler_failed", type=message.type, id=message.id, **about)
         failure = error_payload(BridgeError("BRIDGE_ERROR"), reference=message.id)
         await connection.send_payload(failure, id=message.id)
     return False
@@ -97,7 +92,7 @@ async def _parse(connection: ClientConnection, data: str | bytes) -> ClientMessa
 
 
 async def _admit(connection: ClientConnection, message: ClientMessage) -> None:
-    phases.check_phase(connection, message.type)
+    dispatch.check_phase(connection, message.type)
     _meter(connection, message.type)
     if message.type not in UNMETERED:
         # a client that does not read its answers must wait before it asks for more (D30)
@@ -117,7 +112,7 @@ async def _answer_invalid(connection: ClientConnection, invalid: ProtocolInvalid
     try:
         known = CATALOGUE.get(invalid.type or "")
         if known is not None and known.from_client:
-            phases.check_phase(connection, known.type)
+            dispatch.check_phase(connection, known.type)
         _meter(connection, invalid.type)
     except BridgeError as earlier:
         error = earlier

@@ -1,6 +1,5 @@
 """Record who is connected, across processes, while leases last (D23, D33, D46)."""
 
-import uuid
 from collections.abc import Collection
 
 from django.db import connection, transaction
@@ -20,7 +19,7 @@ def live() -> QuerySet[Connection]:
     return Connection.objects.filter(replaced=False, process__lease_until__gt=leases.clock())
 
 
-def open_connection(process_id: uuid.UUID, device: Device, token_digest: str, address: str) -> int:
+def open_connection(device: Device, token_digest: str, address: str) -> int:
     """Record a newly authenticated socket within the limits; return its id.
 
     An older connection of the device is marked replaced first, so it frees its place (D23). Raises
@@ -33,12 +32,11 @@ def open_connection(process_id: uuid.UUID, device: Device, token_digest: str, ad
         LogHead.objects.select_for_update().get_or_create(pk=1)
         Connection.objects.filter(device=device).update(replaced=True)
         if live().count() >= conf.bridge_max_websockets:
-            raise BridgeError(
-                "RATE_LIMITED", f"All {conf.bridge_max_websockets} connections are in use."
-            )
+            words = f"All {conf.bridge_max_websockets} connections are in use."
+            raise BridgeError("RATE_LIMITED", words)
         token = Token.objects.filter(digest=token_digest).first()
         return Connection.objects.create(
-            process_id=process_id, device=device, token=token, address=address
+            process_id=leases.current(), device=device, token=token, address=address
         ).pk
 
 
@@ -46,9 +44,9 @@ def close_connections(connection_ids: Collection[int]) -> None:
     Connection.objects.filter(pk__in=list(connection_ids)).delete()
 
 
-def held(process_id: uuid.UUID) -> set[int]:
-    """Return the connections on record for a process."""
-    return set(Connection.objects.filter(process_id=process_id).values_list("pk", flat=True))
+def held() -> set[int]:
+    ours = Connection.objects.filter(process_id=leases.current())
+    return set(ours.values_list("pk", flat=True))
 
 
 def join(connection_id: int, session: Session) -> None:
@@ -61,11 +59,8 @@ def leave(connection_id: int, session: Session) -> None:
 
 def followed(session_pks: Collection[int]) -> set[int]:
     """Return those sessions that a live connection of any process has joined."""
-    return set(
-        Join.objects.filter(session_id__in=list(session_pks), connection__in=live()).values_list(
-            "session_id", flat=True
-        )
-    )
+    joined = Join.objects.filter(session_id__in=list(session_pks), connection__in=live())
+    return set(joined.values_list("session_id", flat=True))
 
 
 # Asked for twice a second, so written out. What is NULL is no reason to end.
@@ -77,10 +72,10 @@ LEFT JOIN "{_TOKEN}" t ON t.id = c.token_id WHERE c.process_id = %s AND (c.repla
 """  # noqa: S608 - our own names
 
 
-def ended_elsewhere(process_id: uuid.UUID) -> tuple[set[int], set[int]]:
+def ended_elsewhere() -> tuple[set[int], set[int]]:
     """Return the connections to end: those replaced, and those revoked or expired."""
     now = ingest_sql.moment(timezone.now())
-    key = Process._meta.pk.get_db_prep_value(process_id, connection)
+    key = Process._meta.pk.get_db_prep_value(leases.current(), connection)
     with connection.cursor() as cursor:
         cursor.execute(_ENDED, [now, key, now])
         found = cursor.fetchall()

@@ -10,7 +10,6 @@ from django.db import Error as DatabaseError
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import writers
 from devices_app.models import Device
-from sessions_app import leases
 from sessions_app.log.tail import tail
 from sessions_app.socket import presence
 from sessions_app.socket.connection import ClientConnection
@@ -25,12 +24,10 @@ class Registry:
     def __init__(self) -> None:
         self.sockets: set[ClientConnection] = set()
         self.opening = 0  # how many are taking a place at this moment
-        self.closing: set[int] = set()  # places in the database that are not given back yet
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     def open(self) -> None:
-        """Start on the running loop."""
         self._loop = asyncio.get_running_loop()
 
     def close(self) -> None:
@@ -50,13 +47,8 @@ class Registry:
         self.opening += 1
         try:
             connection.token_digest = token_digest
-            connection.connection_id = await writers.run(
-                presence.open_connection,
-                leases.current(),
-                device,
-                token_digest,
-                connection.transport.client,
-            )
+            who = (device, token_digest, connection.transport.client)
+            connection.connection_id = await writers.run(presence.open_connection, *who)
             self.sockets.add(connection)
             tail.followers.add(connection.wake)
         except BridgeError as error:
@@ -101,19 +93,15 @@ class Registry:
             self._spawn(tail.notifier.leave(feed_id))
         connection.joined.clear()
         if connection.connection_id is not None:
-            self.closing.add(connection.connection_id)
+            self._spawn(self._give_back(connection.connection_id))
             connection.connection_id = None
-            self._spawn(self.close_places())
 
-    async def close_places(self) -> None:
-        """Delete records of ended connections; the lease's renewal retries."""
-        closing = set(self.closing)
+    async def _give_back(self, connection_id: int) -> None:
+        """Delete the record of an ended connection; else polling does."""
         try:
-            await writers.run(presence.close_connections, closing)
+            await writers.run(presence.close_connections, {connection_id})
         except DatabaseError as error:
-            log.warning("places_not_given_back", count=len(closing), error=error.__class__.__name__)
-        else:
-            self.closing -= closing
+            log.warning("place_not_given_back", error=error.__class__.__name__)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)

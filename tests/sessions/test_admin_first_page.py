@@ -17,8 +17,7 @@ from django.utils import timezone
 from devices_app import pairing
 from devices_app.models import Device
 from hooks_app.models import HookEvent
-from sessions_app.models import Feed, Process, Session, ToolCall
-from sessions_app.socket import presence
+from sessions_app.models import Connection, Feed, Process, Session, ToolCall
 from tests.conformance.admin import text_of
 
 pytestmark = pytest.mark.django_db
@@ -105,7 +104,8 @@ def test_devices_connected_first(admin: Client) -> None:
         given = {"platform": "ios", "client_version": "1.0.0", "address": "10.0.0.9"}
         pairing.authenticate(plain, client_device_id=name, **given)
     pairing.revoke(Device.objects.get(name="gone"))
-    presence.open_connection(process.pk, Device.objects.get(name="here"), "", "10.0.0.9")
+    here = Device.objects.get(name="here")
+    Connection.objects.create(process=process, device=here, address="10.0.0.9")
     text = text_of(page_of(admin))
     assert re.search(r"Devices here connected for \S+ \w+, from 10.0.0.9 away seen", text), text
     assert "gone" not in text
