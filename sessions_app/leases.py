@@ -1,7 +1,7 @@
 """Register this process with a lease that its connections depend on (D46).
 
-A killed process no longer renews: its connections stop counting when the lease ends, or as soon as
-its successor starts on the same data directory (D35).
+Those of a killed process stop counting when its lease ends, or as soon as its successor starts on
+the same data directory (D35).
 """
 
 import contextlib

@@ -1,8 +1,7 @@
 """Push rows to devices that have not received them (D56).
 
-The log is the queue: a subscription has a position in the feed for all devices, and the rows after
-it are read in order. Each push is stored with the position, so no process pushes a row twice, and
-pushes that were not sent before a restart are sent after it.
+The log is the queue: a subscription has a position in the feed for all devices. It is stored with
+each push, so no process pushes a row twice, and a restart loses none.
 """
 
 import asyncio
@@ -44,8 +43,6 @@ TEST: Final = Push(
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Hold a push that is to be sent now, and the row that it is about."""
-
     subscription: PushSubscription
     seq: int
     push: Push
@@ -107,9 +104,9 @@ def look(settled: dict[int, int]) -> tuple[list[Due], bool]:
 
 
 def _must_wait(subscription: PushSubscription, now: datetime) -> bool:
-    """Tell whether a push must not be tried yet; never for longer than PUSH_RETRY_MAX_SECONDS.
+    """Tell whether a push must not be tried yet.
 
-    A moment that is further ahead was stored by a clock that has been set back since.
+    A moment beyond PUSH_RETRY_MAX_SECONDS was stored by a clock that has been set back since.
     """
     until = subscription.next_at
     most = timedelta(seconds=limits.PUSH_RETRY_MAX_SECONDS)

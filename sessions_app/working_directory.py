@@ -25,8 +25,8 @@ _UNFIT = {
 class RepositoryPaths:
     """Hold the paths of a repository; real, absolute, inside the roots.
 
-    ``top`` is the work tree, ``git_dir`` holds HEAD and the index, ``common_dir`` objects,
-    references and configuration (the same, but in a linked work tree).
+    ``top`` is the work tree, ``git_dir`` holds HEAD and the index, ``common_dir`` the rest (the
+    same, but in a linked work tree).
     """
 
     directory: str
@@ -74,10 +74,7 @@ def find_repository(directory: str, jail: Jail) -> RepositoryPaths | None:
 
 
 def branch_of(directory: str) -> str:
-    """Return the branch's name; where HEAD is detached, a short commit in parentheses.
-
-    Empty outside a repository and outside the roots.
-    """
+    """Return the branch, or a short commit in parentheses; empty without a repository."""
     if not directory.startswith("/"):
         return ""
     jail = default_jail()

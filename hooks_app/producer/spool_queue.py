@@ -148,13 +148,8 @@ class SpoolQueue:
         """Translate an event; None when its file is gone or was set aside."""
         name = item.file.name
         try:
-            event = translate(
-                self.spool.read(name)[1],
-                now=now,
-                mtime=item.file.mtime_ns / 1e9,
-                event_id=item.event_id,
-                offset=clock_offset,
-            )
+            raw, when = self.spool.read(name)[1], {"now": now, "mtime": item.file.mtime_ns / 1e9}
+            event = translate(raw, **when, event_id=item.event_id, offset=clock_offset)
         except FileNotFoundError:
             return None
         except (ValueError, OverflowError, RecursionError, OSError) as reason:

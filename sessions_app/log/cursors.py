@@ -69,24 +69,17 @@ def prove(device_id: int, sent: Mapping[int, int]) -> None:
         with _locked(device_id) as device:
             if device.ack_style == Device.AckStyle.EVERYTHING:
                 return
-            behind = [
-                cursor
-                for cursor in _cursors(device, feed_ids)
-                if cursor.position < sent[cursor.feed_id]
-            ]
+            cursors = _cursors(device, feed_ids)
+            behind = [one for one in cursors if one.position < sent[one.feed_id]]
             for cursor in behind:
                 if device.ack_style == Device.AckStyle.NOTHING:
                     cursor.position = sent[cursor.feed_id]
                     cursor.ahead = [seq for seq in cursor.ahead if seq > cursor.position]
                 else:
-                    _advance(cursor, _all_but_notifications(cursor, sent[cursor.feed_id]))
+                    rows = LogRow.objects.filter(feed=cursor.feed_id, seq__gt=cursor.position)
+                    others = rows.filter(seq__lte=sent[cursor.feed_id]).exclude(type="notification")
+                    _advance(cursor, set(others.values_list("seq", flat=True)))
             _store(behind)
-
-
-def _all_but_notifications(cursor: Cursor, upto: int) -> set[int]:
-    """Return the rows after a cursor, without notifications."""
-    rows = LogRow.objects.filter(feed=cursor.feed_id, seq__gt=cursor.position, seq__lte=upto)
-    return set(rows.exclude(type="notification").values_list("seq", flat=True))
 
 
 def _advance(cursor: Cursor, acked: Collection[int]) -> None:
@@ -121,16 +114,10 @@ def _locked(device_id: int) -> Iterator[Device]:
 def _cursors(device: Device, feed_ids: Iterable[int]) -> list[Cursor]:
     """Return the device's cursors in these feeds, stored or new; skip forgotten feeds."""
     stored = Cursor.objects.filter(device=device, feed__in=list(feed_ids))
-    known = {
-        feed_id: (at, ahead)
-        for feed_id, at, ahead in stored.values_list("feed_id", "position", "ahead")
-    }
+    known = {feed_id: rest for feed_id, *rest in stored.values_list("feed", "position", "ahead")}
     there = Feed.objects.filter(pk__in=list(feed_ids)).order_by("pk").values_list("pk", flat=True)
     found = [(feed_id, *known.get(feed_id, (device.start_seq, []))) for feed_id in there]
-    return [
-        Cursor(device=device, feed_id=feed_id, position=position, ahead=ahead)
-        for feed_id, position, ahead in found
-    ]
+    return [Cursor(device=device, feed_id=id_, position=at, ahead=more) for id_, at, more in found]
 
 
 def batched(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -20,7 +20,6 @@ log = structlog.get_logger("bridge.log")
 
 
 def group_of(feed_id: int) -> str:
-    """Return the name of a feed's group."""
     return f"feed.{feed_id}"
 
 
