@@ -1,7 +1,7 @@
-"""Route HTTP to Django and WebSockets to the consumer, the whole ASGI application.
+"""Route HTTP to Django and WebSockets to the consumer: the ASGI application.
 
-`application` is a whole bridge for any ASGI server (D61). `serve` uses `routes` instead, because it
-starts the background work itself.
+`application` is a bridge for any server (D61); `serve` starts the background work itself and uses
+`routes`.
 """
 
 import os

@@ -80,10 +80,7 @@ class TokenInline(ReadOnly, TabularInline):
 
 @admin.register(Device)
 class DeviceAdmin(ModelAdmin):
-    """Show devices; only the name can be changed.
-
-    Devices come by pairing and stay, because the log knows them: none is added or deleted here.
-    """
+    """Show devices; only the name can be changed, for the log knows them."""
 
     list_display = (
         "name",

@@ -15,10 +15,7 @@ def record(
     subject: str = "",
     **details: Any,
 ) -> None:
-    """Write an entry in the caller's transaction.
-
-    ``actor``: default the device. ``details``: JSON values, nothing secret and nothing large.
-    """
+    """Write an entry in the caller's transaction; ``actor``: default the device."""
     AuditEntry.objects.create(
         action=action,
         actor=actor or AuditEntry.Actor.DEVICE,

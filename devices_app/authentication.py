@@ -15,12 +15,10 @@ CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 
 class BearerAuthentication(BaseAuthentication):
-    """Require ``Authorization: Bearer <token>``.
+    """Require ``Authorization: Bearer <token>``; a valid one is never held up (D16).
 
-    Raises BridgeError AUTH_INVALID_TOKEN (401; HOOK_AUTH_FAILED where HookOnly guards the view) for
-    a token that is missing, malformed, unknown, revoked, expired or void, and RATE_LIMIT_EXCEEDED
-    (429) when the address has failed too often (D16). A valid token is never held up by others'
-    failures.
+    Raises BridgeError AUTH_INVALID_TOKEN (HOOK_AUTH_FAILED where HookOnly guards the view), and
+    RATE_LIMIT_EXCEEDED when the address has failed too often.
     """
 
     def authenticate(self, request: Request) -> tuple[Principal, None]:
@@ -70,10 +68,7 @@ class AdminOnly(_Scope):
 
 
 class HookOnly(_Scope):
-    """Admit the hook token: ``/hooks/*``.
-
-    Any other token is 401 HOOK_AUTH_FAILED, and counts as a failed attempt.
-    """
+    """Admit the hook token: ``/hooks/*``; any other counts as a failed attempt."""
 
     kinds = frozenset({"hook"})
 

@@ -17,9 +17,8 @@ LINK_VERSION = 1
 class Invitation:
     """Hold the data with which a device pairs, in the order of D43's JSON.
 
-    ``url``: the WebSocket's address; ``pin`` and ``fingerprint``: hex SHA-256 of the certificate's
-    public key and of the certificate; ``expires_at``: ISO 8601, when the token is void unless it
-    was used. ``base_url``, where the pairing page is, is in the link only.
+    ``pin``, ``fingerprint``: hex SHA-256 of the certificate's public key and of the certificate;
+    ``expires_at``: when the unused token is void; ``base_url`` is in the link only.
     """
 
     v: int
@@ -55,7 +54,7 @@ def invite(
 ) -> tuple[Device, Invitation]:
     """Mint a token and write the invitation that carries it (``pairing.mint``).
 
-    Raises ValueError when ``device`` was revoked, or devices would refuse the bridge's address.
+    Raises ValueError when ``device`` was revoked, or devices would refuse the address.
     """
     here = bridge_address()
     if not here.base_url.startswith("https://"):

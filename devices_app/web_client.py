@@ -1,7 +1,6 @@
 """Serve the web client at `/app/`: one page for all screens, and its files (D53).
 
-The files are read once and named by the hash of them all, so that a browser never mixes two
-versions and may keep each for good.
+They are named by the hash of them all, so that no browser mixes two versions.
 """
 
 import gzip
@@ -53,10 +52,7 @@ class WebClient:
 @csrf_exempt
 @require_safe
 def screen(request: HttpRequest, path: str = "") -> HttpResponse:
-    """Serve the page, which reads its own address to know what to show.
-
-    The policy names the WebSocket's host: Safari does not take `'self'` for it.
-    """
+    """Serve the page, which reads its own address to know what to show."""
     client = load()
     response = _answer(request, client.page)
     policy = {

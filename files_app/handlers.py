@@ -1,7 +1,4 @@
-"""Answer requests about files and git (SPEC File and Git resources; D10 to D12).
-
-Large replies and their JSON are made in threads, so that other sockets go on.
-"""
+"""Answer requests about files and git, in threads (SPEC; D10 to D12)."""
 
 from collections.abc import Callable
 from datetime import datetime

@@ -41,10 +41,7 @@ class Field(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Describe a message in one direction.
-
-    What both sides send comes twice, once as ``TYPE.server``.
-    """
+    """Describe a message in one direction; both sides' come twice (``TYPE.server``)."""
 
     model: type[Payload]
     from_client: bool

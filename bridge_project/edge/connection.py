@@ -234,11 +234,7 @@ class ConnectionLimiter:
 
 
 def bind(host: str, port: int, setting: str, closing: ExitStack) -> list[socket.socket]:
-    """Bind sockets without listening, to report a port in use at once (D44).
-
-    `auto` and `localhost` mean both families, as far as the machine has them. ``closing`` closes
-    them, whatever becomes of them. Raises ConfError.
-    """
+    """Bind sockets without listening, which `closing` closes; raises ConfError (D44)."""
     bound: list[socket.socket] = []
     # `auto` drops what arrives on a public address
     named = {"auto": ("0.0.0.0", "::"), "localhost": ("127.0.0.1", "::1")}  # noqa: S104
@@ -272,10 +268,7 @@ def cannot_listen(setting: str, address: str, port: int, error: OSError) -> Conf
 
 
 def accept_on(listening: socket.socket, factory: Any, limiter: ConnectionLimiter) -> Any:
-    """Accept connections on a bound socket; return twisted's port for it.
-
-    The port has a socket of its own.
-    """
+    """Accept connections on a bound socket; return twisted's port for it."""
     listening.setblocking(False)
     listening.listen(1024)
     port = tcp.Port._fromListeningDescriptor(reactor, listening.fileno(), listening.family, factory)

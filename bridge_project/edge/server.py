@@ -46,8 +46,7 @@ POLL_SECONDS = 0.05  # between two looks at what is still open while stopping
 class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
     """Replace how daphne starts, listens and ends.
 
-    ``on_start`` is awaited once the event loop runs and before anything listens, ``on_listening``
-    when all listens, ``on_stop`` before a socket is closed.
+    ``on_start`` is awaited before anything listens, ``on_stop`` before a socket is closed.
     """
 
     def __init__(
@@ -83,10 +82,10 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
     # -- life --
 
     def run(self) -> None:
-        """Serve until SIGTERM or SIGINT, then stop in order and return.
+        """Serve until SIGTERM or SIGINT, then stop in order; a second one ends at once.
 
-        A second signal ends the process at once. Raises ConfError, one line naming the setting,
-        when it cannot listen, and what ``on_start`` raises.
+        Raises ConfError, one line naming the setting, when it cannot listen, and what ``on_start``
+        raises.
         """
         _return_large_blocks()
         globalLogBeginner.beginLoggingTo(
@@ -148,11 +147,7 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
     # -- the end --
 
     async def _stop(self) -> None:
-        """Stop in order: refuse new connections, close sockets, wait for requests.
-
-        ``on_stop`` is awaited before each socket is sent a close frame; requests in flight have
-        STOP_SECONDS.
-        """
+        """Refuse new connections, close sockets, give requests STOP_SECONDS to end."""
         for port in self._ports:
             port.stopListening()
         seconds = limits.STOP_SECONDS
@@ -219,10 +214,7 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
         )
 
     def create_application(self, protocol: Any, scope: dict[str, Any]) -> Any:
-        """Start the application; its scope holds what the edge knows of the connection.
-
-        Keys: ``bridge``, ``bridge.socket``, ``bridge.connection``, ``bridge.body``.
-        """
+        """Start the application; ``bridge`` and ``bridge.*`` of its scope are the edge's."""
         inbox: Any
         if scope["type"] == "websocket":
             bridge = self.transport_of(protocol.transport, scope["headers"])
@@ -257,10 +249,7 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
         """Do nothing: requests are counted by ``tasks``."""
 
     def protocol_disconnected(self, protocol: Any) -> None:
-        """Give the application some seconds to end.
-
-        Called once or several times, before or after it ended, or without one.
-        """
+        """Give the application seconds to end; called once or more, or without one."""
         if protocol in self.tasks and protocol not in self._kills:
             self._kills[protocol] = time.monotonic() + self.application_close_timeout
 

@@ -30,10 +30,7 @@ class TLSContextHolder:
         self.use(certificates)
 
     def use(self, certificates: Certificates) -> None:
-        """Serve this certificate from now on.
-
-        Raises ConfError, and keeps the old one, when OpenSSL refuses it.
-        """
+        """Serve this certificate from now on; ConfError and the old one if it is refused."""
         context = CertificateOptions(
             raiseMinimumTo=TLSVersion.TLSv1_2, acceptableProtocols=[b"http/1.1"]
         ).getContext()

@@ -37,8 +37,7 @@ API_PREFIXES: Final = ("/api/", "/hooks/")
 class RequestMiddleware:
     """Give each request its id and client, and each error the body of D9.
 
-    It is the outermost middleware. It is synchronous, so that Django runs the whole chain in one
-    thread instead of changing threads at each middleware.
+    Outermost, and synchronous, so that Django runs the whole chain in one thread.
     """
 
     def __init__(self, get_response: GetResponse) -> None:
@@ -106,10 +105,7 @@ def _refused_body(request: HttpRequest) -> str | None:
 
 
 class HostMiddleware:
-    """Refuse requests for host names that are not the bridge's own (D18).
-
-    A request without `Host` passes: no browser sends one.
-    """
+    """Refuse foreign host names (D18); without `Host`, which browsers send, let pass."""
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response

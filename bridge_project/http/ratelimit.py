@@ -1,7 +1,4 @@
-"""Limit requests and failed authentications across processes (D16, D17, D46).
-
-The functions may talk to Redis: on an event loop, call them in a thread.
-"""
+"""Limit requests and failed log-ins across processes; call in threads (D16, D17)."""
 
 import functools
 import time
@@ -30,10 +27,9 @@ WINDOW_SECONDS: Final = 60  # of every rate in ``limits.RATES``
 
 
 def check(group: str, token: str | None, address: str) -> None:
-    """Count a request against the rate `group`, a key of `limits.RATES`.
+    """Count a request against the rate `group`; raise RATE_LIMIT_EXCEEDED over it.
 
-    It counts for `token`, a principal's `rate_key`, or without a valid one for the address. Raises
-    BridgeError RATE_LIMIT_EXCEEDED with `retry_after`.
+    It counts for `token`, a principal's `rate_key`, or without a valid one for the address.
     """
     if not conf.rate_limits_on:
         return
@@ -51,10 +47,7 @@ def check(group: str, token: str | None, address: str) -> None:
 
 
 def failed_authentication(address: str) -> None:
-    """Count a failed authentication; raise RATE_LIMIT_EXCEEDED after too many.
-
-    Only failures are counted and refused: a correct token from a locked-out address works (D16).
-    """
+    """Count a failed authentication; raise RATE_LIMIT_EXCEEDED after too many (D16)."""
     check("failed-auth", None, address)
 
 

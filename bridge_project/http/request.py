@@ -39,10 +39,7 @@ def request_id_of(request: HttpRequest) -> str:
 
 
 def base_url(request: HttpRequest) -> str:
-    """Return the address under which this client reaches the bridge, without a path.
-
-    It is BRIDGE_PUBLIC_URL, else the checked `Host`, else the socket's own.
-    """
+    """Return the bridge's address for this client: configured, checked Host, socket's."""
     if conf.bridge_public_url:
         return conf.bridge_public_url
     host = getattr(request, "checked_host", "")

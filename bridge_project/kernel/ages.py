@@ -1,8 +1,4 @@
-"""Tell the time for ages; hold back a jump of the machine's clock for a day.
-
-The chores of the serving process delete data by its age. When the clock is set forward by a year, all
-data would be old at once: unsent rows, open approvals, the ids of events that may be posted again.
-"""
+"""Tell the time for ages; a clock set forward makes nothing old for a day."""
 
 import threading
 import time
@@ -18,8 +14,7 @@ _STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # it cou
 class AgeClock:
     """Follow the machine's clock, but accept a jump forward only a day later.
 
-    By then all data stored before the jump has reached its age. A clock that is set back within the
-    day cancels its jump.
+    By then all data stored before it has reached its age; setting the clock back cancels the jump.
     """
 
     def __init__(self) -> None:

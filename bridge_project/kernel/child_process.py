@@ -1,7 +1,4 @@
-"""Run a program in its own group, with a deadline and bounded output.
-
-When it ends, all processes of its group are ended.
-"""
+"""Run a program in its own group, which ends with it, within bounds."""
 
 import asyncio
 import contextlib
@@ -94,9 +91,8 @@ def run(
 ) -> Done:
     """Run ``command`` and wait for it; call this in a thread.
 
-    Its whole group is ended with it, also after a success. ``check`` is called after
-    GIT_CHECK_SECONDS, and then less and less often; an exception from it ends the program. Raises
-    TimeoutError after ``seconds``, OSError when it cannot be started.
+    ``check`` is called after GIT_CHECK_SECONDS and then less and less often; an exception from it
+    ends the program. Raises TimeoutError after ``seconds``, OSError when it cannot be started.
     """
     times_ended = _times_ended
     with tempfile.TemporaryFile() if stdin else open(os.devnull, "w+b") as given:

@@ -43,10 +43,7 @@ def tls_endpoints() -> list[Endpoint]:
 
 
 def is_tls(server: Sequence[Any] | None) -> bool:
-    """Tell whether a connection accepted at `scope["server"]` is encrypted.
-
-    It is when each endpoint that it may have come by ends TLS. What is not known is plain.
-    """
+    """Tell whether all endpoints that accept at `scope["server"]` are TLS."""
     host, port = map(str, server[:2]) if server else ("", "")
     accepting = {*EVERY_INTERFACE, host}
     found = [one for one in _endpoints() if one.port == port and one.interface in accepting]
@@ -54,10 +51,7 @@ def is_tls(server: Sequence[Any] | None) -> bool:
 
 
 def use_its_address() -> None:
-    """Set BRIDGE_PORT and BRIDGE_HOST from daphne's only TLS endpoint.
-
-    Pairing codes, certificates and the commands go by these settings.
-    """
+    """Set BRIDGE_PORT and BRIDGE_HOST from daphne's only TLS endpoint."""
     if len(endpoints := tls_endpoints()) == 1:
         os.environ["BRIDGE_PORT"] = endpoints[0].port
         if endpoints[0].interface not in EVERY_INTERFACE:

@@ -15,6 +15,7 @@ DELETE_ROWS = 500  # in one transaction
 # What says that the database is away: the last of them that a transaction was ended because this
 # process slept in it (UNREACHABLE).
 STORAGE_ERRORS: Final = (OperationalError, InterfaceError, InternalError)
+# FULL: a power cut undoes nothing that was acknowledged (D26).
 SQLITE_INIT = (
     "PRAGMA journal_mode=wal; PRAGMA synchronous=FULL; PRAGMA busy_timeout=20000;"
     " PRAGMA journal_size_limit=67108864;"
@@ -43,10 +44,7 @@ UNREACHABLE: dict[str, Any] = {
 
 
 def database_settings(conf: Conf) -> dict[str, Any]:
-    """Return Django's settings of the database.
-
-    SQLite commits with ``synchronous=FULL``, so that a power cut undoes nothing acknowledged (D26).
-    """
+    """Return Django's settings of the database."""
     parts = urlsplit(conf.database_url)
     name = sqlite_file(conf)
     if name is not None:
@@ -82,10 +80,7 @@ def database_settings(conf: Conf) -> dict[str, Any]:
 
 
 def delete_in_steps(rows: QuerySet[Any]) -> int:
-    """Delete a query's rows in small transactions; return how many.
-
-    Each step queries again, so rows that no longer match stay.
-    """
+    """Delete what a query still matches in small transactions; return how many."""
     deleted = 0
     while keys := list(rows.order_by().values_list("pk", flat=True)[:DELETE_ROWS]):
         deleted += rows.filter(pk__in=keys).order_by().delete()[1].get(rows.model._meta.label, 0)

@@ -1,7 +1,6 @@
 """Define every error code, one row of a table each (SPEC Errors, D7 to D12, D50).
 
-The pages under `/docs/errors/<CODE>`, which every `documentation_url` opens, and `docs/errors.md`
-are generated from this table; to raise a code that is not in it is a KeyError.
+The pages under `/docs/errors/<CODE>` and `docs/errors.md` are generated from this table.
 """
 
 from collections.abc import Mapping
@@ -233,8 +232,7 @@ TOOL_RETRIES: Mapping[str, int] = {
 class BridgeError(Exception):
     """Report a failure to the client: a row of the table, and its details.
 
-    `fields` are added to the body (HTTP) or the payload (WebSocket), `headers` to an HTTP answer;
-    `http/error_body.py` writes both.
+    `fields` are added to the body (HTTP) or the payload (WebSocket), `headers` to an HTTP answer.
     """
 
     def __init__(

@@ -1,7 +1,4 @@
-"""Queue failures of severity `error` for a notification to devices (D51).
-
-`sessions_app.polling` takes them and writes a notification. Commands other than `serve` drop them.
-"""
+"""Queue failures of severity `error`; `sessions_app.polling` notifies (D51)."""
 
 import threading
 import time
@@ -14,10 +11,7 @@ from bridge_project.kernel.errors import ERRORS, ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Hold a failure; `reference` finds it in the log.
-
-    It is the id of a request or a message, or a chore's name.
-    """
+    """Hold a failure, with its request, message or chore to `reference` in the log."""
 
     row: ErrorCode
     reference: str = ""
@@ -30,10 +24,7 @@ _waiting: deque[Failure] = deque(maxlen=len(ERRORS))
 
 
 def report(code: str, reference: str = "", session_id: str | None = None) -> None:
-    """Queue a failure; each code at most once in FAILURE_REPEAT_SECONDS.
-
-    Ignore other severities, and codes that are notified elsewhere. Callable from any thread.
-    """
+    """Queue a failure, each code once in FAILURE_REPEAT_SECONDS; thread-safe."""
     row = ERRORS[code]
     if row.severity != "error" or row.notified:
         return

@@ -1,7 +1,4 @@
-"""Define every number of the specification and of DECISIONS, with its reason.
-
-Settings may override those that D44 names.
-"""
+"""Define every number with its reason; settings override those of D44."""
 
 from typing import Final
 

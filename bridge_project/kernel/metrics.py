@@ -1,8 +1,4 @@
-"""Count what happens in this process, for GET /metrics (D46).
-
-A counter is one line here and one where it is counted. Figures that are computed on request
-(sessions, the queue, the spool) are in `composition/metrics.py`.
-"""
+"""Count what happens in this process, for GET /metrics (D46)."""
 
 import platform
 from collections.abc import Iterable, Sequence

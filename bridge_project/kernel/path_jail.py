@@ -1,8 +1,6 @@
 """Open client paths inside the allowed roots only (D12, D45).
 
-The data directory and other places with the bridge's secrets are always refused. They and everything
-in them are known by path and by device and inode, so a bind mount of a part, or a hard link, is
-refused too.
+The bridge's own secrets are refused by path and by device and inode, so under any other name too.
 """
 
 import os
@@ -37,13 +35,10 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 class Jail:
     """Open paths under `roots`, except what lies under `forbidden`.
 
-    `hidden` is refused by its path only. A relative path begins in the first root, or in `base`, an
-    absolute path under the same rules. A link may lead from one root to another.
-
-    Every method that takes a path raises (D12): FILE_INVALID_PATH for an impossible path, a file
-    where a directory is needed, or the reverse; FILE_ACCESS_DENIED outside the roots, whether or
-    not anything exists there, and for anything forbidden, unreadable, or neither file nor directory;
-    FILE_NOT_FOUND.
+    `hidden` is refused by its path only. A relative path begins in `base`, else in the first root.
+    Methods raise (D12): FILE_INVALID_PATH for an impossible path or the wrong kind;
+    FILE_ACCESS_DENIED outside the roots, whether or not anything is there, and for what is
+    forbidden, unreadable or special; FILE_NOT_FOUND.
     """
 
     def __init__(
@@ -75,10 +70,7 @@ class Jail:
             return opened.path
 
     def below(self, directory: Opened, names: Iterable[str], want: Want = "directory") -> Opened:
-        """Open a path below an open directory, by the system's own names.
-
-        With `any`, a file's `fd` is -1.
-        """
+        """Open a real path below an open directory; with `any`, a file's `fd` is -1."""
         return self._walk(want, names, directory)
 
     def at(self, names: Names) -> Opened:
@@ -90,10 +82,7 @@ class Jail:
         return self._rules.hides(names)
 
     def forbidden_identities(self) -> frozenset[Identity]:
-        """Return device and inode of all that is forbidden, as it is now.
-
-        Under other names (another case, a bind mount, a hard link) they are forbidden too.
-        """
+        """Return device and inode of all that is forbidden now, under whatever name."""
         return frozenset().union(*(one for path in self._forbidden for one in _identities(path)))
 
     def _open(self, want: Want, path: object, base: str | None) -> Opened:
@@ -111,12 +100,7 @@ class Jail:
 
 
 def default_jail() -> Jail:
-    """Make the jail of BRIDGE_ALLOWED_ROOTS without the bridge's secrets (D45).
-
-    Those are the data directory, the files of secrets that settings name, and an SQLite database
-    that lies elsewhere with its journals. /proc is closed because it shows the bridge's environment
-    and memory when a root is as wide as /; the walk refuses any other procfs.
-    """
+    """Make the jail of BRIDGE_ALLOWED_ROOTS without the bridge's secrets (D45)."""
     forbidden = [str(conf.bridge_data_dir), *map(str, conf.secret_files)]
     if conf.database_url and (database := sqlite_file(conf)) is not None:
         real = os.path.realpath(database)

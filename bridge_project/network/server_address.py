@@ -1,7 +1,4 @@
-"""Record the bridge's address for the commands and the pairing QR code (D43).
-
-``serve`` writes it into the data directory.
-"""
+"""Record the address in the data directory, for commands and QR codes (D43)."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -17,9 +14,8 @@ from bridge_project.network.certificate_files import Certificates
 class Address:
     """Hold the bridge's URLs, its pin and its certificate's fingerprint.
 
-    ``base_url``: https address without a path; ``ws_url``: the WebSocket's address; ``pin``,
-    ``fingerprint``: hex SHA-256 of public key and certificate; ``local_ws_url``: the WebSocket as
-    this machine reaches it, past any proxy or tunnel that the others name; empty when unknown.
+    ``base_url`` has no path; ``pin``, ``fingerprint``: hex SHA-256 of public key and certificate;
+    ``local_ws_url``: as this machine reaches it, past any proxy; empty when unknown.
     """
 
     base_url: str

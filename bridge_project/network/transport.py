@@ -81,11 +81,7 @@ EVERYWHERE: Final = ("auto", "0.0.0.0", "::")  # noqa: S104
 
 @dataclass(frozen=True, slots=True)
 class Transport:
-    """Describe one connection.
-
-    ``client``: the address that limits and logs count; ``base_url``: where this client reaches the
-    bridge, without a path.
-    """
+    """Describe one connection; limits and logs count by ``client``."""
 
     secure: bool
     client: str
@@ -99,10 +95,7 @@ class Transport:
 
 @lru_cache(4096)
 def parse_address(text: str) -> IPAddress | None:
-    """Return an address without brackets, zone and IPv4-mapping; None if it is none.
-
-    ``::ffff:10.0.0.1`` becomes ``10.0.0.1``.
-    """
+    """Return an address without brackets, zone and IPv4-mapping; None if it is none."""
     try:
         address = ipaddress.ip_address(text.strip().strip("[]").partition("%")[0])
     except ValueError:
@@ -120,10 +113,7 @@ def normalise(text: str) -> str:
 
 @lru_cache(4096)
 def mode_of_address(text: str) -> ConnectionMode:
-    """Return the network that an address belongs to (D20).
-
-    What is neither loopback, private nor a mesh's is public.
-    """
+    """Return the network that an address belongs to; an unknown one is public (D20)."""
     address = parse_address(text)
     if address is not None:
         for mode, networks in _NETWORKS:
@@ -133,20 +123,14 @@ def mode_of_address(text: str) -> ConnectionMode:
 
 
 def accepts_on(host_setting: str, local_address: str) -> bool:
-    """Tell whether connections to this local address are accepted (D44, D45).
-
-    `auto` takes none on a public one.
-    """
+    """Tell whether a local address is served: `auto` takes no public one (D44, D45)."""
     return (
         host_setting != "auto" or mode_of_address(local_address) is not ConnectionMode.DIRECT_PUBLIC
     )
 
 
 def is_trusted_proxy(conf: Conf, address: str) -> bool:
-    """Tell whether this peer is a proxy that speaks for many clients (D19).
-
-    Its own address then identifies no client.
-    """
+    """Tell whether this peer is a proxy, which speaks for many clients (D19)."""
     found = parse_address(address)
     return found is not None and any(found in network for network in conf.bridge_trusted_proxies)
 
@@ -159,8 +143,7 @@ def resolve(
 ) -> Transport:
     """Derive a `Transport` from a connection's addresses and headers (D19, D20).
 
-    ``headers``: pairs of bytes, names in lower case, as in an ASGI scope. Forwarding headers count
-    only when the peer is a trusted proxy.
+    ``headers`` are an ASGI scope's; forwarding ones count only from a trusted proxy.
     """
     forwarding = [
         (name, value.decode("latin-1")) for name, value in headers if name in FORWARDING_HEADERS
@@ -197,10 +180,7 @@ def _values(forwarding: Iterable[tuple[bytes, str]], name: bytes) -> list[str]:
 
 
 def _client_hop(conf: Conf, hops: list[str]) -> str | None:
-    """Return the rightmost hop that is not a trusted proxy; the first if all are.
-
-    Anything but an address ends the search: nothing left of it can be trusted.
-    """
+    """Return the rightmost hop that is not a trusted proxy, up to what is no address."""
     found: str | None = None
     for hop in reversed(hops):
         # some proxies write `10.0.0.1:5000` or `[::1]:5000`
@@ -214,10 +194,7 @@ def _client_hop(conf: Conf, hops: list[str]) -> str | None:
 
 
 def mode_of_url(url: str, tunnel_domains: Iterable[str] = ()) -> ConnectionMode:
-    """Return the mode of BRIDGE_PUBLIC_URL, by scheme, address or domain.
-
-    No name is looked up.
-    """
+    """Return BRIDGE_PUBLIC_URL's mode, by scheme, address or domain, without look-up."""
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".")
     if parts.scheme != "https" or not host:
@@ -236,10 +213,7 @@ def mode_of_url(url: str, tunnel_domains: Iterable[str] = ()) -> ConnectionMode:
 
 
 def base_url(conf: Conf, host: str = "") -> str:
-    """Return the bridge's address without a path.
-
-    BRIDGE_PUBLIC_URL, else https at ``host`` (default: BRIDGE_HOST, or localhost) and BRIDGE_PORT.
-    """
+    """Return BRIDGE_PUBLIC_URL, else the https address at ``host`` and BRIDGE_PORT."""
     if conf.bridge_public_url:
         return conf.bridge_public_url
     return _url(

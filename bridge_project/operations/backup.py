@@ -33,10 +33,7 @@ NOT_KEPT: Final = re.compile(r"(.*/)?(lock|\.draft.*|\..*\.[0-9a-f]{8})")
 
 
 class SavedFile(BaseModel):
-    """Describe a file of the archive.
-
-    The time of a spooled event is a part of its id: it must be exact.
-    """
+    """Describe an archived file; a spooled event's exact time is a part of its id."""
 
     sha256: str
     mtime_ns: int
@@ -55,9 +52,9 @@ class Manifest(BaseModel):
 def back_up(conf: Conf, target: Path) -> Manifest:
     """Write the archive (0600) while the bridge runs. Raises CommandError.
 
-    An existing file is never replaced. The spool is read before the database: an event that is
-    accepted meanwhile is in both, and its id keeps it from being stored twice (D31); the other way
-    round it could be in neither.
+    An existing file is never replaced. The spool is read before the database, so that an event
+    accepted meanwhile is in both, and not in neither; its id keeps it from being stored twice
+    (D31).
     """
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     copy = part.with_name(f"{part.name}.sqlite3")

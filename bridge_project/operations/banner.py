@@ -50,10 +50,7 @@ def _token_place(conf: Conf, name: str) -> str:
 
 
 def _other_addresses(conf: Conf, here: Address) -> list[str]:
-    """Return the bridge's address on every other interface it listens on.
-
-    Link-local and container networks are included; the person chooses.
-    """
+    """Return the bridge's address on every other interface it listens on."""
     if conf.bridge_public_url or conf.bridge_host not in transport.EVERYWHERE:
         return []
     found = set(interfaces.local_addresses()) - {"127.0.0.1", "::1"}

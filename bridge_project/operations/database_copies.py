@@ -40,10 +40,7 @@ def opened(path: Path, mode: str = "rw") -> contextlib.closing[sqlite3.Connectio
 
 
 def copy_sqlite(source: Path, target: Path) -> None:
-    """Copy a database (0600) as of one moment, without blocking its writers.
-
-    Raises CommandError.
-    """
+    """Copy a database (0600) as of one moment, without blocking; raise CommandError."""
     try:
         with opened(source) as original:
             copy_open(original, target)
@@ -52,9 +49,9 @@ def copy_sqlite(source: Path, target: Path) -> None:
 
 
 def copy_open(original: sqlite3.Connection, target: Path) -> None:
-    """Copy the database of an open connection, even if its file was deleted.
+    """Copy the database of an open connection, whole and checked, or not at all.
 
-    The copy has its name only when it is whole and checked. Raises sqlite3.Error or OSError.
+    Raises sqlite3.Error or OSError.
     """
     draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:

@@ -1,7 +1,6 @@
 """Replace the data directory by a backup, or the database by a copy.
 
-Everything is checked before anything is changed. The caller holds the data directory
-(`startup.only_server`).
+All is checked before anything is changed. The caller holds `startup.only_server`.
 """
 
 import contextlib
@@ -50,10 +49,9 @@ DAMAGED: Final = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, Valu
 
 
 def restore(conf: Conf, archive: Path) -> tuple[Manifest, Path | None]:
-    """Replace the data directory's files by an archive's; keep the old ones.
+    """Replace the data directory's files, but `backups`, by an archive's.
 
-    Its `backups` stay in it. Returns where the old files are now, None when they were not worth keeping. Raises CommandError: the
-    archive is damaged, not ours, of a newer version, or not for this database.
+    Returns where the old files are now, None when they were not worth keeping. Raises CommandError.
     """
     directory, stamp = Path(os.path.realpath(conf.bridge_data_dir)), now_name()
     # Beside it, unless it is a volume, or a directory that was given to this user.
@@ -133,10 +131,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _database_place(conf: Conf, staged: Path, manifest: Manifest) -> Path | None:
-    """Return where the settings want an SQLite database; check the archive's.
-
-    Raises CommandError when archive and settings do not mean the same kind of database.
-    """
+    """Return where the settings want the archive's SQLite database, if it fits them."""
     given = {**dotenv_values(staged / ".env"), **os.environ}
     url = given.get("DATABASE_URL") or ""
     if not url and (file := given.get("DATABASE_URL_FILE")):
@@ -164,7 +159,7 @@ def _database_place(conf: Conf, staged: Path, manifest: Manifest) -> Path | None
 def _exchange(directory: Path, staged: Path, aside: Path) -> None:
     """Move the directory's files to `aside` and the staged in; undo a failure.
 
-    STAYS are not touched. The database comes last: without it no bridge starts.
+    The database comes last: without it no bridge starts.
     """
     stays = {aside.name, staged.name, *STAYS}
     old = [path for path in directory.iterdir() if path.name not in stays]
@@ -221,9 +216,9 @@ def is_database(file: Path) -> bool:
 
 
 def restore_database(conf: Conf, copy: Path) -> Path | None:
-    """Replace only the database by a copy; keep the old one.
+    """Replace only the database by a copy; return where the old one is, if any.
 
-    Returns where the replaced database is now, None when there was none. Raises CommandError.
+    Raises CommandError.
     """
     target = sqlite_file(conf)
     if target is None:
@@ -243,9 +238,9 @@ def restore_database(conf: Conf, copy: Path) -> Path | None:
 
 
 def put_back(conf: Conf, copy: Path) -> None:
-    """Replace the database, on which a migration failed, by a copy of it.
+    """Replace the database, on which a migration failed, by a copy; raise OSError.
 
-    A full disk allows it, and a kill at any moment leaves a whole database. Raises OSError.
+    A full disk allows it, and a kill at any moment leaves a whole database.
     """
     target = sqlite_file(conf)
     assert target is not None

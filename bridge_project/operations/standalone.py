@@ -1,7 +1,6 @@
 """Run the background work of `serve` under another ASGI server (D61).
 
-daphne does not tell an application when it starts and ends, so this asks its reactor. Other servers
-send `lifespan`. Without either, the first request starts the work.
+It starts and ends with daphne's reactor, or by `lifespan`, else with the first request.
 """
 
 import asyncio
@@ -28,8 +27,8 @@ log = structlog.get_logger("bridge.startup")
 class Standalone:
     """Hold the data directory while the application serves, as `serve` does.
 
-    Requests wait until everything runs. While it cannot be started, each request is answered
-    STORAGE_UNAVAILABLE and tries again; the log says why, once.
+    Until everything runs requests wait; while it cannot, each is STORAGE_UNAVAILABLE and tries
+    again.
     """
 
     def __init__(self, application: Application) -> None:
@@ -48,9 +47,9 @@ class Standalone:
             raise BridgeError("STORAGE_UNAVAILABLE")
 
     def prepare(self) -> None:
-        """Take the data directory and check all that `serve` checks.
+        """Take the data directory and check what `serve` checks.
 
-        Raises CommandError or ConfError, one line, when another bridge has it or it is not ready.
+        Raises CommandError or ConfError, one line.
         """
         with ExitStack() as held:
             startup.check_made(conf)
@@ -99,10 +98,7 @@ class Standalone:
                 return await send({"type": "lifespan.shutdown.complete"})
 
     def start_with_daphne(self) -> None:
-        """Start and stop with daphne, which calls this on import.
-
-        Ends the process, with one line, where the bridge cannot run.
-        """
+        """Start and stop with daphne, which calls this on import; else exit with one line."""
         options = daphne_command.arguments()
         if options is not None and options.proxy_headers:
             sys.exit(

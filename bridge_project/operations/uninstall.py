@@ -55,10 +55,7 @@ def put_aside(conf: Conf) -> list[Path]:
 
 
 def remove_data(conf: Conf) -> list[Path]:
-    """Remove the data directory and those put aside by restores; return what is left.
-
-    Only names of the bridge are removed, so a directory of other files keeps these.
-    """
+    """Remove what is the bridge's in its directories; return what is left there."""
     directory = Path(os.path.realpath(conf.bridge_data_dir))
     database = sqlite_file(conf)
     with startup.only_server(conf):

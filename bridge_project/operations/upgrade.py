@@ -1,8 +1,4 @@
-"""Bring the database up to date, and go back when that fails: `make upgrade`.
-
-The new code and its requirements are installed already. Everything is checked before the bridge is
-stopped, and it is started again if a service runs it.
-"""
+"""Bring the database up to date, and go back when that fails: `make upgrade`."""
 
 import os
 import pwd

@@ -1,4 +1,1 @@
-"""Define every WebSocket message and HTTP body of the specification.
-
-Pure: no Django, no I/O.
-"""
+"""Define every WebSocket message and HTTP body of the specification, purely."""

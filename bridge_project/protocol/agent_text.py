@@ -1,7 +1,6 @@
-"""Remove from an agent's text the parts meant for its model alone.
+"""Remove from an agent's text the parts meant for its model (claude-code 2.1.330).
 
-Standard library only: the forwarder of another machine carries this module in its one file. The
-patterns were seen in claude-code 2.1.330.
+Standard library only, as `risk`: the one file of another machine's forwarder carries it.
 """
 
 from __future__ import annotations

@@ -7,10 +7,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Phase(IntEnum):
-    """List the phases of a connection (D21).
-
-    OPEN until ``connection_ack``, AUTHENTICATED until ready, then READY.
-    """
+    """List a connection's phases: until ``connection_ack``, until ready, ready (D21)."""
 
     OPEN = 0
     AUTHENTICATED = 1
@@ -18,10 +15,7 @@ class Phase(IntEnum):
 
 
 class Wire(BaseModel):
-    """Validate a JSON object of the protocol.
-
-    It never coerces: ``"true"`` is no boolean, ``1`` neither.
-    """
+    """Validate a JSON object of the protocol; never coerce: ``"true"`` is no boolean."""
 
     model_config = ConfigDict(strict=True, hide_input_in_errors=True)
 

@@ -56,10 +56,9 @@ ENFORCED: Final[Mapping[HookEventName, type[Received]]] = {
 
 @dataclass(frozen=True, slots=True)
 class HookEvent:
-    """Hold a valid hook event, as it was sent, but for a ``timestamp`` that was not in UTC.
+    """Hold a valid hook event, as it was sent, but with its ``timestamp`` in UTC.
 
-    ``event_id`` is the producer's own, in lower case, or None; ``extra`` holds the other unknown
-    top-level fields (D3).
+    ``event_id``: the producer's, in lower case, or None; ``extra``: other unknown fields (D3).
     """
 
     event: str
@@ -112,10 +111,7 @@ def parse_hook_body(body: bytes, *, now: datetime) -> HookEvent:
 
 
 def parse_hook_batch(body: bytes, now: datetime) -> list[HookEvent | HookInvalid]:
-    """Read the events of a batch in order, each by itself (D32).
-
-    Raises HookInvalid when the body is no batch at all.
-    """
+    """Read a batch's events, each by itself (D32); raise HookInvalid if it is none."""
     value = _loads(body)
     if not isinstance(value, dict):
         raise HookInvalid([_body("a batch must be a JSON object", "object")])
@@ -131,8 +127,7 @@ def parse_hook_batch(body: bytes, now: datetime) -> list[HookEvent | HookInvalid
 def parse_hook_event(value: Any, *, now: datetime) -> HookEvent:
     """Read a hook event from parsed JSON; ``now``: the server's time, aware.
 
-    Raises HookInvalid with every violation of the first stage that failed: the base fields, then
-    the payload's (D8).
+    Raises HookInvalid with every violation of the base fields, else of the payload's (D8).
     """
     if not isinstance(value, dict):
         raise HookInvalid([_body("a hook event must be a JSON object", "object")])

@@ -29,11 +29,7 @@ Fault = tuple[str, dict[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class ClientMessage:
-    """Hold a valid message; ``raw`` is its payload as sent.
-
-    ``id`` is the client's, or a fresh UUID v4. ``payload`` is an instance of the type's model;
-    typed Any, so that a handler says which one it takes.
-    """
+    """Hold a valid message: ``payload`` is of the type's model, ``raw`` as sent."""
 
     type: str
     id: str
@@ -45,9 +41,8 @@ class ClientMessage:
 class ProtocolInvalid(Exception):
     """Refuse a frame with PROTO_INVALID_MESSAGE; the connection stays open.
 
-    ``id`` and ``type`` are the frame's own if usable (a type cut after 128 characters), else None.
-    ``violations``: everything wrong, each ``{field, constraint, received}``; ``received`` is
-    shortened and never a secret.
+    ``id`` and ``type`` are the frame's own if usable, else None; ``violations``: everything wrong,
+    each ``{field, constraint, received}``, where ``received`` is short and never a secret.
     """
 
     def __init__(
@@ -63,10 +58,9 @@ class ProtocolInvalid(Exception):
 
 
 def parse_client(text: str | bytes, *, strict_ids: bool) -> ClientMessage:
-    """Parse a message from a WebSocket frame.
+    """Parse a WebSocket frame; ``strict_ids`` takes UUID v4 only (D4).
 
-    ``strict_ids``: take only a UUID v4 as ``id`` (D4, BRIDGE_STRICT_PROTOCOL). Raises
-    ProtocolInvalid.
+    Raises ProtocolInvalid.
     """
     envelope = _envelope(text)
     kind, own, payload = envelope.get("type"), envelope.get("id"), envelope.get("payload")

@@ -1,7 +1,4 @@
-"""Rate how risky a tool call is, by its name and parameters (SPEC risk_level).
-
-Standard library only: the forwarder of another machine carries this module in its one file.
-"""
+"""Rate how risky a tool call is, by its name and parameters (SPEC risk_level)."""
 
 from __future__ import annotations
 

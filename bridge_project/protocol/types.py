@@ -73,7 +73,6 @@ def parse_timestamp(text: str) -> datetime:
     """Parse an ISO 8601 date and time as UTC; without offset it is UTC.
 
     Raises ValueError on anything else: a bare date, a Unix number, a date that does not exist.
-    Digits past the microsecond are dropped.
     """
     found = _TIMESTAMP.fullmatch(text)
     if found is None:
@@ -92,10 +91,7 @@ def parse_timestamp(text: str) -> datetime:
 
 
 def utc_text(text: str) -> str:
-    """Return a timestamp that every client reads as the same moment in UTC.
-
-    Raises ValueError as ``parse_timestamp`` does.
-    """
+    """Return a timestamp that all clients read as the same UTC; raise ValueError."""
     if _UTC.fullmatch(text):
         return text
     return parse_timestamp(text).isoformat().replace("+00:00", "Z")

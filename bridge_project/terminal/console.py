@@ -91,10 +91,7 @@ class Console:
         return render.line(message, self.titles.get(session_id, session_id[:8]), colour=colour)
 
     async def ask(self, type_: str, **payload: Any) -> Message:
-        """Send a request about the chosen session; return its answer's payload.
-
-        Raises Wrong with the error's words.
-        """
+        """Send a request about the chosen session; return its payload, or raise Wrong."""
         answer = await self._connected.request(type_, self._about(payload))
         self.learn(answer)
         body: Message = answer.get("payload") or {}
@@ -142,10 +139,7 @@ class Console:
         return list(self.sessions)[number - 1] if 1 <= number <= len(self.sessions) else word
 
     def waiting(self, number: str, *, question: bool = False) -> Message:
-        """Return the approval of that number, or the only one, or the only question.
-
-        Raises Wrong.
-        """
+        """Return that approval, or the only one, or the only question; raise Wrong."""
         asked = list(self.pending.values())
         fitting = [one for one in asked if not question or render.questions(one)]
         if not fitting:

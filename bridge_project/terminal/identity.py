@@ -52,11 +52,7 @@ class Identity:
         return Target(url, token, here.pin, self.known["device_id"])
 
     def keep(self, used: str, fresh: str) -> None:
-        """Store a fresh token, for the next connection. Raises OSError.
-
-        The old token stays beside it: the bridge accepts it until the fresh one is used, and again
-        after a restored backup that does not know the fresh one.
-        """
+        """Store a fresh token and, for a restored backup, the old one; raise OSError."""
         self._write(self.known | {"token": fresh, "previous": used})
 
     def _valid(self) -> dict[str, Any] | None:

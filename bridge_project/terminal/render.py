@@ -32,10 +32,7 @@ def paint(text: str, style: int) -> str:
 
 
 def line(message: Message, title: str, *, colour: bool = False) -> str | None:
-    """Return time, session and content of a message; None for a silent one.
-
-    The time is the event's own where it has one: when it happened, not when it came.
-    """
+    """Return time, session and content of a message; None for a silent one."""
     payload = _object(message.get("payload"))
     name, body, writers = str(message.get("type")), payload, _MESSAGES
     if name == "agent_event":

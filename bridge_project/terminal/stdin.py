@@ -63,8 +63,7 @@ async def pipe(watcher: Watcher) -> None:
 async def read_line() -> str:
     """Read a line of standard input; empty at its end.
 
-    It is read in a thread that does not keep the program from ending, and unbuffered: a buffer's
-    lock would keep it.
+    In a daemon thread and unbuffered, so that the program can end meanwhile.
     """
     loop = asyncio.get_running_loop()
     line: asyncio.Future[str] = loop.create_future()

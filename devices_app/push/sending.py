@@ -32,10 +32,7 @@ REASON_BYTES: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """Hold a push; the first of ``contents`` that is not too large is sent.
-
-    ``topic``: it replaces an undelivered push of the same topic.
-    """
+    """Hold a push: the first ``contents`` that fit; it replaces the last of its topic."""
 
     contents: Sequence[Mapping[str, Any]]
     topic: str
@@ -45,10 +42,7 @@ class Push:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Hold the outcome of a push; ``problem`` is empty if the service accepted it.
-
-    ``gone``: the subscription is no more. ``again_in``: seconds to wait for, None: not again.
-    """
+    """Hold a push's outcome; ``again_in``: seconds to wait, None: do not try again."""
 
     problem: str = ""
     gone: bool = False
@@ -56,11 +50,7 @@ class Outcome:
 
 
 def send(subscription: PushSubscription, push: Push) -> Outcome:
-    """Send a push now, within PUSH_ANSWER_SECONDS and the time of a name's look-up.
-
-    Raises BridgeError PUSH_ENDPOINT_REFUSED when the address may not be connected to any more, or
-    sends the bridge elsewhere.
-    """
+    """Send a push now, in PUSH_ANSWER_SECONDS; raise PUSH_ENDPOINT_REFUSED."""
     try:
         outcome = _send(subscription, push)
     except BridgeError:
@@ -118,9 +108,9 @@ def _encrypt(subscription: PushSubscription, text: bytes) -> bytes:
 
 
 def _post(parts: SplitResult, body: bytes, push: Push) -> tuple[int, str, str]:
-    """Return status, ``Retry-After`` and the beginning of the service's answer.
+    """Return status, ``Retry-After`` and beginning of the answer.
 
-    Raises OSError or HTTPException when there is no answer.
+    Raises OSError or HTTPException when there is none.
     """
     headers = {
         "Host": parts.netloc,
@@ -167,10 +157,7 @@ def _post(parts: SplitResult, body: bytes, push: Push) -> tuple[int, str, str]:
 
 
 class _Beginning(io.RawIOBase):
-    """Read the first PUSH_ANSWER_BYTES of a stream, then its end.
-
-    http.client alone reads on for as long as a service sends chunks of a negative length, or 100s.
-    """
+    """Read PUSH_ANSWER_BYTES of a stream; http.client alone reads on without end."""
 
     def __init__(self, stream: socket.socket) -> None:
         self._stream, self._left = stream, limits.PUSH_ANSWER_BYTES

@@ -1,8 +1,7 @@
 """Commit all that is staged, or named files of the work tree (D10).
 
-Everything is prepared in a copy of the index. The repository's own index stays as it is until the
-commit is made, so a refusal, a failure or a power cut changes nothing. Then git writes the committed
-entries into it, and nothing else.
+Everything is prepared in a copy of the index. When the commit is made, git writes the committed
+entries into the repository's own, and nothing else; a failure before changes nothing.
 """
 
 import contextlib
@@ -56,11 +55,9 @@ def commit(
 ) -> GitCommitSummary:
     """Commit with the repository's hooks; ``files`` None: all that is staged.
 
-    ``begun``: set when a crashed process may already have made this commit, which it began then; if
-    the last commit is this one, nothing is committed again (D31).
-
-    Raises BridgeError GIT_ERROR with git's reason or a hook's, FILE_ACCESS_DENIED and
-    FILE_INVALID_PATH for names; whatever is raised, the index is as it was.
+    ``begun``: when a crashed process began this commit; if it is the last one, nothing is committed
+    again (D31). Raises GIT_ERROR with git's reason or a hook's, FILE_ACCESS_DENIED and
+    FILE_INVALID_PATH for names.
     """
     if not message.strip():
         raise git_error("A commit needs a message.")
@@ -127,11 +124,7 @@ def _check_alone(place: RepositoryPaths) -> None:
 
 
 def _check_staged(git: Git, files: list[str] | None) -> None:
-    """Raise GIT_ERROR when there is nothing to commit.
-
-    Checked first, because git would look into submodules to say so, and hooks would run for
-    nothing.
-    """
+    """Raise GIT_ERROR when there is nothing to commit, before any hook runs."""
     if os.path.lexists(f"{git.place.git_dir}/MERGE_HEAD"):
         return  # a merge is committed even if it changes nothing
     if git.done("diff", "--cached", "--quiet", *DIFF_OPTIONS, good=(0, 1)).code == 0:
@@ -175,11 +168,10 @@ def _is_last(git: Git, message: str, begun: datetime) -> bool:
 
 
 def _update_index(git: Git, snapshot: str, base: str | None) -> None:
-    """Write what was committed into the repository's own index.
+    """Write what was committed into the repository's own index; log a failure.
 
-    ``snapshot`` is the index as it was before; ``base``: the commit under the named files, None
-    when the whole index was committed. Changes that others staged meanwhile stay staged. The commit
-    is made, so a failure here is logged and does not undo it.
+    ``snapshot``: the index before; ``base``: the commit under the named files, None for the whole
+    index. Changes that others staged meanwhile stay staged.
     """
     index = f"{git.place.git_dir}/index"
     raw = ("--raw", "-z", "--no-abbrev", "--no-renames")

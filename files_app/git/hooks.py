@@ -1,7 +1,4 @@
-"""Run a repository's commit hooks with their user's environment (D10).
-
-Only hooks inside the roots are run, each through a script that restores the environment.
-"""
+"""Run a repository's commit hooks, inside the roots, as their user would (D10)."""
 
 import os
 import shlex
@@ -20,11 +17,7 @@ _KEPT: Final = frozenset({"GIT_TERMINAL_PROMPT", "GIT_EDITOR"})
 
 
 def install(mirror: Mirror, environment: Mapping[str, str]) -> None:
-    """Put the scripts where git looks for hooks.
-
-    ``environment``: that of the sandboxed git, which the scripts remove. Hooks outside the roots and
-    hooks that are not executable are left out.
-    """
+    """Write scripts that run the hooks without the sandbox's ``environment``."""
     directory = f"{mirror.directory}/hooks"
     os.mkdir(directory)
     where = _directory(mirror)

@@ -1,7 +1,4 @@
-"""Translate file names between clients and git (D10).
-
-A client's names are relative to the session's working directory, git's to the top of the work tree.
-"""
+"""Translate between clients' file names (by working directory) and git's (D10)."""
 
 import os
 from collections.abc import Collection, Iterable
@@ -17,10 +14,7 @@ REPLACED = "\ufffd"  # shown for a byte that is no text
 
 
 class Names:
-    """Translate between a client's names and git's.
-
-    A name that is not UTF-8 has surrogates here, and replacement characters at the client.
-    """
+    """Translate names; one that is not UTF-8 has surrogates here, � at the client."""
 
     def __init__(self, place: RepositoryPaths, jail: Jail) -> None:
         self.place = place
@@ -31,10 +25,9 @@ class Names:
         self.inner = "" if inner == "." else f"{inner}/"
 
     def to_git_name(self, name: str) -> str:
-        """Translate a client's name into git's; ``.`` for the whole work tree.
+        """Translate a client's name, of whatever need not exist; ``.`` for the work tree.
 
-        Like git, it only looks at the text: nothing has to exist. Raises BridgeError
-        FILE_INVALID_PATH, FILE_ACCESS_DENIED outside the work tree.
+        Raises BridgeError FILE_INVALID_PATH, FILE_ACCESS_DENIED outside the work tree.
         """
         size = len(name.encode("utf-8", "surrogatepass"))
         if not name or "\0" in name or size > limits.FILE_PATH_MAX_BYTES:
@@ -93,11 +86,7 @@ class Selection:
         )
 
     def find(self, known: Collection[str]) -> list[str]:
-        """Return those of the known names that are selected.
-
-        A name with replacement characters selects the name that is shown so, unless another file
-        has exactly that name.
-        """
+        """Return the selected names; a name with � selects the only one shown so."""
         for name in [name for name in self.given if REPLACED in name and name not in known]:
             alike = {other for other in known if shown(other) == name}
             if len(alike) == 1:

@@ -1,7 +1,4 @@
-"""Make the index that ``git commit -- FILES`` would commit (D10).
-
-It holds the last commit and, besides, named files as they are in the work tree.
-"""
+"""Make the index that ``git commit -- FILES`` would commit (D10)."""
 
 import os
 from collections.abc import Iterable
@@ -21,8 +18,8 @@ _NAMED: Final = 3  # how many names an error repeats
 def stage(git: Git, names: Names, files: list[str]) -> None:
     """Fill the mirror's index from the last commit and these files.
 
-    Untracked and deleted files count too, and a directory means all files in it. A renamed file
-    takes its old name with it. Raises BridgeError GIT_ERROR for files that cannot be committed.
+    Untracked and deleted files count too; a renamed file takes its old name with it. Raises
+    GIT_ERROR for files that cannot be committed.
     """
     if not files:
         raise git_error("Nothing to commit: no file was named.")

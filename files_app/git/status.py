@@ -44,10 +44,7 @@ class Entry:
 
 @dataclass(slots=True)
 class State:
-    """Hold what ``git status`` printed.
-
-    ``commit`` is HEAD's, empty before the first; ``cut``: there is more.
-    """
+    """Hold what ``git status`` printed; ``commit``: HEAD's, empty before the first."""
 
     commit: str = ""
     branch: str = ""
@@ -162,9 +159,8 @@ def _entry(record: str, more: Iterator[str]) -> Entry | None:
 def _dirty_submodules(git: Git, state: State) -> list[str]:
     """Return unlisted submodules that differ from their commit.
 
-    Git would run itself in them and obey their git directories, so each gets a mirror of its own.
-    Submodules outside the roots or of another user are left out, and submodules in submodules. Only
-    a limited number is looked into.
+    Git would obey their git directories, so each gets a mirror. Those that cannot be read are left
+    out, those inside submodules, and all above GIT_SUBMODULES_MAX.
     """
     if not os.path.lexists(f"{git.place.top}/.gitmodules"):
         return []  # which saves listing the index

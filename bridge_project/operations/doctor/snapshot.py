@@ -127,9 +127,9 @@ def fetch(
     headers: Mapping[str, str] | None = None,
     seconds: float = FETCH_SECONDS,
 ) -> Reached:
-    """Send a GET; with a pin, compare the server's key first.
+    """Send a GET once the server's key is the pin; without a pin give no token.
 
-    Without a pin no certificate is checked: give no token then. Raises OSError, WrongKey.
+    Raises OSError, WrongKey.
     """
     parts = urlsplit(url)
     sent = {**(headers or {}), **({"Authorization": f"Bearer {token}"} if token else {})}

@@ -1,7 +1,4 @@
-"""Check database and Redis: reachable, intact, writable, of this version.
-
-No Django connection is used, so nothing waits long.
-"""
+"""Check database and Redis, past Django's connections, so that nothing waits long."""
 
 import shlex
 import sqlite3

@@ -59,10 +59,7 @@ def read_file(name: str, data: bytes, directory: str) -> list[Setting]:
 
 
 def read_user(more: Mapping[str, str]) -> list[Setting]:
-    """Return the system's and the user's settings that apply to a repository.
-
-    ``more`` tells git which repository it is in: settings may be included for some of them only.
-    """
+    """Return the system's and user's settings; ``more`` says for which repository."""
     done = git.run(
         ["config", "--list", "-z", "--show-scope", "--includes"],
         cwd="/",
@@ -82,10 +79,7 @@ def _parse(records: Iterable[bytes]) -> list[Setting]:
 
 
 def of_repository(settings: Iterable[Setting]) -> list[Setting]:
-    """Select the settings that a repository may make.
-
-    Raises BridgeError GIT_ERROR for a repository format that this git does not understand.
-    """
+    """Select a repository's harmless settings; raise GIT_ERROR for unknown formats."""
     kept = []
     for key, value in settings:
         if _REPOSITORY.fullmatch(key) or (key, value.lower()) in _REFERENCE_STORAGE:

@@ -144,10 +144,10 @@ class Git:
         index: str = "",
         good: Container[int] = (0,),
     ) -> Done:
-        """Return how git ended; raise GIT_ERROR with its reason when it failed.
+        """Return how git ended; raise GIT_ERROR unless its exit code is ``good``.
 
-        ``good`` are the exit codes that are no failure, ``index`` another index than the
-        mirror's. ``seconds`` and ``max_bytes`` are by default those of a call that lists.
+        ``index``: another than the mirror's. ``seconds`` and ``max_bytes``: by default those of a
+        call that lists.
         """
         done = run(
             ["--no-pager", *arguments],

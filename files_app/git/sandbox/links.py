@@ -14,8 +14,8 @@ from files_app.git.sandbox.error_text import git_error
 def look_at(directory: str, jail: Jail, *, but: Collection[str] = ()) -> list[str]:
     """Check a directory; return its subdirectories, also behind links.
 
-    Raises BridgeError FILE_ACCESS_DENIED when a link leads out of the roots and is not named in
-    ``but``, GIT_ERROR for anything but a file, directory or link.
+    Raises FILE_ACCESS_DENIED for a link out of the roots that ``but`` does not name, GIT_ERROR for
+    what is special.
     """
     found, links = [], []
     with translate_os_errors(), os.scandir(directory) as entries:

@@ -14,10 +14,7 @@ _READ_BY_GIT: Final = frozenset({".gitignore", ".gitattributes", ".gitmodules", 
 
 
 def check(top: str) -> None:
-    """Raise GIT_ERROR when a settings file below ``top`` is no regular file.
-
-    Called only when git takes long: looking through a work tree takes as long as git itself.
-    """
+    """Raise GIT_ERROR when a settings file below ``top`` is no regular file; slow."""
     deadline = time.monotonic() + limits.GIT_READ_SECONDS
     waiting = deque([top])
     while waiting and time.monotonic() < deadline:
