@@ -40,13 +40,14 @@ def is_devices(request: HttpRequest) -> bool:
     return "/device/" in request.path and "/device/pair/" not in request.path
 
 
+def _never(*args: Any, **kwargs: Any) -> bool:
+    return False
+
+
 class ReadOnly:
     """Forbid changes to a page or a table."""
 
-    def has_add_permission(self, *args: Any, **kwargs: Any) -> bool:
-        return False
-
-    has_change_permission = has_delete_permission = has_add_permission
+    has_add_permission = has_change_permission = has_delete_permission = _never
 
 
 class ReadOnlyAdmin(ReadOnly, ModelAdmin):
@@ -108,6 +109,7 @@ class DeviceAdmin(ModelAdmin):
     fields = ("name", *readonly_fields)
     inlines = (TokenInline,)
     actions = ("revoke_selected",)
+    has_add_permission = has_delete_permission = _never
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Device]:
         found: QuerySet[Device] = super().get_queryset(request)
@@ -124,12 +126,6 @@ class DeviceAdmin(ModelAdmin):
         address = reverse("admin:devices_app_device_revoke", args=[device.pk])
         text = '<a class="bridge-danger" href="{}" aria-label="Revoke {}">Revoke…</a>'
         return format_html(text, address, device)
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
 
     @admin.action(description="Revoke selected devices", permissions=["change"])
     def revoke_selected(self, request: HttpRequest, queryset: QuerySet[Device]) -> HttpResponse:
@@ -232,6 +228,4 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]
     fieldsets = ((None, {"fields": ("username", "password", "is_active", *readonly_fields)}),)
     filter_horizontal = ()
     actions = None
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
+    has_add_permission = _never

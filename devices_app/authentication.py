@@ -11,8 +11,6 @@ from bridge_project.kernel.errors import BridgeError
 from devices_app import pairing, tokens
 from devices_app.tokens import Principal
 
-CHALLENGE = {"WWW-Authenticate": "Bearer"}
-
 
 class BearerAuthentication(BaseAuthentication):
     """Require ``Authorization: Bearer <token>``; a valid one is never held up (D16).
@@ -32,7 +30,7 @@ class BearerAuthentication(BaseAuthentication):
         return principal, None
 
     def authenticate_header(self, request: Request) -> str:
-        return CHALLENGE["WWW-Authenticate"]
+        return "Bearer"
 
 
 class _Scope(BasePermission):
@@ -78,7 +76,7 @@ class HookOnly(_Scope):
 
 def _fail(code: str, address: str) -> NoReturn:
     ratelimit.failed_authentication(address)
-    raise BridgeError(code, headers=CHALLENGE)
+    raise BridgeError(code)
 
 
 def _is_for_hooks(request: Request) -> bool:

@@ -87,7 +87,7 @@ def record_token_use(principal: Principal, *, address: str) -> None:
     with transaction.atomic():
         locked = _lock(token.digest)
         if locked is None:
-            raise BridgeError("AUTH_INVALID_TOKEN", headers={"WWW-Authenticate": "Bearer"})
+            raise BridgeError("AUTH_INVALID_TOKEN")
         touch(locked.device, address)
         if locked.used_at is None:
             first = _use_first(locked)
@@ -226,13 +226,8 @@ def _use_first(token: Token) -> bool:
         return False
     older = Q(pk__lt=token.pk, replaces=None) | Q(replaces__lt=token.pk)
     device.tokens.filter(older, revoked_at=None).update(revoked_at=now)
-    audit.record(
-        "pairing",
-        device=device,
-        subject=f"token {token.pk}",
-        address=device.last_address,
-        platform=device.platform,
-    )
+    seen = {"address": device.last_address, "platform": device.platform}
+    audit.record("pairing", device=device, subject=f"token {token.pk}", **seen)
     if device.paired_at is not None:
         return False
     device.paired_at = now

@@ -28,6 +28,13 @@ PAGE: Final = "index.html"
 WORKER: Final = "sw.js"
 TYPES: Final = {".js": "text/javascript", ".webmanifest": "application/manifest+json"}
 FOR_GOOD: Final = "public, max-age=31536000, immutable"
+SAFE: Final = {
+    "Vary": "Accept-Encoding",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
 
 _IMPORT: Final = re.compile(r'^(?:import|\} from|export .* from) [^;"]*"(\.[^"]+)";$', re.MULTILINE)
 
@@ -54,7 +61,6 @@ class WebClient:
 def screen(request: HttpRequest, path: str = "") -> HttpResponse:
     """Serve the page, which reads its own address to know what to show."""
     client = load()
-    response = _answer(request, client.page)
     policy = {
         "default-src": "'none'",
         "script-src": "'self'",
@@ -68,23 +74,24 @@ def screen(request: HttpRequest, path: str = "") -> HttpResponse:
         "require-trusted-types-for": "'script'",
         "trusted-types": "worker",  # the one address that net/served.js registers
     }
-    response["Content-Security-Policy"] = "; ".join(f"{k} {v}" for k, v in policy.items())
-    response["Permissions-Policy"] = "camera=(self), microphone=(), geolocation=()"
-    response["Cache-Control"] = "no-cache"
-    # By these two the client knows that it is out of date, or that the phone's clock is wrong.
-    response["ETag"] = f'"{client.version}"'
-    response["Date"] = http_date()
-    return response
+    headers = {
+        "Content-Security-Policy": "; ".join(f"{k} {v}" for k, v in policy.items()),
+        "Permissions-Policy": "camera=(self), microphone=(), geolocation=()",
+        "Cache-Control": "no-cache",
+        # By these two the client knows that it is out of date, or that the phone's clock is wrong.
+        "ETag": f'"{client.version}"',
+        "Date": http_date(),
+    }
+    return _answer(request, client.page, headers)
 
 
 @csrf_exempt
 @require_safe
 def worker(request: HttpRequest) -> HttpResponse:
     """Serve the service worker, whose bytes change with any byte of the client."""
-    response = _answer(request, load().worker)
-    response["Content-Security-Policy"] = "default-src 'none'; connect-src 'self'"
-    response["Cache-Control"] = "no-cache"
-    return response
+    policy = "default-src 'none'; connect-src 'self'"
+    headers = {"Content-Security-Policy": policy, "Cache-Control": "no-cache"}
+    return _answer(request, load().worker, headers)
 
 
 @csrf_exempt
@@ -94,9 +101,7 @@ def file(request: HttpRequest, version: str, name: str) -> HttpResponse:
     client = load()
     if version != client.version or name not in client.files:
         raise BridgeError("NOT_FOUND")
-    response = _answer(request, client.files[name])
-    response["Cache-Control"] = FOR_GOOD
-    return response
+    return _answer(request, client.files[name], {"Cache-Control": FOR_GOOD})
 
 
 def icon(request: HttpRequest) -> str:
@@ -104,18 +109,11 @@ def icon(request: HttpRequest) -> str:
     return f"/app/{load().version}/icon.svg"
 
 
-def _answer(request: HttpRequest, found: File) -> HttpResponse:
-    compressed = "gzip" in request.headers.get("Accept-Encoding", "")
+def _answer(request: HttpRequest, found: File, headers: dict[str, str]) -> HttpResponse:
+    if compressed := "gzip" in request.headers.get("Accept-Encoding", ""):
+        headers = headers | {"Content-Encoding": "gzip"}
     content = found.compressed if compressed else found.content
-    response = HttpResponse(content, content_type=found.content_type)
-    if compressed:
-        response["Content-Encoding"] = "gzip"
-    response["Vary"] = "Accept-Encoding"
-    response["Cross-Origin-Opener-Policy"] = "same-origin"
-    response["Cross-Origin-Resource-Policy"] = "same-origin"
-    response["Referrer-Policy"] = "no-referrer"
-    response["X-Content-Type-Options"] = "nosniff"
-    return response
+    return HttpResponse(content, headers=SAFE | headers | {"Content-Type": found.content_type})
 
 
 @cache

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Final
 
 import psutil
@@ -119,7 +118,7 @@ def _failures() -> dict[str, str]:
     for part, future in futures:
         try:
             reason = future.result(max(0.0, deadline - time.monotonic()))
-        except FutureTimeoutError:
+        except TimeoutError:
             reason = f"no answer within {CHECK_SECONDS:g} s"
         except Exception as error:  # noqa: BLE001 - whatever it is, this part does not work
             reason = f"{error.__class__.__name__}: {error}".strip()

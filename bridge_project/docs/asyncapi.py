@@ -186,21 +186,18 @@ def _message(message: Message, schemas: dict[str, Schema]) -> Schema:
         properties["id"] = {"type": "string", "minLength": 1, "maxLength": longest}
         properties["payload"] = {"$ref": _SCHEMAS.format(model=shape)}
         required += ["payload"] if message.from_client else ["id", "payload"]
+    kept = ""
+    if not message.from_client and model.feed is not None:
+        whose = "of its session" if model.feed == "session" else "for all devices"
+        kept = f"A row of the log {whose}: kept for devices that are away."
     return {
         "name": model.type,
         "title": model.type,
         "summary": model.summary,
-        "description": " ".join(filter(None, (model.summary, message.rule, _kept(message)))),
+        "description": " ".join(filter(None, (model.summary, message.rule, kept))),
         "payload": {"type": "object", "properties": properties, "required": required},
         "examples": [{"name": message.name, "payload": json.loads(message.example)}],
     }
-
-
-def _kept(message: Message) -> str:
-    if message.from_client or message.model.feed is None:
-        return ""
-    whose = "of its session" if message.model.feed == "session" else "for all devices"
-    return f"A row of the log {whose}: kept for devices that are away."
 
 
 def _operation(message: Message) -> tuple[str, Schema]:

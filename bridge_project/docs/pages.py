@@ -28,10 +28,13 @@ def page(render: Callable[..., str]) -> Callable[..., HttpResponse]:
     @require_safe
     @wraps(render)
     def view(request: HttpRequest, **arguments: Any) -> HttpResponse:
-        response = HttpResponse(rendered(**arguments))
-        response["Content-Security-Policy"] = _policy()
-        response["Cache-Control"] = "no-cache"
-        return response
+        digest = base64.b64encode(hashlib.sha256(_style().encode()).digest()).decode()
+        policy = (
+            f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri"
+            " 'none'; form-action 'none'; frame-ancestors 'none'"
+        )
+        headers = {"Content-Security-Policy": policy, "Cache-Control": "no-cache"}
+        return HttpResponse(rendered(**arguments), headers=headers)
 
     return view
 
@@ -102,12 +105,3 @@ def _render(name: str, **context: object) -> str:
 @cache
 def _style() -> SafeString:
     return mark_safe(render_to_string("bridge/style.css").strip())  # noqa: S308 - our own file
-
-
-@cache
-def _policy() -> str:
-    digest = base64.b64encode(hashlib.sha256(_style().encode()).digest()).decode()
-    return (
-        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri"
-        " 'none'; form-action 'none'; frame-ancestors 'none'"
-    )

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from bridge_project.docs import asyncapi
-from bridge_project.kernel.config import Conf
+from bridge_project.kernel.config import SECRET_FIELDS, Conf
 from bridge_project.kernel.errors import ERRORS, ErrorCode
 from bridge_project.protocol.catalogue import CATALOGUE
 
@@ -22,15 +22,10 @@ def settings() -> list[Setting]:
     """Return every setting, in the order of ``Conf``."""
     rows = []
     for name, field in Conf.model_fields.items():
-        default, extra = field.default, field.json_schema_extra
-        if default is None or default == []:
-            default = ""
-        elif isinstance(default, bool):
-            default = int(default)
-        secret = isinstance(extra, dict) and bool(extra.get("secret"))
-        rows.append(
-            Setting(name.upper(), str(default), " ".join((field.description or "").split()), secret)
-        )
+        default = "" if field.default in (None, []) else field.default
+        default = str(int(default) if isinstance(default, bool) else default)
+        description = " ".join((field.description or "").split())
+        rows.append(Setting(name.upper(), default, description, name in SECRET_FIELDS))
     return rows
 
 

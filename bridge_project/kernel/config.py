@@ -205,6 +205,10 @@ class Conf(BaseModel):
         return self.bridge_data_dir / "secrets" / name
 
 
+# the settings X that can also be given in a file, by `X_FILE` (D44)
+SECRET_FIELDS = [name for name, field in Conf.model_fields.items() if field.json_schema_extra]
+
+
 # -- reading ---------------------------------------------------------------------------------------
 
 
@@ -221,7 +225,8 @@ def load() -> Conf:
         given = {k: v for source in (lines, os.environ) for k, v in source.items() if v}
         fields = {name.upper(): name for name in Conf.model_fields}
         values: dict[str, str] = {fields[key]: given[key] for key in given.keys() & fields}
-        files = _named_files(given)
+        named = {name: given.get(f"{name.upper()}_FILE") for name in SECRET_FIELDS}
+        files = {name: make_absolute(Path(path)) for name, path in named.items() if path}
         for name in files.keys() - values.keys():
             values[name] = _read_secret(name, files[name])
         loaded = Conf.model_validate(values)
@@ -229,7 +234,7 @@ def load() -> Conf:
         raise ConfError(one_line(error, Conf.model_json_schema())) from None
     except OSError as error:
         raise _unusable(data_dir, error) from None
-    known = {*fields, *(f"{name.upper()}_FILE" for name in _secret_fields())}
+    known = {*fields, *(f"{name.upper()}_FILE" for name in SECRET_FIELDS)}
     loaded._secret_files = tuple(files.values())
     loaded._unread = tuple(
         (name, place)
@@ -238,20 +243,6 @@ def load() -> Conf:
         if name not in known and name.upper() in known
     )
     return loaded
-
-
-def _secret_fields() -> list[str]:
-    return [
-        name
-        for name, field in Conf.model_fields.items()
-        if isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("secret")
-    ]
-
-
-def _named_files(given: Mapping[str, str]) -> dict[str, Path]:
-    """Return setting → the file of its value: `X_FILE` for the setting X (D44)."""
-    named = {name: given.get(f"{name.upper()}_FILE") for name in _secret_fields()}
-    return {name: make_absolute(Path(path)) for name, path in named.items() if path}
 
 
 def _read_secret(name: str, path: Path) -> str:

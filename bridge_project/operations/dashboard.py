@@ -17,7 +17,7 @@ from bridge_project.kernel.config import conf
 from bridge_project.kernel.database import sqlite_file
 from bridge_project.network import server_address
 from bridge_project.operations.doctor import checks
-from bridge_project.operations.doctor.findings import Finding, Level
+from bridge_project.operations.doctor.findings import Level
 from bridge_project.operations.doctor.snapshot import Reached, Snapshot
 from devices_app.models import Device
 from hooks_app.intake import forwarders
@@ -50,7 +50,9 @@ def fill(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     if not getattr(request.user, "is_superuser", False):  # `make admin` makes no other users
         return context
     status, body = health.report(transport_of(request).mode)
-    found = _findings()
+    info = {"forwarders": [one.model_dump() for one in forwarders.behind()]}
+    recorded, here = server_address.recorded(conf), Reached(200, {}, b"")
+    found = checks.glance(Snapshot(conf, recorded, holder=str(os.getpid()), health=here, info=info))
     now = timezone.now()
     bars = chart(now)
     return context | {
@@ -124,15 +126,6 @@ def _events(hour: datetime) -> int:
     """Count an hour's events in the index of their times, EVENTS_COUNTED at most."""
     within = HookEvent.objects.order_by().filter(received_at__gte=hour, received_at__lt=hour + HOUR)
     return within.values("pk")[:EVENTS_COUNTED].count()
-
-
-def _findings() -> list[Finding]:
-    """Run doctor's quick checks on the bridge of this process."""
-    info = {"forwarders": [one.model_dump() for one in forwarders.behind()]}
-    recorded = server_address.recorded(conf)
-    answers = Reached(200, {}, b"")
-    seen = Snapshot(conf, recorded, holder=str(os.getpid()), health=answers, info=info)
-    return checks.glance(seen)
 
 
 def _storage() -> dict[str, Any]:

@@ -38,6 +38,7 @@ from bridge_project.operations.database_copies import (
     opened,
     unknown_migrations,
 )
+from bridge_project.protocol.types import SemVer
 
 ASIDE: Final = "before-restore-"  # and the time: what a restore replaced
 # `serve.lock` is held; the backups are no part of what a restore replaces
@@ -103,7 +104,7 @@ def _unpack(archive: Path, staged: Path) -> Manifest:
             while whole.read(CHUNK):
                 pass  # to its end, where the sum over everything stands
         manifest = Manifest.model_validate_json((staged / MANIFEST).read_bytes())
-        version = _numbers(manifest.version)
+        version = SemVer.parse(manifest.version)
     except FileNotFoundError as error:
         text = f"{archive} is not there, or damaged: {error.filename} is missing."
         raise CommandError(text) from None
@@ -117,17 +118,13 @@ def _unpack(archive: Path, staged: Path) -> Manifest:
         if digests.get(name) != expected.get(name):
             text = f"the checksum of {name!r} is not that of its manifest."
             raise CommandError(f"{archive} is damaged: {text}")
-    if manifest.format != FORMAT or version > _numbers(__version__):
+    if manifest.format != FORMAT or version > SemVer.parse(__version__):
         raise newer([f"version {manifest.version}"], f"{archive}")
     if unknown := unknown_migrations(manifest.migrations):
         raise newer(unknown, f"{archive}")
     for name, about in manifest.files.items():
         os.utime(staged / name, ns=(about.mtime_ns, about.mtime_ns))
     return manifest
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
 
 
 def _database_place(conf: Conf, staged: Path, manifest: Manifest) -> Path | None:

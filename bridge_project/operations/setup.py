@@ -43,7 +43,11 @@ def main(arguments: list[str]) -> int:
     except Missing as missing:
         print(missing, file=sys.stderr)
         if rest[:1] == ["upgrade"]:
-            print(_untouched(), file=sys.stderr)
+            text = "The database was not touched, and a bridge that runs was not stopped."
+            data = Path(os.environ.get("BRIDGE_DATA_DIR") or PROJECT / "var")
+            if commit := earlier_commit(data / "server.json"):
+                text += f" To go back: `git checkout {commit}` and `make setup`."
+            print(text, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\nStopped.", file=sys.stderr)
@@ -94,15 +98,6 @@ def earlier_commit(last_start: Path) -> str:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         found.append(done.stdout.strip())
     return found[1] if found[0] != found[1] else ""
-
-
-def _untouched() -> str:
-    """Return the text of an upgrade that ended before anything but `.venv` changed."""
-    data = Path(os.environ.get("BRIDGE_DATA_DIR") or PROJECT / "var")
-    back = ""
-    if commit := earlier_commit(data / "server.json"):
-        back = f" To go back: `git checkout {commit}` and `make setup`."
-    return f"The database was not touched, and a bridge that runs was not stopped.{back}"
 
 
 def _read_stamp() -> dict[str, str]:

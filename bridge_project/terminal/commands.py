@@ -47,7 +47,11 @@ async def carry_out(console: Console, line: str) -> None:
         if name:
             found = _find(name)
             typed = [rest.strip()] if found.whole and rest.strip() else shlex.split(rest)
-            await found.run(console, *_fitting(found, typed))
+            try:
+                inspect.signature(found.run).bind(None, *typed)
+            except TypeError:
+                raise Wrong(f"Say: {found.usage}") from None
+            await found.run(console, *typed)
     except ValueError as error:
         console.show(f"-- {error}.")
     except (Wrong, Lost, Refused) as wrong:
@@ -60,14 +64,6 @@ def _find(name: str) -> Command:
         return COMMANDS[name if name in COMMANDS else alike[0]]
     hint = f"; {' or '.join(alike)}?" if alike else "; `help` lists them."
     raise Wrong(f"{name}: no such command{hint}")
-
-
-def _fitting(found: Command, arguments: list[str]) -> list[str]:
-    try:
-        inspect.signature(found.run).bind(None, *arguments)
-    except TypeError:
-        raise Wrong(f"Say: {found.usage}") from None
-    return arguments
 
 
 @command("help", "this list")

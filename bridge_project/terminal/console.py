@@ -35,11 +35,11 @@ class Console:
     def learn(self, message: Message) -> None:
         """Update sessions and approvals from a message."""
         payload = message.get("payload") or {}
-        session_id = str(payload.get("session_id"))
-        self._learn_approvals(message["type"], session_id, payload)
+        session_id, call_id = str(payload.get("session_id")), str(payload.get("tool_call_id"))
         match message["type"]:
             case "connection_ack":
                 self.sessions, self.name = {}, payload.get("device_name")
+                self.pending.clear()  # what still waits comes again
                 for one in payload["active_sessions"]:
                     self._learn_session(one)
             case "session_started" | "session_update":
@@ -48,6 +48,12 @@ class Console:
                 self.current = self.current or session_id
             case "session_end":
                 self._forget_session(session_id)
+            case "approval_required" if "decision" not in payload:
+                self.pending[session_id, call_id] = payload
+            case "approval_recorded" | "tool_result" | "tool_error":
+                self.pending.pop((session_id, call_id), None)
+            case "notification" if payload["notification_type"] == "approval_decided":
+                self.pending.pop((session_id, str(payload["data"].get("tool_call_id"))), None)
 
     def _learn_session(self, one: Message) -> None:
         self.titles[one["session_id"]] = one.get("title") or one["session_id"][:8]
@@ -60,18 +66,6 @@ class Console:
         self.sessions.pop(session_id, None)
         self.pending = {key: one for key, one in self.pending.items() if key[0] != session_id}
         self.current = None if self.current == session_id else self.current
-
-    def _learn_approvals(self, type_: str, session_id: str, payload: Message) -> None:
-        call_id = str(payload.get("tool_call_id"))
-        match type_:
-            case "connection_ack":
-                self.pending.clear()  # what still waits comes again
-            case "approval_required" if "decision" not in payload:
-                self.pending[session_id, call_id] = payload
-            case "approval_recorded" | "tool_result" | "tool_error":
-                self.pending.pop((session_id, call_id), None)
-            case "notification" if payload["notification_type"] == "approval_decided":
-                self.pending.pop((session_id, str(payload["data"].get("tool_call_id"))), None)
 
     def line(self, message: Message, *, colour: bool = False) -> str | None:
         """Return a new message as a line; an answer's chunks become one, at its end."""

@@ -41,7 +41,7 @@ class Identity:
             where = f"the data directory {self.conf.bridge_data_dir}"
             raise Lost(f"no bridge has been started with {where} yet (make run)")
         try:
-            self.known = self._valid() or self._paired()
+            self.known = self._valid() or self._pair()
         except DatabaseError as error:
             why = " ".join(str(error).split())
             raise Lost(f"the database cannot be used yet ({why})") from None
@@ -70,13 +70,13 @@ class Identity:
             raise Refused(f"{name} was revoked. To pair it again, remove {self.path}.")
         return None
 
-    def _paired(self) -> dict[str, Any]:
+    def _pair(self) -> dict[str, Any]:
         name = f"watch on {socket.gethostname()}"[:70]
         device, _, plain = pairing.mint(name, ttl=CLAIM_WITHIN, lifetime=None)
         made = {"token": plain, "device": device.pk, "device_id": str(uuid.uuid4())}
-        return self._write(made | {"paired_at": now_text()})
+        self._write(made | {"paired_at": now_text()})
+        return self.known
 
-    def _write(self, known: dict[str, Any]) -> dict[str, Any]:
+    def _write(self, known: dict[str, Any]) -> None:
         write_private_file(self.path, json.dumps(known, indent=2).encode() + b"\n")
         self.known = known
-        return known

@@ -39,7 +39,9 @@ def line(message: Message, title: str, *, colour: bool = False) -> str | None:
         name, body, writers = str(body.get("event")), _object(body.get("payload")), _EVENTS
         if _object(body.get("context")).get("synthetic") is True:
             name, body = "SubagentStop", {"result": body.get("prompt")}
-    if name not in writers or _is_told_already(body):
+    about, of_stop = body.get("notification_type"), "reason" in _object(body.get("data"))
+    told_already = about == "approval_required" or (about in ("task_complete", "error") and of_stop)
+    if name not in writers or told_already:
         return None
     kind, style, write = writers[name]
     try:
@@ -55,14 +57,6 @@ def line(message: Message, title: str, *, colour: bool = False) -> str | None:
 
 def _object(value: object) -> Message:
     return value if isinstance(value, dict) else {}
-
-
-def _is_told_already(body: Message) -> bool:
-    """Tell whether the session has shown a notification's content already."""
-    of_stop = "reason" in _object(body.get("data"))
-    return body.get("notification_type") == "approval_required" or (
-        body.get("notification_type") in ("task_complete", "error") and of_stop
-    )
 
 
 def questions(body: Message) -> list[Question]:
@@ -128,9 +122,8 @@ def _notice(body: Message) -> str:
 
 
 def _error(body: Message) -> str:
-    message = str(body.get("message"))
-    here = message.replace("session_start with its id and resume true", "`resume`")
-    return plain(f"{body.get('code')}: {here}")
+    text = f"{body.get('code')}: {body.get('message')}"
+    return plain(text.replace("session_start with its id and resume true", "`resume`"))
 
 
 def _field(name: str) -> Writer:

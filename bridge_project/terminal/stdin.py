@@ -1,6 +1,7 @@
 """Read commands from a prompt below the output, or from standard input."""
 
 import asyncio
+import importlib.util
 import io
 import sys
 import threading
@@ -14,13 +15,8 @@ _STDIN: Final = io.FileIO(0, closefd=False)
 
 def can_prompt() -> bool:
     """Tell whether a prompt is possible: a terminal, and prompt-toolkit."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return False
-    try:
-        import prompt_toolkit  # noqa: F401 - asked whether it is there
-    except ImportError:
-        return False
-    return True
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    return terminal and importlib.util.find_spec("prompt_toolkit") is not None
 
 
 async def prompt(watcher: Watcher) -> None:

@@ -81,13 +81,6 @@ class Watcher:
                     await talking
 
     async def _talk(self, client: Client, target: Target) -> None:
-        await self._greet(client, target)
-        while True:
-            if self._joins.empty():
-                self.ready.set()
-            await self._join(client, await self._joins.get())
-
-    async def _greet(self, client: Client, target: Target) -> None:
         acknowledged = await client.auth(target)
         fresh = acknowledged.pop("device_token", None)  # a secret, so it is not shown either
         if fresh is not None:
@@ -109,6 +102,10 @@ class Watcher:
         self._name_chosen()
         for session_id in listed:  # the newest first, which is chosen
             await self._join(client, session_id)
+        while True:
+            if self._joins.empty():
+                self.ready.set()
+            await self._join(client, await self._joins.get())
 
     async def _accept(self, client: Client, code: str, details: Any) -> None:
         text = details.get("message", "") if isinstance(details, dict) else str(details or "")

@@ -42,26 +42,24 @@ class Command(BaseCommand):
             migrations.migrate(conf)
             self.here = server_address.current(conf, self.certificates)
             server_address.record(conf, self.here)
-            self._run()
+
+            from bridge_project.asgi import routes
+            from bridge_project.composition import background
+
+            # installs the reactor: only here, after everything that can be refused
+            from bridge_project.edge import server
+            from bridge_project.http.transport_middleware import TransportMiddleware
+
+            server.Server(
+                TransportMiddleware(routes),
+                conf=conf,
+                certificates=self.certificates,
+                on_start=background.start_all,
+                on_stop=background.stop_all,
+                on_listening=self._listening,
+            ).run()
         if taken := data_files.files.taken:
             raise CommandError(taken, returncode=data_files.NEEDS_A_PERSON)
-
-    def _run(self) -> None:
-        from bridge_project.asgi import routes
-        from bridge_project.composition import background
-
-        # installs the reactor: only here, after everything that can be refused
-        from bridge_project.edge import server
-        from bridge_project.http.transport_middleware import TransportMiddleware
-
-        server.Server(
-            TransportMiddleware(routes),
-            conf=conf,
-            certificates=self.certificates,
-            on_start=background.start_all,
-            on_stop=background.stop_all,
-            on_listening=self._listening,
-        ).run()
 
     async def _listening(self) -> None:
         code = ""

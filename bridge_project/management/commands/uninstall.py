@@ -1,18 +1,28 @@
 """Remove hooks and services, and on request the data: `uninstall`."""
 
 import argparse
+import contextlib
+import os
 import shlex
+import shutil
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 
 from bridge_project.kernel.config import PROJECT_DIR, conf
-from bridge_project.operations import service, uninstall
+from bridge_project.kernel.database import sqlite_file
+from bridge_project.operations import service, startup
+from bridge_project.operations.restore import ASIDE
 
 KEEP, REMOVE = "keep", "remove"
+# what the bridge makes in its data directory (docs/operations.md); nothing else is removed
+OURS: Final = (
+    *("bridge.sqlite3*", "secrets", "tls", ".env", "instance", "server.json", "spool"),
+    *("watch.json", "watch-*.json", "logs", "backups", "git", "*.lock"),
+)
 WHAT = (
     "This stops the bridge, takes its hooks out of the agent's settings file and removes its"
     " systemd units."
@@ -39,18 +49,20 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         data = options["data"] or self._ask()
-        if data == REMOVE:
-            uninstall.check_removable(conf)
+        directory = Path(os.path.realpath(conf.bridge_data_dir))
+        for kept in (Path.home().resolve(), PROJECT_DIR):
+            if data == REMOVE and kept.is_relative_to(directory):
+                text = f"{directory} holds more than the bridge's data ({kept})"
+                raise CommandError(f"{text}: remove that by hand. Nothing was done.")
         service.stop(conf, service.running_unit(conf))
         for file in (None, *options["hooks"]):
-            call_command(
-                "install_hooks", remove=True, yes=True, settings_file=file, stdout=self.stdout
-            )
-        left = uninstall.remove_services(conf)
+            given = {"remove": True, "yes": True, "settings_file": file}
+            call_command("install_hooks", **given, stdout=self.stdout)
+        left = _remove_services()
         if data == REMOVE:
-            kept = uninstall.remove_data(conf)
-            others = f", but for what is not the bridge's: {', '.join(map(str, kept))}"
-            self.stdout.write(f"{conf.bridge_data_dir} is removed{others if kept else ''}.")
+            others = _remove_data(directory)
+            text = f", but for what is not the bridge's: {', '.join(map(str, others))}"
+            self.stdout.write(f"{conf.bridge_data_dir} is removed{text if others else ''}.")
             if conf.database_url.startswith("postgres"):
                 self.stdout.write("The PostgreSQL database is still there: DROP DATABASE.")
         else:
@@ -58,10 +70,9 @@ class Command(BaseCommand):
         for command in left:
             self.stdout.write(f"A service could not be removed. Run: {command}")
         self.stdout.write(REST.format(clone=shlex.quote(str(PROJECT_DIR))))
-        for path in uninstall.put_aside(conf):
-            self.stdout.write(
-                f"  rm -rf {shlex.quote(str(path))}   # put aside by a restore, with tokens"
-            )
+        for path in _put_aside(directory):
+            remove = f"rm -rf {shlex.quote(str(path))}"
+            self.stdout.write(f"  {remove}   # put aside by a restore, with tokens")
 
     def _ask(self) -> str:
         """Ask whether to go on, and whether to keep the data. Raises CommandError."""
@@ -77,3 +88,47 @@ class Command(BaseCommand):
         )
         answer = input('Type "remove" to remove it; anything else keeps it: ')
         return REMOVE if answer.strip().lower() == REMOVE else KEEP
+
+
+def _remove_services() -> list[str]:
+    """Remove the bridge's systemd units; return commands that a person must run."""
+    left = []
+    for unit in service.units(conf):
+        try:
+            unit.control("disable", "--now")
+            unit.file.unlink()
+            service.reload(unit)
+        except (CommandError, OSError):
+            sudo = "sudo " if unit.manager == service.SYSTEM else ""
+            remove = f"{sudo}rm {shlex.quote(str(unit.file))}"
+            left.append(f"{unit.command('disable', '--now')}; {remove}")
+    return left
+
+
+def _put_aside(directory: Path) -> list[Path]:
+    """List the old files that restores have kept; they hold tokens."""
+    database = sqlite_file(conf)
+    found = {*directory.glob(f"{ASIDE}*"), *directory.parent.glob(f"{directory.name}.{ASIDE}*")}
+    if database is not None:
+        found |= set(database.parent.glob(f"{database.name}.{ASIDE}*"))
+    return sorted(found)
+
+
+def _remove_data(directory: Path) -> list[Path]:
+    """Remove what is the bridge's in its directories; return what is left there."""
+    database = sqlite_file(conf)
+    with startup.only_server(conf):
+        found = [path for name in OURS for path in directory.glob(name)]
+        found += _put_aside(directory)
+        if database is not None:
+            found += [Path(f"{database}{suffix}") for suffix in ("", "-wal", "-shm")]
+        for path in found:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # a volume, or not empty
+        directory.rmdir()
+        if conf.bridge_data_dir.is_symlink():
+            conf.bridge_data_dir.unlink()
+    return sorted(directory.iterdir()) if directory.exists() else []

@@ -1,12 +1,22 @@
 """Copy and migrate the database; go back if that fails; restart: `upgrade`."""
 
 import argparse
-from typing import Any
+import os
+import pwd
+import shutil
+from typing import Any, Final
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 
+from bridge_project import __version__
 from bridge_project.kernel.config import conf
-from bridge_project.operations import upgrade
+from bridge_project.kernel.database import sqlite_file
+from bridge_project.network import server_address
+from bridge_project.operations import migrations, restore, service, setup, startup
+from bridge_project.operations.database_copies import newest_copy
+
+# besides the copy, and the table that a migration writes anew
+ROOM_BYTES: Final = 16 * 2**20
 
 
 class Command(BaseCommand):
@@ -22,4 +32,79 @@ class Command(BaseCommand):
         parser.add_argument("--dumped", action="store_true", help=what)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        upgrade.upgrade(conf, dumped=options["dumped"], say=self.stdout.write)
+        _check_owner()
+        startup.check_made(conf)
+        names = migrations.pending()
+        if names:
+            _check_way_back(dumped=options["dumped"])
+        unit = service.running_unit(conf)
+        if stopped := service.stop(conf, unit):
+            self.stdout.write("The bridge was stopped.")
+        try:
+            with startup.only_server(conf):
+                startup.check_system(conf)
+                migrations.migrate(conf)
+        except migrations.MigrationFailed as failed:
+            raise CommandError(_go_back(failed, unit)) from failed
+        said = "The database was up to date."
+        if names:
+            kept = newest_copy(conf) if sqlite_file(conf) else None
+            copy = f" As it was before: {kept}" if kept else ""
+            said = f"The database is up to date ({len(names)} migrations).{copy}"
+        self.stdout.write(said)
+        if unit is not None:
+            service.start(conf, unit)
+            self.stdout.write(f"{unit.name} runs again, version {__version__}.")
+        else:
+            run = startup.make_command(conf, "run")
+            again = "Start it again" if stopped else "Start it"
+            self.stdout.write(f"This is version {__version__}. {again}: `{run}`")
+
+
+def _check_owner() -> None:
+    """Refuse to write into another user's data directory, as root would."""
+    owner = conf.bridge_data_dir.stat().st_uid if conf.bridge_data_dir.exists() else os.geteuid()
+    if owner != os.geteuid():
+        name = pwd.getpwuid(owner).pw_name
+        raise CommandError(
+            f"{conf.bridge_data_dir} belongs to {name}, who must run this. Where the code is"
+            " root's: `make setup`, and restart the service; its start copies and migrates."
+        )
+
+
+def _check_way_back(*, dumped: bool) -> None:
+    """Refuse an upgrade that would have no copy to go back to. Raises CommandError."""
+    database = sqlite_file(conf)
+    if database is None:
+        if dumped:
+            return
+        raise CommandError(
+            "The database is a server's, and is not copied here. Dump it (pg_dump), then:"
+            f" `{startup.make_command(conf, 'upgrade ARGS=--dumped')}`. Nothing was changed."
+        )
+    size, mb = database.stat().st_size, 2**20
+    for place in {database.parent, conf.bridge_data_dir}:
+        if (free := shutil.disk_usage(place).free) < (needed := 2 * size + ROOM_BYTES):
+            raise CommandError(
+                f"{place} has {free // mb} MB free; a copy of the database and the change of its"
+                f" tables need {needed // mb} MB. Nothing was changed; the bridge was not stopped."
+            )
+
+
+def _go_back(failed: migrations.MigrationFailed, unit: service.Unit | None) -> str:
+    """Restore the database from the copy; return what happened and what to do."""
+    if failed.copy is None:
+        return str(failed)
+    try:
+        restore.put_back(conf, failed.copy)
+    except OSError as error:
+        return f"{failed} It could not be put back by itself ({error})."
+    text = f"A migration failed ({failed.why})."
+    text += " The database is as it was before, and the bridge is stopped."
+    checkout = "Go back to the version that you had"
+    if commit := setup.earlier_commit(server_address.path(conf)):
+        checkout = f"Go back to the version that ran before: `git checkout {commit}`"
+    run = f"`{startup.make_command(conf, 'run')}`"
+    if unit is not None:
+        run = f"`make setup` and `{unit.command('start')}`"
+    return f"{text} {checkout}, then {run}."

@@ -99,9 +99,6 @@ def _start_command(seen: Snapshot, kind: AgentKind) -> str:
     return seen.make(f'doctor ARGS="--agent {kind.name}"')
 
 
-# -- starting one ----------------------------------------------------------------------------------
-
-
 def trial(seen: Snapshot, name: str) -> Finding:
     """Start an agent and close it, on the main thread, for Ctrl-C; prompt only demo."""
     registry.load()
@@ -145,28 +142,25 @@ def _try(seen: Snapshot, kind: AgentKind, seconds: float, prompt: str = "") -> F
 
 async def _run(driver: Driver, directory: Path, seconds: float, prompt: str) -> None:
     """Run a session without the bridge. Raises CannotStart, TimeoutError, WrongAnswer."""
+    said = ""
     try:
         async with asyncio.timeout(seconds):
             await driver.start(Start("doctor", directory))
-            if prompt:
-                await driver.prompt(prompt)
-                await _check_answer(driver, prompt)
+            if not prompt:
+                return
+            await driver.prompt(prompt)
+            async for event in driver.events:
+                match event:
+                    case Chunk():
+                        said += event.content
+                    case TurnEnded(error="") if prompt in said:
+                        return
+                    case TurnEnded():
+                        raise WrongAnswer(f"its turn failed: {event.error or f'it said {said!r}'}")
+                    case AgentDied():
+                        raise WrongAnswer(f"is gone: {event.reason}")
+            raise WrongAnswer("said nothing")
     finally:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limits.AGENT_CLOSE_SECONDS):
                 await driver.close()
-
-
-async def _check_answer(driver: Driver, prompt: str) -> None:
-    said = ""
-    async for event in driver.events:
-        match event:
-            case Chunk():
-                said += event.content
-            case TurnEnded(error="") if prompt in said:
-                return
-            case TurnEnded():
-                raise WrongAnswer(f"its turn failed: {event.error or f'it said {said!r}'}")
-            case AgentDied():
-                raise WrongAnswer(f"is gone: {event.reason}")
-    raise WrongAnswer("said nothing")

@@ -96,17 +96,15 @@ def certificate(seen: Snapshot) -> Finding:
         return broken(f"{path} and {key_path.name} are no certificate with its key in PEM.", again)
     if key.public_key() != leaf.public_key():
         return broken(f"{key_path} is not the key of {path}.", again)
-    kind = "Own" if own else str(path)
-    authority = f" The authority's SHA-256 is {fingerprint(chain[-1])}." if own else ""
-    return (
-        _dates(seen, leaf, own=own)
-        or _pins(seen, leaf)
-        or (_left_out(seen, chain[-1]) if own else None)
-        or ok(
-            f"{kind}, until {leaf.not_valid_after_utc:%Y-%m-%d}; its key is in the pairing codes."
-            f"{authority}"
-        )
-    )
+    if trouble := _dates(seen, leaf, own=own) or _pins(seen, leaf):
+        return trouble
+    until = f"until {leaf.not_valid_after_utc:%Y-%m-%d}; its key is in the pairing codes."
+    if not own:
+        return ok(f"{path}, {until}")
+    if missing := [name for name in wanted_names(conf) if not permits(chain[-1], name)]:  # D55
+        text = f"It is not for {', '.join(missing)}: the bridge's authority is not."
+        return warning(text, f"{seen.manage('new_ca')}   # phones must then trust the new one")
+    return ok(f"Own, {until} The authority's SHA-256 is {fingerprint(chain[-1])}.")
 
 
 def _dates(seen: Snapshot, leaf: x509.Certificate, *, own: bool) -> Finding | None:
@@ -137,15 +135,6 @@ def _pins(seen: Snapshot, leaf: x509.Certificate) -> Finding | None:
         text = "The one on disk is newer than the one served; the bridge takes it within a minute."
         return warning(text, "sleep 60")
     return None
-
-
-def _left_out(seen: Snapshot, ca: x509.Certificate) -> Finding | None:
-    """Report the bridge's names that its authority may not sign (D55)."""
-    missing = [name for name in wanted_names(seen.conf) if not permits(ca, name)]
-    if not missing:
-        return None
-    text = f"It is not for {', '.join(missing)}: the bridge's authority is not."
-    return warning(text, f"{seen.manage('new_ca')}   # phones must then trust the new one")
 
 
 # -- clock, address, proxy -------------------------------------------------------------------------

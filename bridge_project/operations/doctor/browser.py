@@ -59,11 +59,10 @@ def _tailscale(seen: Snapshot, url: str, port: int | None) -> Finding | None:
     if status.get("BackendState") != "Running" or not tailnet:
         return None
     served = f"BRIDGE_PUBLIC_URL=https://{tailnet} BRIDGE_TRUSTED_PROXIES=127.0.0.1 {seen.run}"
-    if f":{port}" in _proxied_to(_ask_tailscale("serve", "status")):
-        text = (
-            f"`tailscale serve` leads from https://{tailnet} to this bridge, which does not know."
-        )
-        return warning(text, served)
+    sites = _ask_tailscale("serve", "status").get("Web")  # by their names, which have a port too
+    if isinstance(sites, dict) and f":{port}" in json.dumps(list(sites.values())):
+        text = f"`tailscale serve` leads from https://{tailnet} to this bridge, which does not know"
+        return warning(f"{text}.", served)
     named = f"https://{tailnet}:{port}"
     given = seen.conf.bridge_tls_cert
     with contextlib.suppress(OSError, ConfError):
@@ -81,12 +80,6 @@ def _tailscale(seen: Snapshot, url: str, port: int | None) -> Finding | None:
         f"BRIDGE_TLS_CERT={cert}.crt BRIDGE_TLS_KEY={cert}.key BRIDGE_PUBLIC_URL={named}"
         f" {seen.run}",
     )
-
-
-def _proxied_to(serve: dict[str, Any]) -> str:
-    """Return what `tailscale serve` leads to, without the sites' names."""
-    sites = serve.get("Web")
-    return json.dumps(list(sites.values())) if isinstance(sites, dict) else ""
 
 
 def _is_trusted(url: str) -> bool:

@@ -3,7 +3,9 @@
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Final
+from functools import partial
+from itertools import chain
+from typing import Final
 
 from bridge_project.kernel.config import Conf
 from bridge_project.operations.doctor import agents, bridge, browser, machine, round_trip, storage
@@ -56,11 +58,13 @@ def examine(conf: Conf, agent: str = "") -> list[Finding]:
         seen = Snapshot(conf, trouble="no answer in time")
     running = [(name, pool.submit(check, seen)) for name, check in CHECKS.items()]
     ends = min(time.monotonic() + CHECK_SECONDS, began + ALL_SECONDS)
-    found = [one for name, future in running for one in _result(seen, name, future, ends)]
+    found = []
+    for name, future in running:
+        found += _findings(seen, name, _within(future, ends))
     # Last, so that nothing of it is found in the spool.
     usable = not any(one.check == "database" and one.level is Level.BROKEN for one in found)
     event = pool.submit(round_trip.event, seen, database_works=usable)
-    found += _result(seen, "event", event, began + ALL_SECONDS)
+    found += _findings(seen, "event", _within(event, began + ALL_SECONDS))
     if agent:
         found.append(agents.trial(seen, agent).report_as("agents"))
     pool.shutdown(wait=False)
@@ -69,28 +73,23 @@ def examine(conf: Conf, agent: str = "") -> list[Finding]:
 
 def glance(seen: Snapshot) -> list[Finding]:
     """Run the checks of QUICK, one after the other."""
-    found = []
-    for name, check in QUICK.items():
-        try:
-            result = check(seen)
-        except OSError as error:
-            result = broken(f"This could not be found out: {error}", seen.log_tail)
-        found += _listed(name, result)
-    return found
+    each = (_findings(seen, name, partial(check, seen)) for name, check in QUICK.items())
+    return list(chain.from_iterable(each))
 
 
-def _result(seen: Snapshot, name: str, future: Future[Any], ends: float) -> list[Finding]:
+def _within(future: Future[Found], ends: float) -> Callable[[], Found]:
+    return lambda: future.result(max(0.1, ends - time.monotonic()))
+
+
+def _findings(seen: Snapshot, name: str, check: Callable[[], Found]) -> list[Finding]:
+    """Return what a check found, or why it could not."""
     try:
-        found: Found = future.result(max(0.1, ends - time.monotonic()))
+        found = check()
     except TimeoutError:
         again = f"{seen.run}   # after the running one was stopped"
         found = broken("This could not be found out in time.", seen.log_tail, again)
     except Exception as error:  # noqa: BLE001 - what a check ran into is what it found
         text = f"This could not be found out: {type(error).__name__}: {error}"
         found = broken(text, seen.log_tail)
-    return _listed(name, found)
-
-
-def _listed(name: str, found: Found) -> list[Finding]:
     listed = found if isinstance(found, list) else [found] if found else []
     return [one.report_as(name) for one in listed]

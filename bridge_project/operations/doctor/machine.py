@@ -8,7 +8,6 @@ import shutil
 import stat
 import sys
 from datetime import timedelta
-from pathlib import Path
 from typing import Final
 
 import psutil
@@ -76,7 +75,10 @@ def settings(seen: Snapshot) -> list[Finding]:
 def disk(seen: Snapshot) -> Finding:
     """Check for room where database and spool are; the least counts (D48)."""
     database = (sqlite_file(seen.conf) or seen.conf.bridge_data_dir).parent
-    places = [_existing(place) for place in (seen.conf.bridge_data_dir, database)]
+    places = [
+        next(one for one in (path, *path.parents) if one.is_dir())
+        for path in (seen.conf.bridge_data_dir, database)
+    ]
     place = min(places, key=lambda one: shutil.disk_usage(one).free)
     free, least = shutil.disk_usage(place).free, limits.DISK_FREE_MIN_BYTES
     text = f"{free // limits.MB} MB free at {place}"
@@ -87,10 +89,6 @@ def disk(seen: Snapshot) -> Finding:
     if free < 10 * least:
         return warning(f"Only {text}.", show)
     return ok(f"{text}.")
-
-
-def _existing(path: Path) -> Path:
-    return next((one for one in (path, *path.parents) if one.is_dir()), Path("/"))
 
 
 def file_limit(seen: Snapshot) -> Finding:

@@ -8,7 +8,7 @@ import time
 import uuid
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from django.db import Error as DatabaseError
 from django.db import connection
@@ -52,9 +52,12 @@ def event(seen: Snapshot, *, database_works: bool) -> Finding:
         return broken(f"{NOTHING_SENT}no device could be paired.", seen.log_tail)
     device = None
     try:
-        ours = {"name": NAME, "tokens__client_device_id__startswith": f"{NAME}-"}
+        ours: dict[str, Any] = {"name": NAME, "tokens__client_device_id__startswith": f"{NAME}-"}
         Device.objects.filter(**ours, tokens__expires_at__lt=timezone.now()).delete()
-        _forget_earlier()
+        # the sessions of earlier runs; in any other a working directory is a whole path
+        ours = {"session_id__startswith": f"{NAME}-", "working_directory": NAME, "hook_count": 2}
+        ended = Session.objects.filter(**ours, status=Session.Status.CLOSED)
+        forget(Feed.objects.filter(session__in=ended))
         own_id = f"{NAME}-{uuid.uuid4()}"
         device, token = pairing.mint_claimed(NAME, own_id, lifetime=USABLE)
         url = seen.recorded.local_ws_url or seen.recorded.ws_url
@@ -68,13 +71,6 @@ def event(seen: Snapshot, *, database_works: bool) -> Finding:
         with contextlib.suppress(DatabaseError):  # one that fails now has been reported
             _remove(device)
         connection.close()
-
-
-def _forget_earlier() -> None:
-    """Delete the sessions of earlier runs; a working directory is a whole path in any other."""
-    ours = {"session_id__startswith": f"{NAME}-", "working_directory": NAME, "hook_count": 2}
-    ended = Session.objects.filter(**ours, status=Session.Status.CLOSED)
-    forget(Feed.objects.filter(session__in=ended))
 
 
 def _remove(device: Device | None) -> None:
@@ -153,21 +149,16 @@ class RoundTrip:
         """Run the agent's very command; raise Stopped unless it ends silently with 0."""
         said = {"session_id": self.session, "cwd": NAME, "source": NAME} | fields
         look = f"ls -ld '{self.spool}'"
-
-        def run() -> subprocess.CompletedProcess[str]:
-            return subprocess.run(
+        try:
+            done = await asyncio.to_thread(
+                subprocess.run,
                 ["/bin/sh", "-c", hook_command(str(self.spool))],
-                input=json.dumps(said),
+                input=json.dumps(said).encode(),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                text=True,
-                check=False,
                 timeout=HOOK_SECONDS,
                 env=child_environment.scrubbed(),
             )
-
-        try:
-            done = await asyncio.to_thread(run)
         except subprocess.TimeoutExpired:
             text = f"The hook command did not end within {HOOK_SECONDS:g} s."
             raise Stopped(text, look) from None

@@ -146,8 +146,10 @@ def fetch(
             raise WrongKey(certificate)
         connection.request("GET", parts.path.rstrip("/") + path, headers=sent)
         response = connection.getresponse()
-        body = _json_object(response.read(BODY_MAX_BYTES))
-        return Reached(response.status, body, certificate)
+        text, body = response.read(BODY_MAX_BYTES), None
+        with contextlib.suppress(ValueError, RecursionError):  # a page, not JSON
+            body = json.loads(text)
+        return Reached(response.status, body if isinstance(body, dict) else {}, certificate)
     except (http.client.HTTPException, ValueError) as error:
         raise OSError(f"what answers there is no bridge ({type(error).__name__})") from error
     finally:
@@ -161,11 +163,3 @@ def reason(error: OSError) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     return error.strerror or str(error) or type(error).__name__
-
-
-def _json_object(text: bytes) -> dict[str, Any]:
-    try:
-        body = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return body if isinstance(body, dict) else {}

@@ -22,20 +22,18 @@ class Command(DeviceCommand):
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "--json", action="store_true", help="print a JSON array instead of a table"
-        )
+        instead = "print a JSON array instead of a table"
+        parser.add_argument("--json", action="store_true", help=instead)
 
     def handle(self, *args: Any, **options: Any) -> None:
         devices = list(Device.objects.prefetch_related("tokens"))
         if options["json"]:
-            self.stdout.write(
-                json.dumps([_as_json(device) for device in devices], ensure_ascii=False, indent=2)
-            )
+            said = json.dumps([*map(_as_json, devices)], ensure_ascii=False, indent=2)
         elif not devices:
-            self.stdout.write("No devices yet. `python manage.py mint_pairing_qr` pairs one.")
+            said = "No devices yet. `python manage.py mint_pairing_qr` pairs one."
         else:
-            self.stdout.write(_table([[*HEADINGS], *(_row(device) for device in devices)]))
+            said = _table([[*HEADINGS], *map(_row, devices)])
+        self.stdout.write(said)
 
 
 def _as_json(device: Device) -> dict[str, Any]:

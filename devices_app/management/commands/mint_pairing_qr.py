@@ -11,7 +11,7 @@ from django.core.management.base import CommandError
 from bridge_project.kernel import limits
 from bridge_project.kernel.private_files import write_private_file
 from devices_app import qr
-from devices_app.invitation import Invitation, invite
+from devices_app.invitation import invite
 from devices_app.management.base import DeviceCommand, device_name, duration, find_device
 
 FORMATS = ("terminal", *qr.RENDERERS)
@@ -63,12 +63,20 @@ class Command(DeviceCommand):
             raise CommandError("A PNG would garble the terminal: give --output FILE.")
         if output is not None and not output.absolute().parent.is_dir():
             raise CommandError(f"There is no directory {output.absolute().parent}.")
-        invitation = self._invite(options)
-        content = (
-            _for_the_eye(invitation, colour=output is None and colour)
-            if form == "terminal"
-            else qr.RENDERERS[form](invitation)
-        )
+        known = find_device(options["device"]) if options["device"] else None
+        lasts = {"ttl": options["ttl"], "lifetime": options["lifetime"]}
+        try:
+            invitation = invite(options["name"] or "", device=known, **lasts)[1]
+        except ValueError as error:
+            raise CommandError(str(error)) from None
+        if form == "terminal":
+            code = qr.terminal(invitation, colour=output is None and colour)
+            text = WORDS.format(code=code, it=invitation)
+            if invitation.is_local:
+                text += "\nThis address is for this machine alone: no phone can reach it.\n"
+            content = text.encode()
+        else:
+            content = qr.RENDERERS[form](invitation)
         if output is None:
             self._print(content)
             return
@@ -87,18 +95,3 @@ class Command(DeviceCommand):
             self.stdout.flush()
             raw.write(content)
             raw.flush()
-
-    def _invite(self, options: dict[str, Any]) -> Invitation:
-        known = find_device(options["device"]) if options["device"] else None
-        lasts = {"ttl": options["ttl"], "lifetime": options["lifetime"]}
-        try:
-            return invite(options["name"] or "", device=known, **lasts)[1]
-        except ValueError as error:
-            raise CommandError(str(error)) from None
-
-
-def _for_the_eye(invitation: Invitation, *, colour: bool) -> bytes:
-    text = WORDS.format(code=qr.terminal(invitation, colour=colour), it=invitation)
-    if invitation.is_local:
-        text += "\nThis address is for this machine alone: no phone can reach it.\n"
-    return text.encode()
