@@ -203,7 +203,6 @@ def _page(title: str, icon: str, name: str, permission: str = "", **more: str) -
 
 
 def _table(title: str, icon: str, app: str, model: str, **more: str) -> dict[str, Any]:
-    """Describe the page of a model's rows."""
     return _page(title, icon, f"{app}_{model}_changelist", f"{app}.view_{model}", **more)
 
 

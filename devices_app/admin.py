@@ -45,8 +45,6 @@ def _never(*args: Any, **kwargs: Any) -> bool:
 
 
 class ReadOnly:
-    """Forbid changes to a page or a table."""
-
     has_add_permission = has_change_permission = has_delete_permission = _never
 
 
@@ -63,8 +61,6 @@ class LongAdmin(ReadOnlyAdmin):
 
 
 class TokenInline(ReadOnly, TabularInline):
-    """Show a device's tokens; never a digest."""
-
     model = Token
     fields = readonly_fields = (
         "id",
@@ -207,8 +203,6 @@ class DeviceAdmin(ModelAdmin):
 
 @admin.register(AuditEntry)
 class AuditAdmin(LongAdmin):
-    """Show who did what, newest first."""
-
     list_display = ("at", "action", "actor", "who", "subject", "session_id", "details")
     list_filter = ("action", "actor", "at")
     search_fields = ("who", "subject", "session_id")

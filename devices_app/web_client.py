@@ -118,7 +118,6 @@ def _answer(request: HttpRequest, found: File, headers: dict[str, str]) -> HttpR
 
 @cache
 def load() -> WebClient:
-    """Read the client's files and name them by their hash."""
     found = {
         path.relative_to(DIRECTORY).as_posix(): path.read_bytes()
         for path in sorted(DIRECTORY.rglob("*"))

@@ -49,7 +49,6 @@ async def git_diff(socket: ClientConnection, message: ClientMessage) -> None:
 
 @handles(c.GitCommit)
 async def git_commit(socket: ClientConnection, message: ClientMessage) -> r.GitStatusResponse:
-    """Commit, and return the fresh status with the commit."""
     session = await session_of(socket, message)
     answer = await threads.git.run(_commit, session, message.payload, idempotency.begun.get())
     await threads.writers.run(_record, socket.device, session, answer.commit)

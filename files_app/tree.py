@@ -35,9 +35,12 @@ def tree(
     ``max_message_size_mb``; then ``truncated`` is true. Errors are the jail's (D12), and
     FILE_INVALID_PATH for a bad depth.
     """
-    levels = _levels(depth)
+    levels = str(depth)
+    if not _DEPTH.fullmatch(levels) or not 1 <= int(levels) <= limits.FILE_TREE_MAX_DEPTH:
+        text = f"`depth` is a whole number from 1 to {limits.FILE_TREE_MAX_DEPTH}."
+        raise BridgeError("FILE_INVALID_PATH", text)
     with jail.open_dir(path, base=base) as top:
-        entries, truncated = _Tree(jail, top, levels).grow()
+        entries, truncated = _Tree(jail, top, int(levels)).grow()
         answer: dict[str, Any] = {"path": shown(top.path), "entries": entries}
     return answer | {"truncated": True} if truncated else answer
 
@@ -151,13 +154,3 @@ class _Tree:
         return _Found(
             entry, name, names, parent.level + 1, parent.way | {me}, loops=me in parent.way
         )
-
-
-def _levels(depth: object) -> int:
-    text = str(depth)
-    if not _DEPTH.fullmatch(text) or not 1 <= int(text) <= limits.FILE_TREE_MAX_DEPTH:
-        raise BridgeError(
-            "FILE_INVALID_PATH",
-            f"`depth` is a whole number from 1 to {limits.FILE_TREE_MAX_DEPTH}.",
-        )
-    return int(text)

@@ -7,7 +7,6 @@ from django.db import Error as DatabaseError
 from bridge_project.http import ratelimit
 from bridge_project.http.asgi_types import Application, Receive, Scope, Send
 from bridge_project.http.transport_middleware import send_error
-from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import readers
@@ -51,8 +50,7 @@ async def _check(scope: Scope) -> None:
     try:
         principal = await readers.run(tokens.identify, bearer) if bearer else None
     except DatabaseError:
-        wait = {"Retry-After": str(limits.STORAGE_RETRY_SECONDS)}
-        raise BridgeError("STORAGE_UNAVAILABLE", headers=wait) from None
+        raise BridgeError("STORAGE_UNAVAILABLE") from None
     if principal is None or principal.device is None:
         await readers.run(ratelimit.failed_authentication, client)
         raise BridgeError("AUTH_INVALID_TOKEN")

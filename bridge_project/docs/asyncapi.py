@@ -65,7 +65,6 @@ class Message:
 
     @property
     def reply(self) -> tuple[str, ...]:
-        """Return the types of the messages that answer it."""
         return self.model.reply if self.from_client else ()
 
     @property
@@ -128,7 +127,6 @@ def messages() -> list[Message]:
 
 @cache
 def document() -> str:
-    """Write the document as JSON; it does not change while the bridge runs."""
     return jsontext.dumps(build())
 
 

@@ -171,7 +171,6 @@ Transport = Connection | TLSConnection
 
 
 def connection_of(transport: Transport) -> Connection:
-    """Return the TCP connection below a transport."""
     return transport.transport if isinstance(transport, TLSConnection) else transport
 
 
@@ -228,9 +227,6 @@ class ConnectionLimiter:
             idle = min(others, key=lambda one: one.established)
             self.forget(idle)
             idle.abortConnection()
-
-
-# -- listening -----------------------------------------------------------------------------------
 
 
 def bind(host: str, port: int, setting: str, closing: ExitStack) -> list[socket.socket]:

@@ -31,7 +31,6 @@ class Handshake(WebSocketProtocol):  # type: ignore[misc]
             self._end_handshake(raw_response(*self._refusal), status)
 
     def deny(self, code: str, *, status: int, message: str = "") -> None:
-        """Refuse the upgrade with the error body of D9."""
         self._end_handshake(self._error(code, status, message), status)
 
     def _end_handshake(self, response: bytes, status: int) -> None:
@@ -58,8 +57,6 @@ class Handshake(WebSocketProtocol):  # type: ignore[misc]
     def serverReject(self) -> None:
         """Refuse: the application did not answer the handshake in time."""
         self.deny("INTERNAL_ERROR", status=503, message="The bridge did not answer in time.")
-
-    # -- for the log --
 
     def _request_id(self) -> str:
         headers = getattr(self, "http_headers", None) or {}

@@ -76,8 +76,6 @@ class Channel(http.HTTPChannel):
             self.setTimeout(self.timeOut)
         super().dataReceived(data)
 
-    # -- large bodies --
-
     async def _ask(self, request: Request) -> None:
         """Ask the application before reading a large body; no clock runs meanwhile."""
         head = request.head_scope(self._command, self._path) | {"bridge.body": "awaited"}
@@ -127,8 +125,6 @@ class Channel(http.HTTPChannel):
         else:
             super().rawDataReceived(data)
 
-    # -- headers --
-
     def headerReceived(self, line: bytes) -> bool:
         """Refuse lengths and codings that a proxy might understand differently."""
         name, _, value = line.partition(b":")
@@ -176,8 +172,6 @@ class Channel(http.HTTPChannel):
         self._receiving = False
         if self._refused is None:
             super().allContentReceived()
-
-    # -- refusing --
 
     def refuse(self, code: str, *, status: int | None = None, message: str = "") -> None:
         """Send an error as the last answer of this connection."""
@@ -237,8 +231,6 @@ class Channel(http.HTTPChannel):
 
 
 class Factory(http.HTTPFactory):
-    """Build channels that know their server."""
-
     protocol = Channel
     timeOut = limits.REQUEST_SECONDS
 

@@ -125,7 +125,6 @@ class Request(WebRequest):  # type: ignore[misc]
             super().handleContentChunk(data)
 
     def head_scope(self, method: bytes, target: bytes) -> dict[str, Any]:
-        """Return the ASGI scope of a request."""
         path, _, query = target.partition(b"?")
         host, peer = self.channel.getHost(), self.channel.getPeer()
         return {

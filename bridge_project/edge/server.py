@@ -79,15 +79,16 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
         self.http_factory = http.Factory(self)
         self.ws_factory = websocket.Factory(self, max_bytes=conf.max_message_bytes)
 
-    # -- life --
-
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT, then stop in order; a second one ends at once.
 
         Raises ConfError, one line naming the setting, when it cannot listen, and what ``on_start``
         raises.
         """
-        _return_large_blocks()
+        # By itself glibc keeps freed blocks of up to 32 MB: after 30 answers of 10 MB 100 MB.
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+        if mallopt is not None:  # not musl, not macOS
+            mallopt(M_MMAP_THRESHOLD, limits.MB)
         globalLogBeginner.beginLoggingTo(
             [forward_failures], redirectStandardIO=False, discardBuffer=True
         )
@@ -144,8 +145,6 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
                 raise cannot_listen(setting, host, port, error) from None
             log.info("Listening on %s port %d (%s).", host, port, how)
 
-    # -- the end --
-
     async def _stop(self) -> None:
         """Refuse new connections, close sockets, give requests STOP_SECONDS to end."""
         for port in self._ports:
@@ -169,7 +168,12 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
         # an event would have to come from three layers, for half a second once
         while time.monotonic() < deadline and self._in_flight():  # noqa: ASYNC110
             await asyncio.sleep(POLL_SECONDS)
-        await self._cancel_applications()
+        tasks = [*self.tasks.values(), *(one.asking for one in self.channels if one.asking)]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            log.warning("%d requests or sockets did not end in time and were cut.", len(tasks))
+            await asyncio.wait(tasks, timeout=2)
 
     def _in_flight(self) -> bool:
         return (
@@ -181,16 +185,6 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
             )
         )
 
-    async def _cancel_applications(self) -> None:
-        tasks = [*self.tasks.values(), *(one.asking for one in self.channels if one.asking)]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            log.warning("%d requests or sockets did not end in time and were cut.", len(tasks))
-            await asyncio.wait(tasks, timeout=2)
-
-    # -- clocks --
-
     async def _check_timeouts(self) -> None:
         while True:
             await asyncio.sleep(1)
@@ -200,9 +194,10 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
                 channel.check_progress()
             for protocol, due in list(self._kills.items()):
                 if time.monotonic() >= due:
-                    self._kill(protocol)
-
-    # -- applications --
+                    text = "The application of %r ran %d s after its end: cancelled."
+                    log.warning(text, protocol, self.application_close_timeout)
+                    self._kills[protocol] = math.inf
+                    self.tasks[protocol].cancel()
 
     def transport_of(self, transport: Any, headers: Iterable[tuple[bytes, bytes]]) -> Transport:
         return resolve(
@@ -253,12 +248,6 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
         if protocol in self.tasks and protocol not in self._kills:
             self._kills[protocol] = time.monotonic() + self.application_close_timeout
 
-    def _kill(self, protocol: Any) -> None:
-        seconds = self.application_close_timeout
-        log.warning("The application of %r ran %d s after its end: cancelled.", protocol, seconds)
-        self._kills[protocol] = math.inf
-        self.tasks[protocol].cancel()
-
     def _application_done(self, protocol: Any, task: asyncio.Task[None]) -> None:
         del self.tasks[protocol]
         ended = self._kills.pop(protocol, None) is not None
@@ -272,14 +261,3 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
             protocol.fail()
         if isinstance(protocol, Request):
             protocol.leave()
-
-
-def _return_large_blocks() -> None:
-    """Make glibc return blocks over 1 MB to the system when they are freed.
-
-    By itself it raises that limit to 32 MB after the first such block: after 30 answers of 10 MB
-    the process kept 100 MB more.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:  # not musl, not macOS
-        mallopt(M_MMAP_THRESHOLD, limits.MB)

@@ -81,7 +81,6 @@ class Socket:
         return count
 
     async def drain(self) -> bool:
-        """Wait for room under SOCKET_BUFFER_BYTES; return False once it is lost."""
         return await drain(self._transport)
 
     @property

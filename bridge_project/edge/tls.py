@@ -64,8 +64,6 @@ class TLSContextHolder:
 
 
 class TLSFactory(TLSMemoryBIOFactory):
-    """Put TLS below the protocols of another factory."""
-
     protocol = TLSConnection
 
     def __init__(self, holder: TLSContextHolder, wrapped: Any) -> None:

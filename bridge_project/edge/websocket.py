@@ -44,8 +44,6 @@ class Protocol(MessageLimit):
         super().connectionMade()
         self.factory.open_sockets.add(self)
 
-    # -- in --
-
     def dataReceived(self, data: bytes) -> None:
         self.heard = time.monotonic()
         if not self.authenticated:
@@ -150,8 +148,6 @@ class Protocol(MessageLimit):
         self.data = b""
         return True
 
-    # -- out --
-
     def serverSend(self, content: Any, binary: bool = False) -> None:
         """Send a message, past autobahn's size limit, which is for incoming ones."""
         if binary:
@@ -217,8 +213,6 @@ class Protocol(MessageLimit):
             self.deny("INTERNAL_ERROR", status=500)
         else:
             self.close(INTERNAL_ERROR)
-
-    # -- the end --
 
     def dropConnection(self, abort: bool = False) -> None:
         if self.state == self.STATE_CLOSED and abort:

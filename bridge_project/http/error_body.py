@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import structlog
 
-from bridge_project.kernel import failure_alerts, metrics
+from bridge_project.kernel import failure_alerts, limits, metrics
 from bridge_project.kernel.errors import ERRORS, BridgeError, documentation_path
 from bridge_project.protocol import jsontext
 from bridge_project.protocol.server_messages import ConnectionError_, Error_
@@ -45,6 +45,8 @@ def error_answer(
     headers = {"Content-Type": JSON_TYPE, "X-Request-ID": request_id, **error.headers}
     if status == 401:
         headers.setdefault("WWW-Authenticate", "Bearer")
+    if error.code == "STORAGE_UNAVAILABLE":
+        headers.setdefault("Retry-After", str(limits.STORAGE_RETRY_SECONDS))
     fields = {
         "error": HTTPStatus(status).phrase,
         "message": error.message,

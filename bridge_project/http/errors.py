@@ -11,7 +11,6 @@ from rest_framework import exceptions as drf
 
 from bridge_project.http.error_body import JSON_TYPE, error_answer, log_error
 from bridge_project.http.request import base_url, client_address, request_id_of
-from bridge_project.kernel import limits
 from bridge_project.kernel.database import STORAGE_ERRORS
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol import jsontext
@@ -50,8 +49,7 @@ def as_bridge_error(exception: Exception) -> BridgeError | None:
     if isinstance(exception, STORAGE_ERRORS):
         reason = f"{exception.__class__.__name__}: {exception}".strip()
         log.error("storage_unavailable", error=reason)
-        wait = {"Retry-After": str(limits.STORAGE_RETRY_SECONDS)}
-        return BridgeError("STORAGE_UNAVAILABLE", headers=wait)
+        return BridgeError("STORAGE_UNAVAILABLE")
     return None
 
 

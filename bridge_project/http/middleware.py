@@ -60,7 +60,10 @@ class RequestMiddleware:
         if request.path.startswith(API_PREFIXES):
             response.headers.setdefault("Cache-Control", "no-store")
         elif request.path.startswith(ADMIN_SITE):
-            _make_safe(response)
+            response["Content-Security-Policy"] = ADMIN_POLICY
+            if isinstance(response, HttpResponse) and not response.streaming:
+                text = response.content.decode(response.charset)
+                response.content = _TURNS_TEXT.sub("\N{REPLACEMENT CHARACTER}", text)
         return response
 
     def _answer(self, request: HttpRequest) -> HttpResponseBase:
@@ -81,14 +84,6 @@ class RequestMiddleware:
         """Answer what a plain Django view raised; None leaves it to Django."""
         error = as_bridge_error(exception)
         return None if error is None else error_response(request, error)
-
-
-def _make_safe(response: HttpResponseBase) -> None:
-    """Add an admin page's policy, and show characters that reverse the text's order."""
-    response["Content-Security-Policy"] = ADMIN_POLICY
-    if isinstance(response, HttpResponse) and not response.streaming:
-        text = response.content.decode(response.charset)
-        response.content = _TURNS_TEXT.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def _refused_body(request: HttpRequest) -> str | None:

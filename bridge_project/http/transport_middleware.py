@@ -123,9 +123,6 @@ def _capped(receive: Receive) -> Receive:
     return capped
 
 
-# -- refusals ------------------------------------------------------------------------------------
-
-
 async def refuse(scope: Scope, receive: Receive, send: Send, error: BridgeError) -> None:
     """Answer a request with an error, a socket with `connection_error` (D19, D20)."""
     if scope["type"] == "http" or error.row.close is None:

@@ -28,7 +28,6 @@ class AgeClock:
         return time.time() - time.clock_gettime(_STEADY)
 
     def now(self) -> datetime:
-        """Return the present time for ages."""
         with self._lock:
             offset, steady = self._measure(), time.clock_gettime(_STEADY)
             gained, self._offset = offset - self._offset, offset

@@ -47,7 +47,6 @@ class Output:
         del self.kept[: max(0, len(self.kept) - self._limit)]
 
     async def read(self, stream: asyncio.StreamReader) -> None:
-        """Add all that comes from ``stream``."""
         while data := await stream.read(CHUNK):
             self.add(data)
 

@@ -209,9 +209,6 @@ class Conf(BaseModel):
 SECRET_FIELDS = [name for name, field in Conf.model_fields.items() if field.json_schema_extra]
 
 
-# -- reading ---------------------------------------------------------------------------------------
-
-
 def load() -> Conf:
     """Read the settings now. Raises ConfError when a value is wrong."""
     data_dir = os.path.abspath(os.path.expanduser(os.environ.get("BRIDGE_DATA_DIR") or "var"))

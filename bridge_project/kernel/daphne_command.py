@@ -33,7 +33,6 @@ def arguments() -> argparse.Namespace | None:
 
 
 def is_running() -> bool:
-    """Tell whether daphne's own command runs this process."""
     return arguments() is not None
 
 

@@ -265,5 +265,4 @@ class Ignoring:
 
 
 def documentation_path(code: str) -> str:
-    """Return the path of the page that explains a code (D9)."""
     return f"/docs/errors/{code}"

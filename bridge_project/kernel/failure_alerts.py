@@ -37,7 +37,6 @@ def report(code: str, reference: str = "", session_id: str | None = None) -> Non
 
 
 def take() -> list[Failure]:
-    """Return what has been queued since the last call."""
     with _lock:
         found = list(_waiting)
         _waiting.clear()

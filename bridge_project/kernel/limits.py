@@ -11,10 +11,8 @@ MAX_MESSAGE_SIZE_MB: Final = 10  # HTTP body, WebSocket message, file content
 HOOK_TIMEOUT_SECONDS: Final = 30  # what /info promises a hook producer
 TIMESTAMP_SKEW_SECONDS: Final = 300  # either side of the server's clock
 HEARTBEAT_INTERVAL_SECONDS: Final = 15
-# after which a client reconnects; also used by D27's proof by heartbeat
-PONG_WAIT_SECONDS: Final = 10
-# waits of a client before each attempt to reconnect; the last one repeats
-RECONNECT_DELAYS_SECONDS: Final = (1, 2, 5, 10, 30)
+PONG_WAIT_SECONDS: Final = 10  # after it a client reconnects (also in D27)
+RECONNECT_DELAYS_SECONDS: Final = (1, 2, 5, 10, 30)  # a client's waits; the last one repeats
 SESSION_GRACE_SECONDS: Final = 300
 REPLAY_BUFFER_BYTES: Final = 100_000  # a bridge-run session's stream (D30)
 REPLAY_BUFFER_SECONDS: Final = 30 * 60
@@ -22,28 +20,23 @@ FILE_TREE_DEPTH: Final = 3
 FILE_READ_LINES: Final = 2000  # lines of one file_read that names no limit (D11)
 FILE_TREE_MAX_DEPTH: Final = 20  # deeper asks for more than a phone can show
 FILE_TREE_MAX_ENTRIES: Final = 20_000  # one answer stays of a size that a phone can take
-# names read for one answer, so that a directory of millions does not block others
-FILE_SCAN_MAX_ENTRIES: Final = 5 * FILE_TREE_MAX_ENTRIES
+FILE_SCAN_MAX_ENTRIES: Final = 5 * FILE_TREE_MAX_ENTRIES  # names read for one answer
 FILE_BINARY_MAX_BYTES: Final = 5 * MB  # file_read of a binary file (D11)
 FILE_PATH_MAX_BYTES: Final = 4096  # what operating systems take
 FILE_LINKS_MAX: Final = 40  # links followed for one path, as Linux does it
-# names walked for one path, so that a path of many `..` does not block others
-FILE_STEPS_MAX: Final = 10_000
+FILE_STEPS_MAX: Final = 10_000  # names walked for one path
 FILE_READERS: Final = 4  # files and directories read at once, for HTTP and for sockets
-# over HTTP that are being made or sent at once: each may hold MAX_MESSAGE_SIZE_MB
-FILE_ANSWERS: Final = 8
+FILE_ANSWERS: Final = 8  # at once over HTTP: each may hold MAX_MESSAGE_SIZE_MB
 FILE_ANSWER_SECONDS: Final = 60.0  # to send one while others wait; after that it is cut
 GIT_PROCESSES: Final = 4  # git requests worked on at once; the others wait
 GIT_READ_SECONDS: Final = 30.0  # for one call of git that reads; after that a person has given up
-# after that the work tree is searched for files that block git; most calls take less
-GIT_CHECK_SECONDS: Final = 1.0
+GIT_CHECK_SECONDS: Final = 1.0  # then FIFOs that block git are looked for; most calls take less
 GIT_COMMIT_SECONDS: Final = 120.0  # for a commit with its hooks, which may lint and test
 GIT_LOCK_SECONDS: Final = 5.0  # to wait for another git that writes the same index
 GIT_END_SECONDS: Final = 2.0  # between asking git to end and ending it
 GIT_LIST_MAX_BYTES: Final = 32 * MB  # names that one call of git may list
 GIT_CONFIG_MAX_BYTES: Final = MB  # a repository's configuration; real ones have a few kilobytes
-# an index is copied before it is read; 10,000 files take about 1 MB
-GIT_INDEX_MAX_BYTES: Final = 512 * MB
+GIT_INDEX_MAX_BYTES: Final = 512 * MB  # copied before it is read; 10,000 files take about 1 MB
 GIT_CHANGES_MAX: Final = 20_000  # in one status, as many as entries in one tree
 GIT_SUBMODULES_MAX: Final = 50  # looked into for one status; each costs a few calls of git
 GIT_COUNT_MAX_BYTES: Final = 16 * MB  # of untracked files, read to count their lines
@@ -51,11 +44,9 @@ GIT_COUNT_MAX_FILES: Final = 2000
 GIT_DIFF_MAX_BYTES: Final = 8 * MB  # of one git_diff_response, which must also fit in a message
 GIT_DIFF_MAX_LINES: Final = 100_000  # each costs memory by the hundred bytes, however short it is
 GIT_PATCH_MAX_BYTES: Final = 16 * MB  # read from git for them
-# larger files are not compared line by line: that would take git gigabytes
-GIT_BIG_FILE_BYTES: Final = 32 * MB
+GIT_BIG_FILE_BYTES: Final = 32 * MB  # larger files are not compared by line: that takes gigabytes
 GIT_REASON_MAX_CHARS: Final = 2000  # of what git or a hook says, in an error's message
-# names given to git to look for; of more, git takes each for each file
-GIT_PATHSPECS_MAX: Final = 100
+GIT_PATHSPECS_MAX: Final = 100  # names given to git to look for: each file takes each of them
 ACKNOWLEDGED_WARNING_SECONDS: Final = 8 * 3600  # "8h" (D24)
 CIRCUIT_BREAKER_FAILURES: Final = 5
 CIRCUIT_BREAKER_PROBE_SECONDS: Final = 60
@@ -87,27 +78,20 @@ QUEUE_MAX_MESSAGES: Final = 10_000  # for each session
 QUEUE_MAX_SESSION_BYTES: Final = 256 * MB
 QUEUE_MAX_TOTAL_BYTES: Final = 2048 * MB
 PAGE_ROWS: Final = 500  # rows read from the log at once
-# bytes read from the log at once: with the socket's own buffer well under D30's 1 MB
-PAGE_BYTES: Final = 256 * 1024
+PAGE_BYTES: Final = 256 * 1024  # read from the log at once: with a socket's buffer under D30's 1 MB
 BATCH_MAX_EVENTS: Final = 500  # D32
 EVENT_ID_MEMORY_SECONDS: Final = 24 * 3600  # D31
-# after the clock was set forward: as long as what was stored before that is kept (D30)
-SET_CLOCK_BELIEVED_SECONDS: Final = 24 * 3600
+SET_CLOCK_BELIEVED_SECONDS: Final = 24 * 3600  # then a clock set forward is believed (D30)
 JSON_MAX_DEPTH: Final = 100  # D8
 SESSION_ID_MAX_CHARS: Final = 256  # an index entry must hold it; real ids are UUIDs
 TITLE_MAX_CHARS: Final = 120
 RECENT_EVENTS: Final = 20  # D35
-# D34: an observed session without an event this long is closed
-OBSERVED_IDLE_SECONDS: Final = 24 * 3600
-# a client message repeated within this is answered again, not done again (D31)
-REQUEST_MEMORY_SECONDS: Final = 600
+OBSERVED_IDLE_SECONDS: Final = 24 * 3600  # without an event an observed session is closed (D34)
+REQUEST_MEMORY_SECONDS: Final = 600  # a repeated client message is only answered again (D31)
 REQUEST_POLL_SECONDS: Final = 0.1
-# of a call without an approval; as long as the log
-TOOL_CALL_KEEP_SECONDS: Final = 24 * 3600
-# a closed session is listed for a week, then forgotten with its rows
-CLOSED_SESSION_KEEP_SECONDS: Final = 7 * 24 * 3600
-# one that can be resumed for as long as agents keep theirs (D60)
-RESUMABLE_SESSION_KEEP_SECONDS: Final = 30 * 24 * 3600
+TOOL_CALL_KEEP_SECONDS: Final = 24 * 3600  # without an approval; as long as the log
+CLOSED_SESSION_KEEP_SECONDS: Final = 7 * 24 * 3600  # listed, then forgotten with its rows
+RESUMABLE_SESSION_KEEP_SECONDS: Final = 30 * 24 * 3600  # as long as agents keep theirs (D60)
 
 # -- sockets (D21 to D30) --------------------------------------------------------------------------
 AUTH_WAIT_SECONDS: Final = 10
@@ -116,12 +100,10 @@ SLOW_SOCKET_SECONDS: Final = 30  # no byte taken for this long while something w
 SOCKET_BUFFER_BYTES: Final = 256 * 1024  # above this the log is not read on for that socket
 LEASE_SECONDS: Final = 15  # a killed process's rows stop counting (D46)
 LEASE_RENEWAL_SECONDS: Final = 5
-# how often a process looks for rows and revoked devices that no notification named (D15: in 2 s)
-POLL_SECONDS: Final = 0.5
+POLL_SECONDS: Final = 0.5  # between looks for rows and revocations without a notification (D15)
 SESSION_UPDATE_SECONDS: Final = 1.0  # between two session_update of one session (D54)
 QUIET_UPDATE_SECONDS: Final = 4  # the same while the log does not grow: a quiet pause, a resume
-# of requests that wait behind a slow one of the same socket; above it the socket is not read
-LANES_BYTES: Final = MB
+LANES_BYTES: Final = MB  # of requests behind a slow one; above it the socket is not read
 ACK_MAX_IDS: Final = 20_000  # in one notification_ack; twice what a session's log holds
 REDIS_SECONDS: Final = 2.0  # how long the channel layer may take before it counts as away
 REDIS_RETRY_SECONDS: Final = 1.0
@@ -131,18 +113,16 @@ CLOCK_SKEW_WARNING_SECONDS: Final = 300  # D25
 # -- devices and tokens (D15, D16, D43) ------------------------------------------------------------
 MIN_TOKEN_CHARS: Final = 32
 PAIRING_TTL_SECONDS: Final = 600
-# a device whose code nobody used is listed for a day after it became void
-VOID_DEVICE_KEEP_SECONDS: Final = 24 * 3600
+VOID_DEVICE_KEEP_SECONDS: Final = 24 * 3600  # listed after its unused code became void
 DEVICE_ID_MAX_CHARS: Final = 256  # a column must hold it; real ones are UUIDs
 
 # -- push (D56) ------------------------------------------------------------------------------------
-# after which a row that a connected device has not shown to have is pushed: a frozen phone's socket
-# looks alive
-PUSH_PROOF_SECONDS: Final = 20.0
+PUSH_PROOF_SECONDS: Final = (
+    20.0  # an unproven row is pushed then: a frozen phone's socket looks alive
+)
 PUSH_ANSWER_SECONDS: Final = 10.0  # for a push service, from the connection to its answer
 PUSH_TEST_SECONDS: Final = 15.0  # for the answer to push_test, looking up the name included
-# after which another process sends what one had begun to send
-PUSH_CLAIM_SECONDS: Final = 60
+PUSH_CLAIM_SECONDS: Final = 60  # after which another process sends what one had begun
 PUSH_RETRY_SECONDS: Final = 5  # before the second try; doubled with each, or as the service asks
 PUSH_RETRY_MAX_SECONDS: Final = 3600
 PUSH_NEWS_SECONDS: Final = 3600  # older rows are no news, but for an approval that still waits
@@ -159,18 +139,14 @@ PASSWORDS_WAITING: Final = 2  # to be checked, beside the one that is: each hold
 ADMIN_FORM_BYTES: Final = 64 * 1024  # of a form's body; real ones have a few kilobytes
 
 # -- agents that the bridge runs (D35 to D41) ------------------------------------------------------
-# until an agent takes prompts; one from npm that is started for the first time takes half of it
-AGENT_START_SECONDS: Final = 60.0
-# for an agent to end when told; the bridge's own stop has STOP_SECONDS for all of them at once
-AGENT_CLOSE_SECONDS: Final = 3.0
+AGENT_START_SECONDS: Final = 60.0  # until an agent takes prompts; a new one from npm takes half
+AGENT_CLOSE_SECONDS: Final = 3.0  # for an agent to end when told
 AGENT_IDLE_SECONDS: Final = 30 * 60  # without a turn, after which a session is paused (D35)
 AGENT_EVENTS_WAITING: Final = 1000  # that an agent may be ahead of the log
 AGENT_CHARS_WAITING: Final = 4 * MB  # of text in them; one message more may come
-# of one session: what a client may have queued while it was away
-AGENT_PROMPTS_WAITING: Final = 1000
+AGENT_PROMPTS_WAITING: Final = 1000  # of one session: what a client may have queued while away
 AGENT_PROMPTS_CHARS: Final = 64 * MB  # all of them together, unless one alone is longer
-# of its own transcript of a session, which is read whole; most have under 10 MB
-AGENT_HISTORY_FILE_BYTES: Final = 64 * MB
+AGENT_HISTORY_FILE_BYTES: Final = 64 * MB  # of its transcript, read whole; most have under 10 MB
 AGENT_HISTORY_CHARS: Final = 200_000  # kept of what an agent tells when it loads a session
 AGENT_REASON_MAX_CHARS: Final = 2000  # of why an agent failed
 AGENT_VERSIONS_SECONDS: Final = 60.0  # between two looks at which versions the agents are
@@ -178,10 +154,8 @@ TURN_SILENCE_SECONDS: Final = 60.0  # without a sign of a turn: then every devic
 MODEL_RETRY_SECONDS: Final = 10.0  # between two that are told of an agent that asks its model again
 INTERRUPT_SECONDS: Final = 5.0  # an agent that does not yield by then is ended (D40)
 STREAM_COALESCE_SECONDS: Final = 0.05  # between two writes of what one agent says
-# of one stream_chunk: of whatever script, it fits into a replay_buffer
-STREAM_CHUNK_CHARS: Final = 16_000
-# a taken command is kept for a day, to investigate failures
-COMMAND_KEEP_SECONDS: Final = 24 * 3600
+STREAM_CHUNK_CHARS: Final = 16_000  # of whatever script, a stream_chunk fits into a replay_buffer
+COMMAND_KEEP_SECONDS: Final = 24 * 3600  # of taken ones, to investigate failures
 TOOL_OUTPUT_BYTES: Final = 256 * 1024  # of what a tool gave, in one tool_result
 TOOL_TIMEOUT_BASH_SECONDS: Final = TOOL_TIMEOUT_MS["bash"] / 1000
 TOOL_TIMEOUT_READ_SECONDS: Final = TOOL_TIMEOUT_MS["read_file"] / 1000
@@ -193,39 +167,32 @@ LEAF_RENEW_BEFORE_DAYS: Final = 30
 CA_DAYS: Final = 3650
 
 # -- the server's edge (D9, D19, D30) --------------------------------------------------------------
-# a request that has not arrived whole by then is cut, as is a connection that sends none
-REQUEST_SECONDS: Final = 60
+REQUEST_SECONDS: Final = 60  # for a request to arrive whole, or the next one to begin
 # Large bodies in memory, once for hook events and once for devices' requests.
 # Parsed, one of small parts takes thirty times its size.
 BODIES_IN_FLIGHT_BYTES: Final = 2 * MAX_MESSAGE_SIZE_MB * MB
 # A larger body is read after its token was looked at, and may wait; an ordinary hook event never
 # does.
 SMALL_BODY_BYTES: Final = 64 * 1024
-# how long a client that was refused may go on sending, so that it can read why
-DRAIN_SECONDS: Final = 30
+DRAIN_SECONDS: Final = 30  # that a refused client may go on sending, to read why
 DRAIN_BYTES: Final = 1024 * MB  # and how much; what is drained is not kept
-# a connection that is being closed and takes no byte for this long is reset
-LINGER_SECONDS: Final = 15
+LINGER_SECONDS: Final = 15  # without a byte leaving a closed connection, then it is reset
 HANDSHAKE_SECONDS: Final = 20  # for the application to accept or refuse an upgrade
 CLOSE_WAIT_SECONDS: Final = 5  # for the answer to a close frame
 STOP_SECONDS: Final = 10  # for requests in flight and open sockets when the bridge stops
 PING_SECONDS: Final = 20  # between two protocol pings of the server
-# received and not yet handled by the application: above it the socket is not read
-INBOUND_BUFFER_BYTES: Final = MB
-# permessage-deflate (D58): 48 KB a socket while it sends, kept until it is quiet for so long
-DEFLATE_WINDOW_BITS: Final = 13
+INBOUND_BUFFER_BYTES: Final = MB  # not yet handled: above it the socket is not read
+DEFLATE_WINDOW_BITS: Final = 13  # D58: 48 KB a socket while it sends
 DEFLATE_MEMORY_LEVEL: Final = 5
 DEFLATE_KEEP_SECONDS: Final = 10
-# of an inflated message, counted as a frame: 10 KB of zeros become 10 MB, which must all be checked
-DEFLATE_FRAME_BYTES: Final = 10 * 1024
+DEFLATE_FRAME_BYTES: Final = 10 * 1024  # inflated, counted as a frame: 10 KB of zeros become 10 MB
 DEFLATE_FROM_BYTES: Final = 200  # a heartbeat is sent as it is: compressing it would save nothing
 # Connections that have shown no valid token, for one address (IPv6: a /64) and in all. Each costs
 # about 40 KB and a file of the 1,024 that a process may often have; a browser opens six.
 UNAUTHENTICATED_PER_ADDRESS: Final = 128
 UNAUTHENTICATED: Final = 512
 MESSAGE_BEGINNING_BYTES: Final = 4096  # of a message over the limit, in which its id is looked for
-# of one socket before `auth` has succeeded; an auth message has under 2 KB
-EARLY_BYTES: Final = 128 * 1024
+EARLY_BYTES: Final = 128 * 1024  # of a socket before `auth`, which has under 2 KB
 EARLY_FRAMES: Final = 100  # before then; a client sends one, and perhaps pings
 # Frames of one socket, each of which costs 30 microseconds however empty it is. A queue of 1,000
 # messages is read at once; above the rate the socket is read more slowly, and nothing is lost.

@@ -102,9 +102,6 @@ def configure(_config: Mapping[str, Any]) -> None:
     ]
 
 
-# -- where it goes ---------------------------------------------------------------------------------
-
-
 class Terminal(logging.StreamHandler[TextIO]):
     """Write to the present standard error, which pytest replaces."""
 
@@ -217,9 +214,6 @@ def log_held_back() -> None:
     """Log how many lines all limiters dropped, before they end or are replaced."""
     for one in _rate_limiters:
         one.log_counts()
-
-
-# -- how it looks ----------------------------------------------------------------------------------
 
 
 class Redacting(structlog.stdlib.ProcessorFormatter):

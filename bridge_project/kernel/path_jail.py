@@ -57,7 +57,6 @@ class Jail:
         )
 
     def open_dir(self, path: object, *, base: str | None = None) -> Opened:
-        """Open a directory for listing."""
         return self._open("directory", path, base)
 
     def open_file(self, path: object, *, base: str | None = None) -> Opened:
@@ -78,7 +77,6 @@ class Jail:
         return self._walk("directory", names)
 
     def hides(self, names: Names) -> bool:
-        """Tell whether a real path is forbidden or below a forbidden one."""
         return self._rules.hides(names)
 
     def forbidden_identities(self) -> frozenset[Identity]:
@@ -109,7 +107,6 @@ def default_jail() -> Jail:
 
 
 def mount_points() -> list[str]:
-    """Return the paths of all mounts, as this process sees them."""
     return [partition.mountpoint for partition in psutil.disk_partitions(all=True)]
 
 

@@ -80,9 +80,6 @@ def _make_authority(
     return ca
 
 
-# -- the names it may sign -------------------------------------------------------------------------
-
-
 def constraints_of(ca: x509.Certificate) -> x509.NameConstraints | None:
     """Return the names an authority may sign; None: all, as before D55."""
     try:
@@ -145,9 +142,6 @@ def apple_profile(ca: x509.Certificate) -> bytes:
         "PayloadContent": [root],
     }
     return plistlib.dumps(profile)
-
-
-# -- fields of every certificate -------------------------------------------------------------------
 
 
 def begin_certificate(

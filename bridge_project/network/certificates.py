@@ -95,9 +95,6 @@ def wanted_names(conf: Conf) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if name and general_name(name) is not None))
 
 
-# -- the own authority and leaf --------------------------------------------------------------------
-
-
 def _renew_own(directory: Path, names: tuple[str, ...]) -> Certificates:
     """Make missing files, and renew authority and leaf when it is time."""
     ca_path, chain, key_path = (directory / f for f in ("ca.crt", "server.crt", "server.key"))

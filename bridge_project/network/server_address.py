@@ -44,7 +44,15 @@ def recorded(conf: Conf) -> Address | None:
 
 def current(conf: Conf, certificates: Certificates) -> Address:
     """Return the address for other devices: BRIDGE_PUBLIC_URL, else the network's."""
-    base = transport.base_url(conf, _own_host(conf))
+    host = conf.bridge_host
+    if host in transport.EVERYWHERE:  # the address that reaches the network; "" without one
+        local = transport.ConnectionMode.LOCAL_ONLY
+        there = interfaces.local_addresses()
+        others = [one for one in there if transport.mode_of_address(one) != local]
+        others.sort(key=lambda one: ":" in one)
+        found = [one for one in (interfaces.primary_address(), *others) if one]
+        host = next((one for one in found if transport.accepts_on(conf.bridge_host, one)), "")
+    base = transport.base_url(conf, host)
     return Address(
         base_url=base,
         ws_url=transport.websocket_url(base),
@@ -52,16 +60,3 @@ def current(conf: Conf, certificates: Certificates) -> Address:
         fingerprint=certificates.fingerprint,
         local_ws_url=transport.websocket_url(transport.local_url(conf)),
     )
-
-
-def _own_host(conf: Conf) -> str:
-    """Return the address that reaches the network, or "" for this machine only."""
-    if conf.bridge_host not in transport.EVERYWHERE:
-        return conf.bridge_host
-    local = transport.ConnectionMode.LOCAL_ONLY
-    others = [
-        one for one in interfaces.local_addresses() if transport.mode_of_address(one) != local
-    ]
-    others.sort(key=lambda one: ":" in one)
-    found = [one for one in (interfaces.primary_address(), *others) if one]
-    return next((one for one in found if transport.accepts_on(conf.bridge_host, one)), "")

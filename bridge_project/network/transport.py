@@ -90,9 +90,6 @@ class Transport:
     base_url: str
 
 
-# -- addresses -------------------------------------------------------------------------------------
-
-
 @lru_cache(4096)
 def parse_address(text: str) -> IPAddress | None:
     """Return an address without brackets, zone and IPv4-mapping; None if it is none."""
@@ -133,9 +130,6 @@ def is_trusted_proxy(conf: Conf, address: str) -> bool:
     """Tell whether this peer is a proxy, which speaks for many clients (D19)."""
     found = parse_address(address)
     return found is not None and any(found in network for network in conf.bridge_trusted_proxies)
-
-
-# -- one connection --------------------------------------------------------------------------------
 
 
 def resolve(
@@ -209,9 +203,6 @@ def mode_of_url(url: str, tunnel_domains: Iterable[str] = ()) -> ConnectionMode:
     return ConnectionMode.SECURE_REMOTE if tunnel else ConnectionMode.DIRECT_PUBLIC
 
 
-# -- own address -----------------------------------------------------------------------------------
-
-
 def base_url(conf: Conf, host: str = "") -> str:
     """Return BRIDGE_PUBLIC_URL, else the https address at ``host`` and BRIDGE_PORT."""
     if conf.bridge_public_url:
@@ -237,6 +228,5 @@ def _url(host: str, port: int) -> str:
 
 
 def websocket_url(base: str) -> str:
-    """Return the WebSocket's address for a base address: wss for https, else ws."""
     parts = urlsplit(base)
     return f"{'wss' if parts.scheme == 'https' else 'ws'}://{parts.netloc}{parts.path}/api/v1/ws"

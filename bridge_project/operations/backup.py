@@ -40,8 +40,6 @@ class SavedFile(BaseModel):
 
 
 class Manifest(BaseModel):
-    """Describe an archive, inside of it."""
-
     format: int
     version: str
     created_at: str

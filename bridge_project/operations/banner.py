@@ -21,7 +21,12 @@ MODE_WORDS: Final = {
 
 def banner(conf: Conf, certificates: Certificates, here: Address, code: str = "") -> str:
     """Return its lines: addresses, who reaches them, files, a code, next steps."""
-    others = _other_addresses(conf, here)
+    others: list[str] = []
+    if not conf.bridge_public_url and conf.bridge_host in transport.EVERYWHERE:
+        found = set(interfaces.local_addresses()) - {"127.0.0.1", "::1"}
+        there = sorted(one for one in found if transport.accepts_on(conf.bridge_host, one))
+        urls = (transport.base_url(conf, host) for host in ("localhost", *there))
+        others = [url for url in urls if url != here.base_url]
     mode = transport.mode_of_url(here.base_url, conf.bridge_tunnel_domains)
     kind = "own" if certificates.ca else "BRIDGE_TLS_CERT"
     until, fingerprint = f"{certificates.not_after:%Y-%m-%d}", certificates.fingerprint[:16]
@@ -47,13 +52,3 @@ def banner(conf: Conf, certificates: Certificates, here: Address, code: str = ""
 def _token_place(conf: Conf, name: str) -> str:
     given = getattr(conf, f"bridge_{name}")
     return f"the setting BRIDGE_{name.upper()}" if given else str(conf.secret_path(name))
-
-
-def _other_addresses(conf: Conf, here: Address) -> list[str]:
-    """Return the bridge's address on every other interface it listens on."""
-    if conf.bridge_public_url or conf.bridge_host not in transport.EVERYWHERE:
-        return []
-    found = set(interfaces.local_addresses()) - {"127.0.0.1", "::1"}
-    there = sorted(one for one in found if transport.accepts_on(conf.bridge_host, one))
-    urls = [transport.base_url(conf, host) for host in ("localhost", *there)]
-    return [url for url in urls if url != here.base_url]

@@ -30,11 +30,7 @@ def newest_copy(conf: Conf) -> Path | None:
     return max(found, key=lambda path: path.stat().st_mtime_ns, default=None)
 
 
-# -- copying ---------------------------------------------------------------------------------------
-
-
 def opened(path: Path, mode: str = "rw") -> contextlib.closing[sqlite3.Connection]:
-    """Open an existing database file, for a `with`."""
     uri = f"{path.absolute().as_uri()}?mode={mode}"
     return contextlib.closing(sqlite3.connect(uri, uri=True, timeout=20))
 
@@ -77,9 +73,6 @@ def check(database: sqlite3.Connection) -> None:
     found = database.execute("PRAGMA quick_check(1)").fetchone()[0]
     if found != "ok":
         raise sqlite3.DatabaseError(f"it is damaged: {' '.join(found.split())}")
-
-
-# -- versions --------------------------------------------------------------------------------------
 
 
 def applied_migrations(database: sqlite3.Connection) -> list[str]:

@@ -141,9 +141,6 @@ def _apply(conf: Conf) -> None:
         raise MigrationFailed(why, copy, back) from error
 
 
-# -- copies ----------------------------------------------------------------------------------------
-
-
 def copy_first(conf: Conf, names: list[str]) -> Path | None:
     """Copy an SQLite database that has rows: there is no other way back.
 

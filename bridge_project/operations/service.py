@@ -68,7 +68,6 @@ def units(conf: Conf) -> list[Unit]:
 
 
 def running_unit(conf: Conf) -> Unit | None:
-    """Return the unit whose process holds the data directory."""
     holder = snapshot.holder(conf)
     return next((unit for unit in units(conf) if holder and unit.pid.strip() == holder), None)
 
@@ -110,7 +109,6 @@ def reload(unit: Unit) -> None:
 
 
 def _wait(condition: Callable[[], bool]) -> bool:
-    """Wait until the condition is true; tell whether it became so in time."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         if time.monotonic() > deadline:

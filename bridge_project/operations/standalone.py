@@ -62,7 +62,6 @@ class Standalone:
         self._prepared = True
 
     async def _start(self) -> bool:
-        """Start once; tell whether it runs."""
         async with self._starting:
             try:
                 if not self._prepared:
@@ -81,8 +80,6 @@ class Standalone:
             if self._started:
                 await background.stop_all()
             self._held.close()
-
-    # -- the servers -----------------------------------------------------------------------------
 
     async def _live(self, receive: Receive, send: Send) -> None:
         """Follow the `lifespan` of ASGI: a start that fails ends the server."""

@@ -112,16 +112,12 @@ def check_made(conf: Conf) -> None:
     make_database(conf)
 
 
-# -- commands as this bridge needs them ------------------------------------------------------------
-
-
 def make_command(conf: Conf, target: str) -> str:
     """Return a `make` command, with the data directory if it is not the usual."""
     return f"{_own_data(conf)}make {target}"
 
 
 def manage(conf: Conf, command: str) -> str:
-    """Return a command of manage.py."""
     return f"{_own_data(conf)}.venv/bin/python manage.py {command}"
 
 

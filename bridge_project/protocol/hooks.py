@@ -121,7 +121,13 @@ def parse_hook_batch(body: bytes, now: datetime) -> list[HookEvent | HookInvalid
     if len(events) > limits.BATCH_MAX_EVENTS:
         bound = f"at most {limits.BATCH_MAX_EVENTS} events"
         raise HookInvalid([_body(f"a batch takes {bound}", bound, "events")])
-    return [_event_or_fault(item, now) for item in events]
+    found: list[HookEvent | HookInvalid] = []
+    for item in events:
+        try:
+            found.append(parse_hook_event(item, now=now))
+        except HookInvalid as invalid:  # its frames would keep the whole batch alive
+            found.append(invalid.with_traceback(None))
+    return found
 
 
 def parse_hook_event(value: Any, *, now: datetime) -> HookEvent:
@@ -149,13 +155,6 @@ def parse_hook_event(value: Any, *, now: datetime) -> HookEvent:
         event_id=event_id.lower() if isinstance(event_id, str) and is_uuid(event_id) else None,
         extra={key: item for key, item in value.items() if key not in _BASE_FIELDS},
     )
-
-
-def _event_or_fault(value: Any, now: datetime) -> HookEvent | HookInvalid:
-    try:
-        return parse_hook_event(value, now=now)
-    except HookInvalid as invalid:
-        return invalid.with_traceback(None)  # its frames would keep the whole batch alive
 
 
 def _loads(body: bytes) -> Any:

@@ -187,7 +187,6 @@ class SemVer:
 
     @classmethod
     def parse(cls, text: str) -> SemVer:
-        """Parse a version. Raises ValueError."""
         found = _SEMVER.fullmatch(text)
         if found is None:
             raise ValueError("must be a version such as 1.2.3")

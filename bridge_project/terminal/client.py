@@ -103,8 +103,6 @@ class Client:
         with contextlib.suppress(asyncio.QueueFull):
             self._arrived.put_nowait({})
 
-    # -- sending -----------------------------------------------------------------------------------
-
     async def send(self, type_: str, payload: Message | None, id_: str = "") -> None:
         """Send a message; ``payload`` None: a heartbeat. Raises Lost or Refused."""
         message: Message = {"type": type_, "timestamp": now_text()}
@@ -169,8 +167,6 @@ class Client:
             raise Lost(f"{type_} was answered by {said}".rstrip())
         return body
 
-    # -- receiving ---------------------------------------------------------------------------------
-
     async def __aiter__(self) -> AsyncIterator[Message]:
         while True:
             if self._lost is not None and self._arrived.empty():
@@ -180,7 +176,6 @@ class Client:
                 yield message
 
     def idle(self) -> bool:
-        """Tell whether nothing more has arrived yet."""
         return self._arrived.empty()
 
     async def _read(self) -> None:

@@ -15,8 +15,6 @@ class Wrong(Exception):
 
 
 class Console:
-    """Track sessions and approvals from arriving messages; send requests."""
-
     def __init__(self, show: Callable[[str], None]) -> None:
         self._show = show
         self.client: Client | None = None
@@ -33,7 +31,6 @@ class Console:
         self._answers: dict[str, str] = {}
 
     def learn(self, message: Message) -> None:
-        """Update sessions and approvals from a message."""
         payload = message.get("payload") or {}
         session_id, call_id = str(payload.get("session_id")), str(payload.get("tool_call_id"))
         match message["type"]:
@@ -94,7 +91,6 @@ class Console:
         return body
 
     async def send(self, type_: str, **payload: Any) -> None:
-        """Send a message without an answer, about the chosen session."""
         await self._connected.send(type_, self._about(payload))
 
     def show(self, *lines: str) -> None:

@@ -60,7 +60,6 @@ def _object(value: object) -> Message:
 
 
 def questions(body: Message) -> list[Question]:
-    """Return the questions that a call asks a person."""
     return questions_of(str(body.get("tool")), _object(body.get("params")))
 
 
@@ -147,9 +146,6 @@ _MESSAGES: Final[Mapping[str, tuple[str, int, Writer]]] = {
     "notification": ("notice", YELLOW, _notice),
     "error": ("error", RED, _error),
 }
-
-
-# -- answers to commands ---------------------------------------------------------------------------
 
 
 def status(answer: Message) -> list[str]:

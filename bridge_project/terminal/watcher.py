@@ -65,7 +65,6 @@ class Watcher:
                 await asyncio.sleep(delay)
 
     async def _follow(self, target: Target) -> None:
-        """Follow one connection, from its beginning to its loss."""
         async with Client.open(target) as client:
             self._joins, self._joined = asyncio.Queue(), set()
             talking = asyncio.create_task(self._talk(client, target))

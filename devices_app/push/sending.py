@@ -67,8 +67,14 @@ def _send(subscription: PushSubscription, push: Push) -> Outcome:
     fit = [text for text in texts if len(text) <= limits.PUSH_BYTES]
     outcome = Outcome("The push is too large.")
     for text in fit:
+        encrypted = http_ece.encrypt(
+            text,
+            private_key=ec.generate_private_key(ec.SECP256R1()),
+            dh=vapid.decode(subscription.p256dh),
+            auth_secret=vapid.decode(subscription.auth),
+        )
         try:
-            status, waits, said = _post(parts, _encrypt(subscription, text), push)
+            status, waits, said = _post(parts, encrypted, push)
         except (OSError, http.client.HTTPException) as error:
             reason = printable(str(error)) or type(error).__name__
             return Outcome(f"{parts.hostname} cannot be reached: {reason}", again_in=0)
@@ -95,16 +101,6 @@ def _seconds(waits: str) -> float:
         return max(0.0, email.utils.parsedate_to_datetime(waits).timestamp() - time.time())
     except (ValueError, OverflowError):
         return 0.0
-
-
-def _encrypt(subscription: PushSubscription, text: bytes) -> bytes:
-    encrypted: bytes = http_ece.encrypt(
-        text,
-        private_key=ec.generate_private_key(ec.SECP256R1()),
-        dh=vapid.decode(subscription.p256dh),
-        auth_secret=vapid.decode(subscription.auth),
-    )
-    return encrypted
 
 
 def _post(parts: SplitResult, body: bytes, push: Push) -> tuple[int, str, str]:

@@ -22,7 +22,6 @@ _ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC6325
 
 
 def decode(text: str) -> bytes:
-    """Decode base64url without padding."""
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
@@ -42,12 +41,9 @@ def public_key() -> str:
 
 def authorization(origin: str) -> str:
     """Return the header that identifies the bridge to a push service."""
-    claims = {"aud": origin, "exp": int(time.time()) + SIGNED_SECONDS, "sub": _contact()}
-    return str(_key().sign(claims)["Authorization"])
-
-
-def _contact() -> str:
     host = urlsplit(conf.bridge_public_url).hostname or ""
     private = host.endswith(tuple(f".{name}" for name in PRIVATE_DOMAINS if name != "ts.net"))
     named = "." in host and not private and parse_address(host) is None
-    return f"https://{host}" if named else NO_CONTACT
+    contact = f"https://{host}" if named else NO_CONTACT
+    claims = {"aud": origin, "exp": int(time.time()) + SIGNED_SECONDS, "sub": contact}
+    return str(_key().sign(claims)["Authorization"])

@@ -9,7 +9,6 @@ import os
 import shutil
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Final
@@ -32,8 +31,7 @@ from sessions_app.working_directory import RepositoryPaths
 
 log = structlog.get_logger("bridge.git")
 
-_locks: Final[defaultdict[str, threading.Lock]] = defaultdict(threading.Lock)
-_guard: Final = threading.Lock()
+_locks: Final[dict[str, threading.Lock]] = {}
 # file in the git directory → the operation in progress while it exists, as git names it
 _IN_PROGRESS: Final = {
     "MERGE_HEAD": "a merge",
@@ -74,7 +72,10 @@ def commit(
         else:
             parent = before
             if files is not None:
-                _check_alone(place)
+                for name, what in _IN_PROGRESS.items():
+                    if os.path.lexists(f"{place.git_dir}/{name}"):
+                        text = "Some files alone cannot be committed during"
+                        raise git_error(f"{text} {what}: commit all that is staged.")
                 stage(git, Names(place, jail), files)
             _check_staged(git, files)
             hooks.install(made, git.environment)
@@ -86,8 +87,7 @@ def commit(
 @contextlib.contextmanager
 def _turn(common_dir: str) -> Iterator[None]:
     """Allow one commit at a time in a repository."""
-    with _guard:
-        lock = _locks[common_dir]
+    lock = _locks.setdefault(common_dir, threading.Lock())
     if not lock.acquire(timeout=limits.GIT_COMMIT_SECONDS):
         raise git_error("Another commit in this repository takes too long.")
     try:
@@ -109,18 +109,8 @@ def _wait_for_index(place: RepositoryPaths) -> None:
 
 
 def _commit_at(git: Git, name: str) -> str:
-    """Return the commit of that name; empty when there is none."""
     done = git.done("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", good=(0, 1))
     return done.out.decode().strip()
-
-
-def _check_alone(place: RepositoryPaths) -> None:
-    """Refuse named files while a merge or rebase needs a commit of all."""
-    for name, what in _IN_PROGRESS.items():
-        if os.path.lexists(f"{place.git_dir}/{name}"):
-            raise git_error(
-                f"Some files alone cannot be committed during {what}: commit all that is staged."
-            )
 
 
 def _check_staged(git: Git, files: list[str] | None) -> None:
@@ -144,17 +134,12 @@ def _make(git: Git, message: str, before: str) -> None:
             seconds=limits.GIT_COMMIT_SECONDS,
         )
     except BridgeError as error:
-        made, *parents = _parents(git)
+        head = git.done("rev-list", "--parents", "--max-count=1", "HEAD", good=(0, 128))
+        made, *parents = head.out.decode().split() or [""]
         follows = before in parents if before else not parents
         if made == before or not follows:
             raise
         log.warning("git_commit_ended_late", repository=git.place.top, reason=error.message)
-
-
-def _parents(git: Git) -> list[str]:
-    """Return the commit that HEAD is at, and its parents."""
-    done = git.done("rev-list", "--parents", "--max-count=1", "HEAD", good=(0, 128))
-    return done.out.decode().split() or [""]
 
 
 def _is_last(git: Git, message: str, begun: datetime) -> bool:

@@ -136,7 +136,6 @@ def read_counts(record: bytes, more: Callable[[], bytes]) -> Counts:
 
 
 def numstat(data: bytes) -> list[Counts]:
-    """Parse the output of ``git diff --numstat -z``."""
     fields = iter(data.split(b"\0")[:-1])
     return [read_counts(record, lambda: next(fields, b"")) for record in fields]
 

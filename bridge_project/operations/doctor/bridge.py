@@ -66,9 +66,6 @@ def tokens(seen: Snapshot) -> list[Finding]:
     return found
 
 
-# -- the certificate -------------------------------------------------------------------------------
-
-
 def certificate(seen: Snapshot) -> Finding:
     """Check the certificate's dates and key, and that it is the one served."""
     conf = seen.conf
@@ -135,9 +132,6 @@ def _pins(seen: Snapshot, leaf: x509.Certificate) -> Finding | None:
         text = "The one on disk is newer than the one served; the bridge takes it within a minute."
         return warning(text, "sleep 60")
     return None
-
-
-# -- clock, address, proxy -------------------------------------------------------------------------
 
 
 def forwarders(seen: Snapshot) -> list[Finding]:

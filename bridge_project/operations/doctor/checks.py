@@ -5,7 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 from bridge_project.kernel.config import Conf
 from bridge_project.operations.doctor import agents, bridge, browser, machine, round_trip, storage
@@ -77,7 +77,7 @@ def glance(seen: Snapshot) -> list[Finding]:
     return list(chain.from_iterable(each))
 
 
-def _within(future: Future[Found], ends: float) -> Callable[[], Found]:
+def _within(future: Future[Any], ends: float) -> Callable[[], Found]:
     return lambda: future.result(max(0.1, ends - time.monotonic()))
 
 

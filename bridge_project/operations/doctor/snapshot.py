@@ -42,8 +42,6 @@ class WrongKey(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Hold the facts that all checks read."""
-
     conf: Conf
     recorded: Address | None = None  # None: never started with this data directory
     local_url: str = ""  # https address as this machine reaches it
@@ -56,7 +54,6 @@ class Snapshot:
 
     @property
     def run(self) -> str:
-        """Return the command that starts this bridge."""
         return self.make("run")
 
     @property

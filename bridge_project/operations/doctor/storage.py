@@ -22,7 +22,6 @@ APPLIED: Final = "SELECT app, name FROM django_migrations"
 
 
 def database(seen: Snapshot) -> Finding:
-    """Check the database that the settings name."""
     settings = database_settings(seen.conf)
     if settings["ENGINE"].endswith("sqlite3"):
         return _sqlite(seen, Path(settings["NAME"]))

@@ -112,12 +112,10 @@ def absolute(path: str) -> str:
 
 
 def last(settings: list[Setting], key: str) -> str | None:
-    """Return the last value, which is the one that counts."""
     return next((value for name, value in reversed(settings) if name == key), None)
 
 
 def text(settings: Iterable[Setting]) -> bytes:
-    """Write a configuration file with these settings."""
     return b"".join(_lines(key, value) for key, value in settings)
 
 

@@ -4,6 +4,9 @@ import functools
 import os
 import pwd
 import shutil
+import stat
+import time
+from collections import deque
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,8 +15,7 @@ from typing import Final
 from bridge_project.kernel import child_environment, child_process, limits
 from bridge_project.kernel.child_process import Done
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.path_jail import Jail
-from files_app.git.sandbox import special_files
+from bridge_project.kernel.path_jail import Jail, shown
 from files_app.git.sandbox.error_text import git_error, reason
 from sessions_app.working_directory import RepositoryPaths
 
@@ -35,12 +37,12 @@ _FIXED: Final = {
     "GIT_ADVICE": "0",
     "LC_ALL": "C",
 }
+_READ_BY_GIT: Final = frozenset({".gitignore", ".gitattributes", ".gitmodules", ".mailmap"})
 # variables meant for another git, or for the bridge's own Python
 _FOREIGN: Final = ("GIT_", "PYTHON")
 
 
 def home() -> str:
-    """Return the home directory of the bridge's user."""
     return os.environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir
 
 
@@ -74,7 +76,6 @@ def committing_environment(directory: str, git_dir: str) -> dict[str, str]:
 
 @functools.cache
 def executable() -> str:
-    """Return git's absolute path."""
     found = shutil.which("git", path=child_process.search_path())
     if found is None:
         raise git_error("git is not installed on the bridge's machine.")
@@ -160,7 +161,7 @@ class Git:
             stdin=stdin,
             seconds=limits.GIT_READ_SECONDS if seconds is None else seconds,
             max_bytes=limits.GIT_LIST_MAX_BYTES if max_bytes is None else max_bytes,
-            check=partial(special_files.check, self.place.top),
+            check=partial(_check_settings_files, self.place.top),
         )
         if not done.cut and done.code not in good:
             raise git_error(self._reason(done))
@@ -174,3 +175,31 @@ class Git:
         if done.code < 0:
             return f"git was ended by signal {-done.code}."
         return f"git failed without a word (exit code {done.code})."
+
+
+def _check_settings_files(top: str) -> None:
+    """Raise GIT_ERROR when git waits for a FIFO named .gitignore or the like; slow."""
+    deadline = time.monotonic() + limits.GIT_READ_SECONDS
+    waiting = deque([top])
+    while waiting and time.monotonic() < deadline:
+        try:
+            with os.scandir(waiting.popleft()) as entries:
+                for entry in entries:
+                    if entry.name in _READ_BY_GIT and _is_special(entry.path):
+                        name = shown(os.path.relpath(entry.path, top))
+                        raise git_error(f"{name} is no file, and git would wait for it.")
+                    if entry.name != ".git" and entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+        except OSError:  # vanished, or not to be read: nor by git
+            continue
+
+
+def _is_special(path: str) -> bool:
+    """Tell whether a path leads to neither file nor directory; /dev/null is fine."""
+    try:
+        found, null = os.stat(path), os.stat(os.devnull)
+    except OSError:
+        return False
+    return not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)) and (
+        not os.path.samestat(found, null)
+    )

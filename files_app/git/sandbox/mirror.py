@@ -90,8 +90,6 @@ def _made(place: RepositoryPaths, jail: Jail) -> Iterator[Mirror]:
 
 
 class Mirror:
-    """Fill the temporary git directory."""
-
     def __init__(self, place: RepositoryPaths, jail: Jail, directory: str) -> None:
         self.place = place
         self.jail = jail
@@ -101,7 +99,6 @@ class Mirror:
         self.user_settings: list[Setting] = []
 
     def link_references(self) -> None:
-        """Link to objects and references."""
         for name in ("objects", "refs"):
             if not (real := self._link(name)):
                 raise git_error("Not a git repository: it has no objects or no references.")
@@ -143,7 +140,12 @@ class Mirror:
                 "GIT_WORK_TREE": self.place.top,
             }
         )
-        mine = [*_user_files(), *config.of_user(self.user_settings, filters=filters)]
+        # where git looks for the user's own files by default
+        base = os.environ.get("XDG_CONFIG_HOME") or f"{git.home()}/.config"
+        names = (("core.excludesFile", "ignore"), ("core.attributesFile", "attributes"))
+        files = [(key, f"{base}/git/{name}") for key, name in names]
+        mine = [(key, path) for key, path in files if path[:1] == "/" and os.path.isfile(path)]
+        mine += config.of_user(self.user_settings, filters=filters)
         self._write("config", config.text([*mine, *harmless, *_OURS, *more]))
 
     def copy_index(self) -> None:
@@ -190,13 +192,3 @@ def _copy(jail: Jail, path: str, to: str) -> None:
         with open(opened.fd, "rb", closefd=False) as source, open(to, "wb") as copy:
             shutil.copyfileobj(source, copy, limits.MB)
         os.utime(to, ns=(opened.stat.st_atime_ns, opened.stat.st_mtime_ns))
-
-
-def _user_files() -> list[Setting]:
-    """Return where git looks for the user's own files by default."""
-    base = os.environ.get("XDG_CONFIG_HOME") or f"{git.home()}/.config"
-    files = (
-        ("core.excludesFile", f"{base}/git/ignore"),
-        ("core.attributesFile", f"{base}/git/attributes"),
-    )
-    return [(key, path) for key, path in files if path.startswith("/") and os.path.isfile(path)]
