@@ -1,8 +1,4 @@
-"""Route HTTP to Django and WebSockets to the consumer: the ASGI application.
-
-`application` is a bridge for any server (D61); `serve` starts the background work itself and uses
-`routes`.
-"""
+"""Make the ASGI application for any server (D61); `serve` uses its `routes` alone."""
 
 import os
 import sys

@@ -13,11 +13,7 @@ from devices_app.tokens import Principal
 
 
 class BearerAuthentication(BaseAuthentication):
-    """Require ``Authorization: Bearer <token>``; a valid one is never held up (D16).
-
-    Raises BridgeError AUTH_INVALID_TOKEN (HOOK_AUTH_FAILED where HookOnly guards the view), and
-    RATE_LIMIT_EXCEEDED when the address has failed too often.
-    """
+    """Require a valid ``Authorization: Bearer <token>``, whatever others failed (D16)."""
 
     def authenticate(self, request: Request) -> tuple[Principal, None]:
         address = request.META["REMOTE_ADDR"]

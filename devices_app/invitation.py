@@ -51,10 +51,7 @@ def bridge_address() -> Address:
 def invite(
     name: str, *, ttl: timedelta, lifetime: timedelta | None = None, device: Device | None = None
 ) -> tuple[Device, Invitation]:
-    """Mint a token and write the invitation that carries it (``pairing.mint``).
-
-    Raises ValueError when ``device`` was revoked, or devices would refuse the address.
-    """
+    """Mint a token in an invitation; ValueError: revoked, or not an https address."""
     here = bridge_address()
     if not here.base_url.startswith("https://"):
         raise ValueError(

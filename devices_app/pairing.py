@@ -51,10 +51,7 @@ def mint(
 
 
 def mint_claimed(name: str, client_device_id: str, *, lifetime: timedelta) -> tuple[Device, str]:
-    """Make a device of this process itself (`doctor`); return it and its plain token.
-
-    Nobody is told, since no code of it exists.
-    """
+    """Make a device of this process itself (`doctor`), with its token; tell nobody."""
     with transaction.atomic():
         device, token, plain = mint(name, ttl=lifetime, lifetime=lifetime)
         token.client_device_id, token.authenticated_at = client_device_id, timezone.now()
@@ -74,10 +71,7 @@ def forget_void() -> int:
 
 
 def record_token_use(principal: Principal, *, address: str) -> None:
-    """Note a use over HTTP, which binds nothing; the first claims the token (D15).
-
-    Raises BridgeError AUTH_INVALID_TOKEN when the token ended since ``identify`` checked it.
-    """
+    """Note a use over HTTP, which claims the token (D15); raise AUTH_INVALID_TOKEN."""
     token, device = principal.token, principal.device
     if token is None or device is None:
         return

@@ -14,8 +14,7 @@ FILES_PATH: Final = "/api/v1/files/"
 class FileRequestLimiter:
     """Answer a few requests to /files/… at a time, in the ``files`` threads.
 
-    An answer counts until it is handed to the connection; after FILE_ANSWER_SECONDS it is cut while
-    others wait.
+    An answer counts until it is handed over; after FILE_ANSWER_SECONDS it is cut if others wait.
     """
 
     def __init__(self, application: Application) -> None:

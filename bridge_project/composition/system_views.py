@@ -76,11 +76,7 @@ class InfoView(BridgeAPIView):
 
 
 class MetricsView(BridgeAPIView):
-    """Return this process's metrics for Prometheus.
-
-    It shares the rate of health and info: that of `/admin/*` is too low for a scrape every few
-    seconds.
-    """
+    """Return this process's metrics for Prometheus, as often as health and info."""
 
     rate_group = "status"
     permission_classes = [AdminOnly]
@@ -106,10 +102,7 @@ class OpenView(BridgeAPIView):
 
 
 class WebSocketView(OpenView):
-    """Tell a plain request at the WebSocket's address to upgrade.
-
-    No token is needed. `websocket_url` is the address to connect to.
-    """
+    """Tell a plain request at the WebSocket's address to upgrade, at `websocket_url`."""
 
     @extend_schema(operation_id="websocket", responses={101: None})
     def get(self, request: Request) -> Response:

@@ -63,15 +63,8 @@ def error(code: str) -> str:
 
 @page
 def settings() -> str:
-    rows = [
-        {
-            "name": row.name,
-            "default": row.default,
-            "description": inline(row.description),
-            "file": f"{row.name}_FILE" if row.secret else "",
-        }
-        for row in reference.settings()
-    ]
+    found = reference.settings()
+    rows = [row._replace(description=inline(row.description)) for row in found]
     return _render("settings", rows=rows)
 
 

@@ -185,8 +185,8 @@ async def drain(transport: Transport) -> bool:
 class ConnectionLimiter:
     """Refuse public addresses under `auto` (D44); bound unauthenticated connections.
 
-    Above the bound one is reset: the oldest without TLS, else the oldest. The newest always stays:
-    its client may be about to send a valid token, from the same address.
+    Above the bound the oldest is reset, first one without TLS; the newest may be about to send a
+    valid token.
     """
 
     def __init__(self, conf: Conf) -> None:

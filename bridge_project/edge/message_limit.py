@@ -12,10 +12,10 @@ TOO_BIG = 1009
 
 
 class MessageLimit(Handshake):
-    """Run a WebSocket that closes on a message over the limit.
+    """Run a WebSocket that closes on a message over the limit, found in a first frame.
 
-    Autobahn finds that in a frame's first bytes. Of a plain frame the beginning is awaited then,
-    in which clients put the id: whoever sent the message is to learn that it was this one.
+    Of a plain one the beginning is awaited, in which clients put the id: the sender is told which
+    it was.
     """
 
     authenticated = False

@@ -44,10 +44,7 @@ POLL_SECONDS = 0.05  # between two looks at what is still open while stopping
 
 
 class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
-    """Replace how daphne starts, listens and ends.
-
-    ``on_start`` is awaited before anything listens, ``on_stop`` before a socket is closed.
-    """
+    """Replace how daphne starts, listens and ends."""
 
     def __init__(
         self,

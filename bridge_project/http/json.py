@@ -69,14 +69,7 @@ def json_model(request: HttpRequest, model: type[M]) -> M:
     except ValidationError as error:
         hidden = secrets_in(value)
         found = list(faults(error))
-        violations = [
-            {
-                "field": fault.field,
-                "constraint": fault.constraint,
-                "received": received(value, fault.path, hidden),
-            }
-            for fault in found
-        ]
+        violations = [fault.violation(value, hidden) for fault in found]
         raise _invalid(violations, f"`{found[0].field}` {found[0].sentence}.") from None
 
 

@@ -35,10 +35,7 @@ API_PREFIXES: Final = ("/api/", "/hooks/")
 
 
 class RequestMiddleware:
-    """Give each request its id and client, and each error the body of D9.
-
-    Outermost, and synchronous, so that Django runs the whole chain in one thread.
-    """
+    """Give each request its id and client, and each error D9's body; outermost."""
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response

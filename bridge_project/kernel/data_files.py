@@ -108,8 +108,7 @@ files = DataFiles()
 class Connection(sqlite3.Connection):
     """Connect to the database file that this process knows; never make a file.
 
-    Its place is checked before each transaction, before a commit, and after it: an event written to
-    a removed file is not acknowledged.
+    Checked before and after a commit: an event written to a removed file is not acknowledged.
     """
 
     def __init__(self, database: str, **options: Any) -> None:

@@ -24,6 +24,7 @@ from bridge_project.kernel.path_walk import (
     Walk,
     Want,
     identity,
+    names_of,
     split,
 )
 
@@ -46,14 +47,14 @@ class Jail:
     ) -> None:
         if not roots:
             raise ValueError("a jail needs a root")
-        real = [_names(os.path.realpath(root)) for root in roots]
+        real = [names_of(os.path.realpath(root)) for root in roots]
         self.first: Names = real[0]
         self.roots = frozenset(real)
         self._forbidden = tuple(os.path.realpath(path) for path in forbidden)
         self._rules = Rules(
             self.roots,
             frozenset(root[:depth] for root in self.roots for depth in range(len(root))),
-            tuple(_names(path) for path in (*self._forbidden, *hidden)),
+            tuple(names_of(path) for path in (*self._forbidden, *hidden)),
         )
 
     def open_dir(self, path: object, *, base: str | None = None) -> Opened:
@@ -176,7 +177,3 @@ def _list(path: str, version: tuple[int, ...]) -> _Listed:
     except OSError:
         pass
     return _Listed(version, frozenset(found), tuple(directories))
-
-
-def _names(path: str) -> Names:
-    return tuple(name for name in path.split("/") if name)

@@ -280,6 +280,10 @@ def identity(stat: os.stat_result) -> Identity:
     return stat.st_dev, stat.st_ino
 
 
+def names_of(path: str) -> Names:
+    return tuple(name for name in path.split("/") if name)
+
+
 def split(path: str) -> Names:
     """Split a path; end with `.` if a final slash demands a directory."""
     names = tuple(name for name in path.split("/") if name not in ("", "."))

@@ -34,10 +34,7 @@ PRIVATE_DOMAINS: Final = ("localhost", "local", "lan", "home.arpa", "internal", 
 def load_or_renew_authority(
     path: Path, key: ec.EllipticCurvePrivateKey, names: Iterable[str]
 ) -> x509.Certificate:
-    """Return the authority, made for ``names`` or renewed with name, key, constraints.
-
-    Raises ConfError.
-    """
+    """Return the authority for ``names``, made or renewed as it is; raise ConfError."""
     again = "phones must then install /ca.crt again"
     if not path.exists():
         name = f"Bridge CA {socket.gethostname()[:24]} {os.urandom(3).hex()}"

@@ -58,7 +58,14 @@ def load_or_renew(conf: Conf) -> Certificates:
 
 def replace_authority(conf: Conf) -> Certificates:
     """Make a new authority; the leaf keeps its key (D55). Raises ConfError."""
-    return _with_lock(conf, _replace)
+
+    def replace(directory: Path, names: tuple[str, ...]) -> Certificates:
+        # In this order: after an end in between, the next call completes authority and leaf.
+        for name in ("ca.crt", "ca.key"):
+            (directory / name).unlink(missing_ok=True)
+        return _renew_own(directory, names)
+
+    return _with_lock(conf, replace)
 
 
 def _with_lock(conf: Conf, call: Callable[[Path, tuple[str, ...]], Certificates]) -> Certificates:
@@ -109,13 +116,6 @@ def _renew_own(directory: Path, names: tuple[str, ...]) -> Certificates:
         write_private_file(chain, pem(leaf) + pem(ca))
     _tell(left_out)
     return describe(leaf, chain, key_path, ca_path)
-
-
-def _replace(directory: Path, names: tuple[str, ...]) -> Certificates:
-    # In this order: after an end in between, the next call completes authority and leaf.
-    (directory / "ca.crt").unlink(missing_ok=True)
-    (directory / "ca.key").unlink(missing_ok=True)
-    return _renew_own(directory, names)
 
 
 @cache

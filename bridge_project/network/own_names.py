@@ -56,11 +56,7 @@ def local_name() -> str | None:
 def allowed_names(
     conf: Conf, certified: Iterable[str], addresses: Iterable[str] = ()
 ) -> frozenset[str]:
-    """Return the host names and addresses that the bridge answers to.
-
-    In lower case, IPv6 without brackets; ``*.`` begins a whole domain. Of the interfaces'
-    ``addresses`` only those that it listens on are taken.
-    """
+    """Return the names and addresses that the bridge answers to; `*.` is a domain's."""
     names = {_host(name) for name in certified}
     names |= {_host(a) for a in addresses if accepts_on(conf.bridge_host, a)}
     if conf.bridge_public_url:

@@ -135,10 +135,7 @@ def is_trusted_proxy(conf: Conf, address: str) -> bool:
 def resolve(
     conf: Conf, *, tls: bool, local_address: str, peer_address: str, headers: Headers
 ) -> Transport:
-    """Derive a `Transport` from a connection's addresses and headers (D19, D20).
-
-    ``headers`` are an ASGI scope's; forwarding ones count only from a trusted proxy.
-    """
+    """Derive a `Transport`; only trusted proxies' forwarding headers count (D19, D20)."""
     forwarding = [
         (name, value.decode("latin-1")) for name, value in headers if name in FORWARDING_HEADERS
     ]

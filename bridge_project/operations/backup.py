@@ -50,9 +50,7 @@ class Manifest(BaseModel):
 def back_up(conf: Conf, target: Path) -> Manifest:
     """Write the archive (0600) while the bridge runs. Raises CommandError.
 
-    An existing file is never replaced. The spool is read before the database, so that an event
-    accepted meanwhile is in both, and not in neither; its id keeps it from being stored twice
-    (D31).
+    The spool comes before the database: an event accepted meanwhile is in both, never in neither.
     """
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     copy = part.with_name(f"{part.name}.sqlite3")

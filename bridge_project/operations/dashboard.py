@@ -2,7 +2,6 @@
 
 import os
 import shutil
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -34,17 +33,6 @@ HOUR: Final = timedelta(hours=1)
 CHART_HEIGHT: Final = 60
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """Hold an hour of the chart; `y` and `height` are in its own units."""
-
-    begins: datetime
-    events: int
-    x: int
-    y: float
-    height: float
-
-
 def fill(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     """Add what the first page shows; unfold calls it."""
     if not getattr(request.user, "is_superuser", False):  # `make admin` makes no other users
@@ -54,14 +42,14 @@ def fill(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     recorded, here = server_address.recorded(conf), Reached(200, {}, b"")
     found = checks.glance(Snapshot(conf, recorded, holder=str(os.getpid()), health=here, info=info))
     now = timezone.now()
-    bars = chart(now)
+    bars = _chart(now)
     return context | {
         "waiting": _waiting(),
         "devices": _devices(),
         "sessions": _sessions(),
         "bars": bars,
-        "events": sum(bar.events for bar in bars),
-        "most": max(bar.events for bar in bars),
+        "events": sum(bar["events"] for bar in bars),
+        "most": max(bar["events"] for bar in bars),
         "healthy": status == 200,
         "health": body,
         "since": now - timedelta(seconds=getattr(body, "uptime_seconds", 0)),
@@ -109,23 +97,22 @@ def _sessions() -> list[dict[str, Any]]:
     ]
 
 
-def chart(now: datetime) -> list[Bar]:
-    """Return the events of each of the last 24 hours, the one that runs last."""
-    this = now.replace(minute=0, second=0, microsecond=0)
-    hours = [this - HOUR * back for back in reversed(range(HOURS))]
-    counts = [_events(hour) for hour in hours]
-    most = max(*counts, 1)
-    heights = [CHART_HEIGHT * count / most for count in counts]
-    return [
-        Bar(hour, count, 10 * number, round(CHART_HEIGHT - height, 2), round(height, 2))
-        for number, (hour, count, height) in enumerate(zip(hours, counts, heights, strict=True))
-    ]
+def _chart(now: datetime) -> list[dict[str, Any]]:
+    """Return a bar for the events of each of the last 24 hours; now's is the last.
 
-
-def _events(hour: datetime) -> int:
-    """Count an hour's events in the index of their times, EVENTS_COUNTED at most."""
-    within = HookEvent.objects.order_by().filter(received_at__gte=hour, received_at__lt=hour + HOUR)
-    return within.values("pk")[:EVENTS_COUNTED].count()
+    They are counted in the index of their times, EVENTS_COUNTED of an hour at most.
+    """
+    bars: list[dict[str, Any]] = []
+    for number in range(HOURS):
+        begins = now.replace(minute=0, second=0, microsecond=0) - HOUR * (HOURS - 1 - number)
+        within = {"received_at__gte": begins, "received_at__lt": begins + HOUR}
+        found = HookEvent.objects.order_by().filter(**within).values("pk")[:EVENTS_COUNTED]
+        bars.append({"begins": begins, "events": found.count(), "x": 10 * number})
+    most = max(*(bar["events"] for bar in bars), 1)
+    for bar in bars:
+        bar["height"] = round(CHART_HEIGHT * bar["events"] / most, 2)
+        bar["y"] = CHART_HEIGHT - bar["height"]
+    return bars
 
 
 def _storage() -> dict[str, Any]:

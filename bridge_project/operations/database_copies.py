@@ -45,10 +45,7 @@ def copy_sqlite(source: Path, target: Path) -> None:
 
 
 def copy_open(original: sqlite3.Connection, target: Path) -> None:
-    """Copy the database of an open connection, whole and checked, or not at all.
-
-    Raises sqlite3.Error or OSError.
-    """
+    """Copy an open database, whole and checked, or raise sqlite3.Error or OSError."""
     draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
         os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

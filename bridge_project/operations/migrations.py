@@ -142,11 +142,7 @@ def _apply(conf: Conf) -> None:
 
 
 def copy_first(conf: Conf, names: list[str]) -> Path | None:
-    """Copy an SQLite database that has rows: there is no other way back.
-
-    A start that is tried again, with the database as it was, uses the copy of the one that failed.
-    Raises CommandError.
-    """
+    """Copy a database that has rows, or use the same copy of a start that failed."""
     if not MigrationRecorder(connection).applied_migrations():
         return None  # it is new
     source = sqlite_file(conf)

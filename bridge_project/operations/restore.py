@@ -212,10 +212,7 @@ def is_database(file: Path) -> bool:
 
 
 def restore_database(conf: Conf, copy: Path) -> Path | None:
-    """Replace only the database by a copy; return where the old one is, if any.
-
-    Raises CommandError.
-    """
+    """Replace only the database; return where the old one is, or raise CommandError."""
     target = sqlite_file(conf)
     if target is None:
         text = f"{copy} is an SQLite database, but DATABASE_URL names a database server."
@@ -234,10 +231,7 @@ def restore_database(conf: Conf, copy: Path) -> Path | None:
 
 
 def put_back(conf: Conf, copy: Path) -> None:
-    """Replace the database, on which a migration failed, by a copy; raise OSError.
-
-    A full disk allows it, and a kill at any moment leaves a whole database.
-    """
+    """Replace the database by a copy: on a full disk too, whole whenever killed."""
     target = sqlite_file(conf)
     assert target is not None
     for suffix in ("-wal", "-shm"):

@@ -47,10 +47,7 @@ class Standalone:
             raise BridgeError("STORAGE_UNAVAILABLE")
 
     def prepare(self) -> None:
-        """Take the data directory and check what `serve` checks.
-
-        Raises CommandError or ConfError, one line.
-        """
+        """Take the data directory and check what `serve` checks; raise its errors."""
         with ExitStack() as held:
             startup.check_made(conf)
             held.enter_context(startup.only_server(conf))

@@ -24,10 +24,7 @@ log = structlog.get_logger("bridge.startup")
 
 @contextlib.contextmanager
 def only_server(conf: Conf) -> Iterator[None]:
-    """Lock data directory and secrets until the process dies; raise CommandError.
-
-    Both are locked, since serve.lock may be removed while a bridge runs.
-    """
+    """Lock data directory and secrets until the process dies; raise CommandError."""
     os.umask(0o077)  # whatever this process writes from here on is for its owner alone
     child_environment.hide_process()
     root = make_private_dir(conf.bridge_data_dir)
@@ -73,8 +70,7 @@ def check_system(conf: Conf) -> None:
 def make_database(conf: Conf, *, new: bool = False) -> None:
     """Create the SQLite database on the first start, or on request by `new`.
 
-    A bridge has run here if its recorded address or certificate exists, which are made later. Then
-    a missing database is a CommandError that names the newest copy.
+    Where a bridge has run (later made files are there), a missing one is a CommandError.
     """
     path = sqlite_file(conf)
     if path is None:

@@ -34,10 +34,7 @@ class SessionPayload(ClientPayload):
 
 
 class Auth(ClientPayload):
-    """Authenticate; always the first message.
-
-    ``device_id`` binds the token at its first use (D15).
-    """
+    """Authenticate; ``device_id`` binds the token at its first use (D15)."""
 
     type = "auth"
     summary = "Says who the device is; always first."
@@ -79,10 +76,7 @@ class HeartbeatPing(ClientPayload):
 
 
 class SessionStart(ClientPayload):
-    """Join a session, or create one (D22).
-
-    It is created when ``session_id`` is null, or unknown while ``resume`` is false.
-    """
+    """Join a session, or create one: of no id, or an unknown one not to resume (D22)."""
 
     type = "session_start"
     summary = "Joins a session or creates one."
@@ -119,10 +113,7 @@ class Message(SessionPayload):
 
 
 class SessionInterrupt(SessionPayload):
-    """Stop the running turn, and processes that the agent's commands left (D40).
-
-    While the agent is being started, it cancels the start, and needs no join.
-    """
+    """Stop the turn and what commands left running, or cancel a start, unjoined (D40)."""
 
     type = "session_interrupt"
     summary = "Stops the running turn, and ends what the session's commands have left running."
@@ -130,10 +121,7 @@ class SessionInterrupt(SessionPayload):
 
 
 class ApprovalResponse(ClientPayload):
-    """Decide about a tool call (D38).
-
-    ``modified`` needs ``modifications``: the parameters with which the tool shall run instead.
-    """
+    """Decide about a tool call; ``modified`` needs new parameters for it (D38)."""
 
     type = "approval_response"
     summary = "The decision."
@@ -184,10 +172,7 @@ class GitCommit(SessionPayload):
 
 
 class GitDiff(SessionPayload):
-    """Ask for changes line by line (D10).
-
-    ``files`` null: all changes; ``cached`` false: the work tree against the index.
-    """
+    """Ask for changes line by line; ``cached`` false: work tree against index (D10)."""
 
     type = "git_diff"
     summary = "Asks for changes line by line."
@@ -230,10 +215,7 @@ class NotificationAck(ClientPayload):
 
 
 class ReplayRequest(SessionPayload):
-    """Ask for a session's messages after a message or a moment (D29).
-
-    Without either, for all that are kept.
-    """
+    """Ask for a session's kept messages, or those after a message or moment (D29)."""
 
     type = "replay_request"
     summary = "Asks for messages since the last received one."

@@ -47,6 +47,11 @@ class Fault:
     def field(self) -> str:
         return ".".join(map(str, self.path))
 
+    def violation(self, root: Any, hidden: frozenset[str], prefix: str = "") -> dict[str, str]:
+        """Return ``{field, constraint, received}``, as clients get it."""
+        shown = received(root, self.path, hidden)
+        return {"field": prefix + self.field, "constraint": self.constraint, "received": shown}
+
 
 def faults(error: ValidationError) -> Iterator[Fault]:
     """List pydantic's errors in the order of the model's fields."""

@@ -131,10 +131,7 @@ def parse_hook_batch(body: bytes, now: datetime) -> list[HookEvent | HookInvalid
 
 
 def parse_hook_event(value: Any, *, now: datetime) -> HookEvent:
-    """Read a hook event from parsed JSON; ``now``: the server's time, aware.
-
-    Raises HookInvalid with every violation of the base fields, else of the payload's (D8).
-    """
+    """Read a hook event at time ``now``; raise HookInvalid with all of a stage (D8)."""
     if not isinstance(value, dict):
         raise HookInvalid([_body("a hook event must be a JSON object", "object")])
     checks = (

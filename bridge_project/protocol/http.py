@@ -35,10 +35,7 @@ class RecentEvent(Sent):
 
 
 class Session(SessionState):
-    """Describe a session (D35).
-
-    ``recent_events`` only in the view of a single session: the last 20, newest first.
-    """
+    """Describe a session; ``recent_events``, the newest first, only in its own view."""
 
     id: str
     agent_type: str
@@ -143,8 +140,8 @@ class ForwarderInfo(Sent):
 class Info(Sent):
     """Describe the bridge.
 
-    Added to the specification: ``agents``, also those that cannot start, and why (D41);
-    ``forwarders`` of other machines that are behind, for the admin token only (D47).
+    Added to the specification: ``agents`` (D41); ``forwarders`` that are behind, for the admin
+    token (D47).
     """
 
     name: str
@@ -213,11 +210,7 @@ class IngestionResult(Sent):
 
 
 class ValidationErrorItem(Sent):
-    """Describe one violation in a hook event (D8).
-
-    ``code``: VALIDATION_ERROR (base fields) or PAYLOAD_VALIDATION_ERROR; ``rule``: the code of the
-    specification's table.
-    """
+    """Describe one violation in a hook event; ``rule``: the specification's code (D8)."""
 
     field: str
     message: str
@@ -250,10 +243,7 @@ class ReloadResult(Sent):
 
 
 class TreeEntry(Sent):
-    """Describe a file or directory of a tree.
-
-    Files have ``size`` in bytes and ``modified_at``, opened directories ``children``.
-    """
+    """Describe a file, with its ``size`` in bytes, or a directory, with ``children``."""
 
     name: str
     type: EntryType
@@ -279,10 +269,7 @@ class FileContent(Sent):
 
 
 class ErrorBody(Sent):
-    """Describe an HTTP error (D9).
-
-    Some codes add a field: ``retry_after`` (whole seconds), ``websocket_url``, ``details``.
-    """
+    """Describe an HTTP error; some codes add one of the last three fields (D9)."""
 
     model_config = ConfigDict(extra="allow")
 

@@ -58,10 +58,7 @@ class ProtocolInvalid(Exception):
 
 
 def parse_client(text: str | bytes, *, strict_ids: bool) -> ClientMessage:
-    """Parse a WebSocket frame; ``strict_ids`` takes UUID v4 only (D4).
-
-    Raises ProtocolInvalid.
-    """
+    """Parse a frame; ``strict_ids``: UUID v4 only (D4); raise ProtocolInvalid."""
     envelope = _envelope(text)
     kind, own, payload = envelope.get("type"), envelope.get("id"), envelope.get("payload")
     model = CATALOGUE.get(kind) if isinstance(kind, str) else None
@@ -73,7 +70,9 @@ def parse_client(text: str | bytes, *, strict_ids: bool) -> ClientMessage:
         try:
             parsed = model.model_validate(raw)
         except ValidationError as error:
-            found += _payload_faults(error, raw, hidden)
+            for fault in faults(error):
+                violation = fault.violation(raw, hidden, "payload.")
+                found.append((f"{violation['field']} {fault.sentence}", violation))
     if parsed is not None and not found:
         id = own or str(uuid.uuid4())
         return ClientMessage(parsed.type, id, envelope["timestamp"], parsed, raw)
@@ -163,12 +162,3 @@ def _is_timestamp(text: Any) -> bool:
         return isinstance(text, str) and bool(parse_timestamp(text))
     except ValueError:
         return False
-
-
-def _payload_faults(
-    error: ValidationError, raw: dict[str, Any], hidden: frozenset[str]
-) -> Iterator[Fault]:
-    for fault in faults(error):
-        field = f"payload.{fault.field}"
-        shown = received(raw, fault.path, hidden)
-        yield _fault(field, fault.constraint, shown, f"{field} {fault.sentence}")

@@ -8,10 +8,7 @@ from bridge_project.protocol.types import Count, FileEncoding
 
 
 class GitStatusResponse(ServerPayload):
-    """Describe the state of the repository (D10).
-
-    ``commit`` only in the answer to ``git_commit``; ``truncated``: there are more changes.
-    """
+    """Describe a repository, after a ``commit`` too; ``truncated``: more changes (D10)."""
 
     type = "git_status_response"
     summary = "The state of the repository."
@@ -26,10 +23,7 @@ class GitStatusResponse(ServerPayload):
 
 
 class GitDiffResponse(ServerPayload):
-    """Describe changes line by line (D10).
-
-    ``truncated``: there are more lines or files than one answer holds.
-    """
+    """Describe changes line by line; ``truncated``: there are more (D10)."""
 
     type = "git_diff_response"
     summary = "The changes line by line."
@@ -39,10 +33,7 @@ class GitDiffResponse(ServerPayload):
 
 
 class FileListResponse(ServerPayload):
-    """List a directory; ``path`` is its real path.
-
-    ``truncated`` only when there are more entries than one answer holds.
-    """
+    """List a directory by its real path; ``truncated``: there are more entries."""
 
     type = "file_list_response"
     summary = "A directory."
@@ -53,10 +44,7 @@ class FileListResponse(ServerPayload):
 
 
 class FileReadResponse(ServerPayload):
-    """Return lines of a file (D11).
-
-    ``size``: the file's bytes; ``lines``: the file's line count. A binary file comes whole as base64.
-    """
+    """Return lines of a file and its ``size`` in bytes; base64: a whole binary (D11)."""
 
     type = "file_read_response"
     summary = "Lines of a file."

@@ -85,13 +85,10 @@ class Client:
         try:
             yield client
         finally:
-            await client.close()
-
-    async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.connection.close()
+            for task in client._tasks:
+                task.cancel()
+            await asyncio.gather(*client._tasks, return_exceptions=True)
+            await client.connection.close()
 
     def end(self, why: Lost | Refused) -> None:
         """End the connection: every waiting call raises the first error given here."""

@@ -32,10 +32,7 @@ class Identity:
         self.known: dict[str, Any] = {}
 
     def target(self) -> Target:
-        """Return the bridge's address and our token; pair if need be.
-
-        Raises Lost while the bridge was never started, Refused when the device was revoked.
-        """
+        """Return the bridge's address and our token; pair if need be; Lost or Refused."""
         here = server_address.recorded(self.conf)
         if here is None:
             where = f"the data directory {self.conf.bridge_data_dir}"

@@ -57,10 +57,7 @@ async def pipe(watcher: Watcher) -> None:
 
 
 async def read_line() -> str:
-    """Read a line of standard input; empty at its end.
-
-    In a daemon thread and unbuffered, so that the program can end meanwhile.
-    """
+    """Read a line of standard input in a daemon thread; empty at its end."""
     loop = asyncio.get_running_loop()
     line: asyncio.Future[str] = loop.create_future()
 

@@ -104,10 +104,7 @@ def _seconds(waits: str) -> float:
 
 
 def _post(parts: SplitResult, body: bytes, push: Push) -> tuple[int, str, str]:
-    """Return status, ``Retry-After`` and beginning of the answer.
-
-    Raises OSError or HTTPException when there is none.
-    """
+    """Return status, ``Retry-After`` and beginning of an answer; OSError without one."""
     headers = {
         "Host": parts.netloc,
         "Authorization": vapid.authorization(f"https://{parts.netloc}"),

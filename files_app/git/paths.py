@@ -4,9 +4,9 @@ import os
 from collections.abc import Collection, Iterable
 
 from bridge_project.kernel import limits
-from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.errors import BridgeError, Ignoring
 from bridge_project.kernel.path_jail import Jail, shown
-from bridge_project.kernel.path_walk import identity
+from bridge_project.kernel.path_walk import identity, names_of
 from files_app.git.sandbox.git import Git
 from sessions_app.working_directory import RepositoryPaths
 
@@ -25,30 +25,23 @@ class Names:
         self.inner = "" if inner == "." else f"{inner}/"
 
     def to_git_name(self, name: str) -> str:
-        """Translate a client's name, of whatever need not exist; ``.`` for the work tree.
-
-        Raises BridgeError FILE_INVALID_PATH, FILE_ACCESS_DENIED outside the work tree.
-        """
+        """Translate a client's name, which need not exist; refuse one outside (D12)."""
         size = len(name.encode("utf-8", "surrogatepass"))
         if not name or "\0" in name or size > limits.FILE_PATH_MAX_BYTES:
             raise BridgeError("FILE_INVALID_PATH")
-        top = _parts(self.place.top)
-        names = _parts(os.path.normpath(os.path.join(self.place.directory, name)))
+        top = names_of(self.place.top)
+        names = names_of(os.path.normpath(os.path.join(self.place.directory, name)))
         if names[: len(top)] != top and name.startswith("/"):
-            names = self._real(name)
+            with Ignoring("FILE_NOT_FOUND", "FILE_ACCESS_DENIED", "FILE_INVALID_PATH"):
+                # behind links that lead into the work tree
+                names = names_of(self.jail.resolve(os.path.dirname(name)))
+                names = (*names, os.path.basename(name))
         if names[: len(top)] != top or self.jail.hides(names):
             raise BridgeError(
                 "FILE_ACCESS_DENIED",
                 "The path is outside the repository of this session, or of what may be seen.",
             )
         return "/".join(names[len(top) :]) or "."
-
-    def _real(self, name: str) -> tuple[str, ...]:
-        """Return the name behind links that lead into the work tree."""
-        try:
-            return (*_parts(self.jail.resolve(os.path.dirname(name))), os.path.basename(name))
-        except BridgeError:
-            return _parts(name)
 
     def to_client_name(self, name: str) -> str:
         """Translate git's name into a client's; a directory keeps its final slash."""
@@ -59,7 +52,7 @@ class Names:
 
     def hidden(self, name: str) -> bool:
         """Tell whether a name lies in one of the bridge's own directories."""
-        return self.jail.hides(_parts(f"{self.place.top}/{name}"))
+        return self.jail.hides(names_of(f"{self.place.top}/{name}"))
 
     def secret(self, name: str) -> bool:
         """Tell whether a name is hidden, or a hard link to a hidden file."""
@@ -110,10 +103,6 @@ def tracked(git: Git) -> set[str]:
     has_commit = git.done("rev-parse", "--verify", "--quiet", "HEAD", good=(0, 1)).code == 0
     found = git("ls-files", "-z", *(["--with-tree=HEAD"] if has_commit else []))
     return {os.fsdecode(name) for name in found.split(b"\0")[:-1]}
-
-
-def _parts(path: str) -> tuple[str, ...]:
-    return tuple(part for part in path.split("/") if part)
 
 
 def _parents(name: str) -> list[str]:

@@ -16,11 +16,7 @@ _NAMED: Final = 3  # how many names an error repeats
 
 
 def stage(git: Git, names: Names, files: list[str]) -> None:
-    """Fill the mirror's index from the last commit and these files.
-
-    Untracked and deleted files count too; a renamed file takes its old name with it. Raises
-    GIT_ERROR for files that cannot be committed.
-    """
+    """Fill the mirror's index from the last commit and these files; raise GIT_ERROR."""
     if not files:
         raise git_error("Nothing to commit: no file was named.")
     chosen = Selection(names, files)

@@ -157,11 +157,7 @@ def _entry(record: str, more: Iterator[str]) -> Entry | None:
 
 
 def _dirty_submodules(git: Git, state: State) -> list[str]:
-    """Return unlisted submodules that differ from their commit.
-
-    Git would obey their git directories, so each gets a mirror. Those that cannot be read are left
-    out, those inside submodules, and all above GIT_SUBMODULES_MAX.
-    """
+    """Return unlisted submodules that differ from their commit, each by a mirror."""
     if not os.path.lexists(f"{git.place.top}/.gitmodules"):
         return []  # which saves listing the index
     listed = git.done("ls-files", "--stage", "-z").out.split(b"\0")[:-1]

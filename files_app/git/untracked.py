@@ -8,7 +8,7 @@ from typing import Final
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.path_walk import Opened, translate_os_errors
+from bridge_project.kernel.path_walk import Opened, names_of, translate_os_errors
 from files_app.git.sandbox.git import Git
 
 _BINARY_LOOK: Final = 8000  # bytes in which git looks for a NUL
@@ -90,7 +90,7 @@ def exists(git: Git, name: str) -> bool:
 
 def _parent(git: Git, name: str) -> Opened:
     """Open the directory of a name; FILE_NOT_FOUND behind a link, as for git."""
-    names = tuple(part for part in f"{git.place.top}/{name}".split("/")[:-1] if part)
+    names = names_of(f"{git.place.top}/{name}".rpartition("/")[0])
     directory = git.jail.at(names)
     if directory.names != names:
         directory.close()

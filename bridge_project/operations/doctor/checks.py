@@ -46,10 +46,7 @@ CHECKS: Final[dict[str, Check]] = {
 
 
 def examine(conf: Conf, agent: str = "") -> list[Finding]:
-    """Run all checks, and return their findings after at most ALL_SECONDS.
-
-    `agent` is started too, which takes longer, on the calling thread: the main one.
-    """
+    """Run all checks within ALL_SECONDS, then start `agent`, here on the main thread."""
     began = time.monotonic()
     pool = ThreadPoolExecutor(len(CHECKS) + 2, thread_name_prefix="doctor")
     try:

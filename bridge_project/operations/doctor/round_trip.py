@@ -42,10 +42,7 @@ class Stopped(Exception):
 
 
 def event(seen: Snapshot, *, database_works: bool) -> Finding:
-    """Send a session's start and end, and see both arrive at a device, then deleted.
-
-    The ended session stays until the next run: a connected phone may be about to join it.
-    """
+    """Send a session's start and end, and see both arrive at a device, then deleted."""
     if seen.health is None or seen.recorded is None:
         return warning(f"{NOTHING_SENT}the bridge does not answer.", seen.run)
     if not database_works:

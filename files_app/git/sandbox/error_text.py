@@ -7,6 +7,7 @@ from typing import Final
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import Jail
+from bridge_project.kernel.path_walk import names_of
 
 # An address is no path; what follows a name or a `~` is the middle of one.
 _PATHS: Final = re.compile(
@@ -49,7 +50,7 @@ def _under(place: str) -> re.Pattern[str]:
 
 
 def _place(path: str, jail: Jail) -> str:
-    names = tuple(name for name in os.path.normpath(path.rstrip(".:")).split("/") if name)
+    names = names_of(os.path.normpath(path.rstrip(".:")))
     inside = any(names[: len(root)] == root for root in jail.roots) and not jail.hides(names)
     return path if inside else "…" + path[len(path.rstrip(".:")) :]
 

@@ -7,10 +7,10 @@ import shutil
 import stat
 import time
 from collections import deque
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from bridge_project.kernel import child_environment, child_process, limits
 from bridge_project.kernel.child_process import Done
@@ -82,27 +82,10 @@ def executable() -> str:
     return found
 
 
-def run(
-    arguments: Sequence[str],
-    *,
-    cwd: str,
-    environment: Mapping[str, str],
-    stdin: bytes = b"",
-    seconds: float = limits.GIT_READ_SECONDS,
-    max_bytes: int = limits.GIT_LIST_MAX_BYTES,
-    check: Callable[[], None] | None = None,
-) -> Done:
-    """Run git; raise BridgeError GIT_ERROR when it takes too long."""
+def run(arguments: Sequence[str], *, seconds: float = limits.GIT_READ_SECONDS, **how: Any) -> Done:
+    """Run git by ``child_process.run``; raise GIT_ERROR when it takes too long."""
     try:
-        return child_process.run(
-            [executable(), *arguments],
-            cwd=cwd,
-            environment=environment,
-            stdin=stdin,
-            seconds=seconds,
-            max_bytes=max_bytes,
-            check=check,
-        )
+        return child_process.run([executable(), *arguments], seconds=seconds, **how)
     except TimeoutError:
         raise git_error(f"git took longer than {seconds:g} seconds and was ended.") from None
     except (FileNotFoundError, NotADirectoryError):  # git exists, so the directory does not
@@ -124,11 +107,9 @@ class Git:
     def index(self) -> str:
         return f"{self.directory}/index"
 
-    def __call__(
-        self, *arguments: str, stdin: bytes = b"", seconds: float | None = None, index: str = ""
-    ) -> bytes:
-        """Return git's output; GIT_ERROR when it fails or is too long."""
-        done = self.done(*arguments, stdin=stdin, seconds=seconds, index=index)
+    def __call__(self, *arguments: str, **how: Any) -> bytes:
+        """Return git's output, as ``done``; GIT_ERROR when it fails or is too long."""
+        done = self.done(*arguments, **how)
         if done.cut:
             raise git_error(
                 f"git has more to say than the {limits.GIT_LIST_MAX_BYTES // limits.MB} MB that"
@@ -139,29 +120,20 @@ class Git:
     def done(
         self,
         *arguments: str,
-        stdin: bytes = b"",
-        seconds: float | None = None,
-        max_bytes: int | None = None,
         index: str = "",
         good: Container[int] = (0,),
+        max_bytes: int = limits.GIT_LIST_MAX_BYTES,
+        **how: Any,
     ) -> Done:
-        """Return how git ended; raise GIT_ERROR unless its exit code is ``good``.
-
-        ``index``: another than the mirror's. ``seconds`` and ``max_bytes``: by default those of a
-        call that lists.
-        """
+        """Return how git ended; raise GIT_ERROR unless its exit code is ``good``."""
+        places = {"GIT_WORK_TREE": self.place.top, "GIT_INDEX_FILE": index or self.index}
         done = run(
             ["--no-pager", *arguments],
             cwd=self.place.top,
-            environment={
-                **self.environment,
-                "GIT_WORK_TREE": self.place.top,
-                "GIT_INDEX_FILE": index or self.index,
-            },
-            stdin=stdin,
-            seconds=limits.GIT_READ_SECONDS if seconds is None else seconds,
-            max_bytes=limits.GIT_LIST_MAX_BYTES if max_bytes is None else max_bytes,
+            environment={**self.environment, **places},
+            max_bytes=max_bytes,
             check=partial(_check_settings_files, self.place.top),
+            **how,
         )
         if not done.cut and done.code not in good:
             raise git_error(self._reason(done))

@@ -12,11 +12,7 @@ from files_app.git.sandbox.error_text import git_error
 
 
 def look_at(directory: str, jail: Jail, *, but: Collection[str] = ()) -> list[str]:
-    """Check a directory; return its subdirectories, also behind links.
-
-    Raises FILE_ACCESS_DENIED for a link out of the roots that ``but`` does not name, GIT_ERROR for
-    what is special.
-    """
+    """Check a directory, ``but`` for these links; return those in it, and linked ones."""
     found, links = [], []
     with translate_os_errors(), os.scandir(directory) as entries:
         for entry in entries:
