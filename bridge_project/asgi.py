@@ -35,12 +35,9 @@ from files_app.request_limiter import FileRequestLimiter
 from hooks_app.intake.fast_path import FastPath
 from sessions_app.socket.consumer import BridgeConsumer
 
-routes = ProtocolTypeRouter(
-    {
-        "http": FastPath(FileRequestLimiter(Handler())),
-        "websocket": UpgradeCheck(URLRouter([path(WEBSOCKET_PATH, BridgeConsumer.as_asgi())])),
-    }
-)
+_socket = UpgradeCheck(URLRouter([path(WEBSOCKET_PATH, BridgeConsumer.as_asgi())]))
+_http = FastPath(FileRequestLimiter(Handler()))
+routes = ProtocolTypeRouter({"http": _http, "websocket": _socket})
 _standalone = Standalone(routes)
 application = TransportMiddleware(_standalone)
 

@@ -134,13 +134,11 @@ class DeviceAdmin(ModelAdmin):
             "pair/<int:pk>/": (self.paired_view, "paired"),
             "<str:ids>/revoke/": (self.revoke_view, "revoke"),
         }
-        return [
-            *(
-                path(address, self.admin_site.admin_view(view), name=f"devices_app_device_{name}")
-                for address, (view, name) in pages.items()
-            ),
-            *super().get_urls(),
+        own = [
+            path(address, self.admin_site.admin_view(view), name=f"devices_app_device_{name}")
+            for address, (view, name) in pages.items()
         ]
+        return [*own, *super().get_urls()]
 
     def revoke_view(self, request: HttpRequest, ids: str) -> HttpResponse:
         """Ask for confirmation, then revoke one device or the selected ones."""
@@ -195,10 +193,8 @@ class DeviceAdmin(ModelAdmin):
             "waiting": "Waiting for the device …",
             "paired": f"{device.name} is paired, from {device.last_address}.",
         }.get(state, "This code is void. Make another one.")
-        return HttpResponse(
-            format_html("<strong>{}</strong>", text),
-            status=200 if state == "waiting" else STOP_POLLING,
-        )
+        status = 200 if state == "waiting" else STOP_POLLING
+        return HttpResponse(format_html("<strong>{}</strong>", text), status=status)
 
 
 @admin.register(AuditEntry)

@@ -63,11 +63,8 @@ def mint_claimed(name: str, client_device_id: str, *, lifetime: timedelta) -> tu
 def forget_void() -> int:
     """Delete devices whose codes nobody used, a day after these became void."""
     since = ages.now() - timedelta(seconds=limits.VOID_DEVICE_KEEP_SECONDS)
-    return delete_in_steps(
-        Device.objects.filter(paired_at=None, created_at__lt=since).exclude(
-            tokens__use_by__gt=since
-        )
-    )
+    unpaired = Device.objects.filter(paired_at=None, created_at__lt=since)
+    return delete_in_steps(unpaired.exclude(tokens__use_by__gt=since))
 
 
 def record_token_use(principal: Principal, *, address: str) -> None:

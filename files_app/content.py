@@ -136,10 +136,8 @@ class _Reading:
         if not self._check_text(chunk):
             return
         newlines = chunk.count(b"\n")
-        start, end = (
-            _line_start(chunk, line - self.newlines, newlines) for line in (self.first, self.last)
-        )
-        self.kept += chunk[start:end]
+        start = _line_start(chunk, self.first - self.newlines, newlines)
+        self.kept += chunk[start : _line_start(chunk, self.last - self.newlines, newlines)]
         # a smaller file may still turn out to be binary
         if len(self.kept) > max(self.most, limits.FILE_BINARY_MAX_BYTES):
             raise BridgeError("FILE_TOO_LARGE", _TOO_MANY_LINES)

@@ -76,9 +76,8 @@ def _list(session: Session, payload: c.FileList) -> r.FileListResponse:
 
 
 def _read(session: Session, payload: c.FileRead) -> r.FileReadResponse:
-    found = read_lines(
-        default_jail(), payload.path, session.working_directory, payload.offset, payload.limit
-    )
+    where = (payload.path, session.working_directory, payload.offset, payload.limit)
+    found = read_lines(default_jail(), *where)
     return r.FileReadResponse.model_validate({"session_id": session.session_id, **found})
 
 
@@ -100,10 +99,5 @@ def _commit(session: Session, payload: c.GitCommit, begun: datetime | None) -> r
 
 def _record(device: Device | None, session: Session, made: GitCommitSummary | None) -> None:
     assert made is not None
-    audit.record(
-        "commit",
-        device=device,
-        session_id=session.session_id,
-        subject=made.hash,
-        summary=made.summary[: limits.TITLE_MAX_CHARS],
-    )
+    about = {"session_id": session.session_id, "subject": made.hash}
+    audit.record("commit", device=device, summary=made.summary[: limits.TITLE_MAX_CHARS], **about)

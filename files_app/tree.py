@@ -70,11 +70,8 @@ class _Found:
 
     @property
     def is_entered(self) -> bool:
-        return (
-            self.entry["type"] == "directory"
-            and not self.loops
-            and _NOT_ENTERED.isdisjoint((self.name, *self.names[-1:]))
-        )
+        entered = self.entry["type"] == "directory" and not self.loops
+        return entered and _NOT_ENTERED.isdisjoint((self.name, *self.names[-1:]))
 
 
 class _Tree:

@@ -80,11 +80,8 @@ class EndpointSchema(AutoSchema):
         return operation
 
     def get_auth(self) -> list[Schema]:
-        kinds = {
-            kind
-            for permission in self.view.permission_classes
-            for kind in getattr(permission, "kinds", ())
-        }
+        allowed = self.view.permission_classes
+        kinds = {kind for one in allowed for kind in getattr(one, "kinds", ())}
         return [{name: []} for kind, (name, _) in _KINDS.items() if kind in kinds]
 
 

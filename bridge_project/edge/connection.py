@@ -77,10 +77,8 @@ class Connection(tcp.Server):
 
     def stalls(self) -> bool:
         """Tell whether bytes wait and none has left for SLOW_SOCKET_SECONDS."""
-        return (
-            bool(self.waiting())
-            and time.monotonic() - self.last_progress > limits.SLOW_SOCKET_SECONDS
-        )
+        silent = time.monotonic() - self.last_progress
+        return bool(self.waiting()) and silent > limits.SLOW_SOCKET_SECONDS
 
     def write(self, data: bytes) -> None:
         if not self.waiting():

@@ -1,5 +1,5 @@
 # ruff: noqa: N802, N803 - the names are twisted's and autobahn's
-"""Accept an upgrade to a WebSocket, or refuse it with an HTTP status (D9)."""
+"""Accept or refuse upgrades with an HTTP status, and messages by their size (D9)."""
 
 from typing import Any
 
@@ -8,6 +8,12 @@ from daphne.ws_protocol import WebSocketProtocol
 
 from bridge_project.edge.request import raw_error_response, raw_response
 from bridge_project.http import error_body
+from bridge_project.kernel import limits
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.protocol.catalogue import encode
+from bridge_project.protocol.parse import id_at_beginning
+
+TOO_BIG = 1009
 
 
 class Handshake(WebSocketProtocol):  # type: ignore[misc]
@@ -70,3 +76,43 @@ class Handshake(WebSocketProtocol):  # type: ignore[misc]
 
     def __repr__(self) -> str:
         return f"<WebSocket {self.client_addr!r}>"
+
+
+class MessageLimit(Handshake):
+    """Run a WebSocket that closes on a message over the limit, as frames announce it.
+
+    Of a plain one the beginning is awaited, in which clients put the id: the sender is told which
+    it was.
+    """
+
+    authenticated = False
+    _too_large = ""  # the reason for the close, while the beginning is awaited
+
+    def _max_message_size_exceeded(self, size: int, most: int, reason: str) -> None:
+        self._too_large = reason
+        # no more will be inflated, and an earlier frame of the message had its beginning
+        if self._isMessageCompressed or self.message_data or not self.authenticated:
+            self._refuse_too_large()
+
+    def onMessageFrameData(self, payload: bytes) -> None:
+        super().onMessageFrameData(payload)
+        if self._too_large and len(self._beginning()) == limits.MESSAGE_BEGINNING_BYTES:
+            self._refuse_too_large()
+
+    def _refuse_too_large(self) -> None:
+        reason, self._too_large = self._too_large, ""
+        id = id_at_beginning(self._beginning().decode(errors="ignore"))
+        if id is not None and self.authenticated:
+            most = self.maxMessagePayloadSize // 2**20
+            error = BridgeError("PAYLOAD_TOO_LARGE", f"A message has at most {most} MB.")
+            self.serverSend(encode(error_body.error_payload(error), id=id).text)
+        self._fail_connection(TOO_BIG, reason)
+
+    def _beginning(self) -> bytes:
+        """Return the beginning of the message that is being received."""
+        found = b""
+        for piece in (*self.message_data, *(self.frame_data or ())):
+            found += piece[: limits.MESSAGE_BEGINNING_BYTES - len(found)]
+            if len(found) == limits.MESSAGE_BEGINNING_BYTES:
+                break
+        return found

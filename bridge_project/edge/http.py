@@ -12,7 +12,7 @@ from bridge_project.edge.connection import (  # isort: skip  installs the reacto
 from twisted.python.failure import Failure
 from twisted.web import http
 
-from bridge_project.edge.request import Request, asgi_headers, ask_for_body, raw_error_response
+from bridge_project.edge.request import Request, ask_for_body, raw_error_response
 from bridge_project.http import error_body
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import ERRORS
@@ -144,7 +144,8 @@ class Channel(http.HTTPChannel):
         if absolute := ABSOLUTE_FORM.fullmatch(self._path):  # its host counts more than `Host`
             request.requestHeaders.setRawHeaders(b"Host", [absolute[1]])
             self._path = b"/" + absolute[2].removeprefix(b"/")
-        request.head = asgi_headers(request.requestHeaders)
+        raw = request.requestHeaders.getAllRawHeaders()
+        request.head = [(name.lower(), value) for name, values in raw for value in values]
         request.bridge = self.server.transport_of(
             self.transport, [one for one in request.head if one[0] in FORWARDING_HEADERS]
         )

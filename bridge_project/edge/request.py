@@ -13,7 +13,6 @@ from bridge_project.edge.connection import (  # isort: skip  installs the reacto
     drain,
 )
 from daphne.http_protocol import HEADER_NAME_RE, INVALID_HEADER_VALUE_BYTES, WebRequest
-from twisted.web import http
 from twisted.web.http import NO_BODY_CODES
 
 from bridge_project.http import error_body
@@ -64,12 +63,6 @@ async def ask_for_body(application: Any, head: dict[str, Any]) -> bytes | None:
     content = b"".join(one.get("body", b"") for one in body)
     content = b"" if head["method"] == "HEAD" else content
     return raw_response(start["status"], start["headers"], content)
-
-
-def asgi_headers(headers: http.Headers) -> list[tuple[bytes, bytes]]:
-    return [
-        (name.lower(), value) for name, values in headers.getAllRawHeaders() for value in values
-    ]
 
 
 class Request(WebRequest):  # type: ignore[misc]

@@ -173,13 +173,11 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
             await asyncio.wait(tasks, timeout=2)
 
     def _in_flight(self) -> bool:
+        sockets = self.ws_factory.open_sockets
         return (
             bool(self.tasks)
             or any(one.busy or one.transport.waiting() for one in self.channels)
-            or any(
-                one.state != one.STATE_CLOSED or one.socket.buffered()
-                for one in self.ws_factory.open_sockets
-            )
+            or any(one.state != one.STATE_CLOSED or one.socket.buffered() for one in sockets)
         )
 
     async def _check_timeouts(self) -> None:

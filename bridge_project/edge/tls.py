@@ -39,9 +39,8 @@ class TLSContextHolder:
             context.use_certificate_chain_file(str(certificates.chain))
             context.use_privatekey_file(str(certificates.key))
         except SSL.Error as error:
-            raise ConfError(
-                f"BRIDGE_TLS_CERT: {certificates.chain} and its key cannot be used ({error})"
-            ) from None
+            text = f"BRIDGE_TLS_CERT: {certificates.chain} and its key cannot be used ({error})"
+            raise ConfError(text) from None
         self.certificates = certificates
         self._context = context
 

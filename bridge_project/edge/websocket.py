@@ -8,7 +8,7 @@ from typing import Any
 
 from daphne.ws_protocol import WebSocketFactory
 
-from bridge_project.edge.message_limit import TOO_BIG, MessageLimit
+from bridge_project.edge.handshake import TOO_BIG, MessageLimit
 from bridge_project.edge.socket import Inbox, Socket, accept_compression
 from bridge_project.kernel import limits
 from bridge_project.protocol.catalogue import compressed_frame, text_frame

@@ -73,15 +73,12 @@ class BridgeAPIView(APIView):
         self.check_permissions(request)
         coding = request.headers.get("Content-Encoding", "").lower()
         if coding not in ("", "identity") and request.META["CONTENT_LENGTH"] not in ("", "0"):
-            raise BridgeError(
-                "UNSUPPORTED_MEDIA_TYPE", "A body with a Content-Encoding is not taken."
-            )
+            text = "A body with a Content-Encoding is not taken."
+            raise BridgeError("UNSUPPORTED_MEDIA_TYPE", text)
         if scope.get("bridge.body") == "awaited":
-            raise (
-                SendBody
-                if self.takes_large_bodies
-                else BridgeError("PAYLOAD_TOO_LARGE", NO_LARGE_BODY)
-            )
+            if self.takes_large_bodies:
+                raise SendBody
+            raise BridgeError("PAYLOAD_TOO_LARGE", NO_LARGE_BODY)
         if refusal := scope.get("bridge.refusal"):
             raise refusal  # what an application in front of this one has found
 

@@ -46,11 +46,8 @@ def secrets_in(environ: Mapping[str, str], words: Iterable[str]) -> list[str]:
     """Return the values of secret-sounding variables, also in a command line."""
     assigned = (word.partition("=") for word in words)
     given = [*environ.items(), *((name, value) for name, _, value in assigned)]
-    return [
-        value
-        for name, value in given
-        if len(value) >= _SHORTEST_SECRET and _SECRET_NAME.search(name)
-    ]
+    named = (value for name, value in given if _SECRET_NAME.search(name))
+    return [value for value in named if len(value) >= _SHORTEST_SECRET]
 
 
 def _secrets() -> list[str]:

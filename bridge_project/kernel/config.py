@@ -143,19 +143,15 @@ class Conf(BaseModel):
             tuple(map(int, version.split(".")))
             for version in (self.bridge_min_client_version, self.bridge_max_client_version)
         )
+        half = bool(self.bridge_tls_cert) != bool(self.bridge_tls_key)
+        same = self.bridge_hook_token and self.bridge_hook_token == self.bridge_admin_token
+        nobody = f"BRIDGE_ACP_UNASKED: {min(unknown, default='')[:64]}"
+        one_port = self.bridge_plain_port == self.bridge_port
         wrong = {
-            "BRIDGE_TLS_CERT and BRIDGE_TLS_KEY: give both or none": (
-                bool(self.bridge_tls_cert) != bool(self.bridge_tls_key)
-            ),
-            "BRIDGE_ADMIN_TOKEN: must differ from BRIDGE_HOOK_TOKEN": (
-                self.bridge_hook_token and self.bridge_hook_token == self.bridge_admin_token
-            ),
-            f"BRIDGE_ACP_UNASKED: {min(unknown, default='')[:64]} is no name in BRIDGE_ACP_AGENTS": (
-                unknown
-            ),
-            "BRIDGE_PLAIN_PORT: must differ from BRIDGE_PORT": (
-                self.bridge_plain_port == self.bridge_port
-            ),
+            "BRIDGE_TLS_CERT and BRIDGE_TLS_KEY: give both or none": half,
+            "BRIDGE_ADMIN_TOKEN: must differ from BRIDGE_HOOK_TOKEN": same,
+            f"{nobody} is no name in BRIDGE_ACP_AGENTS": unknown,
+            "BRIDGE_PLAIN_PORT: must differ from BRIDGE_PORT": one_port,
             "BRIDGE_MAX_CLIENT_VERSION: is below BRIDGE_MIN_CLIENT_VERSION": oldest > newest,
         }
         for message, is_wrong in wrong.items():

@@ -108,7 +108,10 @@ class Terminal(logging.StreamHandler[TextIO]):
     def __init__(self, *, serving: bool) -> None:
         super().__init__()
         self.setLevel(logging.INFO if serving else logging.WARNING)
-        self.addFilter(self._is_shown)
+        in_file_only = (REFUSALS, ACCESS, HELD_BACK)
+        self.addFilter(
+            lambda record: record.levelno > logging.INFO or record.name not in in_file_only
+        )
         renderer = structlog.dev.ConsoleRenderer(
             colors=sys.stderr.isatty() and "NO_COLOR" not in os.environ,
             # rich's shows local variables, and with them tokens
@@ -116,11 +119,6 @@ class Terminal(logging.StreamHandler[TextIO]):
             pad_event_to=28,
         )
         self.setFormatter(Redacting(renderer))
-
-    @staticmethod
-    def _is_shown(record: logging.LogRecord) -> bool:
-        in_file_only = record.name in (REFUSALS, ACCESS, HELD_BACK)
-        return record.levelno >= logging.WARNING or not in_file_only
 
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = sys.stderr

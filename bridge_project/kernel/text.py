@@ -7,15 +7,8 @@ from typing import Final
 # Names of fields whose values are shown to nobody.
 SECRET_KEYS: Final = frozenset(
     {
-        "token",
-        "device_token",
-        "hook_token",
-        "admin_token",
-        "access_token",
-        "authorization",
-        "password",
-        "secret",
-        "api_key",
+        *("token", "device_token", "hook_token", "admin_token", "access_token"),
+        *("authorization", "password", "secret", "api_key"),
     }
 )
 

@@ -42,9 +42,8 @@ def load_or_renew_authority(
     try:
         ca = x509.load_pem_x509_certificate(path.read_bytes())
     except ValueError:
-        raise ConfError(
-            f"BRIDGE_DATA_DIR: {path} is damaged; restore it, or delete it: {again}"
-        ) from None
+        text = f"BRIDGE_DATA_DIR: {path} is damaged; restore it, or delete it: {again}"
+        raise ConfError(text) from None
     if ca.public_key() != key.public_key():
         raise ConfError(
             f"BRIDGE_DATA_DIR: {path} and ca.key do not belong together; restore the pair,"
@@ -150,16 +149,10 @@ def begin_certificate(
     start: datetime,
 ) -> x509.CertificateBuilder:
     """Begin a certificate with the fields that authority and server share."""
+    uses = "content_commitment key_encipherment data_encipherment encipher_only decipher_only"
+    other = dict.fromkeys(uses.split(), False)
     usage = x509.KeyUsage(
-        digital_signature=not ca,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=not ca,
-        key_cert_sign=ca,
-        crl_sign=ca,
-        encipher_only=False,
-        decipher_only=False,
+        digital_signature=not ca, key_agreement=not ca, key_cert_sign=ca, crl_sign=ca, **other
     )
     return (
         x509.CertificateBuilder(

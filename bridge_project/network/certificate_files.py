@@ -32,30 +32,27 @@ class Certificates:
 
 
 def read_given(chain_path: Path, key_path: Path) -> Certificates:
-    text = _read(chain_path, "BRIDGE_TLS_CERT")
+    data = _read(chain_path, "BRIDGE_TLS_CERT")
     try:
-        leaf = x509.load_pem_x509_certificates(text)[0]
+        leaf = x509.load_pem_x509_certificates(data)[0]
     except ValueError:
         raise ConfError(f"BRIDGE_TLS_CERT: {chain_path} is not a PEM certificate") from None
-    text = _read(key_path, "BRIDGE_TLS_KEY")
+    data = _read(key_path, "BRIDGE_TLS_KEY")
     try:
-        key = serialization.load_pem_private_key(text, None)
+        key = serialization.load_pem_private_key(data, None)
     except TypeError:
-        raise ConfError(
-            f"BRIDGE_TLS_KEY: {key_path} is encrypted; give a key without a passphrase"
-        ) from None
+        text = f"BRIDGE_TLS_KEY: {key_path} is encrypted; give a key without a passphrase"
+        raise ConfError(text) from None
     except (ValueError, UnsupportedAlgorithm):
         raise ConfError(f"BRIDGE_TLS_KEY: {key_path} is not a PEM private key") from None
     try:
         matching = key.public_key() == leaf.public_key()
     except (ValueError, UnsupportedAlgorithm):
-        raise ConfError(
-            f"BRIDGE_TLS_CERT: {chain_path} has a public key of an unknown kind"
-        ) from None
+        text = f"BRIDGE_TLS_CERT: {chain_path} has a public key of an unknown kind"
+        raise ConfError(text) from None
     if not matching:
-        raise ConfError(
-            f"BRIDGE_TLS_KEY: {key_path} is not the key of the first certificate in {chain_path}"
-        )
+        text = f"BRIDGE_TLS_KEY: {key_path} is not the key of the first certificate in {chain_path}"
+        raise ConfError(text)
     if (end := leaf.not_valid_after_utc) <= now():
         raise ConfError(f"BRIDGE_TLS_CERT: {chain_path} expired on {end:%Y-%m-%d}")
     return describe(leaf, chain_path, key_path, None)

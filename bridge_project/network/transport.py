@@ -1,7 +1,7 @@
 """Classify a connection: encryption, client, kind of network (D18 to D20). Pure."""
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -41,22 +41,29 @@ MODE_DESCRIPTIONS: Final = {
         " rejected until it is corrected."
     ),
 }
+# who reaches the bridge, for its owner
+MODE_WORDS: Final = {
+    ConnectionMode.LOCAL_ONLY: "this machine only; no phone can reach it",
+    ConnectionMode.PRIVATE_NETWORK: "devices in the same private network",
+    ConnectionMode.SECURE_REMOTE: "devices in your mesh, or through your tunnel",
+    ConnectionMode.DIRECT_PUBLIC: "the public internet; each device must acknowledge that first",
+    ConnectionMode.MISCONFIGURED: "misconfigured: BRIDGE_PUBLIC_URL is not an https address, so"
+    " every device is rejected until it is corrected",
+}
 
-_NETWORKS: Final[tuple[tuple[ConnectionMode, tuple[IPNetwork, ...]], ...]] = tuple(
-    (mode, tuple(ipaddress.ip_network(text) for text in texts))
+_NETWORKS: Final[Mapping[IPNetwork, ConnectionMode]] = {
+    ipaddress.ip_network(text): mode
     for mode, texts in (
-        (ConnectionMode.LOCAL_ONLY, ("127.0.0.0/8", "::1/128")),
+        (ConnectionMode.LOCAL_ONLY, "127.0.0.0/8 ::1/128"),
         # meshes; before fc00::/7, which holds the second
-        (ConnectionMode.SECURE_REMOTE, ("100.64.0.0/10", "fd7a:115c:a1e0::/48")),
-        (
-            ConnectionMode.PRIVATE_NETWORK,
-            ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"),
-        ),
+        (ConnectionMode.SECURE_REMOTE, "100.64.0.0/10 fd7a:115c:a1e0::/48"),
+        (ConnectionMode.PRIVATE_NETWORK, "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7"),
     )
-)
+    for text in texts.split()
+}
 # networks for which the bridge's own authority may sign (D55)
 PRIVATE_NETWORKS: Final[tuple[IPNetwork, ...]] = (
-    *(network for _, networks in _NETWORKS for network in networks),
+    *_NETWORKS,
     *map(ipaddress.ip_network, ("169.254.0.0/16", "fe80::/10")),
 )
 TUNNEL_DOMAINS: Final = ("ts.net", "trycloudflare.com", "ngrok-free.app")
@@ -65,14 +72,8 @@ TUNNEL_DOMAINS: Final = ("ts.net", "trycloudflare.com", "ngrok-free.app")
 # the client is not at the peer's address.
 FORWARDING_HEADERS: Final = frozenset(
     (
-        b"x-forwarded-for",
-        b"x-forwarded-proto",
-        b"x-forwarded-host",
-        b"x-forwarded-port",
-        b"forwarded",
-        b"x-real-ip",
-        b"cf-connecting-ip",
-        b"true-client-ip",
+        *(b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host", b"x-forwarded-port"),
+        *(b"forwarded", b"x-real-ip", b"cf-connecting-ip", b"true-client-ip"),
     )
 )
 # the values of BRIDGE_HOST that name no one address; compared with, not listened on
@@ -112,18 +113,15 @@ def normalise(text: str) -> str:
 def mode_of_address(text: str) -> ConnectionMode:
     """Return the network that an address belongs to; an unknown one is public (D20)."""
     address = parse_address(text)
-    if address is not None:
-        for mode, networks in _NETWORKS:
-            if any(address in network for network in networks):
-                return mode
-    return ConnectionMode.DIRECT_PUBLIC
+    if address is None:
+        return ConnectionMode.DIRECT_PUBLIC
+    found = (mode for network, mode in _NETWORKS.items() if address in network)
+    return next(found, ConnectionMode.DIRECT_PUBLIC)
 
 
 def accepts_on(host_setting: str, local_address: str) -> bool:
     """Tell whether a local address is served: `auto` takes no public one (D44, D45)."""
-    return (
-        host_setting != "auto" or mode_of_address(local_address) is not ConnectionMode.DIRECT_PUBLIC
-    )
+    return host_setting != "auto" or mode_of_address(local_address) != ConnectionMode.DIRECT_PUBLIC
 
 
 def is_trusted_proxy(conf: Conf, address: str) -> bool:
@@ -204,18 +202,14 @@ def base_url(conf: Conf, host: str = "") -> str:
     """Return BRIDGE_PUBLIC_URL, else the https address at ``host`` and BRIDGE_PORT."""
     if conf.bridge_public_url:
         return conf.bridge_public_url
-    return _url(
-        host or ("localhost" if conf.bridge_host in EVERYWHERE else conf.bridge_host),
-        conf.bridge_port,
-    )
+    own = "localhost" if conf.bridge_host in EVERYWHERE else conf.bridge_host
+    return _url(host or own, conf.bridge_port)
 
 
 def local_url(conf: Conf) -> str:
     """Return the bridge's address for this machine, whatever BRIDGE_PUBLIC_URL is."""
-    return _url(
-        "127.0.0.1" if conf.bridge_host in (*EVERYWHERE, "localhost") else conf.bridge_host,
-        conf.bridge_port,
-    )
+    own = "127.0.0.1" if conf.bridge_host in (*EVERYWHERE, "localhost") else conf.bridge_host
+    return _url(own, conf.bridge_port)
 
 
 def _url(host: str, port: int) -> str:

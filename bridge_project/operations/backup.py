@@ -63,15 +63,14 @@ def back_up(conf: Conf, target: Path) -> Manifest:
                     _add(archive, manifest, name, conf.bridge_data_dir / name)
                 if (source := sqlite_file(conf)) is not None:
                     if not source.exists() or not source.stat().st_size:
-                        raise CommandError(
-                            "There is no database yet. Start the bridge: `make run`."
-                        )
+                        text = "There is no database yet. Start the bridge: `make run`."
+                        raise CommandError(text)
                     copy_sqlite(source, copy)
                     with opened(copy) as database:
                         manifest.migrations = applied_migrations(database)
                     _add(archive, manifest, DATABASE, copy)
-                text = manifest.model_dump_json(indent=1).encode()
-                archive.addfile(_entry(MANIFEST, len(text)), io.BytesIO(text))
+                about = manifest.model_dump_json(indent=1).encode()
+                archive.addfile(_entry(MANIFEST, len(about)), io.BytesIO(about))
             file.flush()
             os.fsync(file.fileno())
         os.link(part, target)  # fails where something has this name already
@@ -92,13 +91,9 @@ def open_private(path: Path) -> io.BufferedRandom:
 
 def _members(directory: Path) -> list[str]:
     """List what is archived, the spool first, without the database."""
-    names = [path.relative_to(directory).as_posix() for path in directory.rglob("*")]
-    kept = [
-        name
-        for name in names
-        if MEMBER.fullmatch(name) and not NOT_KEPT.fullmatch(name) and name != DATABASE
-    ]
-    kept = [name for name in kept if (directory / name).is_file()]
+    names = (path.relative_to(directory).as_posix() for path in directory.rglob("*"))
+    ours = [name for name in names if MEMBER.fullmatch(name) and not NOT_KEPT.fullmatch(name)]
+    kept = [name for name in ours if (directory / name).is_file() and name != DATABASE]
     return sorted(kept, key=lambda name: (not name.startswith("spool/"), name))
 
 

@@ -62,17 +62,15 @@ def fill(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
 def _waiting() -> dict[str, Any]:
     pending = ToolCall.objects.filter(decision=ToolCall.Decision.PENDING)
     calls = list(pending.select_related("session").order_by("pk")[:SHOWN])
-    return {
-        "count": len(calls) if len(calls) < SHOWN else pending.count(),
-        "calls": [
-            {
-                "record": call,
-                "input": input_text(call.params),
-                "colour": RISK_COLOURS.get(call.risk_level),
-            }
-            for call in calls
-        ],
-    }
+    shown = [
+        {
+            "record": call,
+            "input": input_text(call.params),
+            "colour": RISK_COLOURS.get(call.risk_level),
+        }
+        for call in calls
+    ]
+    return {"count": len(calls) if len(calls) < SHOWN else pending.count(), "calls": shown}
 
 
 def _devices() -> list[dict[str, Any]]:
@@ -87,12 +85,9 @@ def _devices() -> list[dict[str, Any]]:
 def _sessions() -> list[dict[str, Any]]:
     counts = Session.objects.order_by().values_list("status").annotate(Count("pk"))
     found = dict(counts)
+    colours = {status: STATUS_COLOURS.get(status) for status in found}
     return [
-        {
-            "status": status,
-            "count": found.get(status, 0),
-            "colour": STATUS_COLOURS.get(status) if status in found else None,
-        }
+        {"status": status, "count": found.get(status, 0), "colour": colours.get(status)}
         for status in Session.Status.values
     ]
 

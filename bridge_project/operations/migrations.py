@@ -163,9 +163,8 @@ def copy_first(conf: Conf, names: list[str]) -> Path | None:
                 target = copy
                 break
     except OSError as error:
-        raise CommandError(
-            f"The database cannot be copied before it is migrated ({error})."
-        ) from None
+        text = f"The database cannot be copied before it is migrated ({error})."
+        raise CommandError(text) from None
     log.info("the database was copied before it is migrated", copy=str(target), migrations=names)
     return target
 

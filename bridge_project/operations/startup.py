@@ -93,9 +93,8 @@ def make_database(conf: Conf, *, new: bool = False) -> None:
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
     except OSError as error:
-        raise CommandError(
-            f"BRIDGE_DATA_DIR: the database cannot be used ({error.strerror}: {path})."
-        ) from None
+        text = f"BRIDGE_DATA_DIR: the database cannot be used ({error.strerror}: {path})."
+        raise CommandError(text) from None
 
 
 def check_made(conf: Conf) -> None:

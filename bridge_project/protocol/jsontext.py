@@ -25,10 +25,8 @@ def loads(data: bytes | str) -> Any:
     try:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
-        raise JsonError(
-            f"not JSON: {error.msg[:1].lower()}{error.msg[1:]} (line {error.lineno}, column"
-            f" {error.colno})"
-        ) from None
+        text = f"not JSON: {error.msg[:1].lower()}{error.msg[1:]}"
+        raise JsonError(f"{text} (line {error.lineno}, column {error.colno})") from None
     except RecursionError:
         raise JsonError(_TOO_DEEP) from None
     if text.count("[") + text.count("{") > JSON_MAX_DEPTH:

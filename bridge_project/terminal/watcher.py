@@ -5,6 +5,7 @@ import contextlib
 import json
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from bridge_project.kernel import limits
@@ -22,6 +23,7 @@ Printer = Callable[[str], None]
 Asker = Callable[[str], Awaitable[bool]]
 
 
+@dataclass
 class Watcher:
     """Show messages by ``show``, and remarks of `watch` itself by ``note``.
 
@@ -29,19 +31,15 @@ class Watcher:
     all sessions are joined and commands can be carried out.
     """
 
-    def __init__(
-        self,
-        device: Identity,
-        *,
-        show: Printer,
-        note: Printer,
-        raw: bool = False,
-        ask: Asker | None = None,
-        colour: bool = False,
-    ) -> None:
-        self.device, self.show, self.note = device, show, note
-        self.raw, self.ask, self.colour = raw, ask, colour
-        self.console = Console(note)
+    device: Identity
+    show: Printer = field(kw_only=True)
+    note: Printer = field(kw_only=True)
+    raw: bool = False
+    ask: Asker | None = None
+    colour: bool = False
+
+    def __post_init__(self) -> None:
+        self.console = Console(self.note)
         self.ready = asyncio.Event()
         # sessions of this connection: to be joined, and joined
         self._joins: asyncio.Queue[str] = asyncio.Queue()

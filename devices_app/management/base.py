@@ -63,9 +63,8 @@ def duration(text: str) -> timedelta:
     found = re.fullmatch(r"([0-9]{1,9})([smhd])", text.strip())
     span = timedelta(seconds=int(found[1]) * UNITS[found[2]]) if found else timedelta()
     if not timedelta() < span <= LONGEST:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no duration such as 90s, 10m, 2h or 7d (at most {LONGEST.days}d)"
-        )
+        text = f"{text!r} is no duration such as 90s, 10m, 2h or 7d (at most {LONGEST.days}d)"
+        raise argparse.ArgumentTypeError(text)
     return span
 
 

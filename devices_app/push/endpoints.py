@@ -33,9 +33,8 @@ def check(endpoint: str) -> SplitResult:
         raise BridgeError("PUSH_ENDPOINT_REFUSED", "The endpoint is no https address.")
     known = (host in SERVICES or host.endswith(DOMAINS)) and port == 443
     if not _NAME.fullmatch(host) or not (known or _is_named(host)):
-        raise BridgeError(
-            "PUSH_ENDPOINT_REFUSED", "The endpoint is not at a push service that the bridge knows."
-        )
+        text = "The endpoint is not at a push service that the bridge knows."
+        raise BridgeError("PUSH_ENDPOINT_REFUSED", text)
     named = host if port == 443 else f"{host}:{port}"
     return parts._replace(netloc=named, path=parts.path or "/", fragment="")
 
@@ -51,9 +50,8 @@ def resolve(parts: SplitResult) -> list[tuple[str, int]]:
     addresses = dict.fromkeys(str(one[4][0]) for one in found)
     allowed = [one for one in addresses if _is_named(host) or is_public(one)]
     if not allowed:
-        raise BridgeError(
-            "PUSH_ENDPOINT_REFUSED", f"{host} leads into a private network; it is not connected to."
-        )
+        text = f"{host} leads into a private network; it is not connected to."
+        raise BridgeError("PUSH_ENDPOINT_REFUSED", text)
     return [(address, port) for address in allowed]
 
 

@@ -118,21 +118,15 @@ def _check_staged(git: Git, files: list[str] | None) -> None:
     if os.path.lexists(f"{git.place.git_dir}/MERGE_HEAD"):
         return  # a merge is committed even if it changes nothing
     if git.done("diff", "--cached", "--quiet", *DIFF_OPTIONS, good=(0, 1)).code == 0:
-        raise git_error(
-            "Nothing to commit: nothing is staged."
-            if files is None
-            else "Nothing to commit: these files have no changes."
-        )
+        why = "nothing is staged" if files is None else "these files have no changes"
+        raise git_error(f"Nothing to commit: {why}.")
 
 
 def _make(git: Git, message: str, before: str) -> None:
     """Commit the index; keep the commit whatever happens after it."""
     try:
-        git(
-            *("commit", "--quiet", "--no-gpg-sign", "--cleanup=whitespace", "--file=-"),
-            stdin=message.encode(),
-            seconds=limits.GIT_COMMIT_SECONDS,
-        )
+        command = ("commit", "--quiet", "--no-gpg-sign", "--cleanup=whitespace", "--file=-")
+        git(*command, stdin=message.encode(), seconds=limits.GIT_COMMIT_SECONDS)
     except BridgeError as error:
         head = git.done("rev-list", "--parents", "--max-count=1", "HEAD", good=(0, 128))
         made, *parents = head.out.decode().split() or [""]

@@ -83,10 +83,8 @@ def _read_lines(
     # both names, or git would not see that one became the other
     paths = {name: None for change in changes for name in (change.old, change.name)}
     asked = [] if all_of_them or len(paths) > limits.GIT_PATHSPECS_MAX else list(paths)
-    done = git.done(
-        *(*_LISTS, "--patch", "--no-color", sides, "--", *asked),
-        max_bytes=limits.GIT_PATCH_MAX_BYTES,
-    )
+    command = (*_LISTS, "--patch", "--no-color", sides, "--", *asked)
+    done = git.done(*command, max_bytes=limits.GIT_PATCH_MAX_BYTES)
     lists = Lists(done.out, cut=done.cut)
     patch.read_lines(lists, paths, budget, cut=done.cut)
     found = lists.by_name
@@ -115,19 +113,15 @@ class _Answer:
 
     def __init__(self, names: Names) -> None:
         self.names = names
-        self.budget = Budget(
-            min(limits.GIT_DIFF_MAX_BYTES, conf.max_message_bytes) - _ENVELOPE_BYTES,
-            limits.GIT_DIFF_MAX_LINES,
-        )
+        most = min(limits.GIT_DIFF_MAX_BYTES, conf.max_message_bytes)
+        self.budget = Budget(most - _ENVELOPE_BYTES, limits.GIT_DIFF_MAX_LINES)
         self.files: list[DiffFile] = []
         self.truncated = False
 
     def fitting(self, changes: list[Change]) -> list[Change]:
         """Return the first changes whose names fit; deduct those from the budget."""
         for at, change in enumerate(changes):
-            longest = max(
-                len(self.names.to_client_name(name)) for name in (change.name, change.old)
-            )
+            longest = max(map(len, map(self.names.to_client_name, (change.name, change.old))))
             # three names, at worst six bytes a character
             if not self.budget.take(_FILE_BYTES + 18 * longest):
                 self.truncated = True
@@ -135,9 +129,10 @@ class _Answer:
         return changes
 
     def add(self, change: Change) -> None:
-        modes = {"old_mode": change.old_mode, "new_mode": change.new_mode}
-        if change.old_mode == change.new_mode:
-            modes = {}
+        modes: dict[str, str] = {}
+        if change.old_mode != change.new_mode:
+            modes = {"old_mode": change.old_mode, "new_mode": change.new_mode}
+        modes = {name: mode for name, mode in modes.items() if mode != patch.NO_MODE}
         self.truncated = self.truncated or change.cut
         self.files.append(
             DiffFile(
@@ -150,6 +145,6 @@ class _Answer:
                 hunks=change.hunks,
                 binary=change.binary or None,
                 truncated=change.cut or None,
-                **{name: mode for name, mode in modes.items() if mode != patch.NO_MODE},
+                **modes,
             )
         )

@@ -24,13 +24,8 @@ def install(mirror: Mirror, environment: Mapping[str, str]) -> None:
     for name in NAMES:
         if _may_run(f"{where}/{name}", mirror.jail):
             path = f"{directory}/{name}"
-            with open(
-                os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700),
-                "w",
-                encoding="utf-8",
-                errors="surrogateescape",
-            ) as script:
-                script.write(_script(f"{where}/{name}", environment))
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700), "wb") as script:
+                script.write(os.fsencode(_script(f"{where}/{name}", environment)))
             # without the hook git would commit what the hook would have refused
             if not os.access(path, os.X_OK):
                 raise git_error(
@@ -41,9 +36,8 @@ def install(mirror: Mirror, environment: Mapping[str, str]) -> None:
 
 def _directory(mirror: Mirror) -> str:
     """Return the directory of hooks that the repository, else the user, names."""
-    path = config.last(mirror.settings, "core.hookspath") or config.last(
-        mirror.user_settings, "core.hookspath"
-    )
+    settings = (mirror.settings, mirror.user_settings)
+    path = next(filter(None, (config.last(one, "core.hookspath") for one in settings)), "")
     if not path:
         return f"{mirror.place.common_dir}/hooks"
     return config.absolute(path) or f"{mirror.place.top}/{path}"
@@ -59,12 +53,9 @@ def _may_run(path: str, jail: Jail) -> bool:
 
 def _script(hook: str, environment: Mapping[str, str]) -> str:
     user = git.user_environment()
-    changed = sorted(
-        name for name in environment if environment[name] != user.get(name) and name not in _KEPT
-    )
-    lines = [
-        "#!/bin/sh",
-        "unset GIT_WORK_TREE " + " ".join(name for name in changed if name not in user),
-    ]
+    differs = (name for name in environment if environment[name] != user.get(name))
+    changed = sorted(name for name in differs if name not in _KEPT)
+    unset = " ".join(name for name in changed if name not in user)
+    lines = ["#!/bin/sh", f"unset GIT_WORK_TREE {unset}"]
     lines += [f"export {name}={shlex.quote(user[name])}" for name in changed if name in user]
     return "\n".join([*lines, f'exec {shlex.quote(hook)} "$@"', ""])

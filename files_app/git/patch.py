@@ -15,12 +15,7 @@ from bridge_project.protocol.resources import DiffHunk, DiffLine
 from bridge_project.protocol.types import DiffLineType, GitFileStatus
 
 NO_MODE: Final = "000000"
-_STATUSES: Final[dict[str, GitFileStatus]] = {
-    "A": "added",
-    "C": "added",
-    "D": "deleted",
-    "R": "renamed",
-}
+_STATUSES: Final[dict[str, GitFileStatus]] = {"A": "added", "C": "added", "D": "deleted"}
 _HUNK: Final = re.compile(rb"@@ -([0-9]+)(?:,([0-9]+))? \+([0-9]+)(?:,([0-9]+))? @@")
 _KINDS: Final[dict[bytes, DiffLineType]] = {b" ": "context", b"-": "removed", b"+": "added"}
 _LINE_BYTES: Final = 48  # what a line costs besides its content
@@ -104,14 +99,11 @@ class Lists:
             name = os.fsdecode(self._field())
         if letter == "U":
             return Change(name, name, "modified")
-        return Change(
-            name,
-            old if letter[0] == "R" else name,
-            _STATUSES.get(letter[0], "modified"),
-            old_mode,
-            new_mode,
-            sections=2 if letter == "T" else 1,  # another kind of thing: the old one goes first
-        )
+        if letter[0] == "R":
+            return Change(name, old, "renamed", old_mode, new_mode, sections=1)
+        sections = 2 if letter == "T" else 1  # another kind of thing: the old one goes first
+        status = _STATUSES.get(letter[0], "modified")
+        return Change(name, name, status, old_mode, new_mode, sections=sections)
 
 
 class Counts(NamedTuple):
@@ -202,17 +194,10 @@ def _hunk(header: bytes, budget: Budget) -> DiffHunk | None:
     match = _HUNK.match(header)
     if match is None or not budget.take(_HUNK_BYTES + 2 * len(header)):
         return None
-    old_start, old_lines, new_start, new_lines = (
-        1 if part is None else int(part) for part in match.groups()
-    )
-    return DiffHunk(
-        header=header.decode("utf-8", "replace"),
-        old_start=old_start,
-        old_lines=old_lines,
-        new_start=new_start,
-        new_lines=new_lines,
-        lines=[],
-    )
+    names = ("old_start", "old_lines", "new_start", "new_lines")
+    numbers = (1 if part is None else int(part) for part in match.groups())
+    spans = dict(zip(names, numbers, strict=True))
+    return DiffHunk(header=header.decode("utf-8", "replace"), lines=[], **spans)
 
 
 def _add(hunk: DiffHunk, kind: DiffLineType, raw: bytes, budget: Budget) -> bool:

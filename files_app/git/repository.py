@@ -19,9 +19,8 @@ def repository_of(working_directory: str, jail: Jail | None = None) -> tuple[Rep
     """
     jail = jail or default_jail()
     if not working_directory.startswith("/"):
-        raise git_error(
-            "The session has no working directory on this machine, so there is no repository."
-        )
+        text = "The session has no working directory on this machine, so there is no repository."
+        raise git_error(text)
     place = find_repository(working_directory, jail)
     if place is None:
         raise git_error(
@@ -29,9 +28,8 @@ def repository_of(working_directory: str, jail: Jail | None = None) -> tuple[Rep
             " inside the allowed roots."
         )
     if f"{place.directory}/".startswith(f"{place.git_dir}/"):
-        raise git_error(
-            "Not a work tree: the session's working directory is inside the git directory."
-        )
+        text = "Not a work tree: the session's working directory is inside the git directory."
+        raise git_error(text)
     _check_owner(place)
     _check_mounts(place, jail)
     return place, jail
@@ -39,12 +37,9 @@ def repository_of(working_directory: str, jail: Jail | None = None) -> tuple[Rep
 
 def _check_owner(place: RepositoryPaths) -> None:
     """Refuse another user's repository, as git does, unless `safe.directory` names it."""
+    parts = (place.top, place.git_dir, place.common_dir)
     with translate_os_errors():
-        foreign = [
-            path
-            for path in (place.top, place.git_dir, place.common_dir)
-            if os.stat(path).st_uid != os.geteuid()
-        ]
+        foreign = any(os.stat(path).st_uid != os.geteuid() for path in parts)
     if foreign and not {"*", place.top}.intersection(_safe_directories()):
         raise git_error(
             "The repository belongs to another user. To trust it: git config --global --add"
@@ -55,20 +50,16 @@ def _check_owner(place: RepositoryPaths) -> None:
 def _check_mounts(place: RepositoryPaths, jail: Jail) -> None:
     """Refuse a repository into which a hidden file system is mounted."""
     for point in mount_points():
-        below = any(
-            point.startswith(f"{path.rstrip('/')}/")
-            for path in (place.top, place.git_dir, place.common_dir)
-        )
+        parts = (place.top, place.git_dir, place.common_dir)
+        below = any(point.startswith(f"{path.rstrip('/')}/") for path in parts)
         # files hidden by their path are removed from git's output
         if below and not jail.hides(split(point)):
             try:
                 jail.resolve(point)
             except BridgeError as error:
                 if error.code == "FILE_ACCESS_DENIED":
-                    raise BridgeError(
-                        error.code,
-                        "Something is mounted into the repository that is not to be seen.",
-                    ) from None
+                    text = "Something is mounted into the repository that is not to be seen."
+                    raise BridgeError(error.code, text) from None
 
 
 def _safe_directories() -> list[str]:

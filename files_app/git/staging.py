@@ -30,9 +30,8 @@ def stage(git: Git, names: Names, files: list[str]) -> None:
     if unknown := chosen.unknown(known):
         unknown = sorted(set(unknown).intersection(chosen.unknown(tracked(git))))
     if unknown:
-        raise git_error(
-            f"Nothing to commit in {_list(names, unknown)}: not there, empty or ignored."
-        )
+        text = f"Nothing to commit in {_list(names, unknown)}: not there, empty or ignored."
+        raise git_error(text)
     _check(git, names, chosen, meant)
     gone = {entry.name for entry in meant if entry.status == "deleted"}
     # a status names them as one change

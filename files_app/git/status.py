@@ -22,12 +22,8 @@ from files_app.git.sandbox.git import Git
 from sessions_app.working_directory import RepositoryPaths, detached
 
 # no external programs, no submodules, and renames found whatever the configuration says
-DIFF_OPTIONS: Final = (
-    "--no-ext-diff",
-    "--no-textconv",
-    "--ignore-submodules=dirty",
-    "--find-renames",
-)
+SAME_CHANGES: Final = ("--ignore-submodules=dirty", "--find-renames")
+DIFF_OPTIONS: Final = ("--no-ext-diff", "--no-textconv", *SAME_CHANGES)
 _ENVELOPE_BYTES: Final = 4096
 
 
@@ -91,16 +87,8 @@ def status(
 
 def read(git: Git, *, untracked_files: str = "normal") -> State:
     """Run git status (porcelain v2, which git promises not to change)."""
-    done = git.done(
-        "status",
-        "--porcelain=v2",
-        "--branch",
-        "-z",
-        f"--untracked-files={untracked_files}",
-        "--ignore-submodules=dirty",
-        "--find-renames",
-        "--ahead-behind",
-    )
+    options = ("--branch", "--ahead-behind", f"--untracked-files={untracked_files}", *SAME_CHANGES)
+    done = git.done("status", "--porcelain=v2", "-z", *options)
     return parse(done.out, cut=done.cut)
 
 

@@ -12,8 +12,10 @@ from django.utils import timezone
 
 from bridge_project.kernel import data_files, threads
 from bridge_project.kernel.config import conf
-from bridge_project.network import certificates, server_address
-from bridge_project.operations import banner, migrations, startup
+from bridge_project.network import certificates, interfaces, server_address, transport
+from bridge_project.network.certificate_files import Certificates
+from bridge_project.network.server_address import Address
+from bridge_project.operations import migrations, startup
 
 PHONE = "phone"
 
@@ -65,7 +67,7 @@ class Command(BaseCommand):
         code = ""
         if sys.stdout.isatty() and self.here.base_url.startswith("https://"):
             code = await threads.writers.run(self._pairing_code)
-        print(banner.banner(conf, self.certificates, self.here, code), flush=True)
+        print(_banner(self.certificates, self.here, code), flush=True)
 
     def _pairing_code(self) -> str:
         """Make a code for the terminal; delete unused ones of earlier starts."""
@@ -77,3 +79,38 @@ class Command(BaseCommand):
         out = io.StringIO()
         call_command("mint_pairing_qr", name=PHONE, stdout=out)
         return out.getvalue()
+
+
+def _banner(certificates: Certificates, here: Address, code: str) -> str:
+    """Return what is printed at the start, without tokens."""
+    others: list[str] = []
+    if not conf.bridge_public_url and conf.bridge_host in transport.EVERYWHERE:
+        found = set(interfaces.local_addresses()) - {"127.0.0.1", "::1"}
+        there = sorted(one for one in found if transport.accepts_on(conf.bridge_host, one))
+        urls = (transport.base_url(conf, host) for host in ("localhost", *there))
+        others = [url for url in urls if url != here.base_url]
+    mode = transport.mode_of_url(here.base_url, conf.bridge_tunnel_domains)
+    kind = "own" if certificates.ca else "BRIDGE_TLS_CERT"
+    until, fingerprint = f"{certificates.not_after:%Y-%m-%d}", certificates.fingerprint[:16]
+    rows = [
+        ("Address", f"{here.base_url}   WebSocket: {here.ws_url}"),
+        ("", f"also {', '.join(others)}" if others else ""),
+        ("Web client", f"{here.base_url}/app/ (pair with a code first)"),
+        ("Reached by", transport.MODE_WORDS[mode]),
+        ("Certificate", f"{kind}, until {until}, SHA-256 {fingerprint}…"),
+        ("Data", str(conf.bridge_data_dir)),
+        ("Hook token", _token_place("hook_token")),
+        ("Admin token", _token_place("admin_token")),
+    ]
+    lines = ["The bridge is running.", ""]
+    lines += [f"  {name:<12} {value}" for name, value in rows if value]
+    if code:
+        lines += ["", code.rstrip("\n"), "", f"Another code: {startup.make_command(conf, 'qr')}"]
+    connect = f"{startup.make_command(conf, 'hooks')}   (connects the coding agent on this machine)"
+    lines += ["", f"Next, in a second terminal: {connect}", "To stop: Ctrl-C"]
+    return "\n".join(lines)
+
+
+def _token_place(name: str) -> str:
+    given = getattr(conf, f"bridge_{name}")
+    return f"the setting BRIDGE_{name.upper()}" if given else str(conf.secret_path(name))

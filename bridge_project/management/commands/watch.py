@@ -3,18 +3,23 @@
 import argparse
 import asyncio
 import contextlib
+import importlib.util
+import io
 import os
 import signal
 import sys
-from typing import Any
+import threading
+from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError
 
 from bridge_project.kernel.config import conf
-from bridge_project.terminal import stdin
 from bridge_project.terminal.client import Refused
+from bridge_project.terminal.commands import COMMANDS, carry_out
 from bridge_project.terminal.identity import Identity
 from bridge_project.terminal.watcher import Watcher
+
+_STDIN: Final = io.FileIO(0, closefd=False)
 
 
 class Command(BaseCommand):
@@ -62,7 +67,7 @@ async def _agree(_question: str) -> bool:
 
 async def _ask(question: str) -> bool:
     print(f"{question} [y/N] ", end="", flush=True)
-    return (await stdin.read_line()).strip().lower() in ("y", "yes")
+    return (await _read_line()).strip().lower() in ("y", "yes")
 
 
 async def _run(watcher: Watcher, *, commands: bool) -> None:
@@ -70,8 +75,8 @@ async def _run(watcher: Watcher, *, commands: bool) -> None:
     running = asyncio.create_task(watcher.run())
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, running.cancel)
-    may_prompt = not commands and not watcher.raw and stdin.can_prompt()
-    source = stdin.pipe if commands else stdin.prompt if may_prompt else None
+    may_prompt = not commands and not watcher.raw and _can_prompt()
+    source = _pipe if commands else _prompt if may_prompt else None
     reading = asyncio.create_task(source(watcher)) if source else None
     if reading is not None:
         reading.add_done_callback(lambda _: running.cancel())
@@ -81,3 +86,63 @@ async def _run(watcher: Watcher, *, commands: bool) -> None:
         reading.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await reading
+
+
+def _can_prompt() -> bool:
+    """Tell whether a prompt is possible: a terminal, and prompt-toolkit."""
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    return terminal and importlib.util.find_spec("prompt_toolkit") is not None
+
+
+async def _prompt(watcher: Watcher) -> None:
+    """Run a prompt's commands until the person leaves; print arrivals above it."""
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import WordCompleter
+    from prompt_toolkit.patch_stdout import patch_stdout
+
+    def toolbar() -> str:
+        console = watcher.console
+        current = console.current
+        name = console.titles.get(current, current) if current else "no session"
+        waiting = len(console.pending)
+        decide = f"{waiting} to decide: approve, reject, answer" if waiting else "nothing to decide"
+        return f" {name[:60]} · {decide} · help"
+
+    words = WordCompleter([*COMMANDS, "quit"], sentence=True)
+    session: PromptSession[str] = PromptSession(completer=words, bottom_toolbar=toolbar)
+    await watcher.ready.wait()  # before that the person may be asked about a warning
+    with patch_stdout(raw=True):
+        while True:
+            try:
+                line = await session.prompt_async("> ")
+            except (EOFError, KeyboardInterrupt):
+                return
+            if line.strip() in ("quit", "exit"):
+                return
+            await watcher.ready.wait()
+            await carry_out(watcher.console, line)
+
+
+async def _pipe(watcher: Watcher) -> None:
+    """Run standard input line by line; wait for a connection before each line."""
+    await watcher.ready.wait()
+    while line := await _read_line():
+        await watcher.ready.wait()
+        await carry_out(watcher.console, line)
+
+
+async def _read_line() -> str:
+    """Read a line of standard input in a daemon thread; empty at its end."""
+    loop = asyncio.get_running_loop()
+    line: asyncio.Future[str] = loop.create_future()
+
+    def settle(text: str) -> None:
+        if not line.done():
+            line.set_result(text)
+
+    def read() -> None:
+        text = _STDIN.readline().decode(errors="replace")
+        loop.call_soon_threadsafe(settle, text)
+
+    threading.Thread(target=read, daemon=True).start()
+    return await line

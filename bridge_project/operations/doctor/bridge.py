@@ -12,8 +12,7 @@ from bridge_project.network import server_address, transport
 from bridge_project.network.authority import fingerprint, permits
 from bridge_project.network.certificate_files import pin_of
 from bridge_project.network.certificates import wanted_names
-from bridge_project.network.transport import ConnectionMode
-from bridge_project.operations.banner import MODE_WORDS
+from bridge_project.network.transport import MODE_WORDS, ConnectionMode
 from bridge_project.operations.doctor.findings import Finding, broken, ok, warning
 from bridge_project.operations.doctor.snapshot import PAGE, Snapshot, fetch, reason
 

@@ -29,10 +29,7 @@ _LEFT_OUT: Final = frozenset(
     {"extensions.partialclone", "extensions.worktreeconfig", "extensions.relativeworktrees"}
 )
 # other kinds of reference storage name a path in the value
-_REFERENCE_STORAGE: Final = {
-    ("extensions.refstorage", "files"),
-    ("extensions.refstorage", "reftable"),
-}
+_REFERENCE_STORAGE: Final = {("extensions.refstorage", kind) for kind in ("files", "reftable")}
 # What a person expects of git in any repository: his name, ignored files, his system's line ends.
 _USER: Final = re.compile(
     r"core\.(autocrlf|eol|excludesfile|attributesfile)"
@@ -86,9 +83,8 @@ def of_repository(settings: Iterable[Setting]) -> list[Setting]:
             kept.append((key, value))
         elif key.startswith("extensions.") and key not in _LEFT_OUT:
             name = key.partition(".")[2][:64]
-            raise git_error(
-                f"The repository uses an extension of git that the bridge does not know: {name}"
-            )
+            text = f"The repository uses an extension of git that the bridge does not know: {name}"
+            raise git_error(text)
     return kept
 
 

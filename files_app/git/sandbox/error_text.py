@@ -32,16 +32,11 @@ def reason(text: bytes, jail: Jail, top: str, private: str = "") -> str:
     if private:  # these two before the others: they may have a space in them
         said = _under(private).sub("…", said)
     said = _under(top).sub(lambda found: found[1] or "the work tree", said)
-    lines = [
-        _CONTROLS.sub("", line.rstrip("\r").rpartition("\r")[2]).rstrip()
-        for line in said.split("\n")
-    ]
-    kept = [
-        _PREFIX.sub("", line, count=1) for line in lines if line.strip() and not _NOISE.match(line)
-    ]
-    return _cut(
-        _PATHS.sub(lambda found: found["url"] or _place(found["path"], jail), "\n".join(kept))
-    )
+    shown = (line.rstrip("\r").rpartition("\r")[2] for line in said.split("\n"))
+    lines = [_CONTROLS.sub("", line).rstrip() for line in shown]
+    told = (line for line in lines if line.strip() and not _NOISE.match(line))
+    kept = "\n".join(_PREFIX.sub("", line, count=1) for line in told)
+    return _cut(_PATHS.sub(lambda found: found["url"] or _place(found["path"], jail), kept))
 
 
 def _under(place: str) -> re.Pattern[str]:

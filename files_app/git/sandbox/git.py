@@ -48,23 +48,15 @@ def home() -> str:
 
 def user_environment() -> dict[str, str]:
     """Return the part of the bridge's environment that the user's programs may see."""
-    kept = {
-        name: value
-        for name, value in child_environment.scrubbed().items()
-        if not name.startswith(_FOREIGN)
-    }
+    found = child_environment.scrubbed()
+    kept = {name: found[name] for name in found if not name.startswith(_FOREIGN)}
     return kept | {"PATH": child_process.search_path(), "HOME": home()}
 
 
 def reading_environment(directory: str) -> dict[str, str]:
     """Return the environment of a git that only reads the mirror ``directory``."""
-    return _FIXED | {
-        "PATH": child_process.search_path(),
-        "HOME": directory,
-        "XDG_CONFIG_HOME": directory,
-        "TMPDIR": directory,
-        "GIT_DIR": directory,
-    }
+    ours = dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "TMPDIR", "GIT_DIR"), directory)
+    return _FIXED | {"PATH": child_process.search_path()} | ours
 
 
 def committing_environment(directory: str, git_dir: str) -> dict[str, str]:

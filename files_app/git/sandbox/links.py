@@ -63,10 +63,8 @@ def _alternates(directory: str, jail: Jail) -> list[str]:
                 found.append(opened.path)
         except BridgeError as error:
             if error.code != "FILE_NOT_FOUND":
-                raise BridgeError(
-                    "FILE_ACCESS_DENIED",
-                    "The repository takes objects from outside the allowed roots.",
-                ) from None
+                text = "The repository takes objects from outside the allowed roots."
+                raise BridgeError("FILE_ACCESS_DENIED", text) from None
     return found
 
 
@@ -77,6 +75,5 @@ def _target(link: str, jail: Jail) -> str:
     except BridgeError as error:
         if error.code == "FILE_NOT_FOUND":
             return ""
-        raise BridgeError(
-            "FILE_ACCESS_DENIED", "A link in the git directory leads outside the allowed roots."
-        ) from None
+        text = "A link in the git directory leads outside the allowed roots."
+        raise BridgeError("FILE_ACCESS_DENIED", text) from None

@@ -15,6 +15,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -89,14 +90,13 @@ def _made(place: RepositoryPaths, jail: Jail) -> Iterator[Mirror]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
+@dataclass(slots=True)
 class Mirror:
-    def __init__(self, place: RepositoryPaths, jail: Jail, directory: str) -> None:
-        self.place = place
-        self.jail = jail
-        self.directory = directory
-        # the complete configuration of repository and user
-        self.settings: list[Setting] = []
-        self.user_settings: list[Setting] = []
+    place: RepositoryPaths
+    jail: Jail
+    directory: str
+    settings: list[Setting] = field(default_factory=list)  # the complete ones of the repository
+    user_settings: list[Setting] = field(default_factory=list)  # and of its user
 
     def link_references(self) -> None:
         for name in ("objects", "refs"):
@@ -133,13 +133,8 @@ class Mirror:
         harmless = config.of_repository(self.settings)
         # git looks into it to say which of the user's settings apply here
         self._write("config", config.text([*harmless, *_OURS]))
-        self.user_settings = config.read_user(
-            {
-                "GIT_DIR": self.place.git_dir,
-                "GIT_COMMON_DIR": self.directory,
-                "GIT_WORK_TREE": self.place.top,
-            }
-        )
+        where = {"GIT_DIR": self.place.git_dir, "GIT_COMMON_DIR": self.directory}
+        self.user_settings = config.read_user(where | {"GIT_WORK_TREE": self.place.top})
         # where git looks for the user's own files by default
         base = os.environ.get("XDG_CONFIG_HOME") or f"{git.home()}/.config"
         names = (("core.excludesFile", "ignore"), ("core.attributesFile", "attributes"))
@@ -173,9 +168,8 @@ class Mirror:
         with Ignoring("FILE_NOT_FOUND"), self.jail.open_file(path) as opened:
             data = os.read(opened.fd, most + 1)
         if len(data) > most:
-            raise git_error(
-                f"The repository's {os.path.basename(path)} is larger than any that git writes."
-            )
+            text = f"The repository's {os.path.basename(path)} is larger than any that git writes."
+            raise git_error(text)
         return data
 
     def _write(self, name: str, data: bytes) -> None:
@@ -186,9 +180,8 @@ def _copy(jail: Jail, path: str, to: str) -> None:
     """Copy a file of a repository with its time."""
     with jail.open_file(path) as opened:
         if opened.stat.st_size > limits.GIT_INDEX_MAX_BYTES:
-            raise git_error(
-                f"The repository's {os.path.basename(path)} is larger than the bridge copies."
-            )
+            text = f"The repository's {os.path.basename(path)} is larger than the bridge copies."
+            raise git_error(text)
         with open(opened.fd, "rb", closefd=False) as source, open(to, "wb") as copy:
             shutil.copyfileobj(source, copy, limits.MB)
         os.utime(to, ns=(opened.stat.st_atime_ns, opened.stat.st_mtime_ns))
