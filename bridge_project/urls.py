@@ -4,14 +4,7 @@ from django.contrib import admin
 from django.urls import URLPattern, URLResolver, path, re_path
 from django.views.generic import RedirectView
 
-from bridge_project.composition.system_views import (
-    AsyncApiView,
-    HealthView,
-    InfoView,
-    MetricsView,
-    SchemaView,
-    WebSocketView,
-)
+from bridge_project.composition import system_views
 from bridge_project.docs import pages
 from devices_app import views as devices
 from devices_app import web_client
@@ -22,25 +15,25 @@ from sessions_app.views import SessionEventsView, SessionListView, SessionView
 HOOKS = {"hooks/event": EventView, "hooks/batch": BatchView}
 
 API = {
-    "health": HealthView,
-    "info": InfoView,
+    "health": system_views.HealthView,
+    "info": system_views.InfoView,
     **HOOKS,
     "sessions": SessionListView,
     # A session id is percent-encoded, %2F included, which arrives here as a slash.
     "sessions/<path:session_id>/events": SessionEventsView,
     "sessions/<path:session_id>": SessionView,
-    "ws": WebSocketView,
+    "ws": system_views.WebSocketView,
     "files/tree": TreeView,
     "files/content": ContentView,
     "admin/reload-hooks": ReloadHooksView,
-    "schema": SchemaView,
-    "asyncapi": AsyncApiView,
+    "schema": system_views.SchemaView,
+    "asyncapi": system_views.AsyncApiView,
 }
 
 urlpatterns: list[URLPattern | URLResolver] = [
     *(path(f"api/v1/{address}", view.as_view()) for address, view in API.items()),
     *(path(address, view.as_view()) for address, view in HOOKS.items()),
-    path("metrics", MetricsView.as_view()),
+    path("metrics", system_views.MetricsView.as_view()),
     path("", pages.home),
     path("docs", pages.overview),
     path("docs/errors", pages.errors),

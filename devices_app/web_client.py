@@ -61,21 +61,14 @@ class WebClient:
 def screen(request: HttpRequest, path: str = "") -> HttpResponse:
     """Serve the page, which reads its own address to know what to show."""
     client = load()
-    policy = {
-        "default-src": "'none'",
-        "script-src": "'self'",
-        "style-src": "'self'",
-        "img-src": "'self'",
-        "manifest-src": "'self'",
-        "connect-src": f"'self' wss://{request.get_host()}",
-        "base-uri": "'none'",
-        "form-action": "'none'",
-        "frame-ancestors": "'none'",
-        "require-trusted-types-for": "'script'",
-        "trusted-types": "worker",  # the one address that net/served.js registers
-    }
+    # worker: the one address that net/served.js registers
+    policy = (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; manifest-src"
+        f" 'self'; connect-src 'self' wss://{request.get_host()}; base-uri 'none'; form-action"
+        " 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types worker"
+    )
     headers = {
-        "Content-Security-Policy": "; ".join(f"{k} {v}" for k, v in policy.items()),
+        "Content-Security-Policy": policy,
         "Permissions-Policy": "camera=(self), microphone=(), geolocation=()",
         "Cache-Control": "no-cache",
         # By these two the client knows that it is out of date, or that the phone's clock is wrong.

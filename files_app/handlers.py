@@ -11,6 +11,7 @@ from bridge_project.kernel.path_jail import default_jail
 from bridge_project.kernel.threads import Threads
 from bridge_project.protocol import client_messages as c
 from bridge_project.protocol import repository_messages as r
+from bridge_project.protocol.base import ClientPayload
 from bridge_project.protocol.catalogue import Encoded, encode
 from bridge_project.protocol.parse import ClientMessage
 from bridge_project.protocol.resources import GitCommitSummary
@@ -26,25 +27,50 @@ from sessions_app.socket import idempotency
 from sessions_app.socket.connection import ClientConnection
 from sessions_app.socket.dispatch import handles
 
-
-@handles(c.FileList)
-async def file_list(socket: ClientConnection, message: ClientMessage) -> None:
-    await _reply_from(threads.files, _list, socket, message)
+Make = Callable[[Session, Any], BaseModel]
 
 
-@handles(c.FileRead)
-async def file_read(socket: ClientConnection, message: ClientMessage) -> None:
-    await _reply_from(threads.files, _read, socket, message)
+def _answers(model: type[ClientPayload], pool: Threads) -> Callable[[Make], Make]:
+    """Register a function of session and payload, called in one of the threads."""
+
+    def register(make: Make) -> Make:
+        @handles(model)
+        async def answer(socket: ClientConnection, message: ClientMessage) -> None:
+            session = await session_of(socket, message)
+
+            def reply() -> Encoded:
+                return encode(make(session, message.payload), id=message.id)
+
+            await socket.send_frame(await pool.run(reply))
+
+        return make
+
+    return register
 
 
-@handles(c.GitStatusRequest)
-async def git_status_request(socket: ClientConnection, message: ClientMessage) -> None:
-    await _reply_from(threads.git, _status, socket, message)
+@_answers(c.FileList, threads.files)
+def file_list(session: Session, payload: c.FileList) -> r.FileListResponse:
+    found = listing(default_jail(), payload.path, session.working_directory)
+    return r.FileListResponse.model_validate({"session_id": session.session_id, **found})
 
 
-@handles(c.GitDiff)
-async def git_diff(socket: ClientConnection, message: ClientMessage) -> None:
-    await _reply_from(threads.git, _diff, socket, message)
+@_answers(c.FileRead, threads.files)
+def file_read(session: Session, payload: c.FileRead) -> r.FileReadResponse:
+    where = (payload.path, session.working_directory, payload.offset, payload.limit)
+    found = read_lines(default_jail(), *where)
+    return r.FileReadResponse.model_validate({"session_id": session.session_id, **found})
+
+
+@_answers(c.GitStatusRequest, threads.git)
+def git_status_request(session: Session, payload: c.GitStatusRequest) -> r.GitStatusResponse:
+    place, jail = repository_of(session.working_directory)
+    return status.status(place, jail, session.session_id)
+
+
+@_answers(c.GitDiff, threads.git)
+def git_diff(session: Session, payload: c.GitDiff) -> r.GitDiffResponse:
+    place, jail = repository_of(session.working_directory)
+    return diff.diff(place, jail, session.session_id, payload.files, cached=payload.cached)
 
 
 @handles(c.GitCommit)
@@ -53,42 +79,6 @@ async def git_commit(socket: ClientConnection, message: ClientMessage) -> r.GitS
     answer = await threads.git.run(_commit, session, message.payload, idempotency.begun.get())
     await threads.writers.run(_record, socket.device, session, answer.commit)
     return answer
-
-
-async def _reply_from(
-    threads: Threads,
-    make: Callable[[Session, Any], BaseModel],
-    socket: ClientConnection,
-    message: ClientMessage,
-) -> None:
-    """Call `make` in one of the threads with session and payload; send its result."""
-    session = await session_of(socket, message)
-
-    def reply() -> Encoded:
-        return encode(make(session, message.payload), id=message.id)
-
-    await socket.send_frame(await threads.run(reply))
-
-
-def _list(session: Session, payload: c.FileList) -> r.FileListResponse:
-    found = listing(default_jail(), payload.path, session.working_directory)
-    return r.FileListResponse.model_validate({"session_id": session.session_id, **found})
-
-
-def _read(session: Session, payload: c.FileRead) -> r.FileReadResponse:
-    where = (payload.path, session.working_directory, payload.offset, payload.limit)
-    found = read_lines(default_jail(), *where)
-    return r.FileReadResponse.model_validate({"session_id": session.session_id, **found})
-
-
-def _status(session: Session, payload: c.GitStatusRequest) -> r.GitStatusResponse:
-    place, jail = repository_of(session.working_directory)
-    return status.status(place, jail, session.session_id)
-
-
-def _diff(session: Session, payload: c.GitDiff) -> r.GitDiffResponse:
-    place, jail = repository_of(session.working_directory)
-    return diff.diff(place, jail, session.session_id, payload.files, cached=payload.cached)
 
 
 def _commit(session: Session, payload: c.GitCommit, begun: datetime | None) -> r.GitStatusResponse:

@@ -4,8 +4,8 @@ import base64
 import hashlib
 import re
 from collections.abc import Callable
-from functools import cache, wraps
-from typing import Any, Final
+from functools import cache
+from typing import Final
 
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
@@ -20,14 +20,16 @@ from bridge_project.kernel.errors import ERRORS, BridgeError
 _CODE: Final = re.compile(r"`([^`]+)`")
 
 
-def page(render: Callable[..., str]) -> Callable[..., HttpResponse]:
+def _page(name: str, fill: Callable[..., dict[str, object]] = dict) -> Callable[..., HttpResponse]:
     """Make a view of a constant page, whose policy allows only its style."""
-    rendered = cache(render)
+
+    @cache
+    def rendered(**arguments: str) -> str:
+        return render_to_string(f"bridge/{name}.html", {"style": _style()} | fill(**arguments))
 
     @csrf_exempt
     @require_safe
-    @wraps(render)
-    def view(request: HttpRequest, **arguments: Any) -> HttpResponse:
+    def view(request: HttpRequest, **arguments: str) -> HttpResponse:
         digest = base64.b64encode(hashlib.sha256(_style().encode()).digest()).decode()
         policy = (
             f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri"
@@ -39,44 +41,21 @@ def page(render: Callable[..., str]) -> Callable[..., HttpResponse]:
     return view
 
 
-@page
-def home() -> str:
-    return _render("home")
-
-
-@page
-def overview() -> str:
-    return _render("overview")
-
-
-@page
-def errors() -> str:
-    return _render("errors", rows=[_error_row(code) for code in ERRORS])
-
-
-@page
-def error(code: str) -> str:
-    if code not in ERRORS:
-        raise BridgeError("NOT_FOUND", "There is no such error code.")
-    return _render("error", row=_error_row(code))
-
-
-@page
-def settings() -> str:
-    found = reference.settings()
-    rows = [row._replace(description=inline(row.description)) for row in found]
-    return _render("settings", rows=rows)
-
-
-@page
-def messages() -> str:
-    return _render("messages", rows=asyncapi.messages())
-
-
 def inline(text: str) -> SafeString:
     """Mark the parts of a text between backticks as code."""
     escaped = conditional_escape(text)
     return mark_safe(_CODE.sub(r"<code>\1</code>", escaped))  # noqa: S308
+
+
+def _error(code: str) -> dict[str, object]:
+    if code not in ERRORS:
+        raise BridgeError("NOT_FOUND", "There is no such error code.")
+    return {"row": _error_row(code)}
+
+
+def _settings() -> dict[str, object]:
+    found = reference.settings()
+    return {"rows": [row._replace(description=inline(row.description)) for row in found]}
 
 
 def _error_row(code: str) -> dict[str, object]:
@@ -91,10 +70,12 @@ def _error_row(code: str) -> dict[str, object]:
     }
 
 
-def _render(name: str, **context: object) -> str:
-    return render_to_string(f"bridge/{name}.html", {"style": _style(), **context})
-
-
 @cache
 def _style() -> SafeString:
     return mark_safe(render_to_string("bridge/style.css").strip())  # noqa: S308 - our own file
+
+
+home, overview = _page("home"), _page("overview")
+errors = _page("errors", lambda: {"rows": [_error_row(code) for code in ERRORS]})
+error, settings = _page("error", _error), _page("settings", _settings)
+messages = _page("messages", lambda: {"rows": asyncapi.messages()})

@@ -8,14 +8,7 @@ import structlog
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
-from bridge_project.http.errors import (
-    ADMIN_SITE,
-    NO_LARGE_BODY,
-    as_bridge_error,
-    code_of,
-    error_response,
-    is_foreign,
-)
+from bridge_project.http import errors
 from bridge_project.http.request import request_id_of, transport_of
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
@@ -56,7 +49,7 @@ class RequestMiddleware:
         response["X-Request-ID"] = request_id_of(request)
         if request.path.startswith(API_PREFIXES):
             response.headers.setdefault("Cache-Control", "no-store")
-        elif request.path.startswith(ADMIN_SITE):
+        elif request.path.startswith(errors.ADMIN_SITE):
             response["Content-Security-Policy"] = ADMIN_POLICY
             if isinstance(response, HttpResponse) and not response.streaming:
                 text = response.content.decode(response.charset)
@@ -65,30 +58,30 @@ class RequestMiddleware:
 
     def _answer(self, request: HttpRequest) -> HttpResponseBase:
         if (reason := _refused_body(request)) is not None:
-            return error_response(request, BridgeError("PAYLOAD_TOO_LARGE", reason))
+            return errors.error_response(request, BridgeError("PAYLOAD_TOO_LARGE", reason))
         response = self.get_response(request)
-        if not is_foreign(response):
+        if not errors.is_foreign(response):
             return response
         # with its own headers (`Allow`, CORS)
         headers = {k: v for k, v in response.items() if not k.lower().startswith("content-")}
-        error = BridgeError(code_of(response.status_code), headers=headers)
-        answer = error_response(request, error, status=response.status_code)
+        error = BridgeError(errors.code_of(response.status_code), headers=headers)
+        answer = errors.error_response(request, error, status=response.status_code)
         # not close(): that tells Django that the request is over
         answer._resource_closers += response._resource_closers  # type: ignore[attr-defined]
         return answer
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         """Answer what a plain Django view raised; None leaves it to Django."""
-        error = as_bridge_error(exception)
-        return None if error is None else error_response(request, error)
+        error = errors.as_bridge_error(exception)
+        return None if error is None else errors.error_response(request, error)
 
 
 def _refused_body(request: HttpRequest) -> str | None:
     """Return the error of a body too large for its endpoint, before it is read."""
     awaited = getattr(request, "scope", {}).get("bridge.body") == "awaited"
     if awaited and not request.path.startswith(API_PREFIXES):
-        return NO_LARGE_BODY
-    if request.path.startswith(ADMIN_SITE):
+        return errors.NO_LARGE_BODY
+    if request.path.startswith(errors.ADMIN_SITE):
         # browsers send forms with their length, so one of unknown length is none
         length = int(request.META.get("CONTENT_LENGTH") or "0")
         if "HTTP_TRANSFER_ENCODING" in request.META or length > limits.ADMIN_FORM_BYTES:
@@ -105,6 +98,6 @@ class HostMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         if host := request.META.get("HTTP_HOST", ""):
             if not host_allowed(own_names(getattr(request, "scope", {})), host):
-                return error_response(request, BridgeError("HOST_NOT_ALLOWED"))
+                return errors.error_response(request, BridgeError("HOST_NOT_ALLOWED"))
             request.checked_host = host  # type: ignore[attr-defined]
         return self.get_response(request)

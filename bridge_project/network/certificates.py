@@ -20,15 +20,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import Conf, ConfError
 from bridge_project.kernel.private_files import make_private_dir, write_private_file
-from bridge_project.network import interfaces
-from bridge_project.network.authority import (
-    RENEW_BEFORE,
-    begin_certificate,
-    common_name,
-    load_or_renew_authority,
-    pem,
-    permits,
-)
+from bridge_project.network import authority, interfaces
 from bridge_project.network.certificate_files import (
     Certificates,
     describe,
@@ -106,14 +98,14 @@ def _renew_own(directory: Path, names: tuple[str, ...]) -> Certificates:
     """Make missing files, and renew authority and leaf when it is time."""
     ca_path, chain, key_path = (directory / f for f in ("ca.crt", "server.crt", "server.key"))
     ca_key = _load_or_make_key(directory / "ca.key", ca_path, "trusts the authority")
-    ca = load_or_renew_authority(ca_path, ca_key, names)
-    left_out = tuple(name for name in names if not permits(ca, name))
+    ca = authority.load_or_renew_authority(ca_path, ca_key, names)
+    left_out = tuple(name for name in names if not authority.permits(ca, name))
     names = tuple(name for name in names if name not in left_out)
     key = _load_or_make_key(key_path, chain, "knows the bridge by its key")
     leaf = _load_leaf(chain, key, ca, names)
     if leaf is None:
         leaf = _make_leaf(key, ca_key, ca, names)
-        write_private_file(chain, pem(leaf) + pem(ca))
+        write_private_file(chain, authority.pem(leaf) + authority.pem(ca))
     _tell(left_out)
     return describe(leaf, chain, key_path, ca_path)
 
@@ -162,7 +154,7 @@ def _load_leaf(
         leaf.verify_directly_issued_by(ca)
     except (FileNotFoundError, ValueError, TypeError, InvalidSignature):
         return None
-    fresh = leaf.not_valid_before_utc <= now() < leaf.not_valid_after_utc - RENEW_BEFORE
+    fresh = leaf.not_valid_before_utc <= now() < leaf.not_valid_after_utc - authority.RENEW_BEFORE
     whole = len(chain) == 2 and chain[1] == ca and leaf.public_key() == key.public_key()
     return leaf if fresh and whole and set(names) <= set(names_in(leaf)) else None
 
@@ -177,7 +169,9 @@ def _make_leaf(
     general = [name for name in map(general_name, names) if name is not None]
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
     return (
-        begin_certificate(common_name("Bridge"), ca.subject, key, ca=False, start=start)
+        authority.begin_certificate(
+            authority.common_name("Bridge"), ca.subject, key, ca=False, start=start
+        )
         .not_valid_after(min(start + timedelta(days=limits.LEAF_DAYS), ca.not_valid_after_utc))
         .add_extension(x509.SubjectAlternativeName(general), critical=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)

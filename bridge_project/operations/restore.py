@@ -21,23 +21,7 @@ from dotenv import dotenv_values
 from bridge_project import __version__
 from bridge_project.kernel.config import Conf
 from bridge_project.kernel.database import sqlite_file
-from bridge_project.operations.backup import (
-    DATABASE,
-    FORMAT,
-    MANIFEST,
-    MEMBER,
-    Manifest,
-    open_private,
-)
-from bridge_project.operations.database_copies import (
-    applied_migrations,
-    check,
-    copy_sqlite,
-    newer,
-    now_name,
-    opened,
-    unknown_migrations,
-)
+from bridge_project.operations import backup, database_copies
 from bridge_project.protocol.types import SemVer
 
 ASIDE: Final = "before-restore-"  # and the time: what a restore replaced
@@ -49,12 +33,12 @@ CHUNK: Final = 2**20
 DAMAGED: Final = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError)
 
 
-def restore(conf: Conf, archive: Path) -> tuple[Manifest, Path | None]:
+def restore(conf: Conf, archive: Path) -> tuple[backup.Manifest, Path | None]:
     """Replace the data directory's files, but `backups`, by an archive's.
 
     Returns where the old files are now, None when they were not worth keeping. Raises CommandError.
     """
-    directory, stamp = Path(os.path.realpath(conf.bridge_data_dir)), now_name()
+    directory, stamp = Path(os.path.realpath(conf.bridge_data_dir)), database_copies.now_name()
     # Beside it, unless it is a volume, or a directory that was given to this user.
     inside = os.path.ismount(directory) or not os.access(directory.parent, os.W_OK)
     staged = directory.with_name(f".{directory.name}.restoring-{secrets.token_hex(4)}")
@@ -68,8 +52,8 @@ def restore(conf: Conf, archive: Path) -> tuple[Manifest, Path | None]:
         manifest = _unpack(archive, staged)
         place = _database_place(conf, staged, manifest)
         _exchange(directory, staged, aside)
-        if place is not None and place != conf.bridge_data_dir / DATABASE:
-            _put_database(directory / DATABASE, place)
+        if place is not None and place != conf.bridge_data_dir / backup.DATABASE:
+            _put_database(directory / backup.DATABASE, place)
     except OSError as error:
         raise CommandError(f"{archive} cannot be restored ({error}).") from None
     finally:
@@ -80,14 +64,14 @@ def restore(conf: Conf, archive: Path) -> tuple[Manifest, Path | None]:
     return manifest, aside
 
 
-def _unpack(archive: Path, staged: Path) -> Manifest:
+def _unpack(archive: Path, staged: Path) -> backup.Manifest:
     """Write the archive's files, and check them against its manifest."""
     digests: dict[str, str] = {}
     try:
         with gzip.open(archive) as whole, tarfile.open(fileobj=whole, mode="r:") as members:
             for member in members:
                 # Regular files with names of ours, each once: nothing else gets a path.
-                ours = member.isreg() and MEMBER.fullmatch(member.name)
+                ours = member.isreg() and backup.MEMBER.fullmatch(member.name)
                 if not ours or ".." in Path(member.name).parts or member.name in digests:
                     text = f"{archive} is no backup of a bridge: it holds {member.name!r}."
                     raise CommandError(text)
@@ -95,7 +79,7 @@ def _unpack(archive: Path, staged: Path) -> Manifest:
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 source = members.extractfile(member)
                 assert source is not None
-                with source, open_private(path) as file:
+                with source, backup.open_private(path) as file:
                     shutil.copyfileobj(source, file, CHUNK)
                     file.flush()
                     os.fsync(file.fileno())
@@ -103,7 +87,7 @@ def _unpack(archive: Path, staged: Path) -> Manifest:
                     digests[member.name] = hashlib.file_digest(file, "sha256").hexdigest()
             while whole.read(CHUNK):
                 pass  # to its end, where the sum over everything stands
-        manifest = Manifest.model_validate_json((staged / MANIFEST).read_bytes())
+        manifest = backup.Manifest.model_validate_json((staged / backup.MANIFEST).read_bytes())
         version = SemVer.parse(manifest.version)
     except FileNotFoundError as error:
         text = f"{archive} is not there, or damaged: {error.filename} is missing."
@@ -111,29 +95,30 @@ def _unpack(archive: Path, staged: Path) -> Manifest:
     except DAMAGED as error:
         text = f"{archive} is damaged, or no backup of a bridge ({type(error).__name__})."
         raise CommandError(text) from None
-    (staged / MANIFEST).unlink()
+    (staged / backup.MANIFEST).unlink()
     expected = {name: about.sha256 for name, about in manifest.files.items()}
-    digests.pop(MANIFEST)
+    digests.pop(backup.MANIFEST)
     for name in sorted({*digests, *expected}):
         if digests.get(name) != expected.get(name):
             text = f"the checksum of {name!r} is not that of its manifest."
             raise CommandError(f"{archive} is damaged: {text}")
-    if manifest.format != FORMAT or version > SemVer.parse(__version__):
-        raise newer([f"version {manifest.version}"], f"{archive}")
-    if unknown := unknown_migrations(manifest.migrations):
-        raise newer(unknown, f"{archive}")
+    if manifest.format != backup.FORMAT or version > SemVer.parse(__version__):
+        raise database_copies.newer([f"version {manifest.version}"], f"{archive}")
+    if unknown := database_copies.unknown_migrations(manifest.migrations):
+        raise database_copies.newer(unknown, f"{archive}")
     for name, about in manifest.files.items():
         os.utime(staged / name, ns=(about.mtime_ns, about.mtime_ns))
     return manifest
 
 
-def _database_place(conf: Conf, staged: Path, manifest: Manifest) -> Path | None:
+def _database_place(conf: Conf, staged: Path, manifest: backup.Manifest) -> Path | None:
     """Return where the settings want the archive's SQLite database, if it fits them."""
     given = {**dotenv_values(staged / ".env"), **os.environ}
     url = given.get("DATABASE_URL") or ""
     if not url and (file := given.get("DATABASE_URL_FILE")):
         url = Path(file).expanduser().read_text().strip()
-    place, saved = sqlite_file(conf.model_copy(update={"database_url": url})), staged / DATABASE
+    place = sqlite_file(conf.model_copy(update={"database_url": url}))
+    saved = staged / backup.DATABASE
     if place is None and saved.exists():
         text = "The backup holds an SQLite database, but DATABASE_URL names a database server."
         raise CommandError(text)
@@ -145,8 +130,8 @@ def _database_place(conf: Conf, staged: Path, manifest: Manifest) -> Path | None
             " set DATABASE_URL to where you load the dump."
         )
     try:
-        with opened(saved) as database:
-            check(database)
+        with database_copies.opened(saved) as database:
+            database_copies.check(database)
     except sqlite3.Error as error:
         text = f"The database in the backup cannot be used ({error})."
         raise CommandError(text) from None
@@ -160,7 +145,7 @@ def _exchange(directory: Path, staged: Path, aside: Path) -> None:
     """
     stays = {aside.name, staged.name, *STAYS}
     old = [path for path in directory.iterdir() if path.name not in stays]
-    new = sorted(staged.iterdir(), key=lambda path: path.name == DATABASE)
+    new = sorted(staged.iterdir(), key=lambda path: path.name == backup.DATABASE)
     plan = [(path, aside / path.name) for path in old if not path.name.startswith(ASIDE)]
     plan += [(path, directory / path.name) for path in new]
     moved: list[tuple[Path, Path]] = []
@@ -178,7 +163,7 @@ def _exchange(directory: Path, staged: Path, aside: Path) -> None:
 
 def _put_database(source: Path, target: Path) -> Path | None:
     """Replace the database; return where the old one is now, with its -wal."""
-    aside = target.with_name(f"{target.name}.{ASIDE}{now_name()}")
+    aside = target.with_name(f"{target.name}.{ASIDE}{database_copies.now_name()}")
     for suffix in ("", "-wal", "-shm"):
         with contextlib.suppress(FileNotFoundError):
             os.rename(f"{target}{suffix}", f"{aside}{suffix}")
@@ -192,7 +177,7 @@ def devices(conf: Conf, *, revoked: bool) -> dict[tuple[int, str], str] | None:
     try:
         if file is None:
             return None
-        with opened(file) as database:
+        with database_copies.opened(file) as database:
             found = database.execute(
                 "SELECT id, created_at, name FROM devices_app_device"
                 " WHERE (revoked_at IS NOT NULL) = ?",
@@ -219,10 +204,11 @@ def restore_database(conf: Conf, copy: Path) -> Path | None:
         raise CommandError(text)
     staged = target.with_name(f".{target.name}.restoring-{secrets.token_hex(4)}")
     try:
-        copy_sqlite(copy, staged)
-        with opened(staged) as database:
-            if unknown := unknown_migrations(applied_migrations(database)):
-                raise newer(unknown, f"{copy}")
+        database_copies.copy_sqlite(copy, staged)
+        with database_copies.opened(staged) as database:
+            applied = database_copies.applied_migrations(database)
+            if unknown := database_copies.unknown_migrations(applied):
+                raise database_copies.newer(unknown, f"{copy}")
         return _put_database(staged, target)
     except (sqlite3.Error, OSError) as error:
         raise CommandError(f"{copy} cannot be restored ({error}).") from None
