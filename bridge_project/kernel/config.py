@@ -15,27 +15,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from bridge_project.kernel import limits
+from bridge_project.kernel import setting_types as types
 from bridge_project.kernel.private_files import make_private_dir, write_private_file
-from bridge_project.kernel.setting_types import (
-    AbsolutePath,
-    AgentLines,
-    CommaList,
-    Count,
-    DatabaseUrl,
-    Host,
-    NetworkList,
-    OriginList,
-    Port,
-    Positive,
-    PublicUrl,
-    RedisUrl,
-    RootList,
-    SemVerText,
-    TokenText,
-    make_absolute,
-    one_line,
-    read_agents,
-)
 
 PROJECT_DIR = Path(__file__).resolve().parents[2]
 OWN_TIME_ZONE = os.environ.get("TZ")  # read before Django sets its own
@@ -56,61 +37,61 @@ class Conf(BaseModel):
     _secret_files: tuple[Path, ...] = PrivateAttr(())
     _unread: tuple[tuple[str, str], ...] = PrivateAttr(())
 
-    bridge_data_dir: AbsolutePath = Path("var")
+    bridge_data_dir: types.AbsolutePath = Path("var")
     """Where the bridge keeps its database, certificates, tokens and logs. Made with mode 0700."""
-    bridge_host: Host = "auto"
+    bridge_host: types.Host = "auto"
     """Address to listen on. `auto`: every interface, but a connection that arrives on an address
     which is neither loopback nor private nor a mesh's is dropped before TLS. A public address is
     listened on only when it is named here, or `0.0.0.0` / `::` is."""
-    bridge_port: Port = 8443
+    bridge_port: types.Port = 8443
     """The TLS port for HTTP and WebSocket."""
-    bridge_plain_port: Port | None = None
+    bridge_plain_port: types.Port | None = None
     """A plain HTTP listener on 127.0.0.1, only for a TLS-terminating proxy named in
     `BRIDGE_TRUSTED_PROXIES`."""
-    bridge_public_url: PublicUrl = ""
+    bridge_public_url: types.PublicUrl = ""
     """The address clients use, when it is not the server's own (a proxy, a tunnel). Decides the
     connection mode. Must be https."""
-    bridge_hook_token: TokenText = ""
+    bridge_hook_token: types.TokenText = ""
     """The token that hook producers send. Made on the first start if absent."""
-    bridge_admin_token: TokenText = ""
+    bridge_admin_token: types.TokenText = ""
     """The token for `/admin/*`. Made on the first start if absent."""
-    bridge_allowed_roots: RootList = []
+    bridge_allowed_roots: types.RootList = []
     """Directories whose files devices may see and where agents may work, `:` between them. Default:
     the directory the bridge was started in."""
-    bridge_hooks_config: AbsolutePath | None = None
+    bridge_hooks_config: types.AbsolutePath | None = None
     """The hook configuration file that `/admin/reload-hooks` validates and reports."""
-    bridge_trusted_proxies: NetworkList = []
+    bridge_trusted_proxies: types.NetworkList = []
     """Addresses or networks of TLS-terminating proxies, comma between them."""
-    bridge_allowed_origins: OriginList = []
+    bridge_allowed_origins: types.OriginList = []
     """Browser origins, besides the bridge's own, that may open a WebSocket. Comma between them."""
     bridge_cors_allow_all: bool = False
     """Answer CORS requests from every origin (development)."""
-    bridge_tunnel_domains: CommaList = []
+    bridge_tunnel_domains: types.CommaList = []
     """More domains that count as a secure tunnel (`secure_remote`). Comma between them."""
-    bridge_min_client_version: SemVerText = "1.0.0"
+    bridge_min_client_version: types.SemVerText = "1.0.0"
     """Older clients are refused with `VERSION_INCOMPATIBLE`."""
-    bridge_max_client_version: SemVerText = "1.999.999"
+    bridge_max_client_version: types.SemVerText = "1.999.999"
     """Newer clients are refused with `VERSION_INCOMPATIBLE`."""
-    bridge_max_sessions: Count = limits.MAX_SESSIONS
+    bridge_max_sessions: types.Count = limits.MAX_SESSIONS
     """Bridge-run sessions that may be created or active at once."""
-    bridge_max_websockets: Count = limits.MAX_WEBSOCKET_CONNECTIONS
+    bridge_max_websockets: types.Count = limits.MAX_WEBSOCKET_CONNECTIONS
     """Authenticated WebSocket connections at once."""
     bridge_max_message_mb: Annotated[int, Field(ge=1, le=100)] = limits.MAX_MESSAGE_SIZE_MB
     """Largest HTTP body, WebSocket message and file, in MB (2**20 bytes)."""
-    bridge_session_grace_seconds: Positive = limits.SESSION_GRACE_SECONDS
+    bridge_session_grace_seconds: types.Positive = limits.SESSION_GRACE_SECONDS
     """How long a bridge-run session outlives its last WebSocket."""
-    bridge_queue_max: Positive = limits.QUEUE_MAX_MESSAGES
+    bridge_queue_max: types.Positive = limits.QUEUE_MAX_MESSAGES
     """Messages kept in the log for each session. The oldest go first, and devices that missed them
     are told."""
-    bridge_queue_ttl_seconds: Positive = limits.QUEUE_TTL_SECONDS
+    bridge_queue_ttl_seconds: types.Positive = limits.QUEUE_TTL_SECONDS
     """How long a message is kept in the log, in seconds."""
     bridge_rate_limits: Literal["on", "off"] = "on"
     """`off` lifts every rate limit, for benchmarks and tests."""
     bridge_default_agent: str = ""
     """The agent that `primary-agent` and an empty agent name mean."""
-    bridge_acp_agents: AgentLines = ""
+    bridge_acp_agents: types.AgentLines = ""
     """Agents that speak the Agent Client Protocol: `name=command line`, `;` between them."""
-    bridge_acp_unasked: CommaList = []
+    bridge_acp_unasked: types.CommaList = []
     """Agents of `BRIDGE_ACP_AGENTS` that may run although they cannot be made to ask before they
     act, by the names given there. Comma between them."""
     bridge_demo_shell: bool = False
@@ -121,18 +102,18 @@ class Conf(BaseModel):
     and `~/.claude/CLAUDE.md`."""
     bridge_push: Literal["on", "off"] = "on"
     """`off` forbids push: no device can ask for it, and nothing is sent to a push service."""
-    bridge_push_hosts: CommaList = []
+    bridge_push_hosts: types.CommaList = []
     """Names of more push services that a device may use, besides Google's, Apple's, Mozilla's and
     Microsoft's; these may be in a private network and on any port. Comma between them."""
-    bridge_tls_cert: AbsolutePath | None = None
+    bridge_tls_cert: types.AbsolutePath | None = None
     """A PEM certificate chain to use instead of the bridge's own."""
-    bridge_tls_key: AbsolutePath | None = None
+    bridge_tls_key: types.AbsolutePath | None = None
     """The private key of `BRIDGE_TLS_CERT`."""
     bridge_strict_protocol: bool = False
     """Demand a UUID v4 as the `id` of every client message."""
-    database_url: DatabaseUrl = ""
+    database_url: types.DatabaseUrl = ""
     """`postgres://user:password@host/name`. Default: SQLite in the data directory."""
-    redis_url: RedisUrl = ""
+    redis_url: types.RedisUrl = ""
     """`redis://host:port/db`. Default: an in-memory channel layer and a local cache, enough for one
     process. Bridges that share a Redis server need a database number each."""
 
@@ -171,7 +152,7 @@ class Conf(BaseModel):
     @cached_property
     def acp_agents(self) -> dict[str, list[str]]:
         """Return name → command line of BRIDGE_ACP_AGENTS, in their order."""
-        return read_agents(self.bridge_acp_agents)
+        return types.read_agents(self.bridge_acp_agents)
 
     @property
     def rate_limits_on(self) -> bool:
@@ -219,12 +200,12 @@ def load() -> Conf:
         fields = {name.upper(): name for name in Conf.model_fields}
         values: dict[str, str] = {fields[key]: given[key] for key in given.keys() & fields}
         named = {name: given.get(f"{name.upper()}_FILE") for name in SECRET_FIELDS}
-        files = {name: make_absolute(Path(path)) for name, path in named.items() if path}
+        files = {name: types.make_absolute(Path(path)) for name, path in named.items() if path}
         for name in files.keys() - values.keys():
             values[name] = _read_secret(name, files[name])
         loaded = Conf.model_validate(values)
     except ValidationError as error:
-        raise ConfError(one_line(error, Conf.model_json_schema())) from None
+        raise ConfError(types.one_line(error, Conf.model_json_schema())) from None
     except OSError as error:
         raise _unusable(data_dir, error) from None
     known = {*fields, *(f"{name.upper()}_FILE" for name in SECRET_FIELDS)}

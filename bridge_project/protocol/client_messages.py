@@ -5,15 +5,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from bridge_project.kernel import limits
+from bridge_project.protocol import types
 from bridge_project.protocol.base import ClientPayload, Phase
-from bridge_project.protocol.types import (
-    Decision,
-    Platform,
-    Prompt,
-    SessionEndReason,
-    SessionId,
-    Timestamp,
-)
 
 _WIRE_INT_MAX = 2**53 - 1  # the spec sends larger integers as strings
 
@@ -30,7 +23,7 @@ class SessionPayload(ClientPayload):
     """Hold a payload about a session, which the client must have joined."""
 
     needs_joined = True
-    session_id: SessionId
+    session_id: types.SessionId
 
 
 class Auth(ClientPayload):
@@ -42,7 +35,7 @@ class Auth(ClientPayload):
     reply = ("connection_ack", "connection_error")
     token: str = Field(repr=False)
     client_version: str = Field(max_length=64)
-    platform: Platform
+    platform: types.Platform
     device_id: str | None = Field(None, max_length=limits.DEVICE_ID_MAX_CHARS)
 
 
@@ -51,7 +44,7 @@ class HealthCheck(ClientPayload):
     summary = "Asks whether the way to the bridge is sound."
     phase = Phase.AUTHENTICATED
     reply = ("health_status",)
-    timestamp: Timestamp
+    timestamp: types.Timestamp
     client_nonce: str
     client_capabilities: Strings
 
@@ -63,7 +56,7 @@ class AcknowledgeWarning(ClientPayload):
     reply = ("acknowledgment_accepted",)
     warning_code: str
     acknowledged: bool
-    acknowledged_at: Timestamp
+    acknowledged_at: types.Timestamp
 
 
 class HeartbeatPing(ClientPayload):
@@ -84,7 +77,7 @@ class SessionStart(ClientPayload):
     reply = ("session_ready",)
     nullable = frozenset({"session_id"})
     agent: str
-    session_id: SessionId | None = None
+    session_id: types.SessionId | None = None
     working_directory: str
     resume: bool
 
@@ -100,7 +93,7 @@ class SessionEnd(SessionPayload):
     summary = "Ends or leaves a session; says that one has ended."
     from_server = True
     feed = "all"
-    reason: SessionEndReason
+    reason: types.SessionEndReason
 
 
 class Message(SessionPayload):
@@ -108,7 +101,7 @@ class Message(SessionPayload):
     summary = "What the user says to the agent."
     idempotent = True
     reply = ("stream_start", "stream_chunk", "stream_end")
-    content: Prompt
+    content: types.Prompt
     role: Literal["user"]
 
 
@@ -128,9 +121,9 @@ class ApprovalResponse(ClientPayload):
     idempotent = True
     reply = ("approval_recorded",)
     nullable = frozenset({"modifications"})
-    session_id: SessionId
+    session_id: types.SessionId
     tool_call_id: str
-    decision: Decision
+    decision: types.Decision
     modifications: dict[str, Any] | None = Field(
         None,
         validate_default=True,
@@ -221,4 +214,4 @@ class ReplayRequest(SessionPayload):
     summary = "Asks for messages since the last received one."
     reply = ("replay_buffer",)
     after_id: str | None = None
-    since: Timestamp | None = None
+    since: types.Timestamp | None = None

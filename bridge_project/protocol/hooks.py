@@ -8,19 +8,10 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from bridge_project.kernel import limits
-from bridge_project.protocol import jsontext
+from bridge_project.protocol import jsontext, types
 from bridge_project.protocol.base import Received
 from bridge_project.protocol.constraints import constraint_of, faults
 from bridge_project.protocol.risk import RiskLevel
-from bridge_project.protocol.types import (
-    HOOK_EVENTS,
-    HookEventName,
-    Number,
-    is_uuid,
-    parse_timestamp,
-    session_id_fault,
-    utc_text,
-)
 
 
 class SessionStartPayload(Received):
@@ -43,10 +34,10 @@ class PostToolUsePayload(Received):
     params: dict[str, Any]
     result: Any
     success: bool
-    execution_time_ms: Number | None = None
+    execution_time_ms: types.Number | None = None
 
 
-ENFORCED: Final[Mapping[HookEventName, type[Received]]] = {
+ENFORCED: Final[Mapping[types.HookEventName, type[Received]]] = {
     "SessionStart": SessionStartPayload,
     "PreToolUse": PreToolUsePayload,
     "PostToolUse": PostToolUsePayload,
@@ -144,12 +135,13 @@ def parse_hook_event(value: Any, *, now: datetime) -> HookEvent:
     if found := [one for one in checks if one] or _payload_violations(event, value["payload"]):
         raise HookInvalid(found)
     event_id = value.get("event_id")
+    own_id = event_id if isinstance(event_id, str) and types.is_uuid(event_id) else ""
     return HookEvent(
         event=event,
-        timestamp=utc_text(value["timestamp"]),
+        timestamp=types.utc_text(value["timestamp"]),
         session_id=value["session_id"],
         payload=value["payload"],
-        event_id=event_id.lower() if isinstance(event_id, str) and is_uuid(event_id) else None,
+        event_id=own_id.lower() or None,
         extra={key: item for key, item in value.items() if key not in _BASE_FIELDS},
     )
 
@@ -181,8 +173,8 @@ def _event_violation(value: Mapping[str, Any]) -> HookViolation | None:
         return _base("event_type", "event and event_type differ", rule, "the same as event")
     if event is None:
         return _base("event", "event is required", rule, "required")
-    if event not in HOOK_EVENTS:
-        allowed = "one of " + ", ".join(HOOK_EVENTS)
+    if event not in types.HOOK_EVENTS:
+        allowed = "one of " + ", ".join(types.HOOK_EVENTS)
         return _base("event", f"event must be {allowed}", rule, allowed)
     return None
 
@@ -195,7 +187,7 @@ def _timestamp_violation(value: Mapping[str, Any], now: datetime) -> HookViolati
     if not isinstance(text, str):
         return _base("timestamp", f"timestamp must be an {kind} in a string", rule, kind)
     try:
-        moment = parse_timestamp(text)
+        moment = types.parse_timestamp(text)
     except ValueError as error:
         return _base("timestamp", f"timestamp {error}", rule, kind)
     if abs((now - moment).total_seconds()) > limits.TIMESTAMP_SKEW_SECONDS:
@@ -211,7 +203,7 @@ def _session_id_violation(value: Mapping[str, Any]) -> HookViolation | None:
     text = value["session_id"]
     if not isinstance(text, str):
         return _base("session_id", "session_id must be a string", rule, "string")
-    fault = session_id_fault(text)
+    fault = types.session_id_fault(text)
     return _base("session_id", f"session_id {fault}", rule, constraint_of(fault)) if fault else None
 
 

@@ -7,30 +7,17 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field
 
 from bridge_project.kernel import limits
+from bridge_project.protocol import types
 from bridge_project.protocol.base import Received, Sent
 from bridge_project.protocol.hooks import ENFORCED
 from bridge_project.protocol.resources import SessionState
-from bridge_project.protocol.types import (
-    HOOK_EVENTS,
-    ConnectionMode,
-    Count,
-    EntryType,
-    FileEncoding,
-    HealthWord,
-    HookEventName,
-    Number,
-    Prompt,
-    SessionId,
-    SessionStatus,
-    Timestamp,
-)
 
 
 class RecentEvent(Sent):
     """Hold a session's recent event; ``tool`` only for events about a tool."""
 
     type: str
-    timestamp: Timestamp
+    timestamp: types.Timestamp
     tool: str | None = None
 
 
@@ -41,23 +28,23 @@ class Session(SessionState):
     agent_type: str
     title: str
     working_directory: str
-    status: SessionStatus
-    created_at: Timestamp
+    status: types.SessionStatus
+    created_at: types.Timestamp
     websocket_connected: bool
-    hook_count: Count
+    hook_count: types.Count
     recent_events: list[RecentEvent] | None = None
 
 
 class SessionList(Sent):
     sessions: list[Session]
-    total: Count
+    total: types.Count
 
 
 class UserEvent(Received):
     """Describe the body of POST /sessions/:id/events."""
 
     type: str
-    content: Prompt
+    content: types.Prompt
     metadata: dict[str, Any] | None = None
 
 
@@ -74,25 +61,25 @@ class SystemInfo(Sent):
 
     platform: str
     runtime_version: str
-    memory_mb: Number
+    memory_mb: types.Number
 
 
 class Health(Sent):
     status: Literal["healthy"] = "healthy"
     version: str
-    uptime_seconds: Count
-    connection_mode: ConnectionMode
-    active_sessions: Count
-    active_websockets: Count
+    uptime_seconds: types.Count
+    connection_mode: types.ConnectionMode
+    active_sessions: types.Count
+    active_websockets: types.Count
     system: SystemInfo
-    timestamp: Timestamp
+    timestamp: types.Timestamp
 
 
 class DegradedChecks(Sent):
-    websocket_server: HealthWord
-    hook_endpoint: HealthWord
-    agent_sdk: HealthWord
-    disk_space: HealthWord
+    websocket_server: types.HealthWord
+    hook_endpoint: types.HealthWord
+    agent_sdk: types.HealthWord
+    disk_space: types.HealthWord
 
 
 class HealthDegraded(Sent):
@@ -101,14 +88,14 @@ class HealthDegraded(Sent):
     status: Literal["degraded"] = "degraded"
     version: str
     checks: DegradedChecks
-    timestamp: Timestamp
+    timestamp: types.Timestamp
 
 
 class InfoLimits(Sent):
-    max_sessions: Count
-    max_websocket_connections: Count
-    max_message_size_mb: Count
-    hook_timeout_seconds: Count
+    max_sessions: types.Count
+    max_websocket_connections: types.Count
+    max_message_size_mb: types.Count
+    hook_timeout_seconds: types.Count
 
 
 class AgentInfo(Sent):
@@ -132,9 +119,9 @@ class ForwarderInfo(Sent):
     """Report a forwarder's backlog: waiting events, and the oldest one's seconds."""
 
     address: str
-    waiting: Count
-    seconds: Count
-    at: Timestamp
+    waiting: types.Count
+    seconds: types.Count
+    at: types.Timestamp
 
 
 class Info(Sent):
@@ -150,14 +137,14 @@ class Info(Sent):
     features: list[str]
     supported_agents: list[str]
     agents: list[AgentInfo]
-    supported_hooks: list[HookEventName]
+    supported_hooks: list[types.HookEventName]
     limits: InfoLimits
     forwarders: list[ForwarderInfo] | None = None
 
 
 def _payloads_by_event(schema: dict[str, Any]) -> None:
     """Describe each event's payload: its fields if these are checked, else any (D5)."""
-    others = [event for event in HOOK_EVENTS if event not in ENFORCED]
+    others = [event for event in types.HOOK_EVENTS if event not in ENFORCED]
     kinds = [
         {"event": {"const": event}, "payload": model.model_json_schema()}
         for event, model in ENFORCED.items()
@@ -173,16 +160,16 @@ class HookEventBody(Received):
 
     model_config = ConfigDict(json_schema_extra=_payloads_by_event)
 
-    event: HookEventName = Field(
+    event: types.HookEventName = Field(
         description="A body that has only `event_type` is read as if that were `event`."
     )
-    timestamp: Timestamp = Field(
+    timestamp: types.Timestamp = Field(
         description=(
             f"Within {limits.TIMESTAMP_SKEW_SECONDS // 60} minutes of the bridge's clock,"
             " either way."
         )
     )
-    session_id: SessionId
+    session_id: types.SessionId
     payload: dict[str, Any]
     event_id: Any = Field(
         None,
@@ -205,8 +192,8 @@ class HookBatchBody(Received):
 class IngestionResult(Sent):
     received: Literal[True] = True
     event_id: str
-    broadcast_count: Count
-    timestamp: Timestamp
+    broadcast_count: types.Count
+    timestamp: types.Timestamp
 
 
 class ValidationErrorItem(Sent):
@@ -221,7 +208,7 @@ class ValidationErrorItem(Sent):
 class BatchError(Sent):
     """Report a rejected event; ``index`` counts from 0 in the batch as sent."""
 
-    index: Count
+    index: types.Count
     validation_errors: list[ValidationErrorItem]
 
 
@@ -229,26 +216,26 @@ class BatchResult(Sent):
     """Answer a batch: ids of accepted events in order, errors of rejected ones (D32)."""
 
     received: bool = True
-    count: Count
-    accepted: Count
-    rejected: Count
+    count: types.Count
+    accepted: types.Count
+    rejected: types.Count
     event_ids: list[str]
     errors: list[BatchError]
 
 
 class ReloadResult(Sent):
     reloaded: bool
-    timestamp: Timestamp
-    active_hooks: list[HookEventName]
+    timestamp: types.Timestamp
+    active_hooks: list[types.HookEventName]
 
 
 class TreeEntry(Sent):
     """Describe a file, with its ``size`` in bytes, or a directory, with ``children``."""
 
     name: str
-    type: EntryType
-    size: Count | None = None
-    modified_at: Timestamp | None = None
+    type: types.EntryType
+    size: types.Count | None = None
+    modified_at: types.Timestamp | None = None
     children: list[TreeEntry] | None = None
 
 
@@ -263,9 +250,9 @@ class FileTree(Sent):
 class FileContent(Sent):
     path: str
     content: str
-    size: Count
-    encoding: FileEncoding
-    modified_at: Timestamp
+    size: types.Count
+    encoding: types.FileEncoding
+    modified_at: types.Timestamp
 
 
 class ErrorBody(Sent):
@@ -277,10 +264,10 @@ class ErrorBody(Sent):
     message: str
     code: str = Field(pattern=r"^[A-Z][A-Z0-9_]*$")
     request_id: str
-    timestamp: Timestamp
+    timestamp: types.Timestamp
     documentation_url: str
     details: dict[str, Any] | None = None
-    retry_after: Count | None = None
+    retry_after: types.Count | None = None
     websocket_url: str | None = None
 
 
@@ -305,5 +292,5 @@ class ValidationFailure(Sent):
     validation_errors: list[ValidationErrorItem]
     errors: list[FieldMessage]
     request_id: str
-    timestamp: Timestamp
+    timestamp: types.Timestamp
     documentation_url: str

@@ -4,18 +4,8 @@ from typing import Any
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
+from bridge_project.protocol import types
 from bridge_project.protocol.base import Sent
-from bridge_project.protocol.types import (
-    Count,
-    DiffLineType,
-    EntryType,
-    GitFileStatus,
-    Number,
-    SessionKind,
-    SessionStatus,
-    Timestamp,
-    Turn,
-)
 
 
 class Doing(Sent):
@@ -23,7 +13,7 @@ class Doing(Sent):
 
     tool: str
     summary: str
-    since: Timestamp
+    since: types.Timestamp
 
 
 class SessionState(Sent):
@@ -33,13 +23,13 @@ class SessionState(Sent):
     call is open. ``resumable``: ``session_start`` with ``resume`` true starts its agent again (D60).
     """
 
-    kind: SessionKind
-    session_status: SessionStatus
-    turn: Turn
+    kind: types.SessionKind
+    session_status: types.SessionStatus
+    turn: types.Turn
     doing: Doing | None = None
-    pending_approvals: Count
+    pending_approvals: types.Count
     resumable: bool
-    last_activity_at: Timestamp
+    last_activity_at: types.Timestamp
 
     # Sent as null, because a client merges an update into its state. Without a return type the
     # schema stays that of the fields.
@@ -74,45 +64,45 @@ class ToolOutcome(Sent):
     diff: Any = None
     metadata: dict[str, Any] | None = None
     error: str | None = None
-    duration_ms: Count | None = None
+    duration_ms: types.Count | None = None
 
 
 class ToolErrorDetails(Sent):
     exit_code: int | None = None
     stderr: str | None = None
     stdout: str | None = None
-    execution_time_ms: Number | None = None
+    execution_time_ms: types.Number | None = None
 
 
 class GitChange(Sent):
     path: str
-    status: GitFileStatus
-    additions: Count
-    deletions: Count
+    status: types.GitFileStatus
+    additions: types.Count
+    deletions: types.Count
 
 
 class GitCommitSummary(Sent):
     hash: str
     summary: str
-    files_changed: Count
-    additions: Count
-    deletions: Count
+    files_changed: types.Count
+    additions: types.Count
+    deletions: types.Count
 
 
 class DiffLine(Sent):
     """Describe a line without sign; ``no_newline``: the file ends here without one."""
 
-    type: DiffLineType
+    type: types.DiffLineType
     content: str
     no_newline: bool | None = None
 
 
 class DiffHunk(Sent):
     header: str
-    old_start: Count
-    old_lines: Count
-    new_start: Count
-    new_lines: Count
+    old_start: types.Count
+    old_lines: types.Count
+    new_start: types.Count
+    new_lines: types.Count
     lines: list[DiffLine]
 
 
@@ -122,9 +112,9 @@ class DiffFile(Sent):
     path: str
     old_path: str
     new_path: str
-    status: GitFileStatus
-    additions: Count
-    deletions: Count
+    status: types.GitFileStatus
+    additions: types.Count
+    deletions: types.Count
     hunks: list[DiffHunk]
     old_mode: str | None = None
     new_mode: str | None = None
@@ -136,8 +126,8 @@ class DirectoryEntry(Sent):
     """Describe a directory's entry; only files have ``size``, in bytes."""
 
     name: str
-    type: EntryType
-    size: Count | None = None
+    type: types.EntryType
+    size: types.Count | None = None
 
 
 class Violation(Sent):

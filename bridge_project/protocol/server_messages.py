@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from bridge_project.protocol import types
 from bridge_project.protocol.base import ServerPayload
 from bridge_project.protocol.resources import (
     HealthChecks,
@@ -14,21 +15,6 @@ from bridge_project.protocol.resources import (
     Violation,
 )
 from bridge_project.protocol.risk import RiskLevel
-from bridge_project.protocol.types import (
-    ApprovalSource,
-    ConnectionMode,
-    Count,
-    Decider,
-    Decision,
-    FinishReason,
-    HookEventName,
-    NotificationType,
-    Number,
-    Priority,
-    SessionStatus,
-    Timestamp,
-    ToolErrorCode,
-)
 
 
 class SessionRow(ServerPayload):
@@ -43,7 +29,7 @@ class ConnectionAck(ServerPayload):
     summary = "The token is good; what the bridge is and which sessions run."
     server_version: str
     supported_agents: list[str]
-    connection_mode: ConnectionMode
+    connection_mode: types.ConnectionMode
     connection_mode_description: str
     bridge_url: str
     requires_health_verification: bool = True
@@ -82,12 +68,12 @@ class HealthStatus(ServerPayload):
     type = "health_status"
     summary = "Whether the connection is ready, and what to be warned of."
     status: Literal["healthy", "warning"]
-    connection_mode: ConnectionMode
+    connection_mode: types.ConnectionMode
     warnings: list[str]
     warning_details: dict[str, Any]
     checks: HealthChecks
-    server_timestamp: Timestamp
-    latency_ms: Number
+    server_timestamp: types.Timestamp
+    latency_ms: types.Number
     ready: bool
     requires_acknowledgment: bool
 
@@ -118,7 +104,7 @@ class SessionReady(ServerPayload):
     working_directory: str
     branch: str = ""
     status: Literal["ready"] = "ready"
-    session_status: SessionStatus
+    session_status: types.SessionStatus
     asks: bool | None = None
 
 
@@ -158,7 +144,7 @@ class StreamEnd(SessionRow):
     type = "stream_end"
     summary = "The answer is complete, and why."
     message_id: str
-    finish_reason: FinishReason
+    finish_reason: types.FinishReason
     usage: dict[str, Any] | None = None
 
 
@@ -199,11 +185,11 @@ class ApprovalRequired(SessionRow):
     params: dict[str, Any]
     description: str = Field(min_length=1)
     risk_level: RiskLevel
-    source: ApprovalSource
+    source: types.ApprovalSource
     reasoning: str | None = None
-    decision: Decision | None = None
-    decided_at: Timestamp | None = None
-    decided_by: Decider | None = None
+    decision: types.Decision | None = None
+    decided_at: types.Timestamp | None = None
+    decided_by: types.Decider | None = None
 
 
 class ApprovalRecorded(ServerPayload):
@@ -213,9 +199,9 @@ class ApprovalRecorded(ServerPayload):
     summary = "The decision stands, and whether an agent took it."
     session_id: str
     tool_call_id: str
-    decision: Decision
+    decision: types.Decision
     forwarded: bool
-    decided_at: Timestamp
+    decided_at: types.Timestamp
 
 
 class ToolResult(SessionRow):
@@ -233,11 +219,11 @@ class ToolError(SessionRow):
     summary = "The tool failed."
     tool_call_id: str
     tool: str
-    code: ToolErrorCode
+    code: types.ToolErrorCode
     message: str
     details: ToolErrorDetails
     retryable: bool
-    max_retries: Count
+    max_retries: types.Count
 
 
 class AgentEvent(ServerPayload):
@@ -248,11 +234,11 @@ class AgentEvent(ServerPayload):
     type = "agent_event"
     summary = "A hook event of the agent, or a prompt that a session of the bridge has taken."
     feed = "session"
-    event: HookEventName
-    event_type: HookEventName
+    event: types.HookEventName
+    event_type: types.HookEventName
     event_id: str
     session_id: str
-    timestamp: Timestamp
+    timestamp: types.Timestamp
     payload: dict[str, Any]
 
 
@@ -266,10 +252,10 @@ class Notification(ServerPayload):
     nullable = frozenset({"session_id"})
     notification_id: str
     session_id: str | None = None
-    notification_type: NotificationType
+    notification_type: types.NotificationType
     title: str
     body: str
-    priority: Priority
+    priority: types.Priority
     data: dict[str, Any]
 
 
