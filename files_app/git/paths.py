@@ -104,6 +104,6 @@ def tracked(git: Git) -> set[str]:
 
 
 def _parents(name: str) -> list[str]:
-    """Yield the directories above a name: ``a/b/c`` → ``a/b``, ``a``."""
+    """Return the directories above a name: ``a/b/c`` → ``a/b``, ``a``."""
     parts = name.rstrip("/").split("/")
     return ["/".join(parts[:count]) for count in range(len(parts) - 1, 0, -1)]

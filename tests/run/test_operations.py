@@ -313,7 +313,7 @@ def test_a_directory_that_cannot_be_renamed(
     assert aside is not None and aside.parent == directory
     assert (aside / "bridge.sqlite3").read_text() == "precious"
     assert is_whole(directory / "bridge.sqlite3")
-    monkeypatch.setattr(restore.database_copies, "now_name", lambda: "second")
+    monkeypatch.setattr("bridge_project.operations.database_copies.now_name", lambda: "second")
     _, second = restore.restore(target, saved)
     assert second is not None and (second / "instance").exists()
     assert not [path for path in directory.iterdir() if "restoring" in path.name]

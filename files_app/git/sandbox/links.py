@@ -69,7 +69,7 @@ def _alternates(directory: str, jail: Jail) -> list[str]:
 
 
 def _target(link: str, jail: Jail) -> str:
-    """Return the real path of a link's target; None when there is none."""
+    """Return the real path of a link's target, empty when there is none."""
     try:
         return jail.resolve(link)
     except BridgeError as error:
