@@ -108,10 +108,6 @@ if conf.redis_url:
         "CONFIG": {"hosts": [conf.redis_url], "prefix": _prefix},
     }
 
-# One process without Redis counts in its own memory, and with Redis the fallback of D46 is
-# deliberate: what these checks warn of is the design.
-SILENCED_SYSTEM_CHECKS = ["django_ratelimit.E003", "django_ratelimit.W001"]
-
 _VALIDATION = "django.contrib.auth.password_validation"
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"{_VALIDATION}.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
@@ -133,9 +129,6 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "The HTTP interface of the bridge between coding agents and paired devices.",
     "VERSION": PROTOCOL_VERSION,
     "OAS_VERSION": "3.1.0",
-    "SERVE_INCLUDE_SCHEMA": False,
-    "SERVE_AUTHENTICATION": [],
-    "SERVE_PERMISSIONS": [],
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "POSTPROCESSING_HOOKS": ["bridge_project.docs.openapi.add_errors"],
 }
@@ -143,25 +136,20 @@ SPECTACULAR_SETTINGS = {
 CORS_ALLOW_ALL_ORIGINS = conf.bridge_cors_allow_all
 # An app's own scheme (capacitor://localhost) may open a WebSocket but sends no CORS request.
 CORS_ALLOWED_ORIGINS = [
-    origin
-    for origin in conf.bridge_allowed_origins
-    if urlsplit(origin).scheme in ("http", "https") and not conf.bridge_cors_allow_all
+    one for one in conf.bridge_allowed_origins if urlsplit(one).scheme in ("http", "https")
 ]
 CORS_ALLOW_METHODS = ["GET", "POST", "OPTIONS"]
 CORS_ALLOW_HEADERS = ["Authorization", "Content-Type", "X-Request-ID"]
 CORS_EXPOSE_HEADERS = ["X-Request-ID", "Retry-After"]
-CORS_PREFLIGHT_MAX_AGE = 86400
 CORS_URLS_REGEX = r"^/(api/v1|hooks)/"
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
-USE_TZ = True
 USE_I18N = False
 # Django takes the language's own format, and not a setting; it does not say which time it is.
 formats.DATETIME_FORMAT = r"j M Y, H:i \U\T\C"
 STATIC_URL = "/static/"
 WHITENOISE_USE_FINDERS = True
-WHITENOISE_AUTOREFRESH = False
 
 # Cookies know no ports: two bridges on one host name must not take each other's for their own.
 _WHOSE = hashlib.sha256(f"cookies of {SECRET_KEY}".encode()).hexdigest()[:8]
@@ -170,13 +158,11 @@ SESSION_COOKIE_NAME = f"__Host-bridge-session-{_WHOSE}"
 CSRF_COOKIE_SECURE = True
 CSRF_COOKIE_NAME = f"__Host-bridge-csrf-{_WHOSE}"
 CSRF_FAILURE_VIEW = "bridge_project.http.errors.csrf_failure"
-SECURE_CONTENT_TYPE_NOSNIFF = True
 # with "no-referrer" browsers send `Origin: null` with a form, and nobody could log in to the admin
 # site
 SECURE_REFERRER_POLICY = "same-origin"
 # never with an own certificate (D19): a browser would refuse the bridge for ever after
 SECURE_HSTS_SECONDS = 0
-X_FRAME_OPTIONS = "DENY"
 CSRF_TRUSTED_ORIGINS = (
     [conf.bridge_public_url] if conf.bridge_public_url.startswith("https://") else []
 )
