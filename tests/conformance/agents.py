@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.conformance.approvals import of
 from tests.conformance.bridge import Bridge
-from tests.conformance.phone import Message, Phone
+from tests.conformance.phone import PATIENCE, Message, Phone
 
 AGENT = "demo"
 
@@ -20,31 +20,23 @@ def start(
     *,
     resume: bool = False,
     agent: str = AGENT,
-    **more: Any,
+    timeout: float = PATIENCE,
 ) -> Message:
     """The answer to a session_start, whichever it is."""
-    return phone.request(
-        "session_start",
-        {
-            "agent": agent,
-            "session_id": session_id,
-            "working_directory": str(directory),
-            "resume": resume,
-        },
-        **more,
-    )
+    id_ = send_start(phone, directory, session_id, agent, resume=resume)
+    return answer_to(phone, id_, timeout)
 
 
 def send_start(
-    phone: Phone, directory: Path | str, session_id: str, agent: str, *, resume: bool = False
+    phone: Phone, directory: Path | str, session_id: str | None, agent: str, *, resume: bool = False
 ) -> str:
     """A session_start without waiting for the answer; its id."""
     body = {"agent": agent, "session_id": session_id, "resume": resume}
     return phone.send("session_start", body | {"working_directory": str(directory)})
 
 
-def answer_to(phone: Phone, id_: str) -> Message:
-    return phone.until(lambda message: message.get("id") == id_, "its answer")
+def answer_to(phone: Phone, id_: str, timeout: float = PATIENCE) -> Message:
+    return phone.until(lambda message: message.get("id") == id_, "its answer", timeout)
 
 
 def begin(bridge: Bridge, phone: Phone, session_id: str | None = None, agent: str = AGENT) -> str:
@@ -55,14 +47,11 @@ def begin(bridge: Bridge, phone: Phone, session_id: str | None = None, agent: st
 
 
 def say(phone: Phone, session_id: str, content: str) -> None:
-    """A prompt, without waiting for anything."""
     phone.send("message", {"session_id": session_id, "content": content, "role": "user"})
 
 
 def ask(phone: Phone, session_id: str, content: str) -> list[Message]:
-    """A prompt and its whole answer: the messages of the session up to the stream_end of the
-    turn.
-    """
+    """A prompt and its whole answer: the session's messages up to the end of the turn."""
     before = len(phone.messages)
     say(phone, session_id, content)
     phone.until(
@@ -81,7 +70,6 @@ def ask(phone: Phone, session_id: str, content: str) -> list[Message]:
 
 
 def words(messages: list[Message]) -> str:
-    """What the agent said."""
     return "".join(
         message["payload"]["content"] for message in messages if message["type"] == "stream_chunk"
     )
@@ -94,7 +82,6 @@ def tool(phone: Phone, session_id: str, name: str = "Bash", /, **params: Any) ->
 
 
 def end(phone: Phone, session_id: str) -> Message:
-    """Leave nothing running behind."""
     return phone.request("session_end", {"session_id": session_id, "reason": "user_request"})
 
 

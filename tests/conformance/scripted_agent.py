@@ -20,9 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 MODE, JOURNAL = sys.argv[1:3]
-Handler = Callable[[dict[str, Any]], dict[str, Any]]
 OPTIONS = [{"optionId": kind, "name": kind, "kind": kind} for kind in ("allow_once", "reject_once")]
-
 LATE = ("What was asked?", "This is what ", "was said.")
 WAYS = [
     {"id": "key", "name": "A key", "description": "Requires SCRIPTED_API_KEY."},
@@ -33,9 +31,6 @@ WAYS = [
 def main() -> None:
     if MODE == "exits":
         sys.exit("I need a newer machine")
-    if MODE == "flaky" and not os.path.exists(f"{JOURNAL}-tried"):
-        open(f"{JOURNAL}-tried", "w").close()
-        sys.exit("not this time")
     if MODE in ("hangs", "refuses"):
         key = os.environ.get("SCRIPTED_API_KEY")
         sys.stderr.write(f"waiting for the network with {key} and sk-{'1' * 20}\n")
@@ -45,20 +40,28 @@ def main() -> None:
         time.sleep(1000)
     if MODE == "banner":
         sys.stdout.write("Welcome!\n\nChecking for updates …\n")
-    agent = Scripted()
     if MODE == "lingers":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    agent = Scripted()
     for line in sys.stdin.buffer:
         agent.hear(json.loads(line))
     if MODE == "lingers":
         journal("over")
-        while not os.path.exists(f"{JOURNAL}-go"):
-            time.sleep(0.01)
+        wait_for_go()
+
+
+def wait_for_go() -> None:
+    while not os.path.exists(f"{JOURNAL}-go"):
+        time.sleep(0.01)
 
 
 def journal(what: str, **more: Any) -> None:
     with open(JOURNAL, "ab") as file:
         file.write(json.dumps({"what": what, "pid": os.getpid()} | more).encode() + b"\n")
+
+
+class Refusal(Exception):
+    """What a request is answered with in place of a result: code, message, details."""
 
 
 class Scripted:
@@ -78,43 +81,40 @@ class Scripted:
                 self.waiting[message["id"]] = message
                 self.answered.notify_all()
         elif message["method"] == "session/cancel":
-            journal("cancel")
             self.cancelled.set()
         elif "id" in message:
             if message["method"] == "session/prompt":
                 # here, in the order of what is heard: a cancel may be right behind it
                 self.cancelled.clear()
-            threading.Thread(
-                target=self.obey,
-                args=(message["id"], message["method"], message.get("params") or {}),
-                daemon=True,
-            ).start()
+            threading.Thread(target=self.obey, args=(message,), daemon=True).start()
 
     def send(self, **message: Any) -> None:
         with self.lock:
             sys.stdout.write(json.dumps({"jsonrpc": "2.0"} | message) + "\n")
             sys.stdout.flush()
 
-    def obey(self, id_: Any, method: str, params: dict[str, Any]) -> None:
-        handlers: dict[str, Handler] = {
+    def obey(self, message: dict[str, Any]) -> None:
+        self.number = message["id"]
+        handlers = {
             "initialize": self.initialize,
             "session/new": self.new,
             "session/load": self.load,
             "session/prompt": self.prompt,
         }
-        self.number = id_
-        handler = handlers.get(method)
-        if handler is None:
-            self.send(id=id_, error={"code": -32601, "message": "Method not found"})
-            return
-        result = handler(params)
-        self.send(id=id_, error=result["error"]) if "error" in result else self.send(
-            id=id_, result=result
-        )
+        try:
+            if message["method"] not in handlers:
+                raise Refusal(-32601, "Method not found", "")
+            result = handlers[message["method"]](message.get("params") or {})
+        except Refusal as refusal:
+            code, text, details = refusal.args
+            error = {"code": code, "message": text, "data": {"details": details}}
+            self.send(id=message["id"], error=error)
+        else:
+            self.send(id=message["id"], result=result)
 
     def initialize(self, params: dict[str, Any]) -> dict[str, Any]:
-        while MODE == "told" and not os.path.exists(f"{JOURNAL}-go"):
-            time.sleep(0.01)
+        if MODE == "told":
+            wait_for_go()
         if MODE == "nonsense":
             return {"protocolVersion": "first", "agentCapabilities": "all"}
         return {
@@ -126,21 +126,15 @@ class Scripted:
 
     def new(self, params: dict[str, Any]) -> dict[str, Any]:
         if MODE == "refuses":
-            return {
-                "error": {
-                    "code": -32000,
-                    "message": "Authentication required",
-                    "data": {"details": "log in with `scripted login` first"},
-                }
-            }
-        journal("new", directory=params["cwd"])
+            raise Refusal(-32000, "Authentication required", "log in with `scripted login` first")
+        journal("new")
         return {"sessionId": f"scripted-{os.getpid()}"}
 
     def load(self, params: dict[str, Any]) -> dict[str, Any]:
-        journal("load", session=params["sessionId"])
+        self.session = params["sessionId"]
+        journal("load", session=self.session)
         if MODE == "stuck":
             time.sleep(1000)
-        self.session = params["sessionId"]
         for text in self.told() if MODE == "tells" else ():
             self.say(text, "user_message_chunk")
             self.say("about ")
@@ -152,13 +146,7 @@ class Scripted:
             self.say("[Function Response: run_shell_command]", "user_message_chunk")
             threading.Thread(target=self.tell_late, daemon=True).start()
         if MODE == "forgets":
-            return {
-                "error": {
-                    "code": -32602,
-                    "message": "Invalid params",
-                    "data": {"details": "that conversation was deleted"},
-                }
-            }
+            raise Refusal(-32602, "Invalid params", "that conversation was deleted")
         return {}
 
     def tell_late(self) -> None:
@@ -168,11 +156,10 @@ class Scripted:
             self.say(text)
 
     def told(self) -> list[str]:
-        """What it was told in its session, in order."""
         with open(JOURNAL) as file:
             lines = [json.loads(line) for line in file]
         return [
-            line["text"] for line in lines if line.get("session") == self.session and "text" in line
+            one["text"] for one in lines if one.get("session") == self.session and "text" in one
         ]
 
     # what it does with a prompt
@@ -187,7 +174,6 @@ class Scripted:
             "/stamp": self.stamp,
             "/ask": self.ask_for,
             "/ask-many": self.ask_many,
-            "/ask-and-die": self.ask_and_die,
             "/exit": self.exit,
             "/spawn": self.spawn,
             "/deaf": self.deaf,
@@ -200,9 +186,8 @@ class Scripted:
         if word in commands:
             commands[word](rest)
         else:
-            self.say(
-                f"{len(text)} characters, {hashlib.sha256(text.encode()).hexdigest()}: {text[-100:]}"
-            )
+            digest = hashlib.sha256(text.encode()).hexdigest()
+            self.say(f"{len(text)} characters, {digest}: {text[-100:]}")
         return {"stopReason": "cancelled" if self.cancelled.is_set() else "end_turn"}
 
     def update(self, what: str, **parts: Any) -> None:
@@ -213,7 +198,6 @@ class Scripted:
         self.update(what, content={"type": "text", "text": text})
 
     def stamp(self, rest: str) -> None:
-        """The time of its own first chunk."""
         self.say(f"{time.time():.6f} ")
         self.say("and that was it")
 
@@ -228,7 +212,6 @@ class Scripted:
         journal("said", label=label, seconds=time.monotonic() - began)
 
     def request(self, method: str, **params: Any) -> int:
-        """Asks the bridge for something; the number of its answer."""
         number = next(self.numbers)
         self.send(id=number, method=method, params={"sessionId": self.session, **params})
         return number
@@ -240,7 +223,6 @@ class Scripted:
         return self.waiting[number].get("result") or {}
 
     def ask(self, call_id: str, **call: Any) -> int:
-        """Asks for permission, and does not wait."""
         call = {"toolCallId": call_id, "status": "pending"} | call
         return self.request("session/request_permission", toolCall=call, options=OPTIONS)
 
@@ -251,10 +233,10 @@ class Scripted:
         """Has the bridge do something; says ``then`` with what that gives, or why it does not."""
         number = self.request(method, **params)
         result, told = self.answer(number), self.waiting[number]
-        refused = (
-            f"The bridge does not do it: {told['error']['message']}" if "error" in told else ""
-        )
-        self.say(refused or then.format(**result))
+        if "error" in told:
+            self.say(f"The bridge does not do it: {told['error']['message']}")
+        else:
+            self.say(then.format(**result))
         return result
 
     def read(self, path: str) -> None:
@@ -267,37 +249,31 @@ class Scripted:
 
     def command(self, line: str) -> None:
         if made := self.have("terminal/create", "", command=line):
-            ended, said, _ = (
+            ended, told, _ = (
                 self.answer(self.request(f"terminal/{what}", **made))
                 for what in ("wait_for_exit", "output", "release")
             )
-            self.say(
-                f"It ended with {ended.get('exitCode', ended.get('signal'))} and said: {said['output']}"
-            )
+            code = ended.get("exitCode", ended.get("signal"))
+            self.say(f"It ended with {code} and said: {told['output']}")
 
     def do(self, code: str) -> None:
         """Does as the Python says, which has the words of this agent at hand."""
         words = ("say", "send", "update", "request", "answer", "ask", "allowed", "have", "write")
         exec(code, {name: getattr(self, name) for name in words} | globals() | {"agent": self})
 
-    def ask_for(self, command: str, dies: bool = False, runs: bool = False) -> None:
+    def ask_for(self, command: str, runs: bool = False) -> None:
         """Asks for a command, and says which option was chosen."""
         call_id = f"call-{os.getpid()}-{next(self.numbers)}"
         number = self.ask(call_id, title=command, kind="execute", rawInput={"command": command})
-        if dies:
-            self.exit("3")
         outcome = self.answer(number).get("outcome", {})
         journal("decided", call=call_id, outcome=outcome)
-        if MODE == "cancelling" and outcome.get("optionId") != "allow_once":
+        allowed = outcome.get("optionId") == "allow_once"
+        if MODE == "cancelling" and not allowed:
             self.cancelled.set()
-        if outcome.get("optionId") == "allow_once":
-            if runs:
-                subprocess.run(
-                    ["sh", "-c", command],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    check=False,
-                )
+        if allowed and runs:
+            nothing = subprocess.DEVNULL
+            subprocess.run(["sh", "-c", command], stdin=nothing, stdout=nothing, check=False)
+        if allowed:
             text = {"type": "content", "content": {"type": "text", "text": f"ran {command}"}}
             self.update("tool_call_update", toolCallId=call_id, status="completed", content=[text])
         self.say(str(outcome.get("optionId", outcome.get("outcome"))))
@@ -305,17 +281,12 @@ class Scripted:
     def ask_many(self, rest: str) -> None:
         """COUNT LABEL: so many questions at once."""
         count, label = rest.split(" ")
-        asking = [
-            threading.Thread(target=self.ask_for, args=(f"ls {label}-{number}",))
-            for number in range(int(count))
-        ]
+        lines = [f"ls {label}-{number}" for number in range(int(count))]
+        asking = [threading.Thread(target=self.ask_for, args=(line,)) for line in lines]
         for one in asking:
             one.start()
         for one in asking:
             one.join()
-
-    def ask_and_die(self, command: str) -> None:
-        self.ask_for(command, dies=True)
 
     def run(self, command: str) -> None:
         """Asks for a command, and runs it itself."""
@@ -331,11 +302,8 @@ class Scripted:
     def spawn(self, rest: str) -> None:
         """Two processes of its own, one of which leaves its group."""
         for leaves in (False, True):
-            subprocess.Popen(
-                ["sh", "-c", f"sleep 1000; : {JOURNAL}"],
-                start_new_session=leaves,
-                stdout=subprocess.DEVNULL,
-            )
+            command = ["sh", "-c", f"sleep 1000; : {JOURNAL}"]
+            subprocess.Popen(command, start_new_session=leaves, stdout=subprocess.DEVNULL)
         self.say("spawned")
 
     def deaf(self, rest: str) -> None:

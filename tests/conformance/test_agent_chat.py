@@ -1,33 +1,24 @@
-"""Talking with the agent of a session that the bridge runs: streams, tools, decisions, interrupts,
-bad input, hooks in its name (SPEC WebSocket operations; D7, D31, D34, D38 to D41, D51).
-"""
+"""Talking with the agent of a session that the bridge runs (D7, D31, D34, D38 to D41, D51, D52)."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from tests.conformance.agent_tools import http_say
 from tests.conformance.agents import ask, begin, end, log_of, reasons, say, tool, words
-from tests.conformance.approvals import (
-    assert_refused,
-    assert_stands,
-    decide,
-    notifications,
-    of,
-    pending,
-)
+from tests.conformance.approvals import assert_refused, decide, notifications, of, pending
 from tests.conformance.bridge import Bridge
 from tests.conformance.delivery import send
-from tests.conformance.phone import Phone
+from tests.conformance.https import assert_error, assert_now, is_uuid
+from tests.conformance.phone import Message, Phone
 from tests.conformance.samples import hook, new_id
-
-# -- the stream ------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("ws.message", "ws.stream_start", "ws.stream_chunk", "ws.stream_end")
 def test_a_turn(shared: Bridge, phone: Phone, session: str) -> None:
-    """Spec: message → stream_start, stream_chunk..., stream_end; D41: demo repeats the prompt's
-    words, in several chunks; D6: the title is the prompt.
-    """
+    """Spec; D41: demo repeats the prompt, in several chunks; D6: it is the title."""
     shown, *messages = ask(phone, session, "Please count\nto seven")
     assert shown["payload"]["payload"]["prompt"] == "Please count\nto seven"
     first, *chunks, last = messages
@@ -46,9 +37,7 @@ def test_a_turn(shared: Bridge, phone: Phone, session: str) -> None:
 
 @pytest.mark.spec("wscode.AGENT_ERROR", "severity.error")
 def test_a_turn_that_fails(shared: Bridge, phone: Phone, session: str) -> None:
-    """Spec: AGENT_ERROR, recoverable; D51: also a notification, to every device, that names it;
-    D35: the session stays active; finish_reason error.
-    """
+    """D51: also a notification to every device; D35: the session stays active."""
     with shared.phones(1) as (other,):
         messages = ask(phone, session, "/fail The model is on holiday.")
         assert messages[-1]["payload"]["finish_reason"] == "error"
@@ -64,17 +53,12 @@ def test_a_turn_that_fails(shared: Bridge, phone: Phone, session: str) -> None:
     assert error in log_of(phone, session), "it is kept like everything that was said"
 
 
-# -- tools -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.spec(
     "decision.forwarded", "decision.approved", "decision.rejected", "decision.modified"
 )
 @pytest.mark.parametrize("decision", ["approved", "rejected", "modified"])
 def test_a_tool_call(shared: Bridge, phone: Phone, session: str, decision: str) -> None:
-    """Spec: approval_required with source agent_sdk; D38: forwarded to the agent session, which
-    does as it was told; D31: once, however often it is sent. The turn goes on to stop.
-    """
+    """D38: forwarded to the agent, which does as it was told; D31: once, however often sent."""
     asked = tool(phone, session, "Bash", command="make test")
     assert asked["source"] == "agent_sdk" and "make test" in asked["description"]
     assert asked["risk_level"] in ("low", "medium", "high", "critical")
@@ -96,41 +80,11 @@ def test_a_tool_call(shared: Bridge, phone: Phone, session: str, decision: str) 
     assert kinds == ["approval_required", "approval_decided"], "a refusal's result is no alarm"
 
 
-def test_the_risk_of_a_call(phone: Phone, session: str) -> None:
-    """Issue: risk by documented rules."""
-    asked = tool(phone, session, "Bash", command="rm -rf /")
-    assert asked["risk_level"] == "critical"
-    decide(phone, session, asked["tool_call_id"], "rejected")
-    phone.expect("stream_end", session_id=session, finish_reason="stop")
-    assert tool(phone, session, "Bash", command="ls")["risk_level"] != "critical"
-
-
-# -- interrupts ------------------------------------------------------------------------------------
-
-
-@pytest.mark.spec("ws.session_interrupt")
-def test_an_interrupt_while_somebody_thinks(shared: Bridge, phone: Phone, session: str) -> None:
-    """D40: stops the turn, stream_end with finish_reason stop; its pending approvals are rejected,
-    reason interrupted.
-    """
-    call_id = tool(phone, session)["tool_call_id"]
-    phone.send("session_interrupt", {"session_id": session})
-    phone.expect("stream_end", session_id=session, finish_reason="stop")
-    decided = notifications(phone, session, "approval_decided")[0]["data"]
-    assert (decided["tool_call_id"], decided["decision"]) == (call_id, "rejected")
-    assert decided["reason"] == "interrupted"
-    assert_stands(decide(phone, session, call_id, "approved"), "rejected", "bridge")
-    assert words(ask(phone, session, "and on")).endswith("and on")
-    assert shared.session(session)["status"] == "active"
-
-
 @pytest.mark.spec("ws.session_interrupt")
 def test_an_interrupt_of_nothing_and_one_too_many(
     shared: Bridge, phone: Phone, session: str
 ) -> None:
-    """D40: with no turn nothing happens, with a turn it ends once however often it is asked; what
-    comes after is not touched.
-    """
+    """D40: a turn ends once however often it is asked; what comes after is not touched."""
     phone.send("session_interrupt", {"session_id": session})
     assert ask(phone, session, "not interrupted")[-1]["payload"]["finish_reason"] == "stop"
     say(phone, session, "/sleep 60")
@@ -142,18 +96,15 @@ def test_an_interrupt_of_nothing_and_one_too_many(
     assert reasons(phone, session) == ["stop"] * 3 and not of(phone, "error", session)
 
 
-# -- what it takes and what not --------------------------------------------------------------------
-
-
 def test_odd_prompts(phone: Phone, session: str) -> None:
-    """Issue, bad input: whatever is said, the turn ends and the session goes on; what says nothing
-    is no message.
-    """
+    """Issue, bad input: the turn ends and the session goes on; what says nothing is no message."""
     for content in ("\x00", "/tool", "/tool Bash {not json", "/sleep x", "\u2028 \U0001f600"):
         assert ask(phone, session, content)[-1]["payload"]["finish_reason"] == "stop", content
     for content in ("", " \n", "\u200b\u2060"):
-        body = {"session_id": session, "content": content, "role": "user"}
-        refused = assert_refused(phone.request("message", body), "PROTO_INVALID_MESSAGE", True)
+        answer = phone.request(
+            "message", {"session_id": session, "content": content, "role": "user"}
+        )
+        refused = assert_refused(answer, "PROTO_INVALID_MESSAGE", True)
         assert refused["violations"]
     phone.untaken.clear()
     assert words(ask(phone, session, "still there?")).endswith("still there?")
@@ -161,9 +112,7 @@ def test_odd_prompts(phone: Phone, session: str) -> None:
 
 
 def test_hooks_in_the_name_of_a_session(shared: Bridge, phone: Phone) -> None:
-    """D34: passed on as agent_event, and nothing else: no state, no approval, no tool call, no
-    title, while it runs and when it is closed.
-    """
+    """D34: passed on as agent_event; no state, approval, call or title changes by them."""
     sid = begin(shared, phone)
     call_id = tool(phone, sid)["tool_call_id"]
     before = shared.session(sid)
@@ -189,3 +138,97 @@ def test_hooks_in_the_name_of_a_session(shared: Bridge, phone: Phone) -> None:
     end(phone, sid)
     shared.accept(hook("SessionStart", sid))
     assert shared.session(sid)["status"] == "closed"
+
+
+def prompts(messages: list[Message], session_id: str) -> list[dict[str, Any]]:
+    return [
+        message["payload"]["payload"]
+        for message in messages
+        if message["type"] == "agent_event" and message["payload"]["session_id"] == session_id
+    ]
+
+
+def finish(phone: Phone, session_id: str, turns: int) -> None:
+    for _ in range(turns):
+        phone.expect("stream_end", session_id=session_id)
+
+
+def test_every_phone_sees_the_question(bridge: Bridge, phone: Phone) -> None:
+    """Before the answer begins; who comes later too; it counts as no hook event."""
+    sid = begin(bridge, phone)
+    with bridge.phones(1) as (other,):
+        other.join(sid)
+        sent = phone.send("message", {"session_id": sid, "content": "one\ntwo", "role": "user"})
+        finish(phone, sid, 1)
+        finish(other, sid, 1)
+        shown, begun = [m for m in phone.messages if m["type"] in ("agent_event", "stream_start")]
+        assert (shown["type"], begun["type"]) == ("agent_event", "stream_start")
+        assert [m for m in other.messages if m["type"] == "agent_event"] == [shown]
+        event = shown["payload"]
+        assert event["event"] == event["event_type"] == "UserPromptSubmit"
+        assert is_uuid(event["event_id"]) and event["session_id"] == sid
+        assert_now(event["timestamp"])
+        told = {"prompt": "one\ntwo", "source": "device", "message_id": sent, "queued": False}
+        assert event["payload"] == told | {"device": event["payload"]["device"] or "a name"}
+        assert shown in log_of(other, sid)
+    view = bridge.session(sid)
+    assert (view["hook_count"], view["recent_events"], view["title"]) == (0, [], "one")
+    with bridge.phones(1) as (third,):
+        third.join(sid)
+        assert shown in third.expect("replay_buffer")["payload"]["messages"]
+    end(phone, sid)
+
+
+def test_what_waits_says_so(bridge: Bridge, phone: Phone) -> None:
+    """Each is shown when it is accepted, not when it is answered."""
+    sid = begin(bridge, phone)
+    for text in ("/sleep 1", "second", "third"):
+        say(phone, sid, text)
+    finish(phone, sid, 3)
+    ask(phone, sid, "fourth")
+    shown = [(one["prompt"], one["queued"]) for one in prompts(phone.messages, sid)]
+    assert shown == [("/sleep 1", False), ("second", True), ("third", True), ("fourth", False)]
+    said = words(phone.messages)
+    assert said.index("second") < said.index("third") < said.index("fourth"), "answered in order"
+    types = [m["type"] for m in phone.messages if m["type"] in ("agent_event", "stream_end")]
+    assert types == ["agent_event"] * 3 + ["stream_end"] * 3 + ["agent_event", "stream_end"]
+    end(phone, sid)
+
+
+@pytest.mark.spec("http.session.events", "code.SESSION_CLOSED")
+def test_over_http(bridge: Bridge, phone: Phone, sid: str) -> None:
+    """D39; the answer's event_id is the prompt's message_id; an administrator has no device."""
+    assert_error(http_say(bridge, sid), 404, "SESSION_NOT_FOUND")
+    begin(bridge, phone, sid)
+    for token in (phone.token, bridge.admin_token):
+        answer = http_say(bridge, sid, token=token)
+        told = answer.json()
+        assert (answer.status, told["accepted"], told["session_id"]) == (202, True, sid)
+        finish(phone, sid, 1)
+        shown = prompts(phone.messages, sid)[-1]
+        assert (shown["source"], shown["message_id"]) == ("http", told["event_id"])
+        assert (shown["device"] is None) is (token == bridge.admin_token)
+    end(phone, sid)
+    assert_error(http_say(bridge, sid), 409, "SESSION_CLOSED")
+
+
+@pytest.mark.spec("client.repeat", "offline.flush")
+def test_once(bridge: Bridge, phone: Phone) -> None:
+    """D31: sent again, on the next connection too, it is neither shown nor answered again."""
+    sid, id_ = begin(bridge, phone), new_id()
+    body = {"session_id": sid, "content": "only once", "role": "user"}
+    for _ in range(2):
+        phone.send("message", body, id=id_)
+    finish(phone, sid, 1)
+    phone.close()
+    phone.ready()
+    phone.join(sid)
+    phone.send("message", body, id=id_)
+    ask(phone, sid, "something else")
+    log = log_of(phone, sid)
+    assert [one["prompt"] for one in prompts(log, sid)] == ["only once", "something else"]
+    assert len([message for message in log if message["type"] == "stream_start"]) == 2
+    end(phone, sid)
+    refused = phone.request("message", body | {"content": "too late"})
+    assert refused["payload"]["code"] == "SESS_CLOSED"
+    assert prompts(phone.messages, sid)[-1]["prompt"] == "something else"

@@ -1,6 +1,4 @@
-"""A session whose beginning the log has lost: that is said, and the agent itself tells the last of
-it (D29, D60; issue, Also).
-"""
+"""A session whose beginning the log has lost: the agent itself tells the last of it (D29, D60)."""
 
 from __future__ import annotations
 
@@ -9,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.agent_tools import Script, quick_bridge, restart, tidied
-from tests.conformance.agents import ask, begin, end, say, start, words
+from tests.conformance.agent_tools import Script, quick_bridge, restart
+from tests.conformance.agents import ask, begin, end, start, words
 from tests.conformance.approvals import of
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
@@ -24,16 +22,10 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
 
 
 @pytest.fixture(scope="module")
-def quick(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator[Bridge]:
-    settings = {"BRIDGE_SESSION_GRACE_SECONDS": "2", "BRIDGE_QUEUE_MAX": str(KEPT)}
-    with quick_bridge(tmp_path_factory.mktemp("history"), script, **settings) as bridge:
+def bridge(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator[Bridge]:
+    place = tmp_path_factory.mktemp("history")
+    with quick_bridge(place, script, BRIDGE_QUEUE_MAX=str(KEPT)) as bridge:
         yield bridge
-
-
-@pytest.fixture(autouse=True)
-def tidy(request: pytest.FixtureRequest, quick: Bridge) -> Iterator[None]:
-    with tidied(request, quick):
-        yield
 
 
 def buffers(phone: Phone, session_id: str) -> list[dict[str, Any]]:
@@ -61,56 +53,45 @@ def conversation(messages: list[dict[str, Any]]) -> list[str]:
     return found
 
 
-def test_what_the_agent_tells(quick: Bridge, script: Script) -> None:
-    """Whoever resumes it, and a device that is new to it, gets complete false and the last of the
-    conversation from before the log begins, once, marked, and with the same ids each time.
-    """
-    with quick.phones(2) as (phone, late):
-        sid = begin(quick, phone, agent="tells")
+def test_what_the_agent_tells(bridge: Bridge) -> None:
+    """What was before the log begins, once, marked, and with the same ids each time."""
+    with bridge.phones(2) as (phone, late):
+        sid = begin(bridge, phone, agent="tells")
         for number in range(4):
             said = ask(phone, sid, f"number {number}")
             phone.ack(*said)
         phone.close()
-        restart(quick, "stop")  # which stores what was acknowledged
+        restart(bridge, "stop")  # which stores what was acknowledged
         phone.ready()
-        assert start(phone, quick.root, sid, resume=True)["type"] == "session_ready"
-        mine = buffers(phone, sid)
-        assert [(one.get("source"), one["complete"]) for one in mine] == [
-            ("agent", False),
-            (None, False),
-        ]
-        told = mine[0]["messages"]
-        assert conversation(told) == [
-            line
-            for number in range(4)
-            for line in (f"number {number}", "→ about", f"→ number {number}")
-        ], "this phone has acknowledged all: it is told what it may not have kept"
-        assert {m["payload"]["payload"]["source"] for m in told if m["type"] == "agent_event"} == {
-            "agent"
-        }
-        assert mine[1]["messages"] == [], "and gets no row twice"
+        assert start(phone, bridge.root, sid, resume=True)["type"] == "session_ready"
+        from_agent, from_log = buffers(phone, sid)
+        assert (from_agent["source"], from_agent["complete"]) == ("agent", False)
+        assert not from_log["complete"] and from_log["messages"] == [], "it gets no row twice"
+        told = from_agent["messages"]
+        numbers = [f"number {number}" for number in range(4)]
+        all_of_it = [line for one in numbers for line in (one, "→ about", f"→ {one}")]
+        assert conversation(told) == all_of_it, "it is told also what it may not have kept"
+        prompts = [one["payload"]["payload"] for one in told if one["type"] == "agent_event"]
+        assert {one["source"] for one in prompts} == {"agent"}
 
         late.ready()
         late.join(sid)
-        [from_agent, from_log] = buffers(late, sid)
-        rows = from_log["messages"]
+        from_agent, from_log = buffers(late, sid)
+        rows, again = from_log["messages"], from_agent["messages"]
         first = next(line for line in conversation(rows) if not line.startswith("→"))
-        assert conversation(from_agent["messages"]) == conversation(told)[: 3 * int(first[-1])]
-        assert [m["id"] for m in from_agent["messages"]] == [m["id"] for m in told][
-            : len(from_agent["messages"])
-        ]
-        assert rows[-len(said) :] == said
-        assert from_log["complete"] is False
+        assert conversation(again) == all_of_it[: 3 * int(first[-1])]
+        assert [one["id"] for one in again] == [one["id"] for one in told][: len(again)]
+        assert rows[-len(said) :] == said and from_log["complete"] is False
 
         assert words(ask(phone, sid, "and on")).endswith("and on")
         late.expect("stream_end", session_id=sid)
         end(phone, sid)
 
 
-def test_an_agent_that_tells_nothing(quick: Bridge) -> None:
-    """The log's own replay_buffer says that it begins later; a session that is whole is complete."""
-    with quick.phones(2) as (phone, late):
-        lost, whole = (begin(quick, phone, agent="plain") for _ in range(2))
+def test_an_agent_that_tells_nothing(bridge: Bridge) -> None:
+    """The log's own replay_buffer says that it begins later; what is whole is complete."""
+    with bridge.phones(2) as (phone, late):
+        lost, whole = (begin(bridge, phone, agent="plain") for _ in range(2))
         ask(phone, whole, "hello")
         for number in range(4):
             ask(phone, lost, f"number {number}")
@@ -118,6 +99,4 @@ def test_an_agent_that_tells_nothing(quick: Bridge) -> None:
             late.join(session)
             [only] = buffers(late, session)
             assert only["complete"] is complete and only["messages"] and "source" not in only
-        say(phone, lost, "bye")
-        for session in (lost, whole):
             end(phone, session)

@@ -1,36 +1,37 @@
-"""Two phones race for one approval, dozens of times, in `make soak` ten thousand (D38, D46): one
-winner each time, the other is told who won, and an agent is told once.
-
-Beside it, on the same two processes: messages that come twice (D31).
+"""Two phones race for one approval, dozens of times, in `make soak` ten thousand (D38, D46); beside
+it, messages that come twice to two processes (D31).
 """
 
 from __future__ import annotations
 
-import json
 import os
 import random
+import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.conformance.agent_tools import Script, figure
+from tests.conformance.agent_tools import Script, figure, several_bridges
 from tests.conformance.agents import begin, end, say
-from tests.conformance.approvals import decision_of, greeted, notifications, pre
-from tests.conformance.bridge import Bridge
+from tests.conformance.approvals import assert_stands, decision_of, greeted, notifications, of, pre
+from tests.conformance.bridge import Bridge, Pairing
 from tests.conformance.delivery import send
-from tests.conformance.phone import Phone
-from tests.conformance.racers import DECISIONS, PATIENT, Call, race, racing, wait_asked
+from tests.conformance.phone import Message, Phone
 from tests.conformance.repositories import Repository, session_in
 from tests.conformance.samples import hook, new_id, new_session, prompt
 from tests.servers import Postgres, Redis
 
+DECISIONS = {"approved": "allow_once", "rejected": "reject_once"}  # what an agent is told of each
 GROUP = 10  # decisions on their way at once, at most: who is first often wins a whole group
 # among which the calls are shared out: what a decision costs grows with what its session has open
 SESSIONS = 4
 PIECE = 250  # races in the same sessions
+PATIENT = 240  # seconds for a group
 TIMES = int(os.environ.get("SOAK_RACES") or 40)
 SEED = os.environ.get("RACE_SEED") or "38"
+Call = tuple[str, str]  # of a session
 pytestmark = pytest.mark.timeout(420 + TIMES)
 
 
@@ -41,128 +42,143 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
 
 @pytest.fixture(scope="module")
 def pair(
-    make_bridge: Callable[..., Bridge],
+    tmp_path_factory: pytest.TempPathFactory,
     postgres_server: Postgres,
     redis_server: Redis,
     script: Script,
 ) -> Iterator[tuple[Bridge, Bridge]]:
-    """Two processes that are one bridge, with one allowed root."""
-    more = {
-        "database_url": postgres_server.create_database(),
-        "redis_url": redis_server.url,
-        "BRIDGE_ACP_AGENTS": script.setting,
-    }
-    first = make_bridge("race-first", **more)
-    more |= {
-        "BRIDGE_HOOK_TOKEN": first.hook_token,
-        "BRIDGE_ADMIN_TOKEN": first.admin_token,
-        "BRIDGE_ALLOWED_ROOTS": str(first.root),
-    }
-    second = make_bridge("race-second", **more)
-    yield first, second
-    for bridge in (first, second):
-        bridge.stop()
+    directories = [tmp_path_factory.mktemp(name) for name in ("first", "second")]
+    with several_bridges(directories, postgres_server, redis_server, script) as (first, second):
+        yield first, second
 
 
-def post_calls(bridge: Bridge, sessions: list[str], count: int) -> None:
-    """That many pending approvals, shared out among the sessions, posted in batches."""
-    for start in range(0, count, 50):
-        events = [
-            pre(
-                sessions[number % len(sessions)],
-                {"command": f"ls {number}"},
-                approval=True,
-                tool_call_id=f"call-{number}",
-            )
-            for number in range(start, min(start + 50, count))
-        ]
-        answer = bridge.post_batch(events)
-        assert answer.status == 200 and answer.json()["accepted"] == len(events), answer
+class Racer:
+    """A device that always decides the same, for all calls of a group when the other one does."""
+
+    def __init__(self, bridge: Bridge, pairing: Pairing, decision: str) -> None:
+        self.pairing, self.decision = pairing, decision
+        self.phone = Phone(bridge.port, pairing.token).ready()
+
+    def asked(self, sessions: list[str], count: int) -> list[Call]:
+
+        def calls() -> list[Call]:
+            return [
+                (sid, one["data"]["tool_call_id"])
+                for sid in sessions
+                for one in notifications(self.phone, sid, "approval_required")
+            ]
+
+        self.phone.collect(lambda: len(calls()) >= count, "all questions", PATIENT)
+        return sorted(calls())
+
+    def decide(self, calls: list[Call], line: threading.Barrier) -> dict[Call, Message]:
+        """Send the decisions in an order of its own; the answers."""
+        order = random.Random(f"{calls[0]} {self.decision}").sample(calls, len(calls))
+        line.wait(PATIENT)
+        sent = {new_id(): call for call in order}
+        for id_, call in sent.items():
+            self.phone.send("approval_response", decision_of(*call, self.decision), id=id_)
+        answers = {}
+        while sent:
+            answer = self.phone.until(lambda one: one.get("id") in sent, "an answer", PATIENT)
+            call = sent.pop(answer["id"])
+            if answer["payload"].get("code") == "STORAGE_UNAVAILABLE":  # nothing was stored
+                body = decision_of(*call, self.decision)
+                sent[self.phone.send("approval_response", body)] = call
+            else:
+                answers[call] = answer
+        return answers
+
+    def told(self, calls: list[Call]) -> dict[Call, str]:
+        """What it was told of the decisions, once of each call; what came is forgotten."""
+
+        def data() -> list[tuple[Call, str]]:
+            return [
+                ((sid, one["data"]["tool_call_id"]), one["data"]["decision"])
+                for sid in {sid for sid, _ in calls}
+                for one in notifications(self.phone, sid, "approval_decided")
+            ]
+
+        self.phone.collect(lambda: {call for call, _ in data()} >= set(calls), "news", PATIENT)
+        self.phone.ping()
+        assert len(data()) == len(calls), "each once"
+        found = dict(data())
+        self.phone.messages.clear()
+        self.phone.untaken.clear()
+        return found
 
 
-def groups_of(calls: list[Call], number: int) -> list[list[Call]]:
-    """The calls in a random order, some at a time."""
-    rng, groups = random.Random(f"{SEED} {number}"), []
-    left = rng.sample(calls, len(calls))
+def race(racers: list[Racer], calls: list[Call]) -> dict[Call, str]:
+    """Both decide these calls: the decisions that count, one of each, told to both once."""
+    line, stands = threading.Barrier(2), {}
+    with ThreadPoolExecutor(2) as pool:
+        answers = list(pool.map(lambda racer: racer.decide(calls, line), racers))
+    for call in calls:
+        first = 0 if answers[0][call]["type"] == "approval_recorded" else 1
+        recorded, winner = answers[first][call], racers[first]
+        assert recorded["type"] == "approval_recorded", recorded
+        payload = recorded["payload"]
+        assert (payload["session_id"], payload["tool_call_id"]) == call, recorded
+        assert payload["decision"] == winner.decision, recorded
+        assert_stands(answers[1 - first][call], winner.decision, winner.pairing.name)
+        stands[call] = winner.decision
+    for racer in racers:
+        assert racer.told(calls) == stands
+    return stands
+
+
+def race_all(one: Bridge, racers: list[Racer], sessions: list[str], count: int) -> dict[Call, str]:
+    """All that these sessions ask about, some at a time, in a random order."""
+    calls, again = (racer.asked(sessions, count) for racer in racers)
+    assert calls == again and len(calls) == count
+    stands: dict[Call, str] = {}
+    rng = random.Random(f"{SEED} {calls[0][1]}")
+    left = rng.sample(calls, count)
     while left:
         size = rng.randint(1, GROUP)
-        groups.append(left[:size])
+        stands |= race(racers, left[:size])
         left = left[size:]
-    return groups
+    return stands
+
+
+def racing(one: Bridge, two: Bridge) -> list[Racer]:
+    each = zip((one, two), DECISIONS, strict=True)
+    return [Racer(bridge, one.pairing(), decision) for bridge, decision in each]
+
+
+def assert_over(
+    bridge: Bridge, racers: list[Racer], won: Counter[str], sessions: list[str]
+) -> None:
+    """A device that comes now is asked nothing; both have won."""
+    with bridge.phones(1) as (fresh,):
+        greeted(bridge, fresh)
+        assert not [one for sid in sessions for one in of(fresh, "approval_required", sid)]
+    for racer in racers:
+        racer.phone.close()
+    figure(f"{won.total()} races, won by {dict(won)}")
+    assert min(won[decision] for decision in DECISIONS) >= won.total() // 100, f"no race: {won}"
 
 
 def race_observed(one: Bridge, two: Bridge, times: int) -> None:
-    """Of sessions that are known by their hooks only."""
-    won: Counter[str] = Counter()
-    with racing(one, two) as racers:
-        for piece in range(0, times, PIECE):
-            sessions, count = [new_session() for _ in range(SESSIONS)], min(PIECE, times - piece)
-            one.accept(*[prompt(session_id, 0) for session_id in sessions])
-            post_calls(one, sessions, count)
-            calls = wait_asked(racers, sessions, count)
-            assert len(calls) == count
-            for group in groups_of(calls, piece):
-                won.update(race(racers, group).values())
-            nothing_is_asked(one, sessions)
-            one.accept(*[hook("SessionEnd", session_id) for session_id in sessions])
-            figure(f"{sum(won.values())} races, won by {dict(won)}")
-    assert min(won[decision] for decision in DECISIONS) >= times // 100, f"no race: {won}"
-
-
-def nothing_is_asked(bridge: Bridge, sessions: list[str]) -> None:
-    """A device that comes now is asked nothing."""
-    with bridge.phones(1) as (fresh,):
-        greeted(bridge, fresh)
-        assert not [
-            message
-            for message in fresh.messages
-            if message["type"] == "approval_required"
-            and message["payload"]["session_id"] in sessions
-        ]
-
-
-def race_asked_by_agent(one: Bridge, two: Bridge, script: Script, times: int) -> None:
-    """An agent of the first bridge asks: it is told once what each phone is told."""
-    won: Counter[str] = Counter()
-    with racing(one, two) as racers, one.phones(1) as (person,):
-        session = begin(one, person, agent="plain")
-        for turn in range(0, times, GROUP):
-            count = min(GROUP, times - turn)
-            before = len(script.lines("decided"))
-            say(person, session, f"/ask-many {count} {turn}")
-            calls = wait_asked(racers, [session], turn + count)
-            stands: dict[Call, str] = {}
-            for group in groups_of([call for call in calls if call not in racers[0].answers], turn):
-                stands |= race(racers, group)
-            person.expect("stream_end", PATIENT, session_id=session, finish_reason="stop")
-            heard = [
-                (line["call"], line["outcome"]["optionId"])
-                for line in script.lines("decided")[before:]
-            ]
-            words = {"approved": "allow_once", "rejected": "reject_once"}
-            assert sorted(heard) == sorted(
-                (call, words[decision]) for (_, call), decision in stands.items()
-            )
-            won.update(stands.values())
-        told = Counter((line["pid"], line["number"]) for line in script.lines("answered"))
-        assert len(told) == times and set(told.values()) == {1}, "each answer once"
-        figure(f"{sum(won.values())} races of an agent's questions, won by {dict(won)}")
-        nothing_is_asked(one, [session])
-        end(person, session)
-    assert min(won[decision] for decision in DECISIONS) >= times // 100, f"no race: {won}"
+    racers, won, sessions = racing(one, two), Counter[str](), list[str]()
+    for piece in range(0, times, PIECE):
+        sessions, count = [new_session() for _ in range(SESSIONS)], min(PIECE, times - piece)
+        one.accept(*[prompt(sid, 0) for sid in sessions])
+        for start in range(0, count, 50):
+            events = []
+            for number in range(start, min(start + 50, count)):
+                sid, params = sessions[number % SESSIONS], {"command": f"ls {number}"}
+                events.append(pre(sid, params, approval=True, tool_call_id=f"call-{number}"))
+            assert one.post_batch(events).json()["accepted"] == len(events)
+        won.update(race_all(one, racers, sessions, count).values())
+    assert_over(one, racers, won, sessions)
+    one.accept(*[hook("SessionEnd", sid) for sid in sessions])
 
 
 @pytest.mark.spec("decision.logged", "wscode.TOOL_ALREADY_DECIDED", "processes")
 def test_on_two_processes(pair: tuple[Bridge, Bridge]) -> None:
-    """D38, D46: atomically, across processes: the races on PostgreSQL and Redis, one phone
-    on each process.
-    """
+    """D38, D46: on PostgreSQL and Redis, one phone on each process."""
     race_observed(*pair, TIMES)
-
-
-def test_an_agent_is_told_once(pair: tuple[Bridge, Bridge], script: Script) -> None:
-    """D38, D46: the same of questions of an agent that the bridge runs."""
-    race_asked_by_agent(*pair, script, TIMES // 5)
 
 
 def test_on_one_process(shared: Bridge) -> None:
@@ -170,11 +186,31 @@ def test_on_one_process(shared: Bridge) -> None:
     race_observed(shared, shared, 30)
 
 
+def test_an_agent_is_told_once(pair: tuple[Bridge, Bridge], script: Script) -> None:
+    """D38, D46: questions of an agent that the bridge runs: it is told what each phone is told."""
+    one, times = pair[0], TIMES // 5
+    racers, won = racing(*pair), Counter[str]()
+    with one.phones(1) as (person,):
+        sid = begin(one, person, agent="plain")
+        for turn in range(0, times, GROUP):
+            count, before = min(GROUP, times - turn), len(script.lines("decided"))
+            say(person, sid, f"/ask-many {count} {turn}")
+            stands = race_all(one, racers, [sid], count)
+            person.expect("stream_end", PATIENT, session_id=sid, finish_reason="stop")
+            heard = [(line["call"], line["outcome"]) for line in script.lines("decided")[before:]]
+            assert {call: outcome["optionId"] for call, outcome in heard} == {
+                call: DECISIONS[decision] for (_, call), decision in stands.items()
+            }
+            won.update(stands.values())
+        told = Counter((line["pid"], line["number"]) for line in script.lines("answered"))
+        assert len(told) == times and set(told.values()) == {1}, "each answer once"
+        assert_over(one, racers, won, [sid])
+        end(person, sid)
+
+
 @pytest.mark.spec("client.repeat", "processes")
 def test_a_repetition_after_a_kill(pair: tuple[Bridge, Bridge]) -> None:
-    """D31, D46: the process that made the commit is killed before its answer is read; the client
-    repeats it on the other one: one commit.
-    """
+    """D31, D46: the process dies before its answer is read; the other answers: one commit."""
     first, second = pair
     repository = Repository(first.root / "repository")
     repository.commit_files({"a": "1\n"})
@@ -196,33 +232,24 @@ def test_a_repetition_after_a_kill(pair: tuple[Bridge, Bridge]) -> None:
 
 @pytest.mark.spec("client.repeat", "processes")
 def test_a_repetition_at_the_same_time(pair: tuple[Bridge, Bridge]) -> None:
-    """D23, D31: a phone that reconnects while its message is still at work on the other process:
-    one decision, each answer names it.
-    """
+    """D23, D31: while the other process still works on it: one decision, each answer names it."""
     first, second = pair
     sid, pairing = new_session(), first.pairing()
-    first.accept(
-        prompt(sid, 0),
-        *[
-            pre(sid, {"n": number}, approval=True, tool_call_id=f"call-{number}")
-            for number in range(20)
-        ],
-    )
+    calls = [f"call-{number}" for number in range(20)]
+    asks = [pre(sid, {"call": call}, approval=True, tool_call_id=call) for call in calls]
+    first.accept(prompt(sid, 0), *asks)
     one, two = Phone(first.port, pairing.token, device_id="phone").ready(), first.phone().ready()
-    bodies = {new_id(): decision_of(sid, f"call-{number}", "approved") for number in range(20)}
+    bodies = {new_id(): decision_of(sid, call, "approved") for call in calls}
     for id_, body in bodies.items():
         one.send("approval_response", body, id=id_)
     other = Phone(second.port, pairing.token, device_id="phone")
     other.ready()
     answers = [send(other, "approval_response", id_, body) for id_, body in bodies.items()]
-    assert [(answer["type"], answer["payload"].get("tool_call_id")) for answer in answers] == [
-        ("approval_recorded", f"call-{number}") for number in range(20)
-    ], answers
+    assert {answer["type"] for answer in answers} == {"approval_recorded"}, answers
+    assert [answer["payload"]["tool_call_id"] for answer in answers] == calls
     first.fence(two)
-    decided = [
-        json.dumps(payload["data"]) for payload in notifications(two, sid, "approval_decided")
-    ]
-    assert len(decided) == 20 == len(set(decided))
+    told = [payload["data"] for payload in notifications(two, sid, "approval_decided")]
+    assert sorted(data["tool_call_id"] for data in told) == sorted(calls)
     for phone in (one, two, other):
         phone.close()
     first.accept(hook("SessionEnd", sid))

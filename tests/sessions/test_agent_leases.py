@@ -9,21 +9,15 @@ from contextlib import suppress
 
 import pytest
 
-from tests.conformance.agent_tools import Script, begun, wait_status
+from tests.conformance.agent_tools import Script, begun, several_bridges, wait_status
 from tests.conformance.agents import answer_to, ask, begin, end, log_of, send_start, start, words
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.phone import Phone
-from tests.faults.quick import QuickBridge, with_limits
+from tests.faults.quick import with_limits
 from tests.servers import Postgres, Redis
 
 LEASE = 5
 Pair = tuple[Bridge, Bridge]
-
-
-class Hasty(QuickBridge):
-    """It serves as any other, but is taken for dead sooner."""
-
-    first = with_limits(LEASE_SECONDS=LEASE, LEASE_RENEWAL_SECONDS=1)
 
 
 @pytest.fixture(scope="module")
@@ -38,41 +32,40 @@ def pair(
     redis_server: Redis,
     script: Script,
 ) -> Iterator[Pair]:
-    more = {"BRIDGE_ACP_AGENTS": script.setting}
-    stores = {"database_url": postgres_server.create_database(), "redis_url": redis_server.url}
-    with Hasty(tmp_path_factory.mktemp("first"), **stores, **more) as first:
-        roots = {"BRIDGE_ALLOWED_ROOTS": str(first.root)}
-        second = first.beside(tmp_path_factory.mktemp("second"), **roots, **more)
-        second.first, second.root = Hasty.first, first.root
-        with second:
-            yield first, second
-    script.assert_gone()
+    hasty = with_limits(LEASE_SECONDS=LEASE, LEASE_RENEWAL_SECONDS=1)  # taken for dead sooner
+    directories = [tmp_path_factory.mktemp(name) for name in ("first", "second")]
+    with several_bridges(directories, postgres_server, redis_server, script, first=hasty) as (
+        first,
+        second,
+    ):
+        yield first, second
 
 
 @pytest.fixture
 def phones(pair: Pair) -> Iterator[tuple[Phone, Phone]]:
-    """One on each; they do not check the pin, for each process has its own certificate."""
+    """One on each; they do not check the pin: each process has its own certificate here."""
     both = [Phone(bridge.port, pair[0].pairing().token, None).ready() for bridge in pair]
     yield both[0], both[1]
     for phone in both:
         phone.vanish()
 
 
+def health(bridge: Bridge) -> int:
+    return bridge.get("/api/v1/health", bridge.admin_token).status
+
+
 def test_a_process_that_slept_for_longer_than_its_lease(
     pair: Pair, phones: tuple[Phone, Phone], script: Script
 ) -> None:
-    """D46: it writes nothing more to a session that another has, and ends that agent; one that is
-    resumed by itself has one agent, whose words alone are told.
-    """
+    """D46: a session that is resumed has one agent, whose words alone are told."""
     (first, second), (near, far) = pair, phones
-    taken, back = (begun(first, near, "/rate old 6000 100", "plain") for _ in range(2))
+    taken, back = (begun(first, near, "/rate old 6000 100") for _ in range(2))
     assert first.process is not None
     first.process.send_signal(signal.SIGSTOP)
     try:
         for sid in (taken, back):
             wait_status(second, sid, "paused")
-        answer = start(far, "", taken, resume=True)
-        assert answer["type"] == "session_ready", answer
+        assert start(far, "", taken, resume=True)["type"] == "session_ready"
         asked = send_start(near, "", back, "", resume=True)
     finally:
         first.process.send_signal(signal.SIGCONT)
@@ -93,9 +86,7 @@ def test_a_process_that_slept_for_longer_than_its_lease(
 def test_processes_whose_database_was_away_are_not_dead(
     pair: Pair, phones: tuple[Phone, Phone], script: Script, postgres_server: Postgres
 ) -> None:
-    """D46: all leases have run out then; whoever looks first leaves the others the time to renew
-    theirs.
-    """
+    """D46: whoever looks first leaves the others the time to renew their leases."""
     (first, second), (near, far) = pair, phones
     script.assert_gone()
     sessions = [(first, near, begin(first, near, agent="plain"))]
@@ -105,9 +96,7 @@ def test_processes_whose_database_was_away_are_not_dead(
     time.sleep(LEASE + 1)
     postgres_server.start()
     for bridge, phone, sid in sessions:
-        eventually(
-            lambda bridge=bridge: bridge.get("/api/v1/health", bridge.admin_token).status == 200
-        )
+        eventually(lambda bridge=bridge: health(bridge) == 200)
         assert words(ask(phone, sid, "still here")).endswith("still here")
     assert script.processes().keys() == agents
     for _, phone, sid in sessions:
