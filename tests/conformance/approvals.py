@@ -1,6 +1,4 @@
-"""Words of the tool-call and approval tests: an agent at work as its hooks tell it, and people who
-decide.
-"""
+"""Words of the tool-call and approval tests: what hooks tell of an agent, and people who decide."""
 
 from __future__ import annotations
 
@@ -12,15 +10,8 @@ from tests.conformance.phone import Message, Phone
 from tests.conformance.samples import hook
 
 DECISIONS = ("approved", "rejected", "modified")
-APPROVAL_FIELDS = {
-    "session_id",
-    "tool_call_id",
-    "tool",
-    "params",
-    "description",
-    "risk_level",
-    "source",
-}
+APPROVAL_FIELDS = {"session_id", "tool_call_id", "tool", "params", "description"}
+APPROVAL_FIELDS |= {"risk_level", "source"}
 ERROR_FIELDS = {"code", "message", "session_id", "recoverable"}
 
 
@@ -35,13 +26,9 @@ def pre(
     **more: Any,
 ) -> dict[str, Any]:
     """A PreToolUse; `more` goes into its payload."""
-    body = {
-        "tool": tool,
-        "params": {"command": "ls"} if params is None else params,
-        "risk_level": risk,
-        "requires_approval": approval,
-    }
-    return hook("PreToolUse", session_id, body | more)
+    body = {"tool": tool, "params": {"command": "ls"} if params is None else params}
+    asks = {"risk_level": risk, "requires_approval": approval}
+    return hook("PreToolUse", session_id, body | asks | more)
 
 
 def post(
@@ -55,13 +42,8 @@ def post(
     **more: Any,
 ) -> dict[str, Any]:
     """A PostToolUse; `more` goes into its payload."""
-    body = {
-        "tool": tool,
-        "params": {"command": "ls"} if params is None else params,
-        "result": result,
-        "success": success,
-    }
-    return hook("PostToolUse", session_id, body | more)
+    body = {"tool": tool, "params": {"command": "ls"} if params is None else params}
+    return hook("PostToolUse", session_id, body | {"result": result, "success": success} | more)
 
 
 def of(phone: Phone, type_: str, session_id: str) -> list[Message]:
@@ -100,7 +82,6 @@ def ask(bridge: Bridge, phone: Phone, session_id: str, params: Any = None, /, **
 def decision_of(
     session_id: str, call_id: str, decision: str, modifications: Any = None
 ) -> dict[str, Any]:
-    """The payload of an approval_response."""
     call = {"session_id": session_id, "tool_call_id": call_id}
     return call | {"decision": decision, "modifications": modifications}
 
@@ -108,7 +89,6 @@ def decision_of(
 def decide(
     phone: Phone, session_id: str, call_id: str, decision: str, modifications: Any = None
 ) -> Message:
-    """The answer to an approval_response."""
     if decision == "modified" and modifications is None:
         modifications = {"command": "ls -l"}
     body = decision_of(session_id, call_id, decision, modifications)
@@ -121,15 +101,8 @@ def assert_recorded(
     """approval_recorded of exactly that decision, which no agent session took (D38)."""
     assert answer["type"] == "approval_recorded", answer
     payload = dict(answer["payload"])
-    assert set(payload) == {"session_id", "tool_call_id", "decision", "forwarded", "decided_at"}, (
-        payload
-    )
-    assert (payload["session_id"], payload["tool_call_id"], payload["decision"]) == (
-        session_id,
-        call_id,
-        decision,
-    ), payload
-    assert payload["forwarded"] is False, "an observed session has no agent that could take it"
+    told = {"session_id": session_id, "tool_call_id": call_id, "decision": decision}
+    assert payload == told | {"forwarded": False, "decided_at": payload["decided_at"]}, payload
     return payload
 
 
@@ -139,11 +112,8 @@ def assert_refused(
     """An `error` with the spec's fields and the table's recoverability (spec, WebSocket errors)."""
     assert answer["type"] == "error", answer
     payload = dict(answer["payload"])
-    assert (
-        set(payload) >= ERROR_FIELDS
-        and payload["code"] == code
-        and payload["recoverable"] is recoverable
-    ), payload
+    assert set(payload) >= ERROR_FIELDS, payload
+    assert (payload["code"], payload["recoverable"]) == (code, recoverable), payload
     assert isinstance(payload["message"], str) and payload["message"], payload
     assert session_id is None or payload["session_id"] == session_id, payload
     return payload
@@ -153,23 +123,18 @@ def assert_stands(answer: Message, decision: str, who: str) -> None:
     """TOOL_ALREADY_DECIDED that names the decision that stands and who made it (D38)."""
     payload = assert_refused(answer, "TOOL_ALREADY_DECIDED", False)
     assert payload["details"]["decision"] == decision, payload
-    assert who in json.dumps([payload["message"], payload["details"]], ensure_ascii=False), (
-        f"who decided is not said: {payload}"
-    )
+    said = json.dumps([payload["message"], payload["details"]], ensure_ascii=False)
+    assert who in said, f"who decided is not said: {payload}"
 
 
 def greeted(bridge: Bridge, phone: Phone) -> None:
-    """All that a connection begins with has come (D28): the first fence may still be part of what
-    was missed, the second is live, and so after the greeting.
-    """
-    bridge.fence(phone)
-    bridge.fence(phone)
+    """All that a connection begins with has come (D28)."""
+    bridge.fence(phone)  # which may still be part of what was missed
+    bridge.fence(phone)  # which is live
 
 
 def pending(bridge: Bridge, session_id: str) -> list[str]:
-    """What a device that connects now for the first time is asked to decide in that session
-    (D28).
-    """
+    """What a device that connects now for the first time is asked to decide in that session."""
     with bridge.phones(1) as (fresh,):
         greeted(bridge, fresh)
         return call_ids(fresh, "approval_required", session_id)

@@ -1,11 +1,22 @@
-"""An approval_required that is sent after its decision carries it (D38): nobody takes it for open."""
+"""An approval_required that is sent after its decision (D38), and one that is a question."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.conformance.agents import begin, end, log_of, tool
-from tests.conformance.approvals import ask, decide, greeted, of, post, pre
+from tests.conformance.approvals import (
+    ask,
+    assert_stands,
+    decide,
+    greeted,
+    notifications,
+    of,
+    post,
+    pre,
+)
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_now
 from tests.conformance.phone import Phone
@@ -15,7 +26,7 @@ DECIDED = {"decision", "decided_at", "decided_by"}
 
 
 def decisions(messages: list[dict[str, Any]]) -> dict[str, tuple[str, str] | None]:
-    """Call id → what its question says of its decision, and by whom that was; None: it is open."""
+    """Call id → what its question says of its decision, and by whom; None: it is open."""
     found: dict[str, tuple[str, str] | None] = {}
     for payload in (m["payload"] for m in messages if m["type"] == "approval_required"):
         found[payload["tool_call_id"]] = None
@@ -63,8 +74,9 @@ def test_of_an_observed_session(bridge: Bridge, sid: str, joined: Phone) -> None
         assert decisions(log_of(joined, sid)) == over
 
 
+@pytest.mark.spec("ws.session_interrupt")
 def test_of_a_session_of_the_bridge(bridge: Bridge, phone: Phone) -> None:
-    """The `replay_buffer` of a phone that comes later."""
+    """The `replay_buffer` of who comes later; D40: an interrupt rejects what is pending."""
     sid, told = begin(bridge, phone), {}
     for decision in ("approved", "rejected", "modified"):
         call_id = tool(phone, sid)["tool_call_id"]
@@ -74,6 +86,8 @@ def test_of_a_session_of_the_bridge(bridge: Bridge, phone: Phone) -> None:
     interrupted = tool(phone, sid)["tool_call_id"]
     phone.send("session_interrupt", {"session_id": sid})
     phone.expect("stream_end", session_id=sid, finish_reason="stop")
+    assert notifications(phone, sid, "approval_decided")[-1]["data"]["reason"] == "interrupted"
+    assert_stands(decide(phone, sid, interrupted, "approved"), "rejected", "bridge")
     told[interrupted] = ("rejected", "bridge")
     with bridge.phones(1) as (other,):
         other.join(sid)
@@ -82,3 +96,41 @@ def test_of_a_session_of_the_bridge(bridge: Bridge, phone: Phone) -> None:
         greeted(bridge, other)
         assert of(other, "approval_required", sid) == []
     end(phone, sid)
+
+
+OPTIONS = [{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cold"}]
+QUESTION = {"question": "Which colour?", "header": "Colour", "multiSelect": False}
+ASKED = {"questions": [QUESTION | {"options": OPTIONS}]}
+ANSWER = ASKED | {"answers": {"Which colour?": "Blue"}}
+WORDS = "Which colour?\n1. Red: warm\n2. Blue: cold"
+
+
+def test_a_question_is_answered(bridge: Bridge) -> None:
+    with bridge.phones(2) as (phone, other):
+        sid = begin(bridge, phone)
+        asked = tool(phone, sid, "AskUserQuestion", **ASKED)
+        assert (asked["params"], asked["description"]) == (ASKED, WORDS)
+        answer = decide(phone, sid, asked["tool_call_id"], "modified", ANSWER)
+        assert answer["payload"]["forwarded"] is True
+        result = phone.expect("tool_result", session_id=sid)["payload"]["result"]
+        assert (result["success"], result["content"]) == (True, "Which colour? Blue")
+        other.expect("notification", session_id=sid, notification_type="approval_decided")
+        [notice] = notifications(other, sid, "approval_required")
+        assert (notice["title"], notice["body"]) == ("The agent asks you", " ".join(WORDS.split()))
+        [decided] = notifications(other, sid, "approval_decided")
+        assert decided["title"] == "The question: answered" and decided["body"].endswith(": Blue")
+
+
+def test_a_question_at_the_machine(bridge: Bridge, sid: str, joined: Phone) -> None:
+    """An answer from a phone is noted; the one at the machine is the one that counts."""
+    call_id = ask(bridge, joined, sid, ASKED, tool="AskUserQuestion", tool_call_id="q")
+    bridge.fence(joined)
+    [notice] = notifications(joined, sid, "approval_required")
+    assert notice["title"] == "The agent asks at the machine"
+    assert notice["body"] == " ".join(WORDS.split())
+    bridge.accept(post(sid, ANSWER, tool="AskUserQuestion", tool_call_id=call_id, result=ANSWER))
+    result = joined.expect("tool_result", session_id=sid)["payload"]["result"]
+    assert result["content"] == "Which colour? Blue"
+    bridge.fence(joined)
+    [decided] = notifications(joined, sid, "approval_decided")
+    assert decided["body"] == "The question was answered at the machine."

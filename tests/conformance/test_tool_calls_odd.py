@@ -1,6 +1,4 @@
-"""Tool calls with what nobody should put into them (issue, Bad input; D3, D8, D38): refused with a
-clear code, or told and decided as they are.
-"""
+"""Tool calls with what nobody should put into them (issue, Bad input; D3, D8, D38)."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.approvals import assert_recorded, assert_refused, decide
+from tests.conformance.approvals import assert_recorded, assert_refused
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_error, strict_json
 from tests.conformance.phone import Phone
@@ -44,10 +42,7 @@ def asked(bridge: Bridge, phone: Phone, session_id: str, fields: str) -> dict[st
 
 
 def test_odd_values(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D3: whatever the params hold, the person who decides sees what the tool would run with.
-    D38: modifications are any object: recorded, or refused as no message; never a fault of the
-    bridge. Spec: a result is anything: it comes as a string, or the event is refused.
-    """
+    """D3, D38: parameters, modifications and results are kept as they are, or refused."""
     for number, text in enumerate(ODD):
         call = f'"tool": "Bash", "tool_call_id": "{number}"'
         params = f'"params": {{"odd": {text}}}'
@@ -73,40 +68,19 @@ def test_odd_values(bridge: Bridge, sid: str, joined: Phone) -> None:
             assert isinstance(result["result"]["content"], str), text[:40]
 
 
-def test_odd_tools_and_ids(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D37: a tool's name and a call's id are any strings; what is none has an id made."""
-    long = f'"{"x" * 5000}"'
-    strings = ('"a\\u0000b"', '"\\ud800"', long, '" "', '""', '"\\u202e"')
-    for text in ("5", "{}", "true", *strings):
-        for name in ("tool", "tool_call_id", "reasoning"):
-            tool = "" if name == "tool" else '"tool": "Bash", '
-            fields = f'{tool}"{name}": {text}'
-            fields += f', "params": {{"f": {json.dumps(fields)}}}'
-            if question := asked(bridge, joined, sid, fields):
-                call_id = question["tool_call_id"]
-                assert call_id.strip() and question["description"].strip(), fields
-                assert_recorded(decide(joined, sid, call_id, "rejected"), sid, call_id, "rejected")
-
-
 def test_odd_words_of_a_client(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """Issue, bad input: NULs in the ids that a client names: unknown or no message, on every
-    database.
-    """
+    """Issue, bad input: NULs in ids: unknown or no message, on every database."""
     for odd in ("\x00", "a\x00b", "x" * 100_000):
+        decision = {"tool_call_id": odd, "decision": "approved", "modifications": None}
         requests: list[tuple[str, dict[str, Any]]] = [
-            (
-                "approval_response",
-                {"tool_call_id": odd, "decision": "approved", "modifications": None},
-            ),
+            ("approval_response", decision),
             ("replay_request", {"after_id": odd}),
             ("git_commit", {"message": odd, "files": [odd]}),
             ("session_end", {"reason": odd}),
         ]
         for type_, fields in requests:
             answer = joined.request(type_, {"session_id": sid} | fields)
-            assert answer["payload"].get("code") not in ("STORAGE_UNAVAILABLE", "BRIDGE_ERROR"), (
-                type_,
-                str(answer)[:500],
-            )
+            code = answer["payload"].get("code")
+            assert code not in ("STORAGE_UNAVAILABLE", "BRIDGE_ERROR"), (type_, str(answer)[:500])
         joined.ack(odd)
     joined.ping()
