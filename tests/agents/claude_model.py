@@ -1,6 +1,4 @@
-"""A scripted Messages API on loopback: what the model says is written down before, what the agent
-asked of it can be read after.
-"""
+"""A scripted Messages API on loopback, with what the agent asked of it."""
 
 from __future__ import annotations
 
@@ -9,10 +7,9 @@ import json
 import re
 import threading
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, NamedTuple
 
 PATIENCE = 60.0
 MARK = re.compile(r"play:([a-z_]+)")
@@ -20,28 +17,24 @@ NOTIFICATION = "<task-notification>"
 WORDS = re.compile(r"\S+\s*")
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
-    """Streamed word by word; before the last one the model waits for ``hold``. Said, or thought."""
+class Text(NamedTuple):
+    """Streamed word by word; before the last one the model waits for ``hold``."""
 
     text: str
     hold: threading.Event | None = None
-    kind: str = "text"
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(NamedTuple):
     name: str
-    input: Mapping[str, Any]
+    input: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(NamedTuple):
     """An HTTP error in place of an answer; once ``over`` is set, what follows is answered."""
 
     status: int
     message: str
-    kind: str = "invalid_request_error"
+    kind: str
     over: threading.Event | None = None
 
 
@@ -49,52 +42,33 @@ Block = Text | Tool
 Reply = Sequence[Block] | Refused
 
 
-@dataclass(slots=True)
-class Play:
-    """The replies to a prompt that names it: the first, the one after a tool's result, and so on;
-    the last is repeated.
-    """
-
-    replies: Sequence[Reply]
-    stop: str = "end_turn"
-
-
-@dataclass(slots=True)
-class Request:
-    """What one call of the agent was: ``play`` and ``step`` say which reply it got."""
-
+class Request(NamedTuple):
     play: str
-    step: int
-    body: dict[str, Any] = field(repr=False)
+    body: dict[str, Any]
 
 
 class Model:
-    """A prompt says ``play:NAME``; how often tools have reported since decides which reply of that
-    play comes.
-    """
+    """A prompt says ``play:NAME``; its replies come in turn as tools report, the last repeated."""
 
     def __init__(self) -> None:
-        self.plays: dict[str, Play] = {
-            "hello": Play([[Text("Hello from the scripted model.")]]),
-            "notified": Play([[Text("The background job is done.")]]),
+        self.plays: dict[str, Sequence[Reply]] = {
+            "hello": [[Text("Hello from the scripted model.")]],
+            "notified": [[Text("The background job is done.")]],
         }
         self.requests: list[Request] = []
-        self._server = ThreadingHTTPServer(
-            ("127.0.0.1", 0), type("Bound", (_Handler,), {"model": self})
-        )
+        handler = type("Bound", (_Handler,), {"model": self})
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}
-        )
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
         self._thread.start()
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
-    def play(self, name: str, *replies: Reply, stop: str = "end_turn") -> str:
+    def play(self, name: str, *replies: Reply) -> str:
         """Learn a play; the prompt that has it played."""
-        self.plays[name] = Play(replies, stop)
+        self.plays[name] = replies
         return f"Please play:{name}"
 
     def close(self) -> None:
@@ -102,19 +76,16 @@ class Model:
         self._thread.join()
         self._server.server_close()
 
-    def reply(self, body: dict[str, Any]) -> tuple[Reply, str]:
-        """What is said to this request, and the stop reason of it."""
+    def reply(self, body: dict[str, Any]) -> Reply:
         if not body.get("tools"):
-            # the agent asks small things of its own, as for a title
-            return [Text("A title")], "end_turn"
+            return [Text("A title")]  # the agent asks small things of its own
         name, step = _place(body.get("messages", []))
-        play = self.plays[name]
-        self.requests.append(Request(name, step, body))
-        reply = play.replies[min(step, len(play.replies) - 1)]
+        replies = self.plays[name]
+        self.requests.append(Request(name, body))
+        reply = replies[min(step, len(replies) - 1)]
         if isinstance(reply, Refused) and reply.over is not None and reply.over.is_set():
-            reply = play.replies[step + 1]
-        uses = not isinstance(reply, Refused) and any(isinstance(block, Tool) for block in reply)
-        return reply, "tool_use" if uses else play.stop
+            reply = replies[step + 1]
+        return reply
 
 
 def _place(messages: list[dict[str, Any]]) -> tuple[str, int]:
@@ -134,9 +105,8 @@ def _said_backwards(messages: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for message in reversed(messages):
         content = message.get("content")
         if message.get("role") == "user" and content:
-            yield from reversed(
-                [{"type": "text", "text": content}] if isinstance(content, str) else content
-            )
+            whole = [{"type": "text", "text": content}]
+            yield from reversed(whole if isinstance(content, str) else content)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -156,15 +126,25 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer({"input_tokens": 100})
         if path != "/v1/messages":
             return self._answer({}, 404)
-        reply, stop = self.model.reply(body)
+        reply = self.model.reply(body)
         if isinstance(reply, Refused):
             error = {"type": reply.kind, "message": reply.message}
             return self._answer({"type": "error", "error": error}, reply.status)
+        whole = {
+            "id": f"msg_{uuid.uuid4().hex}",
+            "type": "message",
+            "role": "assistant",
+            "model": body.get("model"),
+            "content": [_content(block) for block in reply],
+            "stop_reason": _stop_reason(reply),
+            "stop_sequence": None,
+            "usage": USAGE,
+        }
         if not body.get("stream"):
-            return self._answer(_whole(body, reply, stop))
+            return self._answer(whole)
         # the agent was interrupted, or killed
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self._stream(body, reply, stop)
+            self._stream(whole | {"content": [], "stop_reason": None}, reply)
         return None
 
     def _answer(self, body: dict[str, Any], status: int = 200) -> None:
@@ -176,20 +156,20 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(data)
 
-    def _stream(self, body: dict[str, Any], reply: Sequence[Block], stop: str) -> None:
+    def _stream(self, message: dict[str, Any], reply: Sequence[Block]) -> None:
         self.close_connection = True
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
         self.end_headers()
-        self._event("message_start", message=_whole(body, [], None))
+        self._event("message_start", message=message)
         for index, block in enumerate(reply):
-            content = _content(block, begun=True)
-            self._event("content_block_start", index=index, content_block=content)
+            begun = _content(Text("") if isinstance(block, Text) else block._replace(input={}))
+            self._event("content_block_start", index=index, content_block=begun)
             for delta in _deltas(block):
                 self._event("content_block_delta", index=index, delta=delta)
             self._event("content_block_stop", index=index)
-        delta = {"stop_reason": stop, "stop_sequence": None}
+        delta = {"stop_reason": _stop_reason(reply), "stop_sequence": None}
         self._event("message_delta", delta=delta, usage=USAGE)
         self._event("message_stop")
 
@@ -209,31 +189,20 @@ USAGE = {
 }
 
 
-def _whole(body: dict[str, Any], reply: Sequence[Block], stop: str | None) -> dict[str, Any]:
-    return {
-        "id": f"msg_{uuid.uuid4().hex}",
-        "type": "message",
-        "role": "assistant",
-        "model": body.get("model"),
-        "content": [_content(block) for block in reply],
-        "stop_reason": stop,
-        "stop_sequence": None,
-        "usage": USAGE,
-    }
+def _stop_reason(reply: Sequence[Block]) -> str:
+    return "tool_use" if any(isinstance(block, Tool) for block in reply) else "end_turn"
 
 
-def _content(block: Block, *, begun: bool = False) -> dict[str, Any]:
+def _content(block: Block) -> dict[str, Any]:
     if isinstance(block, Text):
-        signed = {} if block.kind == "text" else {"signature": ""}
-        return {"type": block.kind, block.kind: "" if begun else block.text} | signed
-    call = {"type": "tool_use", "id": f"toolu_{uuid.uuid4().hex}", "name": block.name}
-    return call | {"input": {} if begun else dict(block.input)}
+        return {"type": "text", "text": block.text}
+    id_ = f"toolu_{uuid.uuid4().hex}"
+    return {"type": "tool_use", "id": id_, "name": block.name, "input": block.input}
 
 
 def _deltas(block: Block) -> Iterator[dict[str, Any]]:
-    """The pieces of a block."""
     if isinstance(block, Tool):
-        text = json.dumps(dict(block.input))
+        text = json.dumps(block.input)
         for begin in range(0, len(text), 20):
             yield {"type": "input_json_delta", "partial_json": text[begin : begin + 20]}
         return
@@ -241,4 +210,4 @@ def _deltas(block: Block) -> Iterator[dict[str, Any]]:
     for number, word in enumerate(words, 1):
         if number == len(words) and block.hold is not None:
             block.hold.wait(PATIENCE)
-        yield {"type": f"{block.kind}_delta", block.kind: word}
+        yield {"type": "text_delta", "text": word}

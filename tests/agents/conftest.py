@@ -1,6 +1,4 @@
-"""What tests of agents share: agents that run, in a directory that is the one allowed root. They
-are kept from test to test of a module, for a start takes a second; no process is left of them.
-"""
+"""What tests of agents share: agents that run, kept from test to test of a module."""
 
 from __future__ import annotations
 
@@ -10,6 +8,7 @@ import sys
 import threading
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +58,6 @@ def root(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def kept() -> AsyncIterator[dict[str, Drive]]:
-    """Agents that run, by what they were opened as."""
     drives: dict[str, Drive] = {}
     yield drives
     for drive in drives.values():
@@ -68,11 +66,7 @@ async def kept() -> AsyncIterator[dict[str, Drive]]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def opened(root: Path, kept: dict[str, Drive]) -> AsyncIterator[Open]:
-    """Starts an agent in the root, or takes one that an earlier test has started.
-
-    By default it is the ACP agent of the tests, in a ``mode``; a ``fresh`` one is closed after the
-    test.
-    """
+    """Starts an agent in the root, or takes a kept one; a ``fresh`` one ends with the test."""
     own: list[Drive] = []
 
     async def open_(
@@ -103,14 +97,8 @@ async def opened(root: Path, kept: dict[str, Drive]) -> AsyncIterator[Open]:
 
 
 def scripted(journal: Path, mode: str = "plain") -> Drive:
-    """The agent of the conformance tests, which starts in no time: it is nothing but the standard
-    library. Its name in processes is its journal's.
-    """
     command = [sys.executable, "-IS", str(PROGRAM), mode, str(journal)]
     return Drive(AcpDriver("scripted", command))
-
-
-# -- claude-code -----------------------------------------------------------------------------------
 
 
 def claude_driver() -> Any:
@@ -130,43 +118,36 @@ def model() -> Iterator[Model]:
     model.close()
 
 
-def surroundings_in(place: Path, model: Model) -> dict[str, str]:
-    """What the program needs to know of its user, its model and the absence of a network."""
-    home, temporary = place / "home", place / "t"
-    home.mkdir()
-    temporary.mkdir()
-    return {
-        "HOME": str(home),
-        "CLAUDE_CONFIG_DIR": str(home / "claude"),
-        "CLAUDE_CODE_TMPDIR": str(temporary),
+@contextmanager
+def surrounded(place: Path, model: Model) -> Iterator[dict[str, str]]:
+    """This process has what claude-code needs to know, and nothing of another agent."""
+    for name in ("home", "t"):
+        (place / name).mkdir()
+    surroundings = {
+        "HOME": f"{place}/home",
+        "CLAUDE_CONFIG_DIR": f"{place}/home/claude",
+        "CLAUDE_CODE_TMPDIR": f"{place}/t",
         "ANTHROPIC_BASE_URL": model.url,
         "ANTHROPIC_API_KEY": "not-a-key",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "CLAUDE_CODE_MAX_RETRIES": "0",
     }
-
-
-def surround(patch: pytest.MonkeyPatch, surroundings: dict[str, str]) -> None:
-    """This process has these surroundings, and no other agent's."""
-    for name in tuple(os.environ):
-        if name.startswith(("ANTHROPIC_", "CLAUDE")):
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [one for one in os.environ if one.startswith(("ANTHROPIC_", "CLAUDE"))]:
             patch.delenv(name)
-    for name, value in surroundings.items():
-        patch.setenv(name, value)
+        for name, value in surroundings.items():
+            patch.setenv(name, value)
+        yield surroundings
 
 
 @pytest.fixture(scope="module")
 def surroundings(model: Model, place: Path) -> Iterator[dict[str, str]]:
-    """Those of claude-code, for as long as the module's tests run."""
-    with pytest.MonkeyPatch.context() as patch:
-        found = surroundings_in(place, model)
-        surround(patch, found)
+    with surrounded(place, model) as found:
         yield found
 
 
 @pytest.fixture
 def hold() -> Iterator[threading.Event]:
-    """Where a model waits; let go at the end in any case."""
     event = threading.Event()
     yield event
     event.set()

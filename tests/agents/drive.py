@@ -27,9 +27,7 @@ APPROVED, REJECTED = Verdict("approved"), Verdict("rejected")
 
 
 class Drive:
-    """A driver with a reader of its own; ``answers`` are given in turn to what is asked, the last
-    one again and again.
-    """
+    """``answers`` are given in turn to what a driver asks, the last one again and again."""
 
     def __init__(self, driver: Driver, *answers: Verdict) -> None:
         self.driver = driver
@@ -60,7 +58,6 @@ class Drive:
             await within(self.news.wait_for(true))
 
     async def said_one(self, kind: type[E]) -> E:
-        """Wait for the first event of a kind."""
         await self.until(lambda: bool(self.of(kind)))
         return self.of(kind)[0]
 
@@ -73,12 +70,6 @@ class Drive:
     def of(self, kind: type[E]) -> list[E]:
         return [event for event in self.said if isinstance(event, kind)]
 
-    async def __aenter__(self) -> Drive:
-        return self
-
-    async def __aexit__(self, *failure: object) -> None:
-        await self.close()
-
     async def _read(self) -> None:
         async for event in self.driver.events:
             async with self.news:
@@ -90,7 +81,6 @@ class Drive:
 
 
 def text(events: Sequence[Event]) -> str:
-    """What was said to a person."""
     chunks = (event for event in events if isinstance(event, Chunk) and not event.is_tool_use)
     return "".join(chunk.content for chunk in chunks)
 
@@ -102,16 +92,13 @@ def kinds(events: Sequence[Event]) -> list[str]:
 
 
 def only(kind: type[E], events: Sequence[Event]) -> E:
-    """The one event of a kind."""
     found = [event for event in events if isinstance(event, kind)]
     assert len(found) == 1, events
     return found[0]
 
 
 def carrying(value: str) -> list[int]:
-    """Processes of our own that have ``value`` in an argument or in their environment, this one
-    left out.
-    """
+    """Processes other than this one that have ``value`` in an argument or their environment."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -124,7 +111,6 @@ def carrying(value: str) -> list[int]:
 
 
 async def eventually(true: Callable[[], bool]) -> None:
-    """Wait until something outside holds; fails after SECONDS."""
     until = time.monotonic() + SECONDS
     while not true():
         assert time.monotonic() < until, "it never came true"

@@ -9,7 +9,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from bridge_project.operations.setup import PROJECT, Missing, only_one, run_step
@@ -28,32 +28,26 @@ def missing_agents() -> str:
     """Why the real agents cannot be run here, in a line; empty when they can."""
     if why_not := missing_node():
         return why_not
-    return "" if _installed() == _pinned() else "The agents are not installed: make test-agents."
+    file = AGENTS / "installed"
+    installed = file.exists() and file.read_text() == _pinned()
+    return "" if installed else "The agents are not installed: make test-agents."
 
 
 def missing_node() -> str:
     """Why there is no Node for the agents, in a line; empty when there is one."""
     if node_directory() is not None:
         return ""
-    here = f"here is {version}" if (version := _version_of("node")) else "here is none"
+    here = f"here is {version}" if (version := _node_version("node")) else "here is none"
     return f"Node {OLDEST_NODE} or newer is needed, {here}, and PyPI gave none for this system."
 
 
 def node_directory() -> Path | None:
     """Where a Node is that runs the agents: the machine's, else the one from PyPI."""
     found = shutil.which("node")
-    if found and shutil.which("npm") and _major(_version_of("node")) >= OLDEST_NODE:
+    if found and shutil.which("npm") and _major(_node_version("node")) >= OLDEST_NODE:
         return Path(found).parent
     wheels = _WHEEL / "bin"
-    return wheels if _major(_version_of(os.fspath(wheels / "node"))) >= OLDEST_NODE else None
-
-
-def _version_of(node: str) -> str:
-    """What a node says of itself, as v24.1.0; empty when it is not there."""
-    try:
-        return _output([node, "--version"]).strip()
-    except (OSError, subprocess.SubprocessError):
-        return ""
+    return wheels if _major(_node_version(os.fspath(wheels / "node"))) >= OLDEST_NODE else None
 
 
 def _major(version: str) -> int:
@@ -61,25 +55,31 @@ def _major(version: str) -> int:
     return int(first) if first.isdigit() else 0
 
 
-def _output(command: Sequence[str]) -> str:
-    """What a command prints. Raises OSError or SubprocessError."""
-    done = subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        timeout=180,
-        check=True,
-        text=True,
-    )
+def _run(*command: str) -> str | None:
+    """What a command prints; None when it fails."""
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=180,
+            check=True,
+            text=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
     return done.stdout
 
 
-def _installed() -> str:
-    try:
-        return (AGENTS / "installed").read_text()
-    except OSError:
-        return ""
+def _node_version(node: str) -> str:
+    """What a node says of itself, as v24.1.0; empty when it is not there."""
+    return (_run(node, "--version") or "").strip()
+
+
+def _new_python() -> str:
+    """A Python that mistral-vibe runs on, if there is one: by its name, or of pyenv."""
+    check = f"import sys, venv, ensurepip; sys.exit(sys.version_info < {OLDEST_PYTHON})"
+    return next((one for one in _pythons() if _run(one, "-c", check) is not None), "")
 
 
 def _pinned() -> str:
@@ -93,9 +93,8 @@ def _python_pin(name: str) -> str:
 
 def _systems() -> dict[str, str] | None:
     """What npm's packages of programs call this system; None where it has none for it."""
-    machine = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}.get(
-        platform.machine().lower()
-    )
+    names = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
+    machine = names.get(platform.machine().lower())
     if machine is None or sys.platform not in ("linux", "darwin"):
         return None
     system = f"{sys.platform}-{machine}"
@@ -104,17 +103,13 @@ def _systems() -> dict[str, str] | None:
 
 
 def programs() -> list[str]:
-    """Packages that hold an agent's program for this system, with their versions.
-
-    They are named because what is optional is left out, which is how the agents would bring them.
-    """
+    """Packages that hold an agent's program for this system, which npm takes for optional."""
     systems = _systems()
     pins = json.loads(PINS.read_text()).get("programs", {}) if systems else {}
     return [f"{name.format_map(systems)}@{version}" for name, version in pins.items()]
 
 
 def program_of(package: str, name: str) -> str:
-    """The path of such a program below node_modules."""
     return f"{package.format_map(_systems() or {'system': 'none', 'baseline': 'none'})}/bin/{name}"
 
 
@@ -122,24 +117,10 @@ def missing_vibe() -> str:
     """Why mistral-vibe cannot be run here, in a line; empty when it can."""
     if (_VIBE / "bin" / "vibe-acp").exists():
         return ""
+    if _new_python():
+        return "mistral-vibe is not installed: make test-agents."
     wanted = ".".join(map(str, OLDEST_PYTHON))
-    return (
-        "mistral-vibe is not installed: make test-agents."
-        if _newer_python()
-        else f"mistral-vibe needs Python {wanted} or newer, with venv (apt or pyenv may have one)."
-    )
-
-
-def _newer_python() -> str:
-    """A Python that mistral-vibe runs on, if there is one: by its name, or of pyenv."""
-    check = f"import sys, venv, ensurepip; sys.exit(sys.version_info < {OLDEST_PYTHON})"
-    for python in _pythons():
-        try:
-            _output([python, "-c", check])
-        except (OSError, subprocess.SubprocessError):
-            continue
-        return python
-    return ""
+    return f"mistral-vibe needs Python {wanted} or newer, with venv (apt or pyenv may have one)."
 
 
 def _pythons() -> Iterator[str]:
@@ -150,9 +131,7 @@ def _pythons() -> Iterator[str]:
 
 
 def install_agents() -> None:
-    """`.agents` with what is pinned: packages that bring all they need, so no lock file. Raises
-    Missing. None runs a script of its own.
-    """
+    """`.agents` with what is pinned, of which none runs a script of its own. Raises Missing."""
     with only_one() as lock:
         AGENTS.mkdir(exist_ok=True)
         if missing_agents():
@@ -160,7 +139,7 @@ def install_agents() -> None:
             if node := node_directory() or _install_node(lock):
                 _install_from_npm(node, lock)
                 (AGENTS / "installed").write_text(_pinned())
-        if missing_vibe() and (python := _newer_python()):
+        if missing_vibe() and (python := _new_python()):
             title = "Installing mistral-vibe"
             run_step([python, "-m", "venv", os.fspath(_VIBE)], title, lock)
             _pip(os.fspath(_VIBE / "bin/python"), [_python_pin("mistral-vibe")], title, lock)
@@ -184,16 +163,9 @@ def _install_from_npm(node: Path, lock: int) -> None:
     if node.is_relative_to(AGENTS):  # a wheel has no links, so its bin/npm finds nothing
         script = _WHEEL / "lib/node_modules/npm/bin/npm-cli.js"
         npm = ["env", f"PATH={node}:{os.environ['PATH']}", "node", os.fspath(script)]
-    options = [
-        "--ignore-scripts",
-        "--omit=optional",
-        "--no-package-lock",
-        "--no-save",
-        "--no-audit",
-        "--no-fund",
-        "--no-update-notifier",
-    ]
-    command = [*npm, "install", "--prefix", os.fspath(AGENTS), *options, *programs()]
+    command = [*npm, "install", "--prefix", os.fspath(AGENTS), "--ignore-scripts"]
+    command += ["--omit=optional", "--no-package-lock", "--no-save", "--no-audit", "--no-fund"]
+    command += ["--no-update-notifier", *programs()]
     run_step(command, "Installing the agents", lock)
 
 

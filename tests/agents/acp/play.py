@@ -7,7 +7,6 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-import pytest
 from acp import RequestError, schema
 
 from sessions_app.agents.acp.client import AcpClient
@@ -36,7 +35,6 @@ class Play:
         self.said: list[Event] = []
 
     def hear(self) -> list[Event]:
-        """What was reported so far."""
         for event in self.events.take():
             self.said.append(event)
             if isinstance(event, ApprovalAsked):
@@ -51,9 +49,6 @@ class Play:
     @property
     def failed(self) -> ToolFailed:
         return only(ToolFailed, self.hear())
-
-    def kinds(self) -> list[str]:
-        return [type(event).__name__ for event in self.hear()]
 
     async def _done(self, work: Coroutine[Any, Any, Any]) -> Any:
         task = asyncio.ensure_future(work)
@@ -74,22 +69,11 @@ class Play:
     async def write(self, path: str, content: str) -> None:
         await self._done(self.client.write_text_file("it", path, content))
 
-    async def is_refused(self, way: str, path: str = "a.txt") -> None:
-        """Read or write a file, which the agent is told cannot be done."""
-        path = str(self.root / path)
-        with pytest.raises(RequestError):
-            if way == "read":
-                await self._done(self.client.read_text_file("it", path))
-            else:
-                await self.write(path, "text")
-
     async def start(self, command: str, *arguments: str, **more: Any) -> str:
-        """Start a command; the terminal's id."""
         made = self.client.create_terminal("it", command, list(arguments), **more)
         return str((await self._done(made)).terminal_id)
 
     async def run(self, command: str, *arguments: str, **more: Any) -> str:
-        """Run a command to its end; the terminal's id."""
         terminal = await self.start(command, *arguments, **more)
         await within(self.client.wait_for_terminal_exit("it", terminal))
         return terminal

@@ -1,11 +1,8 @@
-"""An ACP agent that means no good, or says it badly: an approval covers what a person saw, and
-nothing of the agent stays (D38, D40, D45).
-"""
+"""An approval covers what a person saw, and nothing of an ACP agent stays (D38, D40, D45)."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -15,18 +12,16 @@ from acp import RequestError, schema, tool_diff_content
 
 from bridge_project.kernel import limits
 from sessions_app.agents import session_runner
-from sessions_app.agents.diffs import Change, diff_of_texts
 from sessions_app.agents.driver import Start
 from sessions_app.agents.events import ApprovalAsked, ToolSucceeded, TurnEnded
-from tests.agents.acp.play import CALL, OPTIONS, Play
-from tests.agents.conftest import scripted
-from tests.agents.drive import APPROVED, REJECTED, Drive, carrying, eventually, text
+from tests.agents.acp.play import Play
+from tests.agents.conftest import Open, scripted
+from tests.agents.drive import APPROVED, REJECTED, carrying, eventually, text
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def test_a_person_sees_what_is_asked_and_not_what_was_announced(root: Path) -> None:
-    """D38: announced as one command, asked for as another."""
     play = Play(root, APPROVED, REJECTED)
     await play.update("tool_call", title="List", kind="execute", raw_input={"command": "ls"})
     await play.permit(raw_input={"command": "touch made"})
@@ -47,9 +42,7 @@ async def test_a_person_sees_what_is_asked_and_not_what_was_announced(root: Path
 async def test_an_approved_command_lets_no_other_run(
     root: Path, command: str, arguments: tuple[str, ...], cwd: str | None
 ) -> None:
-    """D38: neither one said of the call after the yes, nor what only looks like the approved one,
-    nor elsewhere.
-    """
+    """D38: neither one named after the yes, nor what only looks alike, nor elsewhere."""
     (root / "elsewhere").mkdir()
     (root / "sh").write_text("#!/bin/sh\ntouch made\n")
     (root / "sh").chmod(0o755)
@@ -79,7 +72,6 @@ async def test_an_approved_command_runs(
 async def test_an_approved_edit_lets_no_other_file_be_written(
     root: Path, later: dict[str, Any]
 ) -> None:
-    """D38: a file that the agent names after the yes was never shown."""
     play = Play(root, APPROVED, REJECTED)
     await play.permit(title="Edit a", kind="edit", raw_input={"path": "a"})
     await play.update(**later)
@@ -97,7 +89,7 @@ async def test_an_approved_edit_lets_no_other_file_be_written(
     ],
 )
 async def test_every_file_of_an_edit_is_shown(root: Path, named: dict[str, Any]) -> None:
-    """D38: also one that the agent names beside the parameters; then the approval is about it."""
+    """Also one that the agent names beside the parameters; then the approval is about it."""
     play = Play(root)
     await play.permit(title="Edit a", kind="edit", raw_input={"file_path": "a"}, **named)
     await play.write("b", "text")
@@ -116,9 +108,7 @@ async def test_every_file_of_an_edit_is_shown(root: Path, named: dict[str, Any])
 async def test_an_approved_edit_writes_what_was_shown(
     root: Path, shown: dict[str, Any], fine: str
 ) -> None:
-    """D38: another text of the same file was not; and what is told of it afterwards is what the
-    bridge wrote.
-    """
+    """Another text was not shown; what is told afterwards is what the bridge wrote."""
     (root / "a").write_text("a\nb\n")
     play = Play(root, APPROVED, REJECTED)
     await play.permit(title="Edit a", kind="edit", **shown)
@@ -133,7 +123,6 @@ async def test_an_approved_edit_writes_what_was_shown(
 
 
 async def test_a_link_that_is_turned_after_the_yes(root: Path) -> None:
-    """D38: the file was approved to which it led when somebody was asked."""
     (root / "harmless").touch()
     (root / "link").symlink_to("harmless")
     play = Play(root, APPROVED, REJECTED)
@@ -147,7 +136,7 @@ async def test_a_link_that_is_turned_after_the_yes(root: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["think", "other", "edit"])
 async def test_a_command_under_another_name(root: Path, kind: Any) -> None:
-    """D38: it is shown and rated as what it is, or its approval lets no command run."""
+    """It is shown and rated as what it is, or its approval lets no command run."""
     command = "sudo touch made"
     play = Play(root, REJECTED if kind == "think" else APPROVED, REJECTED)
     await play.permit(title="Think of spring", kind=kind, raw_input={"command": command})
@@ -157,40 +146,7 @@ async def test_a_command_under_another_name(root: Path, kind: Any) -> None:
     assert not await play.ran(command)
 
 
-async def test_a_yes_to_one_question_is_none_to_another(root: Path) -> None:
-    """D38: a call that is asked about again, under the same id and with another command, is
-    another call, also before anybody has seen that.
-    """
-    play = Play(root, REJECTED)
-    ask = play.client.request_permission
-    first, second = (
-        asyncio.ensure_future(ask("it", _permission(raw_input={"command": command}), list(OPTIONS)))
-        for command in ("true", "touch made")
-    )
-    await asyncio.sleep(0)
-    asked = [event.call for event in play.events.take() if isinstance(event, ApprovalAsked)]
-    assert len({call.id for call in asked}) == 2
-    assert not play.approvals.decide(asked[0].id or "", APPROVED)
-    assert play.approvals.decide(asked[1].id or "", REJECTED)
-    chosen = [getattr((await each).outcome, "option_id", None) for each in (first, second)]
-    assert chosen == [None, "no"] and not await play.ran("touch made")
-
-
-def _permission(**parts: Any) -> schema.ToolCallUpdate:
-    return schema.ToolCallUpdate(tool_call_id=CALL, kind="execute", **parts)
-
-
-async def test_paths_of_a_million_parts(root: Path) -> None:
-    """D40: what is no path is not looked for on the disk, where every socket waits."""
-    play, began = Play(root), time.perf_counter()
-    text = "a/" * 500_000
-    await play.permit(title="Edit", kind="edit", raw_input={"file_path": "a", "content": text})
-    await play.write("a", text)
-    assert time.perf_counter() - began < 3 and len(play.asked) == 1
-
-
 async def test_leave_to_read_is_none_to_write(root: Path) -> None:
-    """D38: who lets an agent read a file has not let it be overwritten."""
     (root / "a").write_text("old")
     play = Play(root, APPROVED, REJECTED)
     await play.permit(title="Read a", kind="read", raw_input={"path": "a"})
@@ -200,9 +156,7 @@ async def test_leave_to_read_is_none_to_write(root: Path) -> None:
 
 
 async def test_the_marks_are_ours(root: Path) -> None:
-    """D40: what an agent wants in a command's environment cannot take away by what it is found
-    again; odd names are passed over.
-    """
+    """D40: a command's environment cannot take away what it is found by; odd names are left out."""
     more = [
         schema.EnvVariable(name=name, value="theirs")
         for name in ("BRIDGE_AGENT_RUN", "", "A=B", "GOOD")
@@ -216,11 +170,9 @@ async def test_the_bridge_keeps_its_sockets(root: Path) -> None:
     assert (await Play(root, APPROVED).output("ls /proc/$$/fd")).split() == ["0", "1", "2"]
 
 
-async def test_commands_that_will_not_end_do_not_keep_the_agent_alive(root: Path) -> None:
-    """D35: a session that is over leaves nothing, in the time that the supervisor has for it,
-    however many commands ignore that they are told.
-    """
-    drive, mark = await _opened(root), uuid.uuid4().hex
+async def test_commands_that_will_not_end_do_not_keep_the_agent_alive(opened: Open) -> None:
+    """D35: a session that is over leaves nothing, however deaf its commands are."""
+    drive, mark = await opened(APPROVED, fresh=True), uuid.uuid4().hex
     endless = f"trap '' TERM; while :; do sleep 0.1; : {mark}; done"
     await drive.driver.prompt(
         f"/do for _ in range(4): request('terminal/create', command='sh', args=['-c', {endless!r}])"
@@ -234,25 +186,22 @@ async def test_commands_that_will_not_end_do_not_keep_the_agent_alive(root: Path
 @pytest.mark.parametrize(
     "answer", ["'error': 'no'", "'error': ['no']", "'result': 'no'", "'result': None"]
 )
-async def test_an_odd_answer_ends_the_turn(root: Path, answer: str) -> None:
+async def test_an_odd_answer_ends_the_turn(opened: Open, answer: str) -> None:
     """D40: what the library cannot read would leave the turn running for ever."""
-    drive = await _opened(root)
+    drive = await opened(fresh=True)
     said = await drive.turn(
         f"/do print(json.dumps({{'id': agent.number, {answer}}}), flush=True); time.sleep(1000)"
     )
     assert [event.finish_reason for event in said if isinstance(event, TurnEnded)] == ["error"]
     said = await drive.turn("/do send(id=[1], method='x'); send(id=1, method=['x'])")
     assert [event.finish_reason for event in said if isinstance(event, TurnEnded)] == ["stop"]
-    await drive.close()
 
 
 @pytest.mark.parametrize("limit", ["AGENT_CHARS_WAITING", "AGENT_EVENTS_WAITING"])
 async def test_what_nobody_reads_is_not_read_from_the_agent(
     root: Path, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
-    """Issue, limits: an agent that says more than the log takes waits, whether in many pieces or in
-    few large ones; nothing is lost, and all is in order.
-    """
+    """Issue, limits: it waits, with many pieces or few large ones; all comes, in order."""
     monkeypatch.setattr(limits, limit, 10)
     driver = scripted(root.parent / "journal").driver
     await driver.start(Start("it", root))
@@ -267,23 +216,3 @@ async def test_what_nobody_reads_is_not_read_from_the_agent(
             break
     assert text(said).replace("x", "").split() == [str(number) for number in range(2000)]
     await driver.close()
-
-
-async def _opened(root: Path) -> Drive:
-    drive = scripted(root.parent / "journal")
-    drive.answers = [APPROVED]
-    return await drive.start(root)
-
-
-@pytest.mark.parametrize("turned", [True, False])
-async def test_comparing_two_texts_holds_nobody_up(turned: bool) -> None:
-    """D40: a diff is made where every socket waits: of texts that take long to compare there is
-    none.
-    """
-    lines = [f"{number % 102}\n" for number in range(12_000)]
-    other = lines[::-1] if turned else [*lines[:50], "new\n", *lines[50:120]]
-    old, new = "".join(lines if turned else lines[:120]), "".join(other)
-    began = time.perf_counter()
-    found = diff_of_texts([Change("table", old, new)])
-    assert (found is None) is turned
-    assert time.perf_counter() - began < 3

@@ -1,6 +1,4 @@
-"""Files that an ACP agent has the bridge read and write: the jail, and who is asked (D12, D38, D45;
-docs/agents.md).
-"""
+"""What an ACP agent has the bridge do: files and commands (D12, D38, D45, D50)."""
 
 from __future__ import annotations
 
@@ -10,12 +8,15 @@ from pathlib import Path
 import pytest
 
 from bridge_project.kernel.config import conf
+from bridge_project.kernel.errors import BridgeError
 from sessions_app.agents.acp import files
+from sessions_app.agents.acp import terminal as acp_terminal
 from sessions_app.agents.driver import REJECTED as WORDS_OF_A_REJECTION
 from sessions_app.agents.driver import Verdict
 from sessions_app.agents.events import ApprovalAsked, ToolFailed, ToolSucceeded
+from tests.agents.acp.play import Play
 from tests.agents.conftest import Open
-from tests.agents.drive import APPROVED, REJECTED, kinds, text
+from tests.agents.drive import APPROVED, REJECTED, kinds, only, text
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 EDIT = """/do diff = {'type': 'diff', 'path': os.path.abspath('a.txt'), 'newText': 'hello'}
@@ -37,9 +38,7 @@ async def test_reading_inside_the_roots_needs_nobody(opened: Open, root: Path) -
 
 @pytest.mark.parametrize("path", ["../secret", "/etc/passwd", "link", "none.txt", "."])
 async def test_reading_anything_else_is_refused(opened: Open, root: Path, path: str) -> None:
-    """D12: outside the roots, by way of a link, not there, no file; and neither is said to be
-    there.
-    """
+    """D12: outside the roots, by way of a link, not there, no file."""
     (root.parent / "secret").write_text("secret")
     (root / "link").symlink_to(root.parent / "secret")
     drive = await opened()
@@ -64,19 +63,14 @@ async def test_the_data_directory_is_never_read_or_written(
 
 
 async def test_a_write_that_nobody_was_asked_for_is_asked_for(opened: Open, root: Path) -> None:
-    """An approval for what the bridge itself is to do, as for what the agent does."""
     (root / "a.txt").write_text("old\n")
     drive = await opened(APPROVED)
     said = await drive.turn("/write a.txt new")
     assert kinds(said) == ["ApprovalAsked", "ToolSucceeded", "TurnEnded"]
-    assert drive.of(ApprovalAsked)[0].call.tool == "Write"
-    assert drive.of(ApprovalAsked)[0].call.params == {
-        "file_path": str(root / "a.txt"),
-        "content": "new",
-    }
-    assert (
-        drive.of(ToolSucceeded)[0].diff == "@@ -1 +1 @@\n-old\n+new\n\\ No newline at end of file\n"
-    )
+    call, done = only(ApprovalAsked, said).call, only(ToolSucceeded, said)
+    params = {"file_path": str(root / "a.txt"), "content": "new"}
+    assert (call.tool, call.params) == ("Write", params)
+    assert done.diff == "@@ -1 +1 @@\n-old\n+new\n\\ No newline at end of file\n"
     assert (root / "a.txt").read_text() == "new"
 
 
@@ -106,17 +100,9 @@ async def test_an_agent_that_asked_itself_is_not_asked_twice(opened: Open, root:
     refused = f"The bridge does not do it: {WORDS_OF_A_REJECTION}"
     assert text(said) == f"True a.txt is written.{refused}"
     assert [asked.call.tool for asked in drive.of(ApprovalAsked)] == ["Edit", "Write"]
-    assert drive.of(ApprovalAsked)[0].call.params == {
-        "file_path": str(root / "a.txt"),
-        "content": "hello",
-    }
+    params = {"file_path": str(root / "a.txt"), "content": "hello"}
+    assert drive.of(ApprovalAsked)[0].call.params == params
     assert (root / "a.txt").read_text() == "hello"
-
-
-async def test_a_rejection_of_its_own_question_is_told(opened: Open, root: Path) -> None:
-    drive = await opened(REJECTED)
-    assert text(await drive.turn(EDIT)) == "False "
-    assert list(root.iterdir()) == []
 
 
 async def test_writing_keeps_the_mode_makes_directories_and_follows_links_inside(
@@ -126,37 +112,69 @@ async def test_writing_keeps_the_mode_makes_directories_and_follows_links_inside
     (root / "run.sh").chmod(0o755)
     (root / "link").symlink_to("run.sh")
     assert await files.write("link", root, "new") == "old"
-    assert (
-        (root / "run.sh").read_text(),
-        (root / "run.sh").stat().st_mode & 0o777,
-        (root / "link").is_symlink(),
-    ) == ("new", 0o755, True)
+    assert (root / "link").is_symlink() and (root / "run.sh").read_text() == "new"
     assert await files.write("a/b/c.txt", root, "deep") is None
-    assert ((root / "a/b/c.txt").read_text(), (root / "a/b/c.txt").stat().st_mode & 0o777) == (
-        "deep",
-        0o644,
-    )
-    assert (root / "a").stat().st_mode & 0o777 == 0o755
+    assert (root / "a/b/c.txt").read_text() == "deep"
+    modes = [(root / name).stat().st_mode & 0o777 for name in ("run.sh", "a", "a/b/c.txt")]
+    assert modes == [0o755, 0o755, 0o644]
     assert sorted(path.name for path in root.rglob("*")) == ["a", "b", "c.txt", "link", "run.sh"]
 
 
 async def test_writing_breaks_a_hard_link_to_the_outside(root: Path) -> None:
-    """A file of another place that is linked into the root keeps its content."""
     (root.parent / "theirs").write_text("theirs")
     os.link(root.parent / "theirs", root / "mine")
     await files.write("mine", root, "mine")
     assert ((root.parent / "theirs").read_text(), (root / "mine").read_text()) == ("theirs", "mine")
 
 
-async def test_lines_of_a_file(root: Path) -> None:
-    (root / "a.txt").write_text("1\n2\n3\n4\n")
-    assert [
-        await files.read("a.txt", root, line, limit)
-        for line, limit in [(None, None), (2, 2), (4, None), (9, 1), (None, 1)]
-    ] == [
-        "1\n2\n3\n4\n",
-        "2\n3\n",
-        "4\n",
-        "",
-        "1\n",
-    ]
+async def test_a_command_that_nobody_was_asked_for_is_asked_for(opened: Open, root: Path) -> None:
+    drive = await opened(APPROVED)
+    said = await drive.turn("/command pwd; echo oops >&2; exit 3")
+    assert "It ended with 3 and said:" in text(said)
+    assert str(root) in text(said) and "oops" in text(said)
+    call = only(ApprovalAsked, said).call
+    assert (call.tool, call.params) == ("Bash", {"command": "pwd; echo oops >&2; exit 3"})
+    assert only(ToolFailed, said).failure.details.exit_code == 3
+
+
+async def test_a_command_that_is_rejected_is_not_run(opened: Open, root: Path) -> None:
+    drive = await opened(REJECTED)
+    assert "does not do it" in text(await drive.turn("/command touch made"))
+    assert list(root.iterdir()) == []
+
+
+async def test_an_approved_command_is_run_once_without_asking_again(
+    opened: Open, root: Path
+) -> None:
+    drive = await opened(APPROVED, REJECTED)
+    line = "echo x >>made"
+    said = text(
+        await drive.turn(
+            f"/do allowed(ask('c1', title='Run', kind='execute', rawInput={{'command': {line!r}}}))\n"
+            f"for _ in range(2): agent.command({line!r})"
+        )
+    )
+    assert "It ended with 0" in said and "does not do it" in said
+    assert (root / "made").read_text() == "x\n"
+    assert len(drive.of(ApprovalAsked)) == 2
+
+
+async def test_a_terminal_outside_the_roots_is_refused(root: Path) -> None:
+    with pytest.raises(BridgeError) as refused:
+        await acp_terminal.Terminals(root).create("true", [], "/", {}, None)
+    assert refused.value.code == "FILE_ACCESS_DENIED"
+
+
+@pytest.mark.parametrize("status", ["failed", "completed"])
+async def test_a_command_of_the_agents_own_call(root: Path, status: str) -> None:
+    """Whether its call has failed is for the agent to say; how, the bridge knows (D50)."""
+    play = Play(root)
+    command = "echo 'HTTP 429: too many requests' >&2; exit 1"
+    await play.permit(kind="execute", raw_input={"command": command})
+    await play.client.release_terminal("s", await play.run(command))
+    await play.update(status=status)
+    assert isinstance(play.hear()[-1], ToolFailed if status == "failed" else ToolSucceeded)
+    if status == "failed":
+        failure = play.failed.failure
+        assert (failure.code, failure.retries) == ("TOOL_EXECUTION_FAILED", 3)
+        assert play.failed.call.id == "c1"

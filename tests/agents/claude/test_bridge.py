@@ -1,6 +1,4 @@
-"""claude-code in a running bridge, from a phone: the conversation, its approvals, and a bridge that
-is killed in the middle of it (D35, D37, D38, D40).
-"""
+"""claude-code in a running bridge, from a phone (D35, D37, D38, D60)."""
 
 from __future__ import annotations
 
@@ -12,29 +10,21 @@ import pytest
 
 from sessions_app.agents.claude import agent
 from tests.agents.claude_model import Model, Refused, Text, Tool
-from tests.agents.conftest import surround, surroundings_in
+from tests.agents.conftest import surrounded
 from tests.conformance import agents
-from tests.conformance.approvals import notifications
+from tests.conformance.approvals import decide, notifications
 from tests.conformance.bridge import eventually
-from tests.conformance.phone import Phone
 from tests.faults.quick import QuickBridge, nursery
-
-APPROVED = {"decision": "approved", "modifications": None}
 
 
 @pytest.fixture(scope="module")
 def bridge(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuickBridge]:
-    """A bridge that every test here may kill, and starts again; each ends its session."""
     place = tmp_path_factory.mktemp("bridge")
-    with pytest.MonkeyPatch.context() as patch:
-        surroundings = surroundings_in(place, model) | {"CLAUDE_CODE_MAX_RETRIES": "10"}
-        surround(patch, surroundings)
-        bridge = QuickBridge(place / "bridge", **surroundings)
-        bridge.start()
-        bridge.pin = bridge.pairing().pin
-        yield bridge
-        bridge.stop()
-        nursery.forget(bridge.environment)
+    with surrounded(place, model) as surroundings:
+        settings = surroundings | {"CLAUDE_CODE_MAX_RETRIES": "10"}
+        with QuickBridge(place / "bridge", **settings) as bridge:
+            bridge.pin = bridge.pairing().pin
+            yield bridge
 
 
 def programs(bridge: QuickBridge) -> list[psutil.Process]:
@@ -50,19 +40,8 @@ def programs(bridge: QuickBridge) -> list[psutil.Process]:
     return found
 
 
-def decide(phone: Phone, session_id: str, tool_call_id: str, **decision: object) -> None:
-    recorded = phone.request(
-        "approval_response", {"session_id": session_id, "tool_call_id": tool_call_id, **decision}
-    )
-    assert (recorded["type"], recorded["payload"]["forwarded"]) == ("approval_recorded", True), (
-        recorded
-    )
-
-
 def test_a_conversation(model: Model, bridge: QuickBridge) -> None:
-    """A turn with an edit that a person approves; the diff and the usage reach the phone, and no
-    secret of the bridge the agent.
-    """
+    """A person approves an edit; the diff and the usage reach the phone, no secret the agent."""
     file = bridge.root / "new.txt"
     prompt = model.play(
         "write",
@@ -75,18 +54,13 @@ def test_a_conversation(model: Model, bridge: QuickBridge) -> None:
         environ = program.environ()
         agents.say(phone, session_id, prompt)
         asked = phone.expect("approval_required", session_id=session_id)["payload"]
-        assert (asked["tool"], asked["source"], str(file) in asked["description"]) == (
-            "Write",
-            "agent_sdk",
-            True,
-        )
-        decide(phone, session_id, asked["tool_call_id"], **APPROVED)
+        assert (asked["tool"], asked["source"]) == ("Write", "agent_sdk")
+        assert str(file) in asked["description"]
+        recorded = decide(phone, session_id, asked["tool_call_id"], "approved")
+        assert recorded["payload"]["forwarded"] is True
         result = phone.expect("tool_result", session_id=session_id)["payload"]
-        assert (
-            result["tool_call_id"],
-            result["result"]["success"],
-            result["result"]["diff"].splitlines()[-1],
-        ) == (asked["tool_call_id"], True, "+one")
+        assert result["tool_call_id"] == asked["tool_call_id"] and result["result"]["success"]
+        assert result["result"]["diff"].endswith("+one\n")
         end = phone.expect("stream_end", session_id=session_id, finish_reason="stop")["payload"]
         assert end["usage"]["output_tokens"] == 40
         assert agents.words(phone.messages).count("Written.") == 1
@@ -99,9 +73,7 @@ def test_a_conversation(model: Model, bridge: QuickBridge) -> None:
 
 
 def test_a_model_that_is_overloaded(model: Model, bridge: QuickBridge) -> None:
-    """Why nothing is said is told while it lasts, with low priority, also who has not joined; the
-    answer comes all the same, and no failure is told.
-    """
+    """Told while it lasts, with low priority, to every device; the answer comes all the same."""
     over = threading.Event()
     busy = Refused(529, "Overloaded", "overloaded_error", over)
     prompt = model.play("busy", busy, [Text("At last.")])
@@ -121,9 +93,7 @@ def test_a_model_that_is_overloaded(model: Model, bridge: QuickBridge) -> None:
 def test_a_conversation_of_which_the_log_has_nothing(
     model: Model, bridge: QuickBridge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """D60: a phone that is new to it sees the last of it from the agent's transcript, while it is
-    paused and when it is resumed; text only, and not what the program itself has said.
-    """
+    """D60: who is new to it sees the last of it from the agent's transcript, text only."""
     file = bridge.root / "history.txt"
     prompt = model.play(
         "remember",
@@ -134,7 +104,7 @@ def test_a_conversation_of_which_the_log_has_nothing(
         session_id = agents.begin(bridge, phone, agent=agent.NAME)
         agents.say(phone, session_id, prompt)
         asked = phone.expect("approval_required", session_id=session_id)["payload"]
-        decide(phone, session_id, asked["tool_call_id"], **APPROVED)
+        decide(phone, session_id, asked["tool_call_id"], "approved")
         phone.expect("stream_end", session_id=session_id, finish_reason="stop")
         agents.ask(phone, session_id, "play:hello")
     bridge.stop()
@@ -159,9 +129,6 @@ def test_a_conversation_of_which_the_log_has_nothing(
         agents.end(late, session_id)
     assert (paused["source"], paused["complete"], rest["messages"]) == ("agent", False, [])
     assert resumed == paused
-    assert [
-        message["payload"]["payload"]["prompt"]
-        for message in paused["messages"]
-        if message["type"] == "agent_event"
-    ] == [prompt, "play:hello"]
+    events = [one["payload"] for one in paused["messages"] if one["type"] == "agent_event"]
+    assert [event["payload"]["prompt"] for event in events] == [prompt, "play:hello"]
     assert agents.words(paused["messages"]) == "I write.Written.Hello from the scripted model."

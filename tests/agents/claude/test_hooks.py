@@ -1,20 +1,16 @@
-"""The real claude-code, run plainly by its user, with the installed hooks: what it does reaches a
-phone (D37, D47).
-"""
+"""The real claude-code, run plainly by its user, with the installed hooks (D37, D47)."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from sessions_app.agents.claude import agent
 from tests.agents.claude_model import Model, Text, Tool
+from tests.conformance.approvals import notifications, of
 from tests.conformance.phone import Phone
 from tests.faults.quick import QuickBridge
 
@@ -25,120 +21,63 @@ USES = ["PreToolUse", "PostToolUse", "PreToolUse", "PostToolUse", "PreToolUse", 
 STORY = ["SessionStart", "UserPromptSubmit", *USES, "Stop", "SessionEnd"]
 
 
-@pytest.fixture
-def bridge(tmp_path: Path) -> Iterator[QuickBridge]:
-    bridge = QuickBridge(tmp_path / "bridge")
-    bridge.start()
-    bridge.pin = bridge.pairing().pin
-    yield bridge
-    bridge.stop()
+def payloads(phone: Phone, session_id: str, type_: str) -> list[dict[str, Any]]:
+    return [message["payload"] for message in of(phone, type_, session_id)]
 
 
 def test_a_run_of_the_program_reaches_a_phone(
-    model: Model, surroundings: dict[str, str], tmp_path: Path, bridge: QuickBridge
+    model: Model, surroundings: dict[str, str], tmp_path: Path
 ) -> None:
-    """From SessionStart to SessionEnd, in order: a command that works, one that fails, and one that
-    the agent asks about, which nobody is there to allow.
-    """
-    settings, directory, program = tmp_path / "settings.json", tmp_path / "work", agent.program()
+    """A command that works, one that fails, and one that it asks about, which nobody allows."""
+    settings, directory, sid = tmp_path / "settings.json", tmp_path / "work", str(uuid.uuid4())
     directory.mkdir()
-    bridge.manage("install_hooks", "--settings", str(settings), "--yes")
-    calls = [[Tool("Bash", {"command": command})] for command in CALLS]
-    prompt = model.play(
-        "echo", [Text("I will look. "), *calls[0]], *calls[1:], [Text("That was it.")]
-    )
-    session_id = str(uuid.uuid4())
+    look, *calls = [[Tool("Bash", {"command": command})] for command in CALLS]
+    prompt = model.play("echo", [Text("I will look. "), *look], *calls, [Text("That was it.")])
     environment = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("ANTHROPIC_", "CLAUDE"))
-    } | surroundings
-    with bridge.phones() as [phone]:
+    }
+    options = ["-p", prompt, "--settings", str(settings), "--session-id", sid]
+    with QuickBridge(tmp_path / "bridge") as bridge, bridge.phones() as [phone]:
+        bridge.manage("install_hooks", "--settings", str(settings), "--yes")
         done = subprocess.run(
-            [
-                str(program),
-                "-p",
-                prompt,
-                "--settings",
-                str(settings),
-                "--session-id",
-                session_id,
-                "--allowedTools",
-                "Bash(echo:*)",
-            ],
+            [str(agent.program()), *options, "--allowedTools", "Bash(echo:*)"],
             cwd=directory,
-            env=environment,
+            env=environment | surroundings,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=50,
         )
         assert (done.returncode, done.stdout.strip()) == (0, "That was it."), done
-        phone.expect("session_end", session_id=session_id)
-        phone.join(session_id)
-        phone.collect(lambda: len(events(phone, session_id)) >= len(STORY), "all events")
-        told = events(phone, session_id)
-        asked, decided = notices(phone, "approval_required"), notices(phone, "approval_decided")
+        phone.expect("session_end", session_id=sid)
+        phone.join(sid)
+        phone.collect(lambda: len(phone.events(sid)) >= len(STORY), "all events")
+        session = bridge.session(sid)
+    assert (session["status"], session["hook_count"]) == ("closed", len(STORY))
+    told = [event["payload"] for event in phone.events(sid)]
     assert [event["event"] for event in told] == STORY
     start, said, *uses, stop, _ = (event["payload"] for event in told)
-    assert start["working_directory"] == str(directory)
-    assert said["prompt"] == prompt
+    assert (start["working_directory"], said["prompt"]) == (str(directory), prompt)
     for (command, success), before, after in zip(CALLS.items(), uses[::2], uses[1::2], strict=True):
-        assert (before["tool"], before["params"]["command"], before["requires_approval"]) == (
-            "Bash",
-            command,
-            False,
-        )
+        assert (before["tool"], before["params"]["command"]) == ("Bash", command)
         assert (after["params"]["command"], after.get("success")) == (command, success)
-    assert [use["requires_approval"] for use in uses if "requires_approval" in use] == [
-        False,
-        False,
-        False,
-        True,
-    ]
+    asks = [use["requires_approval"] for use in uses if "requires_approval" in use]
+    assert asks == [False, False, False, True]
     assert stop["reason"] == "task_completed" and not (directory / "made").exists()
 
-    ids = [one["tool_call_id"] for one in payloads(phone, session_id, "tool_call")]
-    results = payloads(phone, session_id, "tool_result")
-    assert [(one["tool_call_id"], one["result"]["success"]) for one in results] == [
-        (ids[0], True),
-        (ids[1], False),
-    ]
-    [error] = payloads(phone, session_id, "tool_error")
-    assert (error["tool_call_id"], error["code"], error["retryable"]) == (
-        ids[1],
-        "TOOL_EXECUTION_FAILED",
-        False,
-    ) and "nowhere" in error["message"]
-    [asking] = payloads(phone, session_id, "approval_required")
-    assert (asking["tool_call_id"], asking["source"], asking["params"]["command"]) == (
-        ids[2],
-        "hooks",
-        "touch made",
-    )
-    assert [one["tool_call_id"] for one in asked] == [ids[2]]
-    assert [(one["tool_call_id"], one["decision"], one["decided_by"]) for one in decided] == [
-        (ids[2], "rejected", "agent")
-    ]
-    session = bridge.session(session_id)
-    assert (session["status"], session["hook_count"]) == ("closed", len(STORY))
-
-
-def payloads(phone: Phone, session_id: str, type_: str) -> list[dict[str, Any]]:
-    return [
-        message["payload"]
-        for message in phone.messages
-        if message["type"] == type_ and message["payload"]["session_id"] == session_id
-    ]
-
-
-def notices(phone: Phone, kind: str) -> list[dict[str, Any]]:
-    """The data of the notifications of a kind."""
-    notices = [
-        message["payload"] for message in phone.messages if message["type"] == "notification"
-    ]
-    return [notice["data"] for notice in notices if notice["notification_type"] == kind]
-
-
-def events(phone: Phone, session_id: str) -> list[dict[str, Any]]:
-    return [event["payload"] for event in phone.events(session_id)]
+    worked, failed, asked = [one["tool_call_id"] for one in payloads(phone, sid, "tool_call")]
+    results = payloads(phone, sid, "tool_result")
+    ended = [(one["tool_call_id"], one["result"]["success"]) for one in results]
+    assert ended == [(worked, True), (failed, False)]
+    [error] = payloads(phone, sid, "tool_error")
+    assert (error["tool_call_id"], error["code"]) == (failed, "TOOL_EXECUTION_FAILED")
+    assert error["retryable"] is False and "nowhere" in error["message"]
+    [question] = payloads(phone, sid, "approval_required")
+    assert (question["tool_call_id"], question["source"]) == (asked, "hooks")
+    assert question["params"]["command"] == "touch made"
+    [told_of_it] = notifications(phone, sid, "approval_required")
+    [decided] = (one["data"] for one in notifications(phone, sid, "approval_decided"))
+    assert told_of_it["data"]["tool_call_id"] == decided["tool_call_id"] == asked
+    assert (decided["decision"], decided["decided_by"]) == ("rejected", "agent")

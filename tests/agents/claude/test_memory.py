@@ -89,9 +89,7 @@ async def test_it_can_be_switched_off(
 async def test_a_repository_that_wants_more_than_memory(
     model: Model, surroundings: dict[str, str], drive: Drive, repository: Path
 ) -> None:
-    """Links out of it, a device, a FIFO and a huge file; and what settings, hooks, rules and
-    servers it has stays without effect, as do the user's own (issue: setting_sources=[]).
-    """
+    """Links out of it, devices, huge files; settings, hooks, rules and servers have no effect."""
     write(repository.parent / "other/key", "PRIVATE KEY")
     write(Path(surroundings["HOME"]) / "key", "PRIVATE KEY")
     for name, target in {

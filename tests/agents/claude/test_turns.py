@@ -1,12 +1,9 @@
-"""What is special to turns of claude-code: its real program against a scripted model (issue:
-claude-agent-sdk; D35, D38, D40, D41).
-"""
+"""Turns of claude-code: its real program against a scripted model (D35, D38, D40, D41)."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import re
 import signal
 import threading
 from pathlib import Path
@@ -14,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sessions_app.agents.driver import CannotResume, Verdict
+from sessions_app.agents.driver import Verdict
 from sessions_app.agents.events import (
     AgentDied,
     ApprovalAsked,
@@ -29,16 +26,7 @@ from sessions_app.agents.events import (
 )
 from tests.agents.claude_model import Model, Refused, Text, Tool
 from tests.agents.conftest import Open, claude_driver
-from tests.agents.drive import (
-    APPROVED,
-    REJECTED,
-    Drive,
-    eventually,
-    kinds,
-    only,
-    text,
-    within,
-)
+from tests.agents.drive import APPROVED, REJECTED, Drive, eventually, kinds, only, text, within
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -50,14 +38,12 @@ TASK = Tool(
 
 @pytest.fixture
 def background(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the agent work in the background, which the bridge forbids."""
     from sessions_app.agents.claude import process  # there may be no SDK
 
     monkeypatch.setitem(process.ENVIRONMENT, "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "")
 
 
 async def test_an_answer_has_its_usage_and_cost(opened: Open, surroundings: dict[str, str]) -> None:
-    """With the agent's own id before it."""
     said = await (await opened(make=claude_driver, fresh=True)).turn("play:hello")
     assert said[0] == only(SessionIdentified, said)
     assert text(said) == HELLO and len([one for one in said if isinstance(one, Chunk)]) == 5
@@ -80,20 +66,17 @@ async def test_a_command_that_only_reads_asks_too(model: Model, session: Drive) 
     assert "".join(inputs).count("echo seen") == 1
 
 
-@pytest.mark.parametrize("reason", ["Not on a Friday.", ""])
-async def test_a_rejected_call_does_not_run(model: Model, session: Drive, reason: str) -> None:
+async def test_a_rejected_call_does_not_run(model: Model, session: Drive) -> None:
     """It is no failure of the tool; the model reads why."""
     prompt = model.play("touch", [Tool("Bash", {"command": "touch made"})], [Text("Then not.")])
-    said = await session.turn(prompt, Verdict("rejected", reason=reason))
+    said = await session.turn(prompt, Verdict("rejected", reason="Not on a Friday."))
     assert kinds(said) == ["ApprovalAsked", "ToolStopped", "TurnEnded"]
-    stopped = only(ToolStopped, said).reason
-    assert stopped == reason if reason else "rejected" in stopped
-    assert reason in str(model.requests[-1].body["messages"])
+    assert only(ToolStopped, said).reason == "Not on a Friday."
+    assert "Not on a Friday." in str(model.requests[-1].body["messages"])
     assert list(session.directory.iterdir()) == []
 
 
 async def test_changed_parameters(model: Model, session: Drive) -> None:
-    """docs/agents.md: the call runs with them."""
     prompt = model.play("touch", [Tool("Bash", {"command": "touch theirs"})], [Text("Done.")])
     said = await session.turn(prompt, Verdict("modified", {"command": "touch ours"}))
     assert kinds(said) == ["ApprovalAsked", "ToolSucceeded", "TurnEnded"]
@@ -101,9 +84,7 @@ async def test_changed_parameters(model: Model, session: Drive) -> None:
 
 
 async def test_an_edit_has_a_diff(model: Model, session: Drive) -> None:
-    """Reading inside the directory asks nobody; writing and editing ask, and say what they
-    changed.
-    """
+    """Reading inside the directory asks nobody; writing and editing ask."""
     file = session.directory / "a.txt"
     prompt = model.play(
         "edit",
@@ -157,34 +138,7 @@ async def test_a_command_that_takes_too_long(model: Model, session: Drive) -> No
     assert only(ToolFailed, said).failure.code == "TOOL_TIMEOUT"
 
 
-async def test_a_thought_is_a_sign_of_life(
-    model: Model, session: Drive, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A person is told nothing of it, and not that the agent is silent."""
-    signs: list[None] = []
-    monkeypatch.setattr(session.driver.events, "heard", lambda: signs.append(None))
-    thought = Text("hm " * 50, kind="thinking")
-    said = await session.turn(model.play("thought", [thought, Text("Done.")]))
-    assert text(said) == "Done." and len(signs) > 50
-
-
-async def test_a_call_that_the_agent_itself_refuses(model: Model, session: Drive) -> None:
-    """Nobody is asked about what cannot run, and it is said all the same."""
-    said = await session.turn(model.play("wrong", [Tool("Bash", {"nonsense": 1})], [Text("Oh.")]))
-    failed = only(ToolFailed, said)
-    assert only(ToolStarted, said).call.id == failed.call.id
-    assert "nonsense" in failed.failure.message and "<tool_use_error>" not in failed.failure.message
-
-
-async def test_an_answer_that_is_too_long(model: Model, session: Drive) -> None:
-    """The agent has the model go on a few times, then gives up: finish_reason length."""
-    said = await session.turn(model.play("long", [Text("and on")], stop="max_tokens"))
-    assert only(TurnEnded, said).finish_reason == "length"
-    assert text(said).startswith("and on") and "API Error" not in text(said)
-
-
 async def test_clearing_changes_the_id(session: Drive) -> None:
-    """And says that it has happened."""
     said = await session.turn("/clear")
     assert only(SessionIdentified, said).resume_id
     assert text(said).startswith("The conversation was cleared")
@@ -192,23 +146,7 @@ async def test_clearing_changes_the_id(session: Drive) -> None:
     assert not [event for event in again if isinstance(event, SessionIdentified)]
 
 
-async def test_compacting_says_what_happened(session: Drive) -> None:
-    await session.turn("play:hello")
-    said = text(await session.turn("/compact"))
-    assert re.fullmatch(
-        r"The conversation was compacted: [\d,]+ tokens before, [\d,]+ after\.", said
-    )
-
-
-async def test_what_no_model_says_is_said(session: Drive) -> None:
-    """The answer to a /command comes in one piece, and once."""
-    said = await session.turn("/context")
-    assert text(said).count("Context Usage") == 1
-    assert only(TurnEnded, said).finish_reason == "stop"
-
-
 async def test_a_question_to_the_user(model: Model, session: Drive) -> None:
-    """It is answered by a modification that carries the answers."""
     options = [{"label": "Red", "description": "r"}, {"label": "Blue", "description": "b"}]
     question = {"question": "Which colour?", "header": "Colour", "multiSelect": False}
     asked = {"questions": [question | {"options": options}]}
@@ -254,9 +192,7 @@ async def test_an_interrupt_stops_a_subagent_that_asks(model: Model, session: Dr
 async def test_what_is_done_in_the_background_is_a_turn_of_its_own(
     model: Model, opened: Open, surroundings: dict[str, str], background: None
 ) -> None:
-    """Should the agent work there all the same: its second, unasked result ends that turn, and not
-    the next one.
-    """
+    """Its second, unasked result ends that turn, and not the next one."""
     model.play("job", [Text("the report")])
     prompt = model.play("delegate", [Text("I delegate. "), TASK], [Text("Off it goes.")])
     session = await opened(make=claude_driver, mode="background")
@@ -276,9 +212,7 @@ async def test_no_approval_outlives_its_turn(
     background: None,
     hold: threading.Event,
 ) -> None:
-    """What a job in the background still asks about when the turn ends is withdrawn, and the job is
-    told no.
-    """
+    """What a job in the background still asks about then is withdrawn."""
     model.play("job", [Tool("Bash", {"command": "touch made"})], [Text("the report")])
     session = await opened(make=claude_driver, mode="background")
     await session.driver.prompt(model.play("delegate", [TASK], [Text("Off it goes.", hold)]))
@@ -310,7 +244,6 @@ async def test_an_interrupt_stops_the_text(
 
 
 async def test_an_interrupt_while_a_tool_runs(model: Model, session: Drive) -> None:
-    """The command is ended, and its end is no failure of it."""
     endless = Tool("Bash", {"command": "touch begun; tail -f /dev/null"})
     session.answers = [APPROVED]
     await session.driver.prompt(model.play("busy", [endless], [Text("never")]))
@@ -323,9 +256,7 @@ async def test_an_interrupt_while_a_tool_runs(model: Model, session: Drive) -> N
 async def test_a_killed_program_is_said_and_its_turn_continued(
     model: Model, opened: Open, surroundings: dict[str, str], hold: threading.Event
 ) -> None:
-    """With a reason that a person understands; nothing follows, and nothing is left. The prompt
-    that it died over is in the conversation of a fresh driver, once, and is not answered by itself.
-    """
+    """The prompt that it died over is in the conversation, once, and is not answered by itself."""
     session = await opened(make=claude_driver, fresh=True)
     await session.driver.prompt(model.play("dying", [Text("one two three", hold)]))
     await session.said_one(Chunk)
@@ -346,24 +277,5 @@ async def test_a_killed_program_is_said_and_its_turn_continued(
     assert str(model.requests[-1].body["messages"]).count("play:dying") == 1
 
 
-async def test_an_unknown_session_cannot_be_continued(
-    opened: Open, surroundings: dict[str, str]
-) -> None:
-    with pytest.raises(CannotResume):
-        await opened(make=claude_driver, resume_id="0a0a0a0a-0000-4000-8000-000000000000")
-
-
-async def test_closing_in_a_turn_is_quick_and_may_be_done_twice(
-    model: Model, opened: Open, surroundings: dict[str, str], hold: threading.Event
-) -> None:
-    drive = await opened(make=claude_driver, fresh=True)
-    await drive.driver.prompt(model.play("slow", [Text("one two three", hold)]))
-    await drive.said_one(Chunk)
-    for _ in range(2):
-        await within(drive.close())
-    assert drive.of(AgentDied) == []
-
-
 def _has_saved(kept: Path, resume_id: str, prompt: str) -> bool:
-    """The program writes its conversation down a moment after it has it."""
     return any(prompt in path.read_text() for path in kept.glob(f"projects/*/{resume_id}.jsonl"))
