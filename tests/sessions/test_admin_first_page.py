@@ -1,11 +1,10 @@
-"""The admin site's first page: what matters now, for little (docs/operations.md)."""
+"""The admin site's first page and its page about agents: what matters now (D41)."""
 
 from __future__ import annotations
 
 import json
 import re
 import uuid
-from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -14,23 +13,26 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
-from devices_app import pairing
-from devices_app.models import Device
 from hooks_app.models import HookEvent
-from sessions_app.models import Connection, Feed, Process, Session, ToolCall
+from sessions_app.agents import registry
+from sessions_app.agents.demo.driver import DemoDriver
+from sessions_app.agents.driver import AgentKind
+from sessions_app.models import Feed, Session, ToolCall
 from tests.conformance.admin import text_of
 
 pytestmark = pytest.mark.django_db
 
-QUERIES = 50  # an hour of the chart is one
+
+def client(*, is_superuser: bool = False) -> Client:
+    user = User.objects.create_user("ada", is_staff=True, is_superuser=is_superuser)
+    made = Client()
+    made.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+    return made
 
 
 @pytest.fixture
 def admin() -> Client:
-    user = User.objects.create_superuser("ada")
-    made = Client()
-    made.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
-    return made
+    return client(is_superuser=True)
 
 
 def page_of(client: Client) -> str:
@@ -60,18 +62,6 @@ def test_events_an_hour(admin: Client) -> None:
     assert [float(height) for _, height in bars if float(height)] == [30.0, 60.0]
 
 
-def test_it_costs_no_more_when_the_log_grows(
-    admin: Client, django_assert_max_num_queries: Callable[..., object]
-) -> None:
-    for count in (0, 500):
-        add_events(count, hours_ago=3)
-        with django_assert_max_num_queries(QUERIES) as asked:  # type: ignore[attr-defined]
-            page_of(admin)
-        statements = " ".join(one["sql"] for one in asked.captured_queries).lower()
-        assert 'count(*) as "__count" from "sessions_app_logrow"' not in statements
-        assert 'from "sessions_app_logrow" order by' in statements
-
-
 def test_what_waits_is_there_as_it_was_asked(admin: Client) -> None:
     feed = Feed.objects.create(kind=Feed.Kind.OBSERVED)
     session = Session.objects.create(session_id="s1", kind="observed", feed=feed, title="Fix <it>")
@@ -90,29 +80,46 @@ def test_what_waits_is_there_as_it_was_asked(admin: Client) -> None:
     page = page_of(admin)
     assert "<script>x" not in page and "\u202e" not in page
     assert "Approvals that wait 1 Bash high Fix <it>" in text_of(page)
-    assert (
-        "cat &lt;&lt;&#x27;EOF&#x27;\n&lt;/pre&gt;&lt;script&gt;x&lt;/script&gt;\ufffd\nEOF</pre>"
-        in page
-    )
+    assert "&#x27;EOF&#x27;\n&lt;/pre&gt;&lt;script&gt;x&lt;/script&gt;\ufffd\nEOF</pre>" in page
     assert "Active 1" in text_of(page)
 
 
-def test_devices_connected_first(admin: Client) -> None:
-    process = Process.objects.create(instance="i", lease_until=timezone.now() + timedelta(hours=1))
-    for name in ("away", "here", "gone"):
-        plain = pairing.mint(name, ttl=timedelta(minutes=1), lifetime=None)[2]
-        given = {"platform": "ios", "client_version": "1.0.0", "address": "10.0.0.9"}
-        pairing.authenticate(plain, client_device_id=name, **given)
-    pairing.revoke(Device.objects.get(name="gone"))
-    here = Device.objects.get(name="here")
-    Connection.objects.create(process=process, device=here, address="10.0.0.9")
-    text = text_of(page_of(admin))
-    assert re.search(r"Devices here connected for \S+ \w+, from 10.0.0.9 away seen", text), text
-    assert "gone" not in text
-
-
 def test_nothing_for_who_may_nothing() -> None:
-    client = Client()
-    user = User.objects.create_user("bob", is_staff=True)
-    client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
-    assert "Approvals" not in page_of(client)
+    assert "Approvals" not in page_of(client())
+
+
+PAGE = "/admin/sessions_app/session/agents/"
+WHY = "<b>not</b> installed"
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = [
+        AgentKind("real", DemoDriver, version=lambda: "4.5.6"),
+        AgentKind("absent", DemoDriver, lambda: WHY, can_modify=False, asks=lambda: None),
+        AgentKind("scripted", DemoDriver, real=False, asks=lambda: False),
+    ]
+    monkeypatch.setattr(registry, "KINDS", {kind.name: kind for kind in kinds})
+    monkeypatch.setattr(registry, "_versions", {})
+    registry.ask_versions()
+
+
+@pytest.mark.usefixtures("known")
+def test_it_lists_the_agents_and_the_first_page_leads_there(admin: Client) -> None:
+    assert f'href="{PAGE}"' in admin.get("/admin/").content.decode()
+    page = admin.get(PAGE).content.decode()
+    assert "&lt;b&gt;not&lt;/b&gt; installed" in page
+    rows = [row.split("</tr>")[0] for row in page.split('<tr><th scope="row">')[1:]]
+    cells = [[text_of(cell).strip() for cell in row.split("<td>")] for row in rows]
+    assert cells == [
+        ["real", "yes", "", "4.5.6", "yes", "yes", "real"],
+        ["absent", "no", WHY, "unknown", "nobody knows", "asks anew", "real"],
+        ["scripted", "yes", "", "unknown", "no", "yes", "scripted"],
+    ]
+
+
+def test_no_agents_without_the_right() -> None:
+    staff = client()
+    assert staff.get(PAGE).status_code == 403
+    assert PAGE not in staff.get("/admin/").content.decode()
+    assert Client().get(PAGE).status_code == 302  # to the login

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import pytest
@@ -36,20 +35,10 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def call(session: Session, **more: object) -> ToolCall:
-    known = {
-        "tool_call_id": f"call-{ToolCall.objects.count()}",
-        "tool": "Bash",
-        "description": "x",
-        "params": "{}",
-        "same": "0" * 64,
-    }
-    return ToolCall.objects.create(
-        session=session,
-        risk_level="low",
-        source="hooks",
-        created_at=timezone.now() - LONG_AGO,
-        **known | more,
-    )
+    known = {"tool_call_id": f"call-{ToolCall.objects.count()}", "tool": "Bash", "source": "hooks"}
+    known |= {"description": "x", "params": "{}", "same": "0" * 64, "risk_level": "low"}
+    long_ago = timezone.now() - LONG_AGO
+    return ToolCall.objects.create(session=session, created_at=long_ago, **known | more)
 
 
 def test_devices_that_never_paired() -> None:
@@ -59,15 +48,9 @@ def test_devices_that_never_paired() -> None:
     kept = pairing.mint("kept", ttl=timedelta(minutes=10), lifetime=None)[0]
     Device.objects.exclude(pk=kept.pk).update(created_at=timezone.now() - LONG_AGO)
     Token.objects.exclude(device=kept).update(use_by=timezone.now() - LONG_AGO)
-    forgets(pairing.forget_void, 10)
-    assert [*Device.objects.all()] == [kept] and [
-        token.device for token in Token.objects.all()
-    ] == [kept]
-    forgets(pairing.forget_void, 0)
-
-
-def forgets(chore: Callable[[], int], count: int) -> None:
-    assert chore() == count
+    assert pairing.forget_void() == 10
+    assert [*Device.objects.all()] == [token.device for token in Token.objects.all()] == [kept]
+    assert pairing.forget_void() == 0
 
 
 def test_tool_calls_about_which_nobody_was_asked() -> None:
@@ -76,13 +59,12 @@ def test_tool_calls_about_which_nobody_was_asked() -> None:
         call(session)
     asked, young = call(session, decision="approved"), call(session, tool_call_id="young")
     ToolCall.objects.filter(pk=young.pk).update(created_at=timezone.now())
-    forgets(approvals.forget_old, 10)
+    assert approvals.forget_old() == 10
     assert set(ToolCall.objects.all()) == {asked, young}
-    forgets(approvals.forget_old, 0)
+    assert approvals.forget_old() == 0
 
 
 def test_closed_sessions_with_all_that_they_have() -> None:
-    """Rows, calls and cursors too; of those that are open or were closed this week nothing."""
     phone = helpers.device()
     for number in range(5):
         session = helpers.post(f"old {number}", 7)
@@ -95,22 +77,17 @@ def test_closed_sessions_with_all_that_they_have() -> None:
     for name, status in (("open", Session.Status.ACTIVE), ("just closed", Session.Status.CLOSED)):
         Session.objects.filter(pk=helpers.post(name, 2).pk).update(status=status)
     call(helpers.session("just closed"), decision="approved")
-    forgets(observed_sessions.forget_closed, 5)
+    assert observed_sessions.forget_closed() == 5
     assert {session.session_id for session in Session.objects.all()} == {"open", "just closed"}
     feeds = {helpers.session(name).feed_id for name in ("open", "just closed")}
     assert set(Feed.objects.values_list("pk", flat=True)) == {Feed.ALL, *feeds}
-    assert (
-        LogRow.objects.exclude(feed_id=Feed.ALL).count() == 4
-        and ToolCall.objects.count() == 1
-        and not Cursor.objects.exists()
-    )
-    forgets(observed_sessions.forget_closed, 0)
+    assert LogRow.objects.exclude(feed_id=Feed.ALL).count() == 4
+    assert ToolCall.objects.count() == 1 and not Cursor.objects.exists()
+    assert observed_sessions.forget_closed() == 0
 
 
 def test_what_can_be_resumed_is_kept_for_30_days() -> None:
-    """D60: one that its grace timer closed, or that is paused or in error, whose end is said then;
-    but not while its agent is being started.
-    """
+    """D60: paused, in error or closed by the timer; but not while its agent is being started."""
     for days in (29, 31):
         for status in (Session.Status.CLOSED, Session.Status.PAUSED, Session.Status.ERROR):
             for owner in (None, uuid.uuid4()):
@@ -123,14 +100,13 @@ def test_what_can_be_resumed_is_kept_for_30_days() -> None:
                     last_activity_at=timezone.now() - timedelta(days=days),
                 )
     everything = set(Session.objects.values_list("session_id", flat=True))
-    forgets(observed_sessions.close_idle, 2)
-    forgets(observed_sessions.forget_closed, 3)
+    assert observed_sessions.close_idle() == 2
+    assert observed_sessions.forget_closed() == 3
     left = set(Session.objects.values_list("session_id", flat=True))
     assert everything - left == {"31 closed ", "31 paused ", "31 error "}
     ends = LogRow.objects.filter(feed_id=Feed.ALL, type="session_end")
-    assert {json.loads(row.frame)["payload"]["session_id"] for row in ends} == {
-        *("31 paused ", "31 error "),
-    }
+    told = {json.loads(row.frame)["payload"]["session_id"] for row in ends}
+    assert told == {"31 paused ", "31 error "}
 
 
 def test_a_session_that_is_used_again_meanwhile_is_not_forgotten(
@@ -147,13 +123,10 @@ def test_a_session_that_is_used_again_meanwhile_is_not_forgotten(
         helpers.store(helpers.event("old", "SessionStart", working_directory="/w"))
 
     monkeypatch.setattr(retention, "empty", empty)
-    forgets(observed_sessions.forget_closed, 0)
-    pages: Iterator[reader.Page] = iter(
-        reader.Reader({session.feed_id: 0}, reader.head_seq()).page, None
-    )
-    assert [(page.gaps, [row.type for row in page.rows]) for page in pages] == [
-        ([reader.Gap(session.feed_id, newest)], ["agent_event"])
-    ]
+    assert observed_sessions.forget_closed() == 0
+    pages = list(iter(reader.Reader({session.feed_id: 0}, reader.head_seq()).page, None))
+    assert [page.gaps for page in pages] == [[reader.Gap(session.feed_id, newest)]]
+    assert [row.type for row in pages[0].rows] == ["agent_event"]
 
 
 def test_the_memory_of_events_and_of_requests() -> None:
@@ -166,5 +139,5 @@ def test_the_memory_of_events_and_of_requests() -> None:
         long_ago = timezone.now() - LONG_AGO
         ClientRequest.objects.create(digest=str(number), created_at=long_ago, **known)
     for chore in (intake.forget_old, idempotency.forget_old):
-        forgets(chore, 10)
+        assert chore() == 10
     assert StoredEvent.objects.count() == 1 and not ClientRequest.objects.exists()

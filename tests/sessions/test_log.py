@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge_project.kernel import limits
-from bridge_project.kernel.config import conf
 from bridge_project.protocol.types import now_text
 from sessions_app.log import reader as log_reader
 from sessions_app.log import replay, retention
@@ -39,23 +38,6 @@ def holds_what_it_says() -> bool:
     return LogHead.objects.get().bytes == sum(LogRow.objects.values_list("size", flat=True))
 
 
-@pytest.mark.parametrize("batch", [1, 7])
-def test_a_feed_keeps_its_newest_rows(monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
-    monkeypatch.setitem(conf.__dict__, "bridge_queue_max", 5)
-    for _ in range(12):
-        feed_id = helpers.post(count=batch).feed_id
-        other = helpers.post("quiet") if batch == 1 else None
-    newest = seqs(feed_id)
-    assert len(newest) == 5 and newest[-1] == helpers.session("s1").feed.last_seq
-    pages = list(iter(log_reader.Reader({feed_id: 0}, log_reader.head_seq()).page, None))
-    assert [gap for page in pages for gap in page.gaps][:1] == [
-        log_reader.Gap(feed_id, dropped(feed_id))
-    ]
-    assert [row.seq for page in pages for row in page.rows] == newest
-    assert dropped(feed_id) < newest[0] and (other is None or len(seqs(other.feed_id)) == 5)
-    assert holds_what_it_says()
-
-
 def test_bytes_of_a_session_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "QUEUE_MAX_SESSION_BYTES", 5_000)
     feed_id = helpers.post(count=10, filler="x" * 1000).feed_id
@@ -76,7 +58,6 @@ def test_bytes_of_the_whole_log_are_bounded_across_sessions(
 
 
 def aged(*hours: int) -> tuple[int, list[int]]:
-    """A session's feed whose rows bear these ages, and the rows."""
     feed_id = helpers.post(count=len(hours)).feed_id
     rows = seqs(feed_id)[-len(hours) :]
     for seq, age in zip(rows, hours, strict=True):
@@ -122,6 +103,5 @@ def test_messages_since_a_moment_are_all_from_the_first_later_one_on() -> None:
     )
     retention.prune()
     frames, complete = replay.asked_for(feed_id, None, since)
-    assert (len(frames), complete) == (3, False), (
-        "a later one that is gone may have been stamped like the one that is an hour behind"
-    )
+    # one that is gone may have been stamped like the one that is an hour behind
+    assert (len(frames), complete) == (3, False)

@@ -1,6 +1,4 @@
-"""The tests of the log's own SQL once more, on PostgreSQL (D26). What is built on it runs there in
-tests/conformance and tests/faults.
-"""
+"""The tests of the log's own SQL once more, on PostgreSQL (D26)."""
 
 from __future__ import annotations
 
@@ -29,29 +27,19 @@ def test_the_same_tests_pass_on_postgresql(postgres_server: Postgres, tmp_path: 
     environment = os.environ | {
         "DATABASE_URL": postgres_server.create_database(),
         "BRIDGE_DATA_DIR": str(tmp_path),
+        "SOAK_EXAMPLES": "8",  # here the statements count, not the examples
     }
-    for name in (
-        "PYTEST_XDIST_WORKER",
-        "PYTEST_XDIST_TESTRUNUID",
-        "PYTEST_ADDOPTS",
-        "PYTEST_CURRENT_TEST",
-    ):
-        environment.pop(name, None)
-    # nobody waits for it to be dropped
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-m",
-        "not slow",
-        "--reuse-db",
-        *(f"{HERE}/{name}" for name in OF_THE_LOG),
-    ]
+    for name in [name for name in environment if name.startswith("PYTEST_")]:
+        del environment[name]
+    # nobody waits for the database to be dropped
+    command = [*(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--reuse-db")]
     done = subprocess.run(
-        command, env=environment, cwd=HERE.parents[1], capture_output=True, text=True, timeout=1100
+        [*command, *(f"{HERE}/{name}" for name in OF_THE_LOG)],
+        env=environment,
+        cwd=HERE.parents[1],
+        capture_output=True,
+        text=True,
+        timeout=1100,
     )
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
     assert " passed" in done.stdout

@@ -1,13 +1,13 @@
-"""The reader beside a model that anyone can check: whatever the feeds, positions, page sizes and
-what is pruned meanwhile, each row once and in order, or said to be gone.
-"""
+"""The reader beside a model (D26 to D30), and the memory that it takes."""
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +16,7 @@ from bridge_project.kernel import limits
 from sessions_app.log import reader as log_reader
 from sessions_app.log import retention
 from sessions_app.models import Feed, LogRow, Session
+from tests.performance.fill import fill
 from tests.sessions import helpers
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -67,7 +68,7 @@ def test_each_row_once_in_order_or_a_gap_before_what_follows_it(
     window: int,
     last: int,
 ) -> None:
-    """D26 to D30: a row is never left out in silence, nor said to be gone when it was sent."""
+    """D26 to D30: none is left out in silence, nor said to be gone when it was sent."""
     for model in (LogRow, Session, Feed):
         model._default_manager.all().delete()
     monkeypatch.setattr(limits, "PAGE_ROWS", page_rows)
@@ -106,3 +107,21 @@ def test_each_row_once_in_order_or_a_gap_before_what_follows_it(
             assert all(
                 seq > Feed.objects.get(pk=feed_id).dropped_seq for seq in of_feed[gone > 0 :]
             )
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="one database is enough for it")
+def test_memory_does_not_grow_with_the_rows_that_wait() -> None:
+    """D30: what is held for one socket stays under 1 MB, whatever waits."""
+    sessions = 500
+    fill(1, 2_000)
+    fill(sessions, 2_000)
+    positions, upto = log_reader.feeds_with_news({}, 0), log_reader.head_seq()
+    # what is made only once has been made
+    log_reader.Reader(dict(list(positions.items())[:3]), upto).page()
+    tracemalloc.start()
+    try:
+        pages = iter(log_reader.Reader(positions, upto).page, None)
+        assert sum(len(page.rows) for page in pages) == 4_000
+        assert tracemalloc.get_traced_memory()[1] < 2**20 + sessions * 300
+    finally:
+        tracemalloc.stop()
