@@ -55,22 +55,17 @@ def test_one_event_goes_alone_and_a_backlog_as_a_batch(way: Way) -> None:
     assert way.bridge.connections == 1  # kept alive: an event costs no handshake
 
 
-def test_a_large_backlog_goes_in_batches_of_500_in_order(way: Way) -> None:
-    began = time.time() - 200
-    names = [str(number) for number in range(1203)]
-    for place, name in enumerate(names):
-        way.put(name, began + place / 100)
-    assert way.run() == 1203
-    assert way.prompts() == names
-    assert way.bridge.requests[:2] == [(BATCH, 500), (BATCH, 500)]
-
-
-def test_a_batch_stays_under_8_mb(way: Way) -> None:
+def test_a_large_backlog_goes_in_order_in_batches_of_500_events_or_8_mb(way: Way) -> None:
     way.bridge.max_bytes = 8 * 2**20 + 1000
-    way.put_many(range(12), more="x" * 1_000_000)
-    assert way.run() == 12
-    assert len(way.bridge.events) == 12
-    assert all(count <= 8 for _, count in way.bridge.requests)
+    began = time.time() - 200
+    names = [str(number) for number in range(1211)]
+    for place, name in enumerate(names):
+        more = "x" * 1_000_000 if place > 1200 else ""
+        way.put(name, began + place / 100, more=more)
+    assert way.run() == len(names)
+    assert way.prompts() == names
+    counts = [count for _, count in way.bridge.requests]
+    assert counts[:2] == [500, 500] and sum(counts) == len(names), "none is refused and repeated"
 
 
 def test_at_a_tie_a_session_starts_first_and_ends_last(way: Way) -> None:
