@@ -13,7 +13,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -78,12 +78,6 @@ def drip(handler: BaseHTTPRequestHandler, received: Received) -> None:
         handler.wfile.write(b"C")
         handler.wfile.flush()
         time.sleep(1)
-
-
-def silent(handler: BaseHTTPRequestHandler, received: Received) -> None:
-    """Take the push and never answer, until the bridge gives up."""
-    with suppress(OSError):
-        handler.rfile.read(1)
 
 
 class Raw:

@@ -23,7 +23,6 @@ from tests.push.service import (
     drip,
     encode,
     running,
-    silent,
     status,
 )
 
@@ -163,24 +162,6 @@ def named(
     bridge.kill()
 
 
-def test_a_service_that_answers_slowly_holds_nothing_up(
-    named: tuple[Bridge, Path], service: PushService
-) -> None:
-    bridge, _ = named
-    phone, slow, quick = bridge.phone().ready(), service.browser(), service.browser()
-    slow.answer(drip)
-    subscribe(phone, slow)
-    phone.send("push_test", {})
-    phone.ping()
-    other = bridge.phone().ready()
-    subscribe(other, quick)
-    other.close()
-    ask(bridge)
-    quick.wait()
-    state = phone.expect("push_state", timeout=180, subscribed=True)
-    assert f"no answer in {GIVEN_UP} s" in state["payload"]["problem"]
-
-
 CHUNKED = b"HTTP/1.1 500 Failed\r\nTransfer-Encoding: chunked\r\n\r\n"
 LONG = b"x" * 100_000
 # how it answers, and what the phone is told of it
@@ -218,30 +199,36 @@ def test_odd_answers(service: PushService, phone: Phone) -> None:
 STUCK = 20  # devices, of which so many in turn that another's push would wait long behind them
 
 
-def test_a_service_that_is_silent_holds_no_other_up(
+def test_a_service_that_never_answers_holds_nothing_up(
     named: tuple[Bridge, Path], service: PushService
 ) -> None:
-    """Another's push, events and decisions come as always."""
+    """A phone that asks for a test push, another's push, events and decisions."""
     bridge, _ = named
-    stuck = [service.browser() for _ in range(STUCK)]
+    stuck, quick = [service.browser() for _ in range(STUCK)], service.browser()
     for browser in stuck:
-        browser.answer(silent)
+        browser.answer(drip)
         phone = bridge.phone().ready()
         subscribe(phone, browser)
         phone.close()
-    other, quick, session_id = bridge.phone().ready(), service.browser(), new_session()
+    other = bridge.phone().ready()
     wanted = with_endpoint(quick, quick.subscription["endpoint"].replace(HOST, OTHER_HOST))
     assert other.request("push_subscribe", wanted)["type"] == "push_state"
     other.close()
+    phone.ready()
+    phone.send("push_test", {})
+    phone.ping()
     asked = ask(bridge)
     quick.wait()
     assert sum(bool(browser.requests) for browser in stuck) < STUCK
+    session_id = new_session()
     other.ready()
     bridge.watch(other, session_id)
     bridge.accept(prompt(session_id, 1))
     other.wait_numbers(session_id, [1])
     answer = {"session_id": asked, "tool_call_id": "call-1", "decision": "rejected"}
     assert other.request("approval_response", answer)["type"] == "approval_recorded"
+    state = phone.expect("push_state", timeout=180)
+    assert f"no answer in {GIVEN_UP} s" in state["payload"]["problem"]
 
 
 def test_a_subscription_that_the_service_knows_no_more(
