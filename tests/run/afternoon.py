@@ -43,71 +43,71 @@ class Afternoon:
     """Plays scene after scene, and keeps what was typed and shown of each."""
 
     def __init__(self, bridge: Bridge) -> None:
-        self.bridge, self.told, self.kept = bridge, "", 0
+        self.bridge, self.told = bridge, ""
         self.home = bridge.root / "door"
         (self.home / "old").mkdir(parents=True)
         (self.home / "Makefile").write_text(MAKEFILE)
 
     def play(self) -> str:
-        with self._phone() as phone:
+        with self._phone():
             self._scene("A session begins, and its agent answers.")
-            self._keep(phone, "connected to")
-            self._type(phone, f"start demo {self.home}", "-- started ", "started  ")
-            self._say(phone, "Good afternoon! What is left to do?", "you say: Good afternoon!")
+            self._keep("connected to")
+            self._type(f"start demo {self.home}", "-- started ", "started  ")
+            self._say("Good afternoon! What is left to do?", "you say: Good afternoon!")
 
             self._scene("It asks before it acts. A call is approved, one refused, one changed.")
-            self._say(phone, tool("Bash", command="make test"), "asks ", "[")
-            self._type(phone, "approve", "-- Bash", "Bash is over.")
-            self._say(phone, tool("Write", file_path="notes.md", content="Paint!"), "asks ", "[")
-            self._type(phone, "reject", "-- Write", "Write was rejected.")
-            self._say(phone, tool("Bash", command="rm -rf old"), "asks ", "[")
-            self._type(phone, 'modify {"command": "mv old attic; ls"}', "-- Bash", "Bash is over.")
+            self._say(tool("Bash", command="make test"), "asks ", "[")
+            self._type("approve", "-- Bash", "Bash is over.")
+            self._say(tool("Write", file_path="notes.md", content="Paint!"), "asks ", "[")
+            self._type("reject", "-- Write", "Write was rejected.")
+            self._say(tool("Bash", command="rm -rf old"), "asks ", "[")
+            self._type('modify {"command": "mv old attic; ls"}', "-- Bash", "Bash is over.")
 
             self._scene("It has a question.")
-            self._say(phone, tool("AskUserQuestion", questions=[QUESTION]), "asks ", "[answer")
-            self._type(phone, "answer 2", "-- Ask", "AskUserQuestion is over.")
+            self._say(tool("AskUserQuestion", questions=[QUESTION]), "asks ", "[answer")
+            self._type("answer 2", "-- Ask", "AskUserQuestion is over.")
 
             self._scene("What is said while it works waits; what takes too long is stopped.")
-            self._say(phone, "/sleep 600")
+            self._say("/sleep 600")
             wait_until(self._works, "the turn has begun")
-            self._say(phone, "And the hinges?", "(queued)")
-            self._type(phone, "interrupt", "you say: And the hinges?")
+            self._say("And the hinges?", "(queued)")
+            self._type("interrupt", "you say: And the hinges?")
 
             self._scene("Another agent works in a terminal, and only reports: it asks there.")
-            self._observe(phone)
+            self._observe()
 
             self._scene("The phone goes into a pocket while the agent works, and comes out again.")
-            self._say(phone, "/sleep 2")
+            self._say("/sleep 2")
             wait_until(self._works, "the turn has begun")
         wait_until(lambda: not self._works(), "the turn is over")
-        with self._phone() as phone:
-            self._keep(phone, "connected to", "Slept for 2 seconds.")
+        with self._phone():
+            self._keep("connected to", "Slept for 2 seconds.")
 
             self._scene("Power fails in the middle of an answer.")
-            self._say(phone, "/sleep 600")
+            self._say("/sleep 600")
             wait_until(self._works, "the turn has begun")
             self.bridge.kill()
             self.bridge.start()
-            self._keep(phone, "trying again in", "connected to", "notice ", "(error)")
-            self._type(phone, "resume", "-- resumed ")
-            self._say(phone, "Where were we?", "you say: Where were we?")
-            self._type(phone, "end", "ended ")
+            self._keep("trying again in", "connected to", "notice ", "(error)")
+            self._type("resume", "-- resumed ")
+            self._say("Where were we?", "you say: Where were we?")
+            self._type("end", "ended ")
         return self.told
 
-    def _observe(self, phone: Program) -> None:
+    def _observe(self) -> None:
         """An agent asks in its terminal, a phone answers, a person at the machine decides."""
         session, call = new_session(), {"command": "rm -r shavings"}
         accept = self.bridge.accept
         accept(hook("SessionStart", session, {"working_directory": str(self.home)}))
         accept(hook("UserPromptSubmit", session, {"prompt": "Tidy up."}))
-        self._keep(phone, "started ", "Tidy up.")
+        self._keep("started ", "Tidy up.")
         accept(pre(session, call, approval=True, risk="critical"))
-        self._keep(phone, "asks at the machine]")
-        self._type(phone, "approve", "-- Bash")
+        self._keep("asks at the machine]")
+        self._type("approve", "-- Bash")
         accept(post(session, call, result="The floor is clean."))
-        self._keep(phone, "The floor is clean.")
+        self._keep("The floor is clean.")
         accept(hook("SessionEnd", session, {"exit_reason": "user_exit"}))
-        self._keep(phone, "ended ", "notice ")
+        self._keep("ended ", "notice ")
 
     def _works(self) -> bool:
         """Whether the session that the bridge runs is in the middle of a turn."""
@@ -117,34 +117,34 @@ class Afternoon:
     # -- the phone ---------------------------------------------------------------------------------
 
     @contextmanager
-    def _phone(self) -> Iterator[Program]:
-        with Program(self.bridge.environment, "watch", "--commands", terminal=False) as phone:
+    def _phone(self) -> Iterator[None]:
+        with Program(self.bridge.environment, "watch", "--commands", terminal=False) as self.phone:
             self.kept = 0
-            yield phone
-            phone.end_of_input()
-            assert phone.ended() == 0, phone.shown
+            yield
+            self.phone.end_of_input()
+            assert self.phone.ended() == 0, self.phone.shown
 
     def _scene(self, told: str) -> None:
         self.told += f"\n{told}\n\n"
 
-    def _say(self, phone: Program, text: str, *until: str) -> None:
+    def _say(self, text: str, *until: str) -> None:
         """A message to the agent, which is shown as it is taken."""
-        phone.say(f"say {text}")
-        self._keep(phone, "prompt ", *until)
+        self.phone.say(f"say {text}")
+        self._keep("prompt ", *until)
 
-    def _type(self, phone: Program, command: str, *until: str) -> None:
+    def _type(self, command: str, *until: str) -> None:
         self._tell([f"> {command}"])
-        phone.say(command)
-        self._keep(phone, *until)
+        self.phone.say(command)
+        self._keep(*until)
 
-    def _keep(self, phone: Program, *until: str) -> None:
+    def _keep(self, *until: str) -> None:
         """Wait for these words and keep the lines up to the last of them. Remarks of `watch` come
         first: they answer what was typed, before or after what the agent says to it.
         """
-        phone.until(*until)
-        phone.until("\n")
-        text = phone.shown[self.kept : phone.seen]
-        self.kept = phone.seen
+        self.phone.until(*until)
+        self.phone.until("\n")
+        text = self.phone.shown[self.kept : self.phone.seen]
+        self.kept = self.phone.seen
         for pattern, instead in MASKS:
             text = re.sub(pattern, instead, text)
         self._tell(sorted(text.splitlines(), key=lambda line: not line.startswith("--")))

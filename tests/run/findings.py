@@ -2,8 +2,27 @@
 
 from __future__ import annotations
 
+import subprocess
+
 from bridge_project.operations.doctor.checks import Found
 from bridge_project.operations.doctor.findings import Finding, Level
+from tests.conformance.bridge import Bridge
+from tests.faults.quick import QuickBridge, nursery
+
+
+def doctor(
+    bridge: Bridge, *words: str, first: str = "", **settings: str
+) -> subprocess.CompletedProcess[str]:
+    """`doctor --json` of this bridge, with these settings instead of its own; it executes `first`
+    before all else.
+    """
+    asked = QuickBridge(bridge.directory, **bridge.settings | settings)
+    asked.first = first
+    done = asked.manage("doctor", "--json", *words, check=False)
+    if settings:
+        nursery.forget(asked.environment)
+    assert done.stdout and not done.stderr, done
+    return done
 
 
 def only(found: Found, level: Level, *words: str, mend: tuple[str, ...] = ()) -> Finding:

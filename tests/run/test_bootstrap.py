@@ -157,14 +157,6 @@ def test_a_failing_step_shows_everything_it_said(capfd: pytest.CaptureFixture[st
     assert capfd.readouterr().out == "Installing …\n"
 
 
-def test_the_step_holds_the_lock_itself(tmp_path: Path) -> None:
-    """Killed with its parent or not, nobody else may start before it has ended."""
-    with open(tmp_path / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        code = f"import fcntl; fcntl.flock({lock.fileno()}, fcntl.LOCK_EX | fcntl.LOCK_NB)"
-        setup.run_step([sys.executable, "-c", code], "Checking", lock.fileno())
-
-
 def test_an_upgrade_without_its_requirements_says_the_way_back(
     clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -48,15 +48,11 @@ def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
 # -- systemd ---------------------------------------------------------------------------------------
 
 
-def unit(name: str) -> dict[str, list[str]]:
-    """The options of [Service], each with all its values."""
-    text = (DEPLOY / name).read_text().split("[Service]")[1].split("[Install]")[0]
-    options: dict[str, list[str]] = {}
-    for line in text.splitlines():
-        if line and not line.startswith("#"):
-            key, _, value = line.partition("=")
-            options.setdefault(key, []).append(value)
-    return options
+def unit(name: str) -> configparser.ConfigParser:
+    """Its sections; of an option that is there several times the last."""
+    parser = configparser.ConfigParser(strict=False, interpolation=None)
+    parser.read(DEPLOY / name)
+    return parser
 
 
 def placed(name: str, directory: Path) -> Path:
@@ -95,21 +91,19 @@ def test_the_system_unit_is_a_narrow_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", UNITS)
 def test_what_a_unit_says(name: str) -> None:
-    options = unit(name)
+    options, start = unit(name)["Service"], unit(name)["Unit"]
     # the goodbye, then what is in flight, each for STOP_SECONDS at most, and the children
     least = 2 * limits.STOP_SECONDS + limits.CLOSE_WAIT_SECONDS + 10
-    assert int(options["TimeoutStopSec"][0]) >= least
-    assert (options["KillSignal"], options["KillMode"]) == (["SIGTERM"], ["mixed"])
-    assert (options["Type"], options["Restart"]) == (["exec"], ["on-failure"])
-    assert options["RestartPreventExitStatus"] == [str(NEEDS_A_PERSON)]  # its database is gone
+    assert int(options["TimeoutStopSec"]) >= least
+    kinds = [options[key] for key in ("KillSignal", "KillMode", "Type", "Restart")]
+    assert kinds == ["SIGTERM", "mixed", "exec", "on-failure"]
+    assert options["RestartPreventExitStatus"] == str(NEEDS_A_PERSON)  # its database is gone
     # a wrong setting does not restart it for ever: five seconds are long for a start that fails
-    parser = configparser.ConfigParser(strict=False, interpolation=None)
-    parser.read_string((DEPLOY / name).read_text())
-    burst, seconds = (parser["Unit"][f"StartLimit{key}"] for key in ("Burst", "IntervalSec"))
-    assert int(burst) * (int(options["RestartSec"][0]) + 5) < int(seconds)
-    words = [word for value in options.get("Environment", []) for word in shlex.split(value)]
+    spent = int(start["StartLimitBurst"]) * (int(options["RestartSec"]) + 5)
+    assert spent < int(start["StartLimitIntervalSec"])
+    given = re.findall("^Environment=(.*)$", (DEPLOY / name).read_text(), re.MULTILINE)
     known = {field.upper() for field in Conf.model_fields} | {"PYTHONDONTWRITEBYTECODE"}
-    assert {word.partition("=")[0] for word in words} <= known
+    assert {word.partition("=")[0] for line in given for word in shlex.split(line)} <= known
 
 
 # -- the image -------------------------------------------------------------------------------------
@@ -126,11 +120,8 @@ def image_environment() -> dict[str, str]:
 
 def test_nothing_gets_into_an_image_but_what_is_named() -> None:
     """So no data directory, token or key can: everything is ignored but what the Dockerfile copies."""
-    ignored = [
-        line
-        for line in (REPOSITORY / ".dockerignore").read_text().splitlines()
-        if not line.startswith("#")
-    ]
+    lines = (REPOSITORY / ".dockerignore").read_text().splitlines()
+    ignored = [line for line in lines if not line.startswith("#")]
     copied = [line.split()[0] for line in instructions("COPY")]
     assert ignored[0] == "*" and all((REPOSITORY / name).exists() for name in copied)
     assert {line[1:] for line in ignored if line.startswith("!")} == set(copied)
@@ -222,30 +213,10 @@ def test_compose_builds_this_image_and_opens_and_starts_the_bridge_alone() -> No
     assert bridge["read_only"] is True and bridge["cap_drop"] == ["ALL"]
     projects = "${PROJECTS:-projects}:/projects:${PROJECTS_ACCESS:-rw}"
     assert bridge["volumes"] == ["data:/data", projects], "a phone may commit"
-    (stop,) = unit("bridge.service")["TimeoutStopSec"]
-    assert bridge["stop_grace_period"] == f"{stop.removesuffix('s')}s"
+    stop = unit("bridge.service")["Service"]["TimeoutStopSec"]
+    assert bridge["stop_grace_period"] == f"{stop}s"
     ports = {name: service.get("ports") for name, service in services.items()}
     opened = ["${BRIDGE_ADDRESS:-127.0.0.1}:8443:8443"]
     assert ports == {"bridge": opened, "redis": None, "postgres": None}
     profiles = {name: service.get("profiles", []) for name, service in services.items()}
     assert profiles == {"bridge": [], "redis": ["redis"], "postgres": ["postgres"]}
-
-
-def test_compose_itself_understands_the_file(tmp_path: Path) -> None:
-    """Compose 2, or what Debian 12 has: its compose 1 knows all but the project's name."""
-    file = DEPLOY / "compose.yaml"
-    if shutil.which("docker") and run("docker", "compose", "version").returncode == 0:
-        command = ["docker", "compose"]
-    else:
-        command = [program("docker-compose", "Debian: apt install docker-compose")]
-        text = file.read_text()
-        assert text.count("\nname: bridge\n") == 1
-        file = tmp_path / "compose.yaml"
-        file.write_text(text.replace("\nname: bridge\n", "\n"))
-    places = ["-f", str(file), "--project-directory", str(DEPLOY)]
-    profiles = ["--profile", "redis", "--profile", "postgres"]
-    set_ = {"PROJECTS": "/srv/src", "BRIDGE_ADDRESS": "192.0.2.1"}
-    done = run(*command, *places, *profiles, "config", **set_)
-    assert done.returncode == 0, done.stderr
-    assert "/srv/src:/projects:rw" in done.stdout or "target: /projects" in done.stdout
-    assert "192.0.2.1" in done.stdout

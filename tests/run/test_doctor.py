@@ -29,9 +29,9 @@ from hooks_app.producer.https import HttpsTransport
 from hooks_app.producer.https_sender import HttpsSender
 from hooks_app.producer.install import install
 from tests.conformance.bridge import Bridge
-from tests.faults.quick import QuickBridge, nursery
+from tests.faults.quick import QuickBridge
 from tests.hooks.conftest import put, waiting
-from tests.run.findings import only
+from tests.run.findings import doctor, only
 from tests.servers import free_port
 
 LONGEST_SECONDS = 60.0  # about 15, says D43's issue, on a machine that has nothing else to do
@@ -62,17 +62,10 @@ def run_doctor(bridge: Bridge, *, expected: int, **environment: str) -> dict[str
     """The whole command; check → what it says, the first where there are several. The time and the
     silence about tokens hold always.
     """
-    before = dict(bridge.settings)
-    bridge.settings |= environment
     began = time.monotonic()
-    try:
-        done = bridge.manage("doctor", "--json", check=False)
-    finally:
-        if environment:
-            nursery.forget(bridge.environment)
-        bridge.settings = before
+    done = doctor(bridge, **environment)
     assert time.monotonic() - began < LONGEST_SECONDS
-    assert (done.returncode, done.stderr) == (expected, ""), done.stdout
+    assert done.returncode == expected, done.stdout
     given = environment.get("BRIDGE_HOOK_TOKEN", bridge.hook_token)
     for secret in (given, bridge.hook_token, bridge.admin_token, "bridge_device_"):
         assert secret not in done.stdout

@@ -24,22 +24,17 @@ from tests.servers import stop_process, wait_until
 OWN_TOKENS = {"BRIDGE_HOOK_TOKEN": "", "BRIDGE_ADMIN_TOKEN": ""}
 
 
-def started(bridge: Bridge) -> Bridge:
-    bridge.spawn()
-    wait_until(lambda: "To stop: Ctrl-C" in bridge.tail(), f"the banner; so far: {bridge.tail()}")
-    bridge.hook_token = (bridge.data / "secrets" / "hook_token").read_text().strip()
-    return bridge
-
-
 @pytest.fixture(scope="module")
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     """A bridge that makes its own tokens, as a newcomer has started it: a process of its own, the
     first with this data.
     """
     made = Bridge(tmp_path_factory.mktemp("fresh"), **OWN_TOKENS)
-    yield started(made)
-    assert made.process is not None
-    stop_process(made.process)
+    made.spawn()
+    wait_until(lambda: "To stop: Ctrl-C" in made.tail(), f"the banner; so far: {made.tail()}")
+    made.hook_token = (made.data / "secrets" / "hook_token").read_text().strip()
+    yield made
+    made.stop()
 
 
 def test_a_fresh_start_says_what_a_newcomer_needs_and_no_secret(fresh: Bridge) -> None:

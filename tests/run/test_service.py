@@ -193,8 +193,7 @@ def test_uninstall_never_removes_data_unasked(machine: Machine) -> None:
 
 
 def test_a_data_directory_that_holds_more_is_refused(machine: Machine) -> None:
-    (machine.home / "git").mkdir()
     machine.settings["BRIDGE_DATA_DIR"] = str(machine.home)
     done = machine.manage("uninstall", "--data", "remove", check=False)
     assert done.returncode == 1 and "holds more than the bridge's data" in done.stderr
-    assert (machine.home / "git").exists()
+    assert machine.agent_settings.exists()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import ssl
 import uuid
@@ -97,16 +98,16 @@ class Bridge:
         """The payloads of what was received."""
         return [one.get("payload", {}) for one in self.heard if one["type"] == type_]
 
-    async def hears(self, type_: str, count: int = 1) -> None:
+    async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(60), self.changed:
-            await self.changed.wait_for(lambda: len(self.of(type_)) >= count)
+            await self.changed.wait_for(condition)
+
+    async def hears(self, type_: str, count: int = 1) -> None:
+        await self.until(lambda: len(self.of(type_)) >= count)
 
     async def acknowledges(self, count: int) -> None:
-        def acknowledged() -> int:
-            return sum(len(one["notification_ids"]) for one in self.of("notification_ack"))
-
-        async with asyncio.timeout(60), self.changed:
-            await self.changed.wait_for(lambda: acknowledged() == count)
+        acks = functools.partial(self.of, "notification_ack")
+        await self.until(lambda: sum(len(one["notification_ids"]) for one in acks()) == count)
 
 
 @pytest.fixture
