@@ -1,7 +1,5 @@
 """Make and pair devices without a socket."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 from devices_app import pairing

@@ -1,7 +1,5 @@
 """The devices in the admin site: what is shown, what can be done, and by whom."""
 
-from __future__ import annotations
-
 import html
 import re
 

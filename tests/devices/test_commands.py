@@ -1,7 +1,5 @@
 """The commands of D43, as a person or a script runs them."""
 
-from __future__ import annotations
-
 import io
 import json
 import re
@@ -94,14 +92,11 @@ def decoded(picture: Image.Image) -> str:
 def drawn(text: str, *, dark_on_light: bool) -> Image.Image:
     """A picture of a terminal in which the half blocks of a code were printed."""
     lines = [line for line in text.splitlines() if line]
-    halves = {" ": (0, 0), "▀": (1, 0), "▄": (0, 1), "█": (1, 1)}
-    picture = Image.new("L", (max(map(len, lines)), len(lines) * 2))
-    for y, line in enumerate(lines):
-        for x, block in enumerate(line):
-            for half, filled in enumerate(halves[block]):
-                dark = bool(filled) == dark_on_light
-                picture.putpixel((x, 2 * y + half), 0 if dark else 255)
-    return picture.resize((picture.width * 6, picture.height * 6), Image.Resampling.NEAREST)
+    width = max(map(len, lines))
+    halves = [(half, line.ljust(width)) for line in lines for half in ("▀█", "▄█")]
+    picture = Image.new("1", (width, len(halves)))
+    picture.putdata([(block in half) != dark_on_light for half, line in halves for block in line])
+    return picture.resize((width * 6, len(halves) * 6), Image.Resampling.NEAREST)
 
 
 def token_in(link: str) -> str:

@@ -2,8 +2,6 @@
 the browser makes of /pair is in tests/web/test_pair_page.py.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

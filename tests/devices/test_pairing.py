@@ -3,8 +3,6 @@
 What a client sees of binding, voiding and revoking is in tests/conformance/test_devices_pairing.py.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import threading

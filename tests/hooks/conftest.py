@@ -2,8 +2,6 @@
 agent runs it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import strategies as st
 
 from hooks_app.producer import https
 from hooks_app.producer.forwarder import Forwarder
@@ -25,6 +24,16 @@ from hooks_app.producer.spool import RESERVED
 from tests.hooks.scripted import ScriptedBridge
 from tests.servers import wait_until
 
+# what an agent may say anywhere
+JSON_VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
 Hook = Callable[[dict[str, Any] | bytes], None]
 
 

@@ -2,8 +2,6 @@
 does, and misbehaves as it is told.
 """
 
-from __future__ import annotations
-
 import json
 import ssl
 import threading
@@ -32,16 +30,6 @@ Answer = tuple[int, dict[str, str], dict[str, Any]]
 def fixture(name: str) -> dict[str, Any]:
     loaded: dict[str, Any] = json.loads((FIXTURES / f"{name}.json").read_text())
     return loaded
-
-
-def answer(status: int, body: dict[str, Any] | None = None, *, retry_after: str = "") -> Action:
-    """Refuse the next request like this."""
-    headers = {"Retry-After": retry_after} if retry_after else {}
-    return lambda bridge, events: (status, headers, body or {})
-
-
-def cut_after_taking(bridge: ScriptedBridge, events: Events) -> None:
-    bridge.take(events)
 
 
 class ScriptedBridge:
@@ -108,6 +96,16 @@ class ScriptedBridge:
 
 
 Action = Callable[[ScriptedBridge, Events], Answer | None]
+
+
+def answer(status: int, body: dict[str, Any] | None = None, *, retry_after: str = "") -> Action:
+    """Refuse the next request like this."""
+    headers = {"Retry-After": retry_after} if retry_after else {}
+    return lambda bridge, events: (status, headers, body or {})
+
+
+def cut_after_taking(bridge: ScriptedBridge, events: Events) -> None:
+    bridge.take(events)
 
 
 class _Server(ThreadingHTTPServer):

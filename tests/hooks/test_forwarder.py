@@ -1,7 +1,5 @@
 """The forwarder: order, exactly once, and files that no hook wrote (D47)."""
 
-from __future__ import annotations
-
 import os
 import resource
 import shutil

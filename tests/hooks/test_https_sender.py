@@ -1,7 +1,5 @@
 """The forwarder of another machine: limits, waiting, refusals, keys and clocks (D47)."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 
@@ -35,9 +33,6 @@ def test_a_connection_closed_while_idle_is_opened_again_at_once(way: Way) -> Non
     assert way.run() == 1
     assert way.prompts() == ["1", "2"]
     assert way.bridge.connections == 2
-
-
-# -- waiting ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", [500, 401, 302])
@@ -90,9 +85,6 @@ def test_when_single_events_are_limited_batches_go_on(way: Way) -> None:
     assert way.run() == 2  # a person is waited for: no gap
 
 
-# -- the token and the key -------------------------------------------------------------------------
-
-
 def test_the_token_file_may_be_replaced(way: Way, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("old-token")
@@ -116,9 +108,6 @@ def test_another_key_or_an_unknown_authority_gets_not_a_byte(way: Way, pin: str,
     way.run()
     assert why in way.forwarder.trouble.upper()
     assert (way.bridge.requests, way.waiting()) == ([], ["1"])
-
-
-# -- refusals --------------------------------------------------------------------------------------
 
 
 def test_what_is_refused_for_good_is_set_aside_and_said_once(way: Way) -> None:
@@ -169,9 +158,6 @@ def test_a_bad_request_about_the_host_is_not_the_events_fault(way: Way) -> None:
     way.put("1")
     way.run()
     assert way.waiting() == ["1"]
-
-
-# -- clocks ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("skew", "count"), [(3600.0, 1), (-3600.0, 3)])

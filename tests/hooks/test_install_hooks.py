@@ -2,8 +2,6 @@
 (D43).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import stat
@@ -19,7 +17,7 @@ from hypothesis import strategies as st
 from hooks_app.producer.install import install, installed, remove
 from hooks_app.producer.shell_command import HOOK_EVENTS, HOOK_MARK, hook_command, quoted
 from tests.faults.quick import nursery
-from tests.hooks.conftest import run_hook, waiting
+from tests.hooks.conftest import JSON_VALUES, run_hook, waiting
 from tests.hooks.scripted import FIXTURES
 from tests.run.terminal import Program
 
@@ -43,9 +41,6 @@ def commands(text: str) -> dict[str, list[str]]:
         event: [hook["command"] for entry in entries for hook in entry["hooks"]]
         for event, entries in json.loads(text)["hooks"].items()
     }
-
-
-# -- the text -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -86,20 +81,13 @@ def test_ours_in_an_entry_of_theirs_goes_alone() -> None:
     assert commands(remove(mixed, SPOOL))["Stop"] == ["x", "y"]
 
 
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(-1e9, 1e9) | st.text(max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3)
-    ),
-    max_leaves=6,
-)
 hook_objects = st.fixed_dictionaries({"type": st.just("command"), "command": st.text(max_size=8)})
-entries = json_values | st.fixed_dictionaries(
+entries = JSON_VALUES | st.fixed_dictionaries(
     {"hooks": st.lists(hook_objects, max_size=2)}, optional={"matcher": st.text(max_size=4)}
 )
 events = st.sampled_from([*HOOK_EVENTS, "Other"])
 hooks_maps = st.dictionaries(events, st.lists(entries, max_size=3), max_size=4)
-others = st.dictionaries(st.text(max_size=6).filter(lambda key: key != "hooks"), json_values)
+others = st.dictionaries(st.text(max_size=6).filter(lambda key: key != "hooks"), JSON_VALUES)
 layouts: list[dict[str, Any]] = [
     {"indent": None},
     {"indent": None, "separators": (",", ":")},
@@ -138,9 +126,6 @@ def test_any_settings_survive(text: str) -> None:
     hooks, theirs = found.pop("hooks"), before.pop("hooks", {})
     assert found == before
     assert all(theirs.get(event, []) == hooks[event][:-1] for event in HOOK_EVENTS)
-
-
-# -- the file -------------------------------------------------------------------------------------
 
 
 def run(file: Path, spool: Path, *arguments: str) -> str:

@@ -1,7 +1,5 @@
 """Risk, size, characters and time in the translation; and the one file for another machine."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os
@@ -34,6 +32,7 @@ from hooks_app.producer.translate import (
     iso,
     translate,
 )
+from tests.hooks.conftest import JSON_VALUES
 from tests.hooks.scripted import FIXTURES, fixture
 
 NOW = 1_800_000_000.0
@@ -241,15 +240,6 @@ def test_only_the_long_strings_are_cut() -> None:
     assert len(result["a"]) > 500_000 and "characters cut]" in result["a"]
 
 
-json_values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=8,
-)
 FIELDS = (
     *("tool_name", "tool_input", "tool_use_id", "tool_response", "duration_ms", "error"),
     *("is_interrupt", "prompt", "source", "cwd", "reason", "message", "notification_type"),
@@ -259,7 +249,7 @@ FIELDS = (
 
 @given(
     kind=st.sampled_from(sorted(TRANSLATIONS)),
-    fields=st.dictionaries(st.sampled_from(FIELDS), json_values),
+    fields=st.dictionaries(st.sampled_from(FIELDS), JSON_VALUES),
 )
 def test_whatever_an_agent_sends_becomes_a_valid_event(kind: str, fields: dict[str, Any]) -> None:
     """A new version of the agent may send other types than those seen; the bridge takes the event

@@ -1,12 +1,9 @@
 """What devices get of a hook event, as the pure projection says it (SPEC Tool result; D13, D37)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from bridge_project.protocol.hooks import HookEvent
 from hooks_app.intake import projection
@@ -14,13 +11,9 @@ from hooks_app.producer.translate import translate
 from sessions_app.approvals.tool_call import describe
 from sessions_app.approvals.tool_result import IN_BACKGROUND
 from sessions_app.models import Session
+from tests.hooks.conftest import JSON_VALUES
 from tests.hooks.scripted import fixture
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=8,
-)
 COLOURS = [{"label": "Red", "description": "warm"}, {"label": "Blue"}]
 QUESTIONS = {"questions": [{"question": "Which colours?", "options": COLOURS, "multiSelect": True}]}
 ASKED = "Which colours? (several can be chosen)\n1. Red: warm\n2. Blue"
@@ -127,7 +120,7 @@ def test_an_interrupted_tool_has_not_failed() -> None:
     assert projection.outcome_of(event).error == "The call was interrupted."
 
 
-@given(JSON)
+@given(JSON_VALUES)
 def test_a_diff_that_is_none(patch: object) -> None:
     assert projection.outcome_of(ran({"structuredPatch": patch})).diff is None or isinstance(
         patch, list

@@ -1,7 +1,5 @@
 """A push service, and a bridge that may send to it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

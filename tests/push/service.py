@@ -4,8 +4,6 @@ A browser decrypts by RFC 8291 and checks who sent by RFC 8292, with nothing of 
 it with.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import secrets
@@ -143,7 +141,7 @@ class PushService:
         """What a bridge needs to use it."""
         return {"BRIDGE_PUSH_HOSTS": HOST, "SSL_CERT_FILE": str(self.authority)}
 
-    def browser(self) -> Browser:
+    def browser(self) -> "Browser":
         return Browser(self)
 
     def close(self) -> None:

@@ -1,7 +1,5 @@
 """Who is sent a push, when, and what is in it (D56)."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,10 +1,8 @@
 """One afternoon with a phone: what `watch`, a device in the terminal, shows of the demo agent.
 
 `.venv/bin/python -m tests.run.afternoon` plays it on a bridge of its own and prints the transcript;
-with ``--write`` it goes into docs/agents.md. tests/run/test_afternoon.py holds that it is true.
+with ``--write`` it goes into docs/agents.md. tests/run/test_watch_commands.py holds that it is true.
 """
-
-from __future__ import annotations
 
 import json
 import re
@@ -114,8 +112,6 @@ class Afternoon:
         listed = self.bridge.get("/api/v1/sessions", self.bridge.admin_token).json()["sessions"]
         return [one["turn"] for one in listed if one["kind"] == "bridge"] == ["working"]
 
-    # -- the phone ---------------------------------------------------------------------------------
-
     @contextmanager
     def _phone(self) -> Iterator[None]:
         with Program(self.bridge.environment, "watch", "--commands", terminal=False) as self.phone:
@@ -174,15 +170,10 @@ def written() -> str:
     return PAGE.read_text(encoding="utf-8").partition(f"{BEGIN}\n")[2].partition(END)[0]
 
 
-def main(arguments: list[str]) -> int:
-    told = play()
-    if arguments == ["--write"]:
-        page = PAGE.read_text(encoding="utf-8")
-        page = page.replace(f"{BEGIN}\n{written()}{END}", f"{BEGIN}\n{told}{END}")
-        PAGE.write_text(page, encoding="utf-8")
-    sys.stdout.write(told)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    played = play()
+    if sys.argv[1:] == ["--write"]:
+        page = PAGE.read_text(encoding="utf-8")
+        page = page.replace(f"{BEGIN}\n{written()}{END}", f"{BEGIN}\n{played}{END}")
+        PAGE.write_text(page, encoding="utf-8")
+    sys.stdout.write(played)

@@ -1,7 +1,5 @@
 """What a test says about doctor's findings."""
 
-from __future__ import annotations
-
 import subprocess
 
 from bridge_project.operations.doctor.checks import Found

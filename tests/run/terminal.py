@@ -2,8 +2,6 @@
 until something is shown.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os
@@ -12,6 +10,7 @@ import re
 import struct
 import termios
 import threading
+from typing import Self
 
 from tests.faults.quick import nursery
 from tests.servers import PATIENCE, stop_process, wait_until
@@ -117,7 +116,7 @@ class Program:
     def modes_now(self) -> list[object]:
         return termios.tcgetattr(self._theirs)
 
-    def __enter__(self) -> Program:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,7 +1,5 @@
 """The set-up before anything is installed (D42): which Python, which environment, what is said."""
 
-from __future__ import annotations
-
 import ast
 import fcntl
 import os
@@ -58,9 +56,6 @@ def prepared(kind: str, steps: list[str]) -> list[str]:
     return list(steps)
 
 
-# -- Python ----------------------------------------------------------------------------------------
-
-
 def test_it_imports_the_standard_library_only() -> None:
     nodes = list(ast.walk(ast.parse(Path(setup.__file__).read_text())))
     names = {name.name for node in nodes if isinstance(node, ast.Import) for name in node.names}
@@ -79,9 +74,6 @@ def test_make_takes_the_newest_that_can_make_environments(tmp_path: Path) -> Non
     environment = os.environ | {"PATH": f"{machine}:/usr/bin:/bin"}
     done = subprocess.run(make, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert "python3.12 bridge_project/operations/setup.py setup" in done.stdout, done
-
-
-# -- the environment -------------------------------------------------------------------------------
 
 
 def test_the_second_time_installs_what_has_changed(clone: Path, steps: list[str]) -> None:
@@ -143,9 +135,6 @@ def test_two_set_ups_wait_for_each_other(clone: Path, steps: list[str]) -> None:
         assert steps == []
     second.join(180)
     assert steps == ["venv", "pip requirements.txt"]
-
-
-# -- steps and progress ----------------------------------------------------------------------------
 
 
 def test_a_failing_step_shows_everything_it_said(capfd: pytest.CaptureFixture[str]) -> None:

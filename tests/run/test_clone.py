@@ -2,8 +2,6 @@
 installed (D42).
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

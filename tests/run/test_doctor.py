@@ -2,8 +2,6 @@
 command that mends it (D43).
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal

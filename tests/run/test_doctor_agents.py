@@ -2,8 +2,6 @@
 it; demo is really started (D41, D43).
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys

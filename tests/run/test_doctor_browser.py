@@ -1,7 +1,5 @@
 """What `doctor` says of the address for a phone's browser (D55), and of Tailscale."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -2,8 +2,6 @@
 that mends it (D43).
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sqlite3
@@ -16,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import time_machine
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import Conf
@@ -121,27 +120,17 @@ def test_database(quiet: Conf) -> None:
     only(storage.database(take(quiet)), BROKEN, "damaged", mend=mend)
 
 
-def at(moment: datetime) -> type[datetime]:
-    """A clock that stands."""
-
-    class Then(datetime):
-        @classmethod
-        def now(cls, tz: Any = None) -> Any:
-            return moment
-
-    return Then
-
-
-def test_certificate_dates(quiet: Conf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_certificate_dates(quiet: Conf) -> None:
     ends = tls_certificates.load_or_renew(quiet).not_after
-    only(parts.certificate(take(quiet)), OK)
+    seen = take(quiet)
+    only(parts.certificate(seen), OK)
     for now, level, said in (
         (ends - timedelta(days=5), WARNING, "ends in 5 days"),
         (ends + timedelta(days=1), BROKEN, "ended on"),
         (ends - timedelta(days=1000), BROKEN, "is the clock right?"),
     ):
-        monkeypatch.setattr(parts, "datetime", at(now))
-        only(parts.certificate(take(quiet)), level, said)
+        with time_machine.travel(now):
+            only(parts.certificate(seen), level, said)
 
 
 def test_clock(quiet: Conf) -> None:

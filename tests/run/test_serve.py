@@ -2,8 +2,6 @@
 D45).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pty

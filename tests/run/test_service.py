@@ -2,8 +2,6 @@
 stand for it, and of one that runs in a terminal.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -1,7 +1,5 @@
 """A database of an older version is brought up to date, with its devices, tokens and log."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing

@@ -2,8 +2,6 @@
 acknowledging, coming back (D43).
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import functools

@@ -2,8 +2,6 @@
 at the prompt in a terminal (D10, D38, D43).
 """
 
-from __future__ import annotations
-
 import json
 import re
 import signal
@@ -24,6 +22,7 @@ from tests.conformance.repositories import Repository
 from tests.conformance.samples import hook, new_id, new_session
 from tests.faults.quick import QuickBridge
 from tests.hooks.scripted import fixture
+from tests.run import afternoon
 from tests.run.terminal import Program
 from tests.servers import wait_until
 
@@ -77,9 +76,6 @@ def prompted(bridge: Bridge, sid: str) -> Iterator[Program]:
     with Program(bridge.environment, "watch", terminal=True) as program:
         program.until("connected to", ">", "nothing to decide")
         yield program
-
-
-# -- from a pipe -----------------------------------------------------------------------------------
 
 
 def test_lines_that_were_there_before_the_connection(
@@ -178,18 +174,17 @@ def test_sessions(bridge: Bridge, sid: str, piped: Program) -> None:
         bridge.accept(hook("SessionEnd", other, {}))
 
 
+HELLO = "/home/dev/project/hello.txt"
 # what claude-code was seen to send, and the lines that it becomes
 CAPTURED = {
     "UserPromptSubmit": ["prompt   SCN:bash go"],
     "PreToolUse-Bash": ["calls    Bash echo hi"],
     "PostToolUse-Bash": ["result   Bash: ok hi"],
-    "PreToolUse-Edit": ["calls    Edit /home/dev/project/hello.txt"],
-    "PermissionRequest-Edit": [
-        "asks     Edit /home/dev/project/hello.txt [medium, asks at the machine]"
-    ],
+    "PreToolUse-Edit": [f"calls    Edit {HELLO}"],
+    "PermissionRequest-Edit": [f"asks     Edit {HELLO} [medium, asks at the machine]"],
     "Notification-permission_prompt": [],
     "PostToolUse-Edit": [
-        "result   Edit: ok Edited /home/dev/project/hello.txt",
+        f"result   Edit: ok Edited {HELLO}",
         "notice   Edit was approved at the machine.",
     ],
     "PreToolUse-AskUserQuestion": ["calls    Which colour? 1. Red: r 2. Blue: b"],
@@ -251,9 +246,6 @@ def test_lines_of_a_file(bridge: Bridge, sid: str, tmp_path: Path) -> None:
     assert "src/" in said and "modified" in said
 
 
-# -- at the prompt ---------------------------------------------------------------------------------
-
-
 def test_what_arrives_does_not_disturb_what_is_typed(
     bridge: Bridge, sid: str, prompted: Program
 ) -> None:
@@ -297,3 +289,8 @@ def test_a_bridge_that_is_away_for_a_moment(bridge: Bridge, sid: str, prompted: 
     prompted.say("status")
     bridge.start()
     prompted.until("connected to", CHANGED)
+
+
+def test_the_afternoon_in_the_documents_is_as_it_is_told() -> None:
+    """When this fails because the words have changed: python -m tests.run.afternoon --write."""
+    assert afternoon.play().splitlines() == afternoon.written().splitlines()
