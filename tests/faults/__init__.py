@@ -1,3 +1,1 @@
-"""What happens when things break: processes that are killed at any instant, and what must hold
-afterwards.
-"""
+"""What happens when things break, and what must hold afterwards."""

@@ -1,6 +1,4 @@
-"""What was accepted and what each device has of it, as D26, D27, D31 and D34 describe it: the
-ground on which model.py stands. No I/O.
-"""
+"""What was accepted and what each device has of it (D26, D27, D31, D34): model.py's ground."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ class Violation(AssertionError):
 
 @dataclass(eq=False)
 class Row:
-    """A message that no device may miss, in exactly one feed. `message` is how it was first
-    received: the same on every connection.
-    """
+    """A message of exactly one feed; `message` is how it was first received."""
 
     feed: str
     index: int  # its place in its feed
@@ -78,9 +74,7 @@ class Log:
         self.feeds[feed].append(row)
 
     def recognise(self, row: Row, message: Message) -> None:
-        """The row came as this message: from now on, on every connection, with this id and no other
-        content (D27).
-        """
+        """The row came as this message: it does so on every connection (D27)."""
         owner = self.by_id.setdefault(message["id"], row)
         if row.message is None and owner is row:
             if UUID(message["id"]).version != 4:
@@ -99,9 +93,7 @@ class Log:
 
 
 class Device:
-    """Its position in each feed, as far as it is known: `base` rows at least and at most, and what
-    was acknowledged beyond.
-    """
+    """Its position in each feed: `base` rows at least and at most, and what it acknowledged."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -113,9 +105,7 @@ class Device:
         self.perhaps: dict[str, set[int]] = defaultdict(set)
 
     def cursor(self, feed: str) -> range:
-        """The possible numbers of rows that it is known to have: the cursor stops at the first that
-        was sent and is not acknowledged.
-        """
+        """The possible numbers of rows that it is known to have, from the first on."""
         least, most = self.base.get(feed, (0, 0))
         while least in self.acked[feed]:
             least += 1

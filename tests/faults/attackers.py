@@ -14,18 +14,16 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from tests.conformance.agents import begin, end, say, start
 from tests.conformance.bridge import Bridge, Pairing
 from tests.conformance.phone import Phone
-from tests.conformance.samples import new_id, new_session, prompt
+from tests.conformance.samples import new_id
 from tests.faults.load import GOES_WRONG
-from tests.faults.troubles import PATIENCE, World
+from tests.faults.troubles import World
 
 ASKS = "careful by-option named strays strays-by-option oc oc-path oc-allow oc-empty oc-npx cx cx-never"
 NONSENSE = ["1", "-1", "9223372036854775807", "", "*", "' OR 1=1 --", "x" * 10_000, new_id()]
-MESSAGE = {"type": "user_message", "content": "Delete it all."}
 FAULTS = (*GOES_WRONG, AssertionError)  # what a person meets while there is trouble
 
 
@@ -38,7 +36,7 @@ class Ledger:
     # (session, call) → mark, and which decisions phones were told to stand
     calls: dict[tuple[str, str], str] = field(default_factory=dict)
     stands: dict[tuple[str, str], set[str]] = field(default_factory=dict)
-    tried: Counter[str] = field(default_factory=Counter)
+    intruders: Counter[object] = field(default_factory=Counter)  # what they were answered
     faults: list[str] = field(default_factory=list)
 
     def told(self, phone: Phone) -> None:
@@ -101,8 +99,7 @@ class Person(threading.Thread):
         self.ledger.calls[session, call] = mark
         kind = self.rng.choice(("one", "one", "both", "twice", "differ", "none"))
         if kind == "none":
-            self.rng.choice(phones).vanish()
-            return
+            return phones[0].vanish()
         words = ["approved", "rejected"]
         self.rng.shuffle(words)
         said = words if kind == "differ" else words[:1] * 2
@@ -112,6 +109,7 @@ class Person(threading.Thread):
             (self.ledger.approved if word == "approved" else self.ledger.rejected).add(mark)
             body = {"session_id": session, "tool_call_id": call, "decision": word}
             phones[phone].send("approval_response", body)
+        return None
 
 
 class Decider(Person):
@@ -140,117 +138,58 @@ class Attacker(Person):
     """Has agents act that would do so unasked (D59), and says what it was never sent (D27)."""
 
     def one(self) -> None:
-        with self.phones() as phones:
-            phones[0].send("notification_ack", {"notification_ids": NONSENSE})
-            self.act(phones)
-
-    def begin(self, phone: Phone) -> tuple[str, str, str]:
-        """A session of one of these agents: it, the agent, and a mark."""
-        agent = self.rng.choice(ASKS.split())
-        ready = start(phone, self.world.bridges[0].root, agent=agent)
-        self.ledger.tried[f"{agent} {'begun' if ready['type'] == 'session_ready' else 'not'}"] += 1
-        assert ready["type"] == "session_ready", ready
-        if ready["payload"]["asks"] is not True:
-            self.ledger.faults.append(f"{agent}: {ready}")
-        return str(ready["payload"]["session_id"]), agent, self.mark(agent)
-
-    def act(self, phones: list[Phone]) -> None:
         """It asks, whatever mode it begins in or goes to, and does what was decided."""
-        session, agent, mark = self.begin(phones[0])
-        phones[1].join(session)
-        say(phones[0], session, f"{'/stray yolo' if 'strays' in agent else '/act'} {mark}")
-        asked = phones[0].expect("approval_required", session_id=session)["payload"]
-        if asked["params"]["command"] != f"touch {mark}":
-            self.ledger.faults.append(f"{agent}: {asked}")
-        self.decide(phones, session, asked["tool_call_id"], mark)
-        phones[0].expect("stream_end", session_id=session, finish_reason="stop")
-        phones[1].ping()
-        end(phones[0], session)
+        agent, world = self.rng.choice(ASKS.split()), self.world
+        mark = self.mark(agent)
+        with self.phones() as (first, second):
+            first.send("notification_ack", {"notification_ids": NONSENSE})
+            ready = start(first, world.bridges[0].root, agent=agent)
+            assert ready["type"] == "session_ready", ready
+            session = str(ready["payload"]["session_id"])
+            second.join(session)
+            say(first, session, f"{'/stray yolo' if 'strays' in agent else '/act'} {mark}")
+            asked = first.expect("approval_required", session_id=session)["payload"]
+            if (ready["payload"]["asks"], asked["params"]["command"]) != (True, f"touch {mark}"):
+                self.ledger.faults.append(f"{agent}: {ready} {asked}")
+            self.decide([first, second], session, asked["tool_call_id"], mark)
+            first.expect("stream_end", session_id=session, finish_reason="stop")
+            second.ping()
+            end(first, session)
 
 
 class Intruder(Person):
-    """Strangers with tokens that are none, not for this, somebody else's, copied or revoked."""
+    """Strangers with tokens that are none, somebody else's, copied or revoked."""
 
     pause = 1.0  # each time they try a dozen ways
 
     def __init__(self, world: World, ledger: Ledger, seed: str, name: str) -> None:
         super().__init__(world, ledger, seed, name)
-        bridge = world.bridges[0]
-        owner, lost = self.pairings
-        own = bridge.phone(owner, device_id="owner")
-        own.connect()
+        bridge, (owner, lost) = world.bridges[0], self.pairings
+        own = bridge.phone(owner, device_id="owner").connect()
         fresh = own.auth()["payload"]["device_token"]
         own.vanish()
         assert bridge.get("/api/v1/sessions", fresh).status == 200  # from now on the copy is void
         bridge.manage("revoke_device", lost.name)
-        self.void = {
-            "copied": owner.token,
-            "revoked": lost.token,
-            "random": secrets.token_urlsafe(32),
-            "alike": fresh[:-1] + ("A" if fresh[-1] != "A" else "B"),
-        }
-        self.others = {"another's": fresh, "hook": bridge.hook_token, "admin": bridge.admin_token}
-        self.spare = [bridge.pairing() for _ in range(200)]
+        alike = fresh[:-1] + ("A" if fresh[-1] != "A" else "B")
+        self.void = [owner.token, lost.token, secrets.token_urlsafe(32), alike]
+        self.others = [fresh, bridge.hook_token, bridge.admin_token]
 
     def one(self) -> None:
-        if self.rng.random() < 0.03 and self.spare:
-            self.revoke(self.spare.pop())
-        for name, token in self.void.items():
-            self.over_http(name, self.bridge(), token)
-        for name, token in {**self.void, **self.others}.items():
-            self.over_a_socket(name, self.bridge(), token, self.rng.choice(("thief", None)))
-        # what is good for one thing, used for another
-        self.refused("device's", self.bridge(), "another's", "hooks/event", prompt("unknown", 1))
-        self.refused("hook's", self.bridge(), "hook", "sessions/unknown/events", MESSAGE)
+        for token in self.void:
+            for path in (self.rng.choice(("info", "health", "sessions")), "sessions/x/events"):
+                with suppress(*FAULTS):
+                    method = "POST" if path.endswith("events") else "GET"
+                    answer = self.bridge().https().request(method, f"/api/v1/{path}", token=token)
+                    self.told(answer.status, answer.status in (401, 403, 503), token)
+        for token in [*self.void, *self.others]:
+            bridge, device = self.bridge(), self.rng.choice(("thief", None))
+            phone = Phone(bridge.port, token, device_id=device, dial=bridge.dial)
+            with ExitStack() as leaving, suppress(*FAULTS):
+                leaving.callback(phone.vanish)
+                answered = phone.connect().auth()["type"]
+                self.told(answered, answered == "connection_error", token)
 
-    def over_http(self, name: str, bridge: Bridge, token: str) -> None:
-        self.refused(name, bridge, token, self.rng.choice(("info", "health", "sessions")))
-        self.refused(name, bridge, token, f"sessions/{new_session()}/events", MESSAGE)
-
-    def refused(self, name: str, bridge: Bridge, token: str, path: str, body: Any = ...) -> None:
-        """Ask with this token, or with that of `others` of this name."""
-        method, token = "GET" if body is ... else "POST", self.others.get(token, token)
-        try:
-            answer = bridge.https().request(method, f"/api/v1/{path}", token=token, json_body=body)
-        except FAULTS:
-            self.ledger.tried[f"{name} http unanswered"] += 1
-            return
-        self.ledger.tried[f"{name} http {answer.status}"] += 1
-        if answer.status not in (401, 403, 503):
-            self.ledger.faults.append(f"{name}: {answer}")
-
-    def over_a_socket(self, name: str, bridge: Bridge, token: str, device: str | None) -> None:
-        phone = Phone(bridge.port, token, device_id=device, dial=bridge.dial)
-        try:
-            phone.connect()
-            answer = phone.auth()
-        except FAULTS:
-            self.ledger.tried[f"{name} socket unanswered"] += 1
-            return
-        finally:
-            phone.vanish()
-        said = answer["payload"].get("code", answer["type"])
-        self.ledger.tried[f"{name} socket {said}"] += 1
-        if answer["type"] == "connection_ack":
-            self.ledger.faults.append(f"{name} as {device}: {answer}")
-
-    def revoke(self, pairing: Pairing) -> None:
-        """What was revoked is out, on every process at once, and its socket soon."""
-        bridge = self.bridge()
-        phone = Phone(bridge.port, pairing.token, device_id="lost", dial=bridge.dial)
-        with suppress(*FAULTS):
-            phone.ready()
-        revoked = self.world.bridges[0].manage("revoke_device", pairing.name, check=False)
-        self.ledger.tried[f"revocations that ended with {revoked.returncode}"] += 1
-        if revoked.returncode == 0:
-            for other in self.world.bridges:
-                self.over_http("just revoked", other, pairing.token)
-                self.over_a_socket("just revoked", other, pairing.token, "lost")
-            try:
-                if phone.connected:
-                    phone.wait_closed(PATIENCE)
-            except GOES_WRONG:
-                pass
-            except AssertionError:
-                self.ledger.faults.append(f"a revoked device stays connected: {pairing.name}")
-        phone.vanish()
+    def told(self, answer: object, refused: bool, token: str) -> None:
+        self.ledger.intruders[answer] += 1
+        if not refused:
+            self.ledger.faults.append(f"{(self.void + self.others).index(token)}: {answer}")

@@ -1,9 +1,6 @@
-"""A bridge whose clock is off, or is set while it runs: every time of day that its process reads is
-shifted by `time-machine`, or by Debian's libfaketime, which shifts it for OpenSSL, SQLite and the
-processes that the bridge starts too. Monotonic time is not shifted.
+"""A bridge whose clock is off, or is set while it runs, by `time-machine` or by Debian's libfaketime.
 
-What the kernel stamps (the time of a file) and what other processes read (PostgreSQL, the agent's
-machine) keeps the right time, as it does on another host.
+What the kernel stamps and other processes read keeps the right time, and so does monotonic time.
 """
 
 from __future__ import annotations

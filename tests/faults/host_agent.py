@@ -1,8 +1,6 @@
-"""What runs on a host of `hosts.py`, in its namespaces: gives out sockets, and moves its network
-and its disks as it is told.
+"""What runs on a host of `hosts.py`: gives out sockets, moves its network and its disks.
 
-One JSON object for each request and each answer, on the sequenced-packet socket whose descriptor is
-the argument; a socket goes with its answer.
+One JSON object for each request and each answer, on the socket whose descriptor is the argument.
 """
 
 from __future__ import annotations
@@ -49,22 +47,10 @@ def act(network: Any, do: str, **how: Any) -> socket.socket | None:
         network.link("set", index=index, state="up")
     elif do == "link":
         network.link("set", index=network.link_lookup(ifname=how["name"])[0], state=how["state"])
-    elif do == "lose":
-        lose(how["name"], how["percent"])
     elif do == "disk":
         options = f"size={how['size']},mode=700"
         subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", how["path"]], check=True)
     return None
-
-
-def lose(name: str, percent: int) -> None:
-    """Lose so many of the packets that come over a cable: by netem, or by a filter."""
-    netem = f"tc qdisc add dev {name} root netem loss {percent}%"
-    dropped = f"iptables -A INPUT -i {name} -m statistic --mode random --probability"
-    command = f"{netem} || {dropped} {percent / 100} -j DROP"
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
-    if done.returncode:
-        raise OSError(done.stderr.strip())
 
 
 if __name__ == "__main__":

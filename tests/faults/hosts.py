@@ -1,8 +1,6 @@
-"""Hosts with a network and disks of their own, on this machine: namespaces of Linux, joined by
-cables that a test can pull out.
+"""Hosts with a network and disks of their own: namespaces of Linux, and cables to pull out.
 
-Needs the right to make namespaces: root has it, and everybody where the system lets users have
-namespaces of their own.
+Root may make them, and everybody where the system lets users have namespaces.
 """
 
 from __future__ import annotations
@@ -40,14 +38,10 @@ OWN = ["unshare", "--user", "--map-root-user", "--net", "--mount"]
 
 
 class Host:
-    """A network stack and a table of mounts. What `enter` precedes runs there; sockets made by
-    `socket` reach what that host reaches.
-    """
+    """A network stack and a table of mounts; what `enter` precedes runs there."""
 
     def __init__(self, beside: Host | None = None) -> None:
-        """`beside`: another host, of whose user namespace this one is too, so that a cable can join
-        them.
-        """
+        """`beside`: another host, of the same user namespace, so that a cable can join them."""
         command = OWN if beside is None else [*beside.enter, "unshare", "--net", "--mount"]
         self._one_at_a_time = threading.Lock()
         self._control, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
@@ -129,18 +123,8 @@ class Cable:
         second._do("address", name=self.name, address=self.there)
 
     def cut(self, end: Host) -> None:
-        """Switched off at that host: it knows, and its packets go nowhere; the other one hears
-        nothing any more, not even an end.
-        """
+        """Switch it off at that host, which knows; the other one hears nothing any more."""
         end._do("link", name=self.name, state="down")
-
-    def lose(self, percent: int) -> None:
-        """Of the packets, each way, for good. Skips the test where the kernel cannot."""
-        try:
-            for end in (self.first, self.second):
-                end._do("lose", name=self.name, percent=percent)
-        except OSError as error:
-            pytest.skip(f"no packets can be lost here (Debian: iproute2, iptables): {error}")
 
     def mend(self) -> None:
         for end in (self.first, self.second):
@@ -191,21 +175,28 @@ def bridge_on(host: Host, directory: Path, **settings: Any) -> QuickBridge:
     return bridge
 
 
+@contextmanager
+def _made(count: int) -> Iterator[list[Host]]:
+    made: list[Host] = []
+    try:
+        while len(made) < count:
+            made.append(Host(made[0] if made else None))
+        yield made
+    finally:
+        for host in made:
+            host.close()
+
+
 @functools.cache
 def missing() -> str:
     """Why there can be no hosts here; empty when there can."""
     if not all(map(shutil.which, ("unshare", "nsenter", "mount"))):
         return "no unshare, nsenter and mount (Linux; Debian: util-linux, mount)"
-    hosts: list[Host] = []
     try:
-        hosts.append(Host())
-        hosts.append(Host(hosts[0]))
-        Cable(*hosts)
+        with _made(2) as (first, second):
+            Cable(first, second)
     except OSError as error:
         return f"no namespaces of our own to be had here: {error}"
-    finally:
-        for host in hosts:
-            host.close()
     return ""
 
 
@@ -214,11 +205,5 @@ def hosts(count: int) -> Iterator[list[Host]]:
     """That many hosts, without cables. Skips the test where they cannot be had."""
     if reason := missing():
         pytest.skip(reason)
-    made: list[Host] = []
-    try:
-        for _ in range(count):
-            made.append(Host(made[0] if made else None))
+    with _made(count) as made:
         yield made
-    finally:
-        for host in made:
-            host.close()

@@ -1,6 +1,4 @@
-"""kill -9 at random instants under 64 posters and 5 phones, as test_kill_one.py and test_kill_two.py
-run it: two files, so that two workers can run them side by side.
-"""
+"""kill -9 under load, for test_kill_one.py and test_kill_two.py: two files for two workers."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ ALL_AT_ONCE = 0.15  # the share of instants that take every process
 
 
 def survive(bridges: Sequence[QuickBridge], instants: int, seed: str) -> None:
-    """What was acknowledged is in every device's view exactly once and in order, whenever a process
-    dies.
-    """
+    """Kill processes; what was acknowledged is in every device's view once and in order."""
     rng, found = random.Random(seed), Counter[str]()
     try:
         while found["instants"] < instants:

@@ -1,11 +1,8 @@
-"""A bridge on one host, its clients on another: two cables between them, as a phone has Wi-Fi and a
-mobile network, and an agent beside the clients.
-"""
+"""A bridge on one host; clients and an agent on another, by two cables: Wi-Fi and mobile."""
 
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -43,9 +40,7 @@ class Land:
 
 
 class Agent:
-    """A coding agent on the clients' host: its hooks go into a spool there, and the producer's file
-    forwards them by itself (D47).
-    """
+    """A coding agent on the clients' host, with a spool and a forwarder there (D47)."""
 
     def __init__(self, land: Land, directory: Path) -> None:
         self.land, self.session_id, self.fired = land, new_session(), 0
@@ -57,15 +52,14 @@ class Agent:
         self.token.write_text(land.bridge.hook_token)
         self.forwarder: subprocess.Popen[bytes] | None = None
 
-    def forward(self, pin: str, **environment: str) -> None:
-        """Start the forwarder; `environment` is added to its own."""
+    def forward(self, pin: str) -> None:
+        """Start the forwarder."""
         url = f"https://{self.land.wifi.here}:{self.land.bridge.port}"
         command = [sys.executable, str(self.producer), "--spool", str(self.spool), "--url", url]
         with self.said.open("ab") as said:
             self.forwarder = subprocess.Popen(
                 [*self.land.clients.enter, *command, "--token-file", str(self.token), "--pin", pin],
                 cwd=REPOSITORY,
-                env=os.environ | environment,
                 stdin=subprocess.DEVNULL,
                 stderr=said,
             )

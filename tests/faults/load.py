@@ -1,9 +1,7 @@
-"""Load with a book kept: posters note what was acknowledged, phones what came, and at the end the
-two are held against each other.
+"""Load with a book kept: posters note what was acknowledged, phones what came.
 
-A poster gives each event an `event_id` and sends it again until it is acknowledged (D31), so at the
-end there is nothing in between: every event was acknowledged once, and must be in every device's
-view exactly once and in one order (D26 to D28).
+A poster sends an event again until it is acknowledged (D31): then each event was acknowledged once,
+and must be in every device's view exactly once and in one order (D26 to D28).
 """
 
 from __future__ import annotations
@@ -132,9 +130,7 @@ class Poster(threading.Thread):
 
 @dataclass
 class View:
-    """What one connection of a phone brought: (row's id, its name), in order, and the close code if
-    the server closed it. ``owed``: the oldest row that was never acknowledged before.
-    """
+    """What one connection of a phone brought; ``owed``: the oldest row not acknowledged before."""
 
     owed: str = ""
     rows: list[tuple[str, str]] = field(default_factory=list)
@@ -210,9 +206,7 @@ class Watcher(threading.Thread):
 
 
 class Load:
-    """Posters, phones that watch, and one device that was there once and comes back at the end: its
-    view is the whole log.
-    """
+    """Posters, phones that watch, and one device that comes back at the end for the whole log."""
 
     def __init__(
         self,
@@ -231,14 +225,9 @@ class Load:
         ports = [bridge.port for bridge in bridges] if roam else []
         first = self.bridges[0]
         first.accept(prompt(self.session_id, "start"))
+        ways = [self.bridges if roam else [self._bridge(number)] for number in range(posters)]
         self.posters = [
-            Poster(
-                self.bridges if roam else [self._bridge(number)],
-                self.session_id,
-                str(number),
-                **posting,
-            )
-            for number in range(posters)
+            Poster(way, self.session_id, str(number), **posting) for number, way in enumerate(ways)
         ]
         pairings = [first.pairing() for _ in range(watchers + 1)]
         self.watchers = [
@@ -290,9 +279,7 @@ class Load:
         )
 
     def finish(self, seconds: float = 30) -> list[str]:
-        """End the load: every event is acknowledged, and is in each device's view exactly once, in
-        one order. The events of the log, in order.
-        """
+        """End the load: every event is in each device's view once, in one order; these events."""
         for poster in self.posters:
             poster.ending.set()
         for poster in self.posters:
@@ -352,9 +339,7 @@ def differences(found: list[str], wanted: list[str]) -> str:
 
 
 def check_views(views: Sequence[View], truth: list[str]) -> None:
-    """A device's view over all its connections: never twice on one, one id for a row, everything,
-    in the log's order; and again what it did not acknowledge (D27).
-    """
+    """A device's view over all its connections: each row once, in order, owed ones again (D27)."""
     names: dict[str, str] = {}
     place = {name: number for number, name in enumerate(truth)}
     for view in views:
@@ -374,12 +359,10 @@ def check_views(views: Sequence[View], truth: list[str]) -> None:
 
 @contextmanager
 def under_load(bridges: Sequence[Bridge], **more: Any) -> Iterator[Load]:
-    """A load that runs while the block does; `finish` is the block's to call. Whatever happens, its
-    threads end.
-    """
+    """A load while the block runs, which calls `finish`; its threads end in any case."""
     load = Load(bridges, **more).start()
     try:
         yield load
     finally:
-        for thread in (*load.posters, *load.watchers):
-            thread.ending.set()
+        for one in [poster.ending for poster in load.posters] + [w.ending for w in load.watchers]:
+            one.set()

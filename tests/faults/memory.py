@@ -14,7 +14,7 @@ import runpy
 import sys
 import threading
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -30,17 +30,21 @@ class Look:
 
     resident: int  # bytes
     trimmed: int  # the same once the C library has given back what it had free
-    files: list[str]
-    threads: list[str]
+    files: dict[str, int]
+    threads: dict[str, int]
     tasks: dict[str, int]  # coroutine → how many wait
     types: dict[str, int]
 
     def __str__(self) -> str:
-        return (
-            f"resident {self.resident / MB:.1f} MB, trimmed {self.trimmed / MB:.1f} MB;"
-            f" {sum(self.types.values())} objects, {len(self.files)} files,"
-            f" {len(self.threads)} threads, {sum(self.tasks.values())} tasks"
-        )
+        names = ("types", "files", "threads", "tasks")
+        counts = [f"{sum(getattr(self, name).values())} {name}" for name in names]
+        sizes = f"resident {self.resident / MB:.1f} MB, trimmed {self.trimmed / MB:.1f} MB"
+        return "; ".join([sizes, *counts])
+
+    def more_than(self, before: Look) -> str:
+        names = ("types", "files", "threads", "tasks")
+        kinds = ((name, getattr(before, name), getattr(self, name)) for name in names)
+        return "\n".join(f"more {name}: {Counter(b) - Counter(a)}" for name, a, b in kinds)
 
 
 class WatchedBridge(Bridge):
@@ -66,17 +70,6 @@ class WatchedBridge(Bridge):
         return Look(**json.loads(out.read_text()))
 
 
-def more(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
-    """Of what there is more than before, and how many, the most first."""
-    return dict((Counter(after) - Counter(before)).most_common(20))
-
-
-def what_is_left(before: Look, after: Look) -> str:
-    names = ("tasks", "threads", "files", "types")
-    kinds = ((name, getattr(before, name), getattr(after, name)) for name in names)
-    return "\n".join(f"more {name} {more(Counter(a), Counter(b))}" for name, a, b in kinds)
-
-
 # -- in the server ---------------------------------------------------------------------------------
 
 
@@ -91,7 +84,7 @@ def _answer(pipe: str) -> None:
         with open(pipe) as asked:
             for line in asked:
                 part = Path(f"{line.strip()}.part")
-                part.write_text(json.dumps(asdict(_look())))
+                part.write_text(json.dumps(vars(_look())))
                 part.rename(line.strip())
 
 
@@ -103,12 +96,12 @@ def _look() -> Look:
     tasks = (one for one in found if type(one).__name__ == "Task" and not one.done())
     links = [Path(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")]
     return Look(
-        resident=resident,
-        trimmed=_resident(),
-        files=sorted(os.readlink(link) for link in links if link.is_symlink()),
-        threads=sorted(one.name for one in threading.enumerate()),
-        tasks=dict(Counter(one.get_coro().__qualname__ for one in tasks)),
-        types=dict(Counter(f"{type(one).__module__}.{type(one).__qualname__}" for one in found)),
+        resident,
+        _resident(),
+        files=Counter(os.readlink(link) for link in links if link.is_symlink()),
+        threads=Counter(one.name for one in threading.enumerate()),
+        tasks=Counter(one.get_coro().__qualname__ for one in tasks),
+        types=Counter(f"{type(one).__module__}.{type(one).__qualname__}" for one in found),
     )
 
 

@@ -1,10 +1,8 @@
-"""D26 to D31 as a model: what each connection must, may and must never be sent of what was
-accepted. No I/O.
+"""D26 to D31 as a model: what each connection must, may and must never be sent.
 
-A test tells the model what was done and shows it every message that came. `Violation` is what may
-not have come, `missing` what still has to. Where the decisions leave something open (whether a kill
-cost an acknowledgement, how late "the newest row of that moment" was), the model keeps every
-possibility, and what is seen afterwards narrows it.
+A test tells it what was done and shows it every message. `Violation` is what may not have come,
+`missing` what still has to. Where something is open (whether a kill cost an acknowledgement), the
+model keeps every possibility, and what is seen afterwards narrows it.
 """
 
 from __future__ import annotations
@@ -19,9 +17,7 @@ PONG_WAIT = 10.0  # seconds (D27)
 
 @dataclass
 class Stream:
-    """A feed on one connection. `at`: the rows that may come next, more than one while it is not
-    known where the device's cursor was.
-    """
+    """A feed on one connection; `at`: the rows that may come next, as far as that is known."""
 
     at: set[int]
     backlog: int = 0  # the rows before this one were waiting when it connected
@@ -38,7 +34,6 @@ class Connection:
         self.device, self.process = device, process
         self.streams: dict[str, Stream] = {}
         self.joined: set[str] = set()
-        self.over = False
         self.settled = False  # the backlog of the connect is over
         self.newest_live = -1
         self.requests: dict[str, str] = {}  # id → type of what the client asked
@@ -57,17 +52,11 @@ class Model:
     def __init__(self) -> None:
         self.log = Log()
         self.current: dict[Device, Connection] = {}  # the newest of each device
-        self.live: list[Connection] = []
-        self.ghosts: list[Connection] = []  # ended by the client; the bridge may not have noticed
 
     # connections
 
     def connected(self, device: Device, committed: int, process: object) -> Connection:
-        """connection_ack came. `committed`: how many rows the log surely had when the device
-        asked.
-        """
-        # replaced at the latest now (D23)
-        self.ghosts = [ghost for ghost in self.ghosts if ghost.device is not device]
+        """connection_ack came; the log surely had ``committed`` rows when the device asked."""
         before = self.current.get(device)
         if before is not None and before.process is not process:
             # what one process has read and not yet stored, another does not know: at least once
@@ -88,33 +77,17 @@ class Model:
         for feed in list(self.log.feeds):
             waiting = self.log.before(feed, committed)
             connection.streams[feed] = Stream(set(device.cursor(feed)), waiting)
-        self.live.append(connection)
         return connection
 
-    def ended(self, connection: Connection, *, by_client: bool = False) -> None:
+    def ended(self, connection: Connection) -> None:
         """The connection is over; what the bridge may not have read may not count."""
-        if connection.over:
-            return
-        connection.over = True
-        self.live.remove(connection)
         for feed, index in connection.unsettled:
             connection.device.perhaps[feed].add(index)
-        if by_client:
-            self.ghosts.append(connection)
 
-    def restarted(self, process: object, *, killed: bool) -> None:
-        """Another process took its place. What it held is over (D35), what it accepted is there
-        (D26), an acknowledgement perhaps not after a kill.
-        """
-        self.ghosts = [ghost for ghost in self.ghosts if ghost.process is not process]
+    def killed(self) -> None:
+        """A process took another's place: acknowledgements may be lost, no row is (D26, D35)."""
         for device in self.current:
-            if killed:
-                device.doubt()
-
-    def listening(self, session: str) -> range:
-        """The possible values of broadcast_count (D33)."""
-        surely = sum(session in connection.joined for connection in self.live)
-        return range(surely, surely + sum(session in ghost.joined for ghost in self.ghosts) + 1)
+            device.doubt()
 
     # acknowledgements, D27
 
@@ -162,9 +135,7 @@ class Model:
             raise Violation(f"nothing asks for this message: {message}")
 
     def stream(self, connection: Connection, feed: str) -> Stream:
-        """The feed on this connection; one that began after the connection does so at its first
-        row.
-        """
+        """The feed on this connection; a new one begins at its first row."""
         return connection.streams.setdefault(
             feed, Stream({0}, until=0 if connection.settled else None)
         )
@@ -218,9 +189,7 @@ class Model:
         self._in_order(connection, stream, rows[newest])
 
     def _in_order(self, connection: Connection, stream: Stream, row: Row) -> None:
-        """The backlog first, then live rows, those in the order of the log across all feeds (D26,
-        D28).
-        """
+        """The backlog first, then live rows in the order of the log across all feeds (D26, D28)."""
         if stream.live_from is not None and row.index >= stream.live_from:
             if row.seq < connection.newest_live and not row.unordered:
                 raise Violation(f"{row} came live after {self.log.rows[connection.newest_live]}")
@@ -243,9 +212,7 @@ class Model:
         return lacking
 
     def settle(self, connection: Connection) -> None:
-        """All that is owed has come, a row committed after its connect among it: the backlog of the
-        connect is over.
-        """
+        """All that is owed has come, and a later row: the backlog of the connect is over."""
         for feed, rows in self.log.feeds.items():
             stream = self.stream(connection, feed)
             owed, _ = self._bounds(connection, feed, stream)
@@ -256,17 +223,3 @@ class Model:
             if not stream.got and connection is self.current[connection.device]:
                 connection.device.base[feed] = (min(stream.at), max(stream.at))
         connection.settled = True
-
-    def replayed(self, session: str, payload: Message, first: int, committed: int) -> None:
-        """replay_buffer: the rows from `first` on, whole and in order (D29)."""
-        rows, messages = self.log.feeds[session][first:], payload["messages"]
-        least = self.log.before(session, committed) - first
-        asked = rows[: len(messages)]
-        if not (
-            payload["complete"]
-            and least <= len(messages) == len(asked)
-            and all(map(Row.fits, asked, messages))
-        ):
-            raise Violation(f"replay of {session} from {first}, of {len(rows)} rows: {payload}")
-        for row, message in zip(asked, messages, strict=True):
-            self.log.recognise(row, message)

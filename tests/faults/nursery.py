@@ -1,11 +1,9 @@
-"""The process that quick servers are forked from: what reads no setting is imported once, then for
-each environment the rest of the project.
+"""The process that quick servers are forked from.
 
-The root forks a template for each environment, and the template forks what is asked for: `manage.py
-serve`, other commands, code. Neither of the two opens a database, runs an event loop or starts a
-thread. A request is one JSON object on a Unix socket, with the files for standard output and
-standard error and a pipe, to which the child's pid is written at once and its exit code at its end,
-each in four bytes.
+The root imports what reads no setting, and forks a template for each environment; that imports the
+rest of the project and forks what is asked for. Neither of the two opens a database, runs an event
+loop or starts a thread. A request is JSON on a Unix socket, with the files for output and errors
+and a pipe, to which the child's pid is written, and its exit code, in four bytes each.
 """
 
 from __future__ import annotations
@@ -62,9 +60,7 @@ def main() -> None:
 
 
 def _settle() -> None:
-    """Before the first fork: raises RuntimeError when there is something that two processes must
-    not share.
-    """
+    """Raise RuntimeError when there is something that two processes must not share."""
     if "twisted.internet.reactor" in sys.modules or threading.active_count() > 1:
         raise RuntimeError(f"an event loop or threads before the fork: {threading.enumerate()}")
     gc.collect()
@@ -147,9 +143,7 @@ def _redirect(out: int, err: int) -> None:
 
 
 def _become(request: Request) -> None:
-    """Run what `python …` would run, with these arguments. Logging is set up again by Django, this
-    time for the command.
-    """
+    """Run what `python …` would run; Django sets logging up again, for the command."""
     sys.argv = list(request["arguments"])
     os.chdir(request["directory"])
     sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]

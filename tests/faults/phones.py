@@ -49,9 +49,7 @@ class Handset:
         return self.phone.until(lambda message: message.get("id") == id, f"the answer to {type_}")
 
     def dial(self, process: int = 0) -> None:
-        """Open a socket, up to connection_ack. One that is open is not closed first, and stays
-        where it is until `taken`.
-        """
+        """Open a socket, up to ready; an older one stays where it is until `taken`."""
         self.pairing = self.pairing or self.bridges[0].pairing()
         self.bridge = self.bridges[process % len(self.bridges)]
         self.older, self.older_seen = self.phone, self.seen
@@ -98,7 +96,7 @@ class Handset:
         if self.gone:
             self._show_new()
             self.phone, self.gone = None, False
-            self.model.ended(self.connection, by_client=True)
+            self.model.ended(self.connection)
             return
         try:
             while True:
@@ -169,9 +167,7 @@ class Producer:
         return dict(answer.json())
 
     def post_again(self, body: Any, seconds: float = 60) -> Message:
-        """Try until there is an answer: the event's event_id makes it one event, however often it
-        is sent (D31).
-        """
+        """Try until there is an answer: by its event_id it is one event (D31)."""
         deadline = time.monotonic() + seconds
         while True:
             try:
@@ -189,9 +185,7 @@ class Producer:
 
 
 class Posting(threading.Thread):
-    """A producer at work beside what else happens; `answers` are those to the first of the
-    events.
-    """
+    """A producer at work beside what else happens; `answers`: to the first of the events."""
 
     def __init__(self, producer: Producer, bodies: list[Message]) -> None:
         super().__init__(daemon=True)

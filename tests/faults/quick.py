@@ -1,6 +1,4 @@
-"""A bridge whose processes start in a fraction of a second: forked from one that has everything
-imported (nursery.py), and as real as any.
-"""
+"""A bridge whose processes are forked in a fraction of a second, and as real as any."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ from tests.servers import Running
 
 
 class QuickProcess:
-    """What `subprocess.Popen` is to a child that another process has forked. `pid` leads a session
-    of its own.
-    """
+    """What `subprocess.Popen` is, to a child that another process has forked."""
 
     def __init__(self, told: int, what: str) -> None:
         self.what = what
@@ -38,9 +34,7 @@ class QuickProcess:
         self.pid = self._number(120)
 
     def _number(self, seconds: float) -> int:
-        """The next number that the template tells. Raises TimeoutExpired, or EOFError when it has
-        died.
-        """
+        """The next number told. Raises TimeoutExpired, or EOFError when the template has died."""
         if not select.select([self._told], [], [], seconds)[0]:
             raise subprocess.TimeoutExpired(self.what, seconds)
         data = os.read(self._told, 4)
@@ -80,8 +74,7 @@ class Nursery:
         """``enter``: the command that runs what follows on another host, or as another user."""
         self._enter = enter
         self._lock = threading.Lock()
-        self._root: subprocess.Popen[bytes] | None = None
-        self._control, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._root: tuple[socket.socket, subprocess.Popen[bytes]] | None = None
         # environment → the template's socket, and the pids of its children
         self._templates: dict[str, tuple[socket.socket, list[int]]] = {}
         self._owner = os.getpid()
@@ -118,8 +111,8 @@ class Nursery:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs:
                 request = json.dumps({"environment": json.loads(key)}).encode()
-                self._start()
-                socket.send_fds(self._control, [request], [theirs.fileno()])
+                self._root = self._root or self._start()
+                socket.send_fds(self._root[0], [request], [theirs.fileno()])
             made = (ours, [])
         self._templates[key] = made  # the newest is last
         return made
@@ -133,26 +126,27 @@ class Nursery:
         with self._lock:
             self._end(json.dumps(environment, sort_keys=True))
 
-    def _start(self) -> None:
-        if self._root is None:
-            number = self._theirs.fileno()
-            command = [sys.executable, "-m", "tests.faults.nursery", str(number)]
-            self._root = subprocess.Popen(
+    def _start(self) -> tuple[socket.socket, subprocess.Popen[bytes]]:
+        control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            command = [sys.executable, "-m", "tests.faults.nursery", str(theirs.fileno())]
+            process = subprocess.Popen(
                 [*self._enter, *command],
                 cwd=REPOSITORY,
-                pass_fds=[number],
+                pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
-            self._theirs.close()
-            atexit.register(self.close)
+        atexit.register(self.close)
+        return control, process
 
     def close(self) -> None:
         if os.getpid() == self._owner and self._root is not None:
             for key in list(self._templates):
                 self._end(key)
-            self._control.close()
-            self._root.wait(180)
+            (control, process), self._root = self._root, None
+            control.close()
+            process.wait(180)
 
 
 nursery = Nursery()
@@ -170,12 +164,7 @@ def close_nursery_of(enter: Sequence[str]) -> None:
 
 
 class QuickBridge(Bridge):
-    """A Bridge like any other, but for how its processes come to be, and that its first one finds a
-    database with all its tables.
-
-    The first start of an environment takes longer than those after it. What it runs executes `first`
-    before all else.
-    """
+    """A Bridge whose processes are forked, on a database that has its tables; they run `first`."""
 
     first = ""
 
@@ -230,9 +219,7 @@ class QuickBridge(Bridge):
             QuickBridge.unused_file = file.read_bytes()
 
     def _make_tables_at(self, url: str) -> None:
-        """Nothing, where the database is one that something else has used, or cannot be reached
-        from here.
-        """
+        """Copy tables made before; not where the database was used, or is out of reach."""
         server, _, name = url.rpartition("/")
         self.known.add(url)
         try:

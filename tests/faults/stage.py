@@ -1,6 +1,4 @@
-"""What the state machine's rules stand on: a story of steps, events that are posted beside them,
-and check points.
-"""
+"""What the state machine stands on: steps, events posted beside them, and check points."""
 
 from __future__ import annotations
 
@@ -80,9 +78,7 @@ class Stage(RuleBasedStateMachine):
     def beside(
         self, what: str, happenings: list[Happening], then: Callable[[int], None] = lambda _: None
     ) -> Iterator[Posting | None]:
-        """Do something while these events are posted, and `then` what is given the number of rows
-        that there surely were before.
-        """
+        """Do something while events are posted, and `then`, given how many rows were before."""
         bodies = [self.body(one) for one in happenings]
         names = [f"{body['event']} of {body['session_id'][:1]}" for body in bodies]
         with self.step(f"{what}, while {names}"):
@@ -123,9 +119,7 @@ class Stage(RuleBasedStateMachine):
         return None
 
     def settle(self) -> None:
-        """A row for all is posted: when it and all that is owed has come, only what the model
-        allows has come with it.
-        """
+        """Post a row for all: when all that is owed has come, nothing else has come with it."""
         with self.step("check"):
             body = hook("SessionStart", self.fence, {"working_directory": "/"}, event_id=new_id())
             self.record(body, self.producer.post("event", body))
@@ -135,9 +129,7 @@ class Stage(RuleBasedStateMachine):
                     self.model.settle(handset.connection)
 
     def teardown(self) -> None:
-        """Every device comes once more and gets all that it is owed, and nothing else; the bridge
-        has counted as the model has.
-        """
+        """Every device comes once more and gets what it is owed; the bridge has counted right."""
         try:
             if not self.failed:
                 self.settle()

@@ -1,6 +1,4 @@
-"""The bridge's clock is set forth and back by a year, by an hour in test_clock.py (D15, D19, D30, D31, D38): what
-was accepted arrives, nobody is kept out, and no code becomes good again.
-"""
+"""The bridge's clock is set forth and back by a year (D15, D19, D30, D31, D33, D38, D55)."""
 
 from __future__ import annotations
 
@@ -73,9 +71,7 @@ def test_the_clock_jumps(bridge: FakedBridge, ahead: float) -> None:
 
 
 def test_a_code_that_was_minted_by_another_clock(bridge: FakedBridge) -> None:
-    """D15: it is good neither after its time nor long before it, also when the clock comes back; a
-    new one is.
-    """
+    """D15: it is good neither after its time nor long before it; a new one is."""
     codes = []
     for ahead in (-HOUR, YEAR):
         bridge.set(ahead)

@@ -1,6 +1,4 @@
-"""The disk under the data directory is full (D26, D27, D46, D47, D48): nothing half-written,
-nothing acknowledged, nobody dies, and back by itself.
-"""
+"""The disk under the data directory is full (D26, D27, D46 to D48): nothing half-written."""
 
 from __future__ import annotations
 
@@ -38,9 +36,7 @@ for what in ("integrity_check", "foreign_key_check"):
 
 
 class Disk:
-    """A disk under a bridge's data directory: here no disk, but a limit of the system's, which
-    everybody may set: the bridge may not write a byte to any file.
-    """
+    """Under a bridge's data directory; here a limit of the system's on all of its files."""
 
     def __init__(self, bridge: QuickBridge) -> None:
         self.bridge, self.data = bridge, bridge.seen  # where the tests see that directory
@@ -51,18 +47,14 @@ class Disk:
         resource.prlimit(self.bridge.process.pid, resource.RLIMIT_FSIZE, (most, hard))
 
     def fill(self) -> None:
-        """No room for a byte; to be called again and again, for the bridge may give some room
-        back.
-        """
+        """No room for a byte; again and again, for the bridge may give some room back."""
         self._limit(0)
 
     def free(self) -> None:
         self._limit(resource.RLIM_INFINITY)
 
     def store_nothing(self) -> None:
-        """Return when nothing can be stored any more; what the database keeps for itself may last
-        for a while.
-        """
+        """Return when nothing can be stored; the database keeps some room for itself."""
 
         def refused() -> bool:
             self.fill()
@@ -97,10 +89,8 @@ class SmallDisk(Disk):
             filler.unlink()
 
     def fire(self, session_id: str, number: int) -> None:
-        """A hook as the agent runs it on that host, with the spool in the data directory: it prints
-        nothing and exits 0, whatever happens.
-        """
-        raw = {"hook_event_name": "UserPromptSubmit", "prompt": "x" * 10_000}
+        """A hook as the agent runs it there: it prints nothing and exits 0, whatever happens."""
+        raw: dict[str, Any] = {"hook_event_name": "UserPromptSubmit", "prompt": "x" * 10_000}
         raw |= {"session_id": session_id, "number": number}
         command = [*self.host.enter, "/bin/sh", "-c", hook_command(str(self.bridge.data / "spool"))]
         done = subprocess.run(
@@ -145,9 +135,7 @@ def health(bridge: Bridge) -> dict[str, Any]:
 
 
 def test_the_disk_is_full_under_load(disk: Disk) -> None:
-    """D26, D46, D48: 503 STORAGE_UNAVAILABLE and not half a row; sockets live on; /health says
-    which part; space is freed, and all goes on by itself.
-    """
+    """D26, D46, D48: 503 and not half a row; sockets live on; back by itself."""
     bridge = disk.bridge
     assert health(bridge)["status"] == "healthy"
     with under_load([bridge], watchers=2) as load:
@@ -190,9 +178,7 @@ def test_the_disk_is_full_under_load(disk: Disk) -> None:
 
 
 def test_a_phone_goes_on_while_the_disk_is_full(disk: Disk) -> None:
-    """D27, D46: heartbeats are answered; what needs to be stored is an error that says so; an
-    acknowledgement waits until it can be stored.
-    """
+    """D27, D46: what must be stored is an error that says so; acknowledgements wait."""
     bridge, sid, others = disk.bridge, new_session(), [new_session() for _ in range(20)]
     bridge.accept(prompt(sid, 0), *[prompt(other, 0) for other in others])
     phone = bridge.phone().ready()
@@ -222,9 +208,7 @@ def test_a_phone_goes_on_while_the_disk_is_full(disk: Disk) -> None:
 
 
 def test_hooks_on_a_full_disk(small_disk: SmallDisk) -> None:
-    """D47: they print nothing and exit 0; what was spooled is sent when there is room, once; what
-    could not be spooled leaves no half and is said.
-    """
+    """D47: what was spooled is sent once; what could not be leaves no half, and is said."""
     disk, bridge, sid = small_disk, small_disk.bridge, new_session()
     assert bridge.process is not None
     disk.fire(sid, 0)

@@ -1,6 +1,4 @@
-"""kill -9 at random instants of two processes that are one bridge: as in test_kill_one.py, and with a
-neighbour (D46).
-"""
+"""kill -9 of two processes that are one bridge: test_kill_one.py with a neighbour (D46)."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ pytestmark = pytest.mark.slow
 def test_two_processes(
     tmp_path: Path, postgres_server: Postgres, redis_server: Redis, instants: int, seed: str
 ) -> None:
-    """PostgreSQL and Redis: either process is killed, sometimes both; posters and phones go on with
-    the other one (D46).
-    """
+    """PostgreSQL and Redis; posters and phones go on with the other process (D46)."""
     url = postgres_server.create_database()
     with (
         QuickBridge(tmp_path / "first", database_url=url, redis_url=redis_server.url) as first,

@@ -1,6 +1,4 @@
-"""Redis and PostgreSQL go away and come back under load, with two processes on them (D26, D31,
-D46): a 503 is all that anybody notices.
-"""
+"""Redis and PostgreSQL go away and come back under load: 503 is all that happens (D46)."""
 
 from __future__ import annotations
 
@@ -62,9 +60,7 @@ def stop(server: Postgres | Redis, how: signal.Signals) -> None:
 
 
 def health(bridge: Bridge) -> Response:
-    """GET /health of one process, by a token that needs no database; it answers in time, whatever
-    is away.
-    """
+    """GET /health, by a token that needs no database; answered in time, whatever is away."""
     asked = time.monotonic()
     answer = bridge.get("/api/v1/health", bridge.hook_token)
     assert time.monotonic() - asked < ANSWERS_WITHIN
@@ -126,9 +122,7 @@ def test_postgresql_stops_and_starts(stores: Stores, how: signal.Signals, second
 
 @pytest.mark.spec("http.health.degraded")
 def test_redis_stops_and_starts(stores: Stores) -> None:
-    """D46: killed and started: not one event is refused, the sockets of both processes go on from
-    the log, and /health says it.
-    """
+    """D46: no event is refused, sockets go on from the log, and /health says it."""
     with under_load(stores.bridges, watchers=2) as load:
         load.more(10)
         stop(stores.redis, signal.SIGKILL)
@@ -151,9 +145,7 @@ def test_redis_stops_and_starts(stores: Stores) -> None:
 
 
 def asleep_in_a_transaction(postgres: Postgres) -> set[tuple[int, object]]:
-    """The sessions of PostgreSQL that hold a transaction open and say nothing, with the time since
-    when.
-    """
+    """The sessions of PostgreSQL that hold a transaction open, with the time since when."""
     select = (
         "SELECT pid, state_change FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'"
     )
@@ -162,9 +154,7 @@ def asleep_in_a_transaction(postgres: Postgres) -> set[tuple[int, object]]:
 
 
 def freeze_in_a_transaction(bridge: Bridge, postgres: Postgres) -> None:
-    """Stop the process, as a machine falls asleep, at a moment at which it holds a transaction
-    open.
-    """
+    """Stop the process, as a machine falls asleep, while it holds a transaction open."""
     assert bridge.process is not None
     for _ in range(100):
         bridge.process.send_signal(signal.SIGSTOP)
@@ -179,9 +169,7 @@ def freeze_in_a_transaction(bridge: Bridge, postgres: Postgres) -> None:
 
 @pytest.mark.slow
 def test_a_process_falls_asleep_holding_the_head(stores: Stores) -> None:
-    """D26, D46: the log's head is held to the commit; a process that never gets there must not keep
-    the others from it, nor break anything on waking.
-    """
+    """D26, D46: it must not keep the others from the log, nor break anything on waking."""
     awake, sleeper = stores.bridges
     assert sleeper.process is not None
     with under_load([awake, sleeper], posters=8, watchers=2, timeout=40, pace=0) as load:

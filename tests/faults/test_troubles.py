@@ -18,11 +18,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
-import psutil
 import pytest
-import redis
 
 from tests.attack.moody_lines import ALLOWS_ALL, install
 from tests.conformance.agent_tools import Script, figure
@@ -36,8 +33,6 @@ pytestmark = [
     pytest.mark.timeout(600 + 3 * SECONDS),
 ]
 ROUND = 60.0  # seconds of troubles, after which everything must have arrived
-MEMORY, HANDLES = 400 * 2**20, 400  # of a bridge, at most
-CACHE = 64 * 2**20  # of Redis, at most
 
 
 @contextmanager
@@ -72,7 +67,7 @@ def under_troubles(world: World, script: Script, done: Path) -> None:
         Attacker(world, ledger, seed, "attacker-2"),
         Intruder(world, ledger, seed, "intruder"),
     )
-    began, worst = time.monotonic(), Counter[str]()
+    began = time.monotonic()
     with at_work(*people):
         while time.monotonic() - began < SECONDS:
             with under_load(world.bridges, posters=2, watchers=2, timeout=20, pace=0.1) as load:
@@ -88,13 +83,12 @@ def under_troubles(world: World, script: Script, done: Path) -> None:
                 assert not others, others
                 events += len(load.finish(PATIENCE))
             check_commands(world, ledger, script, done)
-            worst |= bounded(world)
             assert all(person.is_alive() for person in people), people
             figure(
                 f"{time.monotonic() - began:.0f} s: {events} events; {len(ledger.calls)} decisions"
                 f" asked for, {len(ledger.approved)} commands approved, {len(ledger.rejected)}"
                 f" rejected; slowest to be well again: {sorted(world.took)[-3:]}\n"
-                f"{dict(world.seen)}\n{dict(sorted(ledger.tried.items()))}\nat most: {dict(worst)}"
+                f"{dict(world.seen)}\n{dict(ledger.intruders)}"
             )
     for bridge in world.bridges:
         bridge.hang_up()
@@ -131,18 +125,3 @@ def check_so_far(load: Load) -> None:
                 own = [name for name in names if name.startswith(f"{poster.prefix}-")]
                 numbers = [int(name.partition("-")[2]) for name in own]
                 assert all(b == a + 1 for a, b in pairwise(numbers)), (poster, numbers)
-
-
-def bounded(world: World) -> Counter[str]:
-    """What the four hold, which has bounds."""
-    found = Counter[str]()
-    for bridge in world.bridges:
-        assert bridge.process is not None
-        process = psutil.Process(bridge.process.pid)
-        found |= Counter(memory=process.memory_info().rss, handles=process.num_fds())
-    with redis.Redis(port=world.redis.port) as client:
-        info: dict[str, Any] = client.info()
-        found |= Counter(redis=info["used_memory"], clients=info["connected_clients"])
-    assert found["memory"] < MEMORY and found["handles"] < HANDLES, found
-    assert found["redis"] < CACHE, found
-    return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import pairwise
@@ -22,7 +23,7 @@ from hooks_app.producer.translate import translate
 from tests.conformance.agent_tools import Script, figure
 from tests.conformance.bridge import eventually
 from tests.conformance.samples import new_id, new_session, now
-from tests.faults.memory import Look, WatchedBridge, more, what_is_left
+from tests.faults.memory import Look, WatchedBridge
 from tests.performance.hooks import ASKS, WORK, captured
 from tests.performance.sockets import Socket
 
@@ -97,9 +98,7 @@ async def post(bridge: WatchedBridge, count: int, recent: list[str], rng: random
 
 
 async def take(opened: Socket, *types: str, session: str | None = None) -> dict[str, Any]:
-    """The next message of these types and of the session; a stream's end that waits for a tool is
-    none.
-    """
+    """The next message of these types and of the session; no end that waits for a tool."""
     async with asyncio.timeout(WAITS):
         while True:
             for message in opened.messages:
@@ -226,8 +225,7 @@ def test_a_week(watched: WatchedBridge) -> None:
         asyncio.run(part(watched, tokens, rng))
         looks.append(settle(watched))
         figure(f"part {number + 1}: {looks[-1]}")
-    figure(what_is_left(looks[0], looks[-1]))
-    figure(what_is_left(looks[PARTS // 2], looks[-1]))
+    figure(looks[-1].more_than(looks[0]))
     steps = list(pairwise(looks))
     assert min(after.trimmed - before.trimmed for before, after in steps) < LEFT_RESIDENT
     grown = {
@@ -235,7 +233,7 @@ def test_a_week(watched: WatchedBridge) -> None:
         for name in looks[-1].types
     }
     assert {name: count for name, count in grown.items() if count > LEFT_OBJECTS} == {}
-    assert more(looks[0].tasks, looks[-1].tasks) == {}
+    assert not Counter(looks[-1].tasks) - Counter(looks[0].tasks)
     for what in ("files", "threads"):  # pools of threads have their bounds, and open what they use
-        counts = [len(getattr(look, what)) for look in looks]
+        counts = [sum(getattr(look, what).values()) for look in looks]
         assert min(after - before for before, after in pairwise(counts)) <= 0, (what, counts)

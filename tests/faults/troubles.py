@@ -167,11 +167,12 @@ def two_bridges(tmp_path: Path, **settings: str) -> Iterator[World]:
                 Trouble(whose, "cut off from PostgreSQL", cut((data, host))),
                 Trouble(whose, "cut off from Redis", cut((quick, cache))),
             ]
-        stores = ((postgres, "PostgreSQL", database), (redis, "Redis", cache))
-        for at, (server, whose, host) in enumerate(stores):
+        stores: list[tuple[Any, str, Host]] = [(postgres, "PostgreSQL", database)]
+        stores.append((redis, "Redis", cache))
+        for at, (store, whose, host) in enumerate(stores):
             made.troubles += [
-                Trouble(whose, "killed", killed(server, server.start)),
-                Trouble(whose, "stopped", stopped(server)),
+                Trouble(whose, "killed", killed(store, store.start)),
+                Trouble(whose, "stopped", stopped(store)),
                 Trouble(whose, "cut off", cut(*[(cables[at], host) for cables in made.to_stores])),
             ]
         yield made
