@@ -1,13 +1,10 @@
-"""Connections at the edge of a bridge that runs: what is refused, cut, bounded, renewed and ended in
-order (D9, D19, D25, D30, D44, D58).
-"""
+"""What is refused, cut, bounded, renewed and ended in order (D9, D19, D25, D30, D44, D58)."""
 
 from __future__ import annotations
 
 import errno
 import json
 import os
-import signal
 import socket
 import ssl
 import threading
@@ -20,7 +17,6 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
-from websockets.extensions.permessage_deflate import ClientPerMessageDeflateFactory
 
 from bridge_project.edge.connection import bind
 from bridge_project.kernel import limits
@@ -28,7 +24,7 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.https import LOOPBACK, assert_error, pinned_context, spki_pin
 from tests.conformance.phone import Phone
 from tests.conformance.raw import CLOSE, PING, RawSocket
-from tests.conformance.samples import hook, new_session, prompt
+from tests.conformance.samples import new_session, prompt
 from tests.faults.quick import QuickBridge, with_limits
 from tests.servers import free_port, wait_until
 from tests.websocket import WebSocket
@@ -163,9 +159,7 @@ def test_requests_behind_each_other(bridge: Bridge) -> None:
 
 
 def test_what_does_not_arrive_is_cut(hasty: Bridge) -> None:
-    """Neither silence nor dripping outlives the deadline, before, in or after a TLS handshake; nor
-    does a client that never says farewell.
-    """
+    """Silence, dripping, half a TLS handshake, and a client that never says farewell."""
     began = time.monotonic()
     with ExitStack() as ending:
         silent, dripping, staying = (
@@ -258,13 +252,6 @@ def test_a_client_that_does_not_answer_holds_nobody_up(hasty: Bridge) -> None:
         stops(hasty)
         assert hasty.ended() == 0
         assert time.monotonic() - began < 30  # two seconds on a machine that does nothing else
-
-
-def test_a_second_signal_ends_at_once(bridge: Bridge) -> None:
-    with closing(begin_a_request(bridge, 9)):
-        stops(bridge)
-        bridge.terminate()
-        assert bridge.ended() == 128 + signal.SIGTERM
 
 
 def test_a_stop_while_clients_shake_hands(bridge: Bridge) -> None:
@@ -386,27 +373,6 @@ def test_what_is_no_deflate(bridge: Bridge) -> None:
     with closing(upgraded(bridge, **DEFLATE)) as client:
         client.frame(b"\xff" * 100, reserved=COMPRESSED)
         assert close_code(client) == 1007
-
-
-@pytest.mark.parametrize(
-    "offer",
-    [
-        {},
-        {"server_no_context_takeover": True},
-        {"server_max_window_bits": 9, "client_max_window_bits": 9},
-        {"client_no_context_takeover": True, "client_max_window_bits": True},
-    ],
-    ids=range(4),
-)
-def test_any_offer_is_spoken(
-    bridge: Bridge, phone: Phone, monkeypatch: pytest.MonkeyPatch, offer: dict[str, Any]
-) -> None:
-    factory = partial(ClientPerMessageDeflateFactory, **offer)
-    monkeypatch.setattr("tests.websocket.ClientPerMessageDeflateFactory", factory)
-    bridge.watch(phone.ready(), session := new_session())
-    for number in range(3):
-        bridge.accept(hook("Stop", session, {"number": number, "reason": "é" * 1000}))
-    assert len(phone.wait_numbers(session, range(3))) == 3
 
 
 def test_a_quiet_socket_forgets_and_its_client_does_not_notice(hasty: Bridge) -> None:

@@ -1,6 +1,4 @@
-"""The certificate on disk: made once, renewed with the same key, never replaced where somebody
-relies on it (D19, D44).
-"""
+"""The certificate on disk: made once, renewed with the same key, never replaced (D19, D44)."""
 
 from __future__ import annotations
 

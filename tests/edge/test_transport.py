@@ -218,10 +218,9 @@ ORIGINS = {
 
 @pytest.mark.parametrize(("origin", "allowed"), [*cases(ORIGINS), (None, True), ("", False)])
 def test_origin(origin: str | None, allowed: bool) -> None:
-    settings = Conf(
-        bridge_public_url="https://public.example",
-        bridge_allowed_origins="https://app.example/, http://localhost:3000, capacitor://localhost",
-    )
+    others = "https://app.example/, http://localhost:3000, capacitor://localhost"
+    given: dict[str, Any] = {"bridge_allowed_origins": others}
+    settings = Conf(bridge_public_url="https://public.example", **given)
     assert origin_allowed(settings, allowed_names(settings, NAMES), origin) is allowed
 
 

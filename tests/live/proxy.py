@@ -1,6 +1,4 @@
-"""nginx and Caddy as own processes on free loopback ports, with the very files of docs/deploy, and
-clients that reach the bridge through them.
-"""
+"""nginx and Caddy with the very files of docs/deploy, and clients that come through them."""
 
 from __future__ import annotations
 
@@ -52,9 +50,7 @@ def make_site(directory: Path, name: str) -> Site:
 
 
 def shipped(name: str, replaced: dict[str, str]) -> str:
-    """A file of docs/deploy with this machine's places in it; each old one must be there, or the
-    file and the test have parted.
-    """
+    """A file of docs/deploy with this machine's places in it; each old one must be there."""
     text = (DEPLOY / name).read_text()
     for old, new in replaced.items():
         assert old in text, f"not in {name}: {old}"
@@ -151,9 +147,7 @@ def running(directory: Path, command: list[str], port: int) -> Iterator[None]:
 
 
 class ProxiedHttps(Https):
-    """A client of the public name, which verifies the proxy's certificate; it comes from an address
-    of its own.
-    """
+    """A client of the public name, from an address of its own, that verifies the certificate."""
 
     def __init__(self, port: int, site: Site, client: str) -> None:
         super().__init__(port)
