@@ -1,3 +1,1 @@
-"""How fast the bridge is, measured: `make bench`, or `python -m tests.performance [part …]`. Not
-part of the tests; docs/performance.md says more.
-"""
+"""How fast the bridge is: `make bench`; docs/performance.md says more."""

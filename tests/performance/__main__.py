@@ -1,6 +1,4 @@
-"""`python -m tests.performance [part …] [--rounds N] [--seconds S] [--json FILE]`: measures, says
-which goals are met; 1 when one is missed.
-"""
+"""Measure the parts that are named, say which goals are met; 1 when one is missed."""
 
 from __future__ import annotations
 

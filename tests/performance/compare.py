@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import defaultdict
 from contextlib import ExitStack
 from statistics import median
@@ -11,7 +10,6 @@ from typing import Any
 
 from tests.conformance.bridge import Bridge
 from tests.performance.load import Flight, Outcome, Target
-from tests.performance.machine import on_core
 from tests.performance.report import Report, progress
 from tests.performance.servers import SESSION, bridge, connect, directory, target, tutorial
 from tests.performance.sockets import Socket
@@ -27,9 +25,7 @@ Fleet = dict[str, tuple[Target, list[Socket]]]
 
 
 def events(rounds: int, seconds: float) -> Report:
-    """How many events a second, how soon they arrive and what they cost, beside the same service as
-    tutorials have it.
-    """
+    """How many events a second, how soon, at what cost, beside the tutorials' service."""
     report = Report("events", "5 sockets on one session, interleaved rounds, medians", COLUMNS)
 
     async def measure(ours: Bridge, yardstick: Target) -> None:
@@ -37,13 +33,10 @@ def events(rounds: int, seconds: float) -> Report:
         fleet: Fleet = {"bridge": await _sockets([ours], 5), "tutorial": (yardstick, others)}
         await _compare(report, fleet, rounds, seconds, [("bridge", "tutorial")])
 
-    cores = sorted(os.sched_getaffinity(0))
     with (
         directory() as path,
-        on_core(cores[0]),
         bridge(path / "bridge") as ours,
         tutorial(path) as yardstick,
-        on_core(cores[-1]),
     ):
         asyncio.run(measure(ours, yardstick))
     return report

@@ -1,6 +1,4 @@
-"""The command that install_hooks wrote, run as an agent runs it: how long the agent waits for it,
-and how long its event takes to a phone's socket.
-"""
+"""The installed hook command: the agent's wait for it, and its event's way to a phone."""
 
 from __future__ import annotations
 
@@ -59,9 +57,7 @@ MEDIAN, P90 = 2.0, 3.0  # times fork+exec
 
 
 def hookwait(rounds: int, _: float) -> Report:
-    """``rounds`` runs of each command, in turns; `fork+exec` is a shell that becomes `true`: less
-    cannot be asked of a hook.
-    """
+    """Run each command in turns, beside `fork+exec`, a shell that becomes `true`."""
     columns = "what | p50 ms | p90 ms | max ms | p50 ratio | p90 ratio | failed or printed"
     report = Report("hookwait", "the installed hook command beside fork+exec", columns)
     with directory() as path, bridge(path / "bridge") as ours:

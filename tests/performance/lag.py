@@ -1,9 +1,7 @@
-"""How late an event loop is: `python -m tests.performance.lag FILE [PROGRAM [ARGUMENT …]]` runs the
-program, or nothing, and writes down what its loop misses.
+"""How late an event loop is: `python -m tests.performance.lag FILE [PROGRAM [ARGUMENT …]]`.
 
 Every few milliseconds a timer of the main thread's loop is due; FILE gets when that was and by how
-much it was late. A loop that does nothing else, beside the one that is measured, tells what of it
-is the machine's: the system's turns, and the millisecond to which asyncio rounds its waits up.
+much it was late. Without a program the loop does nothing else: so late the machine alone makes it.
 """
 
 from __future__ import annotations
@@ -35,9 +33,7 @@ def sample(loop: asyncio.AbstractEventLoop, file: BinaryIO) -> None:
 
 
 def read(file: Path, begin: float, end: float) -> list[float]:
-    """Milliseconds too late, of what was due between these two times; a second after the end all of
-    it is there.
-    """
+    """Milliseconds too late, of what was due in between; all is there a second later."""
     data = file.read_bytes()
     whole = RECORD.iter_unpack(data[: len(data) // RECORD.size * RECORD.size])
     return [late * 1e3 for due, late in whole if begin <= due <= end]

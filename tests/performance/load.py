@@ -1,9 +1,7 @@
-"""The load generator: posters in a closed loop over kept TLS connections, sockets that look for
-each event.
+"""The load generator: posters in a closed loop, sockets that look for each event.
 
 Posted is what an agent's hooks send: nine events of ten are a tool called or finished. Each carries
-a serial number, which is looked for in every frame a socket gets. So of each event two times are
-known on one clock: from its POST to its 200, and from its POST to its arrival at each socket.
+a serial number, so that of each event is known when it was posted, answered and at each socket.
 """
 
 from __future__ import annotations
@@ -11,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import psutil
+
 from tests.conformance.https import LOOPBACK, pinned_context
 from tests.conformance.samples import now
-from tests.performance.machine import cpu_seconds
 from tests.performance.sockets import Socket, clock
 
 EVENT_BYTES = 700
@@ -25,6 +24,15 @@ MIX = ("UserPromptSubmit", *("PreToolUse", "PostToolUse") * 9, "Stop")
 SERIAL, CALL = b"#SERIAL#", b"##CALL##"  # places in a request, of eight digits each
 DRAIN_SECONDS = 20.0  # after the last post, at most
 STILL_SECONDS = 3.0  # nothing came for this long: nothing more will
+
+
+def cpu_seconds(processes: Iterable[int]) -> float:
+    """CPU time that processes have used so far; it grows in steps of 10 ms."""
+    return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in processes)
+
+
+def resident_mb(processes: Iterable[int]) -> float:
+    return sum(psutil.Process(pid).memory_info().rss for pid in processes) / 2**20
 
 
 @dataclass
@@ -156,9 +164,7 @@ class Flight:
 
 
 class Outcome:
-    """The figures of one flight; times in milliseconds, CPU in microseconds an event. ``wrong``:
-    lost, doubled, out of order or refused.
-    """
+    """A flight's figures, in ms, CPU in µs an event; ``wrong``: lost, doubled, refused …"""
 
     def __init__(self, flight: Flight, start: float, cpu: float) -> None:
         acked, begun, all_seen = flight.acked, flight.started, flight.seen

@@ -1,6 +1,4 @@
-"""Memory and CPU time: of a bridge that has nothing to do, of one that has much, and of one more
-socket.
-"""
+"""Memory and CPU time: with nothing to do, with much, and of one more socket."""
 
 from __future__ import annotations
 
@@ -8,8 +6,7 @@ import asyncio
 import time
 
 from tests.conformance.bridge import Bridge
-from tests.performance.load import Flight
-from tests.performance.machine import cpu_seconds, resident_mb
+from tests.performance.load import Flight, cpu_seconds, resident_mb
 from tests.performance.report import Report, progress
 from tests.performance.servers import SESSION, bridge, connect, directory, process_of, target
 from tests.performance.sockets import Socket

@@ -1,6 +1,4 @@
-"""A phone comes back: to 10,000 events while another gets live ones, or to 5,000 sessions that all
-have news.
-"""
+"""A phone comes back to 10,000 events, or to 5,000 sessions that all have news."""
 
 from __future__ import annotations
 
@@ -10,8 +8,7 @@ from statistics import median
 
 from tests.conformance.bridge import Bridge
 from tests.performance import fill
-from tests.performance.load import MIX, Flight, hook_event, quantile
-from tests.performance.machine import cpu_seconds, resident_mb
+from tests.performance.load import MIX, Flight, cpu_seconds, hook_event, quantile, resident_mb
 from tests.performance.report import Report, progress
 from tests.performance.servers import SESSION, bridge, connect, directory, process_of, target
 from tests.performance.sockets import Socket, clock
@@ -23,9 +20,7 @@ MARK = b'"waiting":'
 
 
 class Return:
-    """A phone's coming back to so many texts that have a mark and a number, or none, behind it;
-    times in seconds on the generator's clock.
-    """
+    """A phone's coming back to so many texts that have a mark, and a number behind it."""
 
     def __init__(self, wanted: int, mark: bytes) -> None:
         self.wanted, self.mark = wanted, mark
@@ -65,9 +60,7 @@ class Return:
 
 
 def backlog(rounds: int, seconds: float) -> Report:
-    """``rounds`` phones, one after the other; ``seconds``: how long the live ones are watched
-    before each.
-    """
+    """Let ``rounds`` phones come back; the live one is watched for ``seconds`` before each."""
     columns = (
         "round | first ms | events/s | CPU µs/event | wrong"
         " | live p50 ms | p99 | max | quiet p50 ms | p99 | max"

@@ -1,6 +1,4 @@
-"""A million rows in the log beside a thousand: what an event costs to store, a missed page to
-replay, and the list of sessions to read.
-"""
+"""A million rows in the log beside a thousand: events stored, pages replayed, sessions read."""
 
 from __future__ import annotations
 
@@ -12,8 +10,7 @@ from statistics import median
 from tests.conformance.bridge import Bridge
 from tests.conformance.samples import prompt
 from tests.performance import fill
-from tests.performance.load import Flight, Target
-from tests.performance.machine import resident_mb
+from tests.performance.load import Flight, Target, resident_mb
 from tests.performance.report import Report, progress
 from tests.performance.servers import bridge, connect, directory, process_of, target
 from tests.performance.sockets import Socket, clock

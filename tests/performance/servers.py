@@ -1,6 +1,4 @@
-"""The servers that are measured: bridges, and the yardstick beside them, each on a free port with a
-directory of its own.
-"""
+"""The servers that are measured: bridges, and the yardstick beside them."""
 
 from __future__ import annotations
 

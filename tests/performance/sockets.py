@@ -1,6 +1,4 @@
-"""The generator's WebSocket: as little as can be between the wire and the time at which a frame was
-read.
-"""
+"""The generator's WebSocket: as little as can be between the wire and a frame's time."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ clock = time.perf_counter
 
 
 class Socket(asyncio.Protocol):
-    """Give every text frame to ``on_text`` with the time at which it was read; ``open`` makes
-    one.
-    """
+    """Give every text frame to ``on_text`` with the time at which it was read."""
 
     transport: asyncio.Transport
 

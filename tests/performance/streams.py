@@ -1,6 +1,4 @@
-"""What agents say, at the phones: how soon its first words are there, ten sessions at once, and how
-late the server's event loop is meanwhile.
-"""
+"""What agents say, at the phones: first words, ten streams at once, the event loop's lag."""
 
 from __future__ import annotations
 
@@ -16,8 +14,7 @@ from typing import IO, Any
 from tests.conformance.agent_tools import Script
 from tests.conformance.bridge import Bridge
 from tests.performance import lag
-from tests.performance.load import quantile
-from tests.performance.machine import cpu_seconds
+from tests.performance.load import cpu_seconds, quantile
 from tests.performance.report import Cell, Report, progress
 from tests.performance.servers import bridge, directory, process_of
 from tests.performance.sockets import Socket, clock

@@ -1,6 +1,4 @@
-"""What a page's main thread does, by Chromium's own trace: how much of the processor each of its tasks
-takes, which no other process on the machine makes longer.
-"""
+"""How much of the processor a page's tasks take, by Chromium's own trace."""
 
 from __future__ import annotations
 
@@ -30,9 +28,7 @@ class Trace:
         self._ask("Tracing.start", transferMode="ReturnAsStream", traceConfig=config)
 
     def end(self) -> list[float]:
-        """Milliseconds of the processor that each task took of the main thread of the page that did
-        most; other pages are the browser's own.
-        """
+        """What each task of the busiest page's main thread took of the processor, in ms."""
         self._ask("Tracing.end")
         stream = self._until("method", "Tracing.tracingComplete")["params"]["stream"]
         text, more = "", True

@@ -1,9 +1,7 @@
 # ruff: noqa: E402
 # mypy: disable-error-code="type-arg, attr-defined, misc"
-"""A yardstick: the same service as the tutorials of Django, Django REST framework and Channels lead
-one to write it.
+"""A yardstick: the same service as the tutorials of Django, DRF and Channels lead one to write it.
 
-A serializer, a view behind token authentication, a row, `group_send` of the event; daphne with TLS.
 The only liberty is SQLite's WAL, without which posts fail at once under load. `python -m
 tests.performance.tutorial PORT CERT KEY DATABASE TOKEN`.
 """
@@ -23,10 +21,10 @@ APPS = "django.contrib.auth django.contrib.contenttypes django.contrib.sessions 
 MIDDLEWARE = "middleware.security.Security contrib.sessions.middleware.Session middleware.common.Common contrib.auth.middleware.Authentication"
 WAL = {"init_command": "PRAGMA journal_mode=wal", "timeout": 20}
 SQLITE = {"ENGINE": "django.db.backends.sqlite3", "NAME": DATABASE, "OPTIONS": WAL}
-REST = (
-    "rest_framework.authentication.TokenAuthentication",
-    "rest_framework.permissions.IsAuthenticated",
-)
+REST = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.TokenAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+}
 if not settings.configured:
     settings.configure(
         SECRET_KEY=TOKEN,
@@ -39,10 +37,7 @@ if not settings.configured:
         MIDDLEWARE=[f"django.{name}Middleware" for name in MIDDLEWARE.split()],
         DATABASES={"default": SQLITE},
         CHANNEL_LAYERS={"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}},
-        REST_FRAMEWORK={
-            "DEFAULT_AUTHENTICATION_CLASSES": [REST[0]],
-            "DEFAULT_PERMISSION_CLASSES": [REST[1]],
-        },
+        REST_FRAMEWORK=REST,
     )
     django.setup()
 
