@@ -30,6 +30,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuickBridge]:
     made = QuickBridge(tmp_path_factory.mktemp("taken"))
     made.data.with_name("real data").mkdir(mode=0o700)
     made.data.symlink_to("real data")
+    made.first = AT_ONCE
     yield made
     nursery.forget(made.environment)
 
@@ -37,7 +38,6 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuickBridge]:
 @pytest.fixture
 def bridge(kept: QuickBridge) -> Iterator[QuickBridge]:
     """The same, started."""
-    kept.first = AT_ONCE
     kept.start()
     yield kept
     assert kept.process is not None
@@ -115,6 +115,8 @@ def test_the_data_directory_is_taken(bridge: QuickBridge, way: str) -> None:
     session_id = new_session()
     bridge.accept(prompt(session_id, 1))
     real, away = bridge.data.resolve(), bridge.data.with_name("moved")
+    assert bridge.process is not None
+    bridge.process.send_signal(signal.SIGSTOP)  # so that it makes nothing there meanwhile
     if way == "linked elsewhere":
         away.mkdir()
         bridge.data.unlink()
@@ -123,6 +125,7 @@ def test_the_data_directory_is_taken(bridge: QuickBridge, way: str) -> None:
         real.rename(away)
         if way == "replaced":
             shutil.copytree(away, real, ignore=shutil.ignore_patterns("*.sock"))
+    bridge.process.send_signal(signal.SIGCONT)
     assert_refuses(bridge, session_id)
     line = stopped(bridge)
     assert f"{bridge.data} was" in line, line

@@ -1,10 +1,4 @@
-"""What the bridge starts looks for its secrets: in its own environment, and in the bridge's (number
-3).
-
-The bridge is given secrets in every way in which a machine holds them: its settings, one of them in
-small letters, copies under other names, and what its database, Redis and service manager use. Hooks
-and filters of a commit, agents, their commands and their terminals then say what they see.
-"""
+"""What the bridge starts looks for its secrets, in its own environment and the bridge's (number 3)."""
 
 from __future__ import annotations
 

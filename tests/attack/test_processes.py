@@ -1,9 +1,6 @@
 """A command that was approved tries to outlive its turn, its session and the bridge (number 2).
 
-It leaves its group, its session, its parent, its environment, its descriptors and its signals, in
-three ways of being run: by `demo`, in a terminal that an agent has the bridge open, and by an agent
-itself. Nothing of it is left after an interrupt, after the end of its session and after the end of
-the bridge, also by `kill -9` and without a restart. The end of a turn leaves it alone.
+It is run by `demo`, in a terminal that an agent has the bridge open, and by an agent itself.
 """
 
 from __future__ import annotations
