@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,6 +17,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from bridge_project import urls
+from bridge_project.composition import health
 from bridge_project.http import view
 from bridge_project.kernel.errors import ERRORS, BridgeError
 from tests.http.conftest import Api, check_error
@@ -145,3 +147,26 @@ def test_head_and_options(hook: Api, db: None) -> None:
     response = hook("OPTIONS", "/api/v1/info")
     assert (response.status_code, response.content) == (204, b"")
     assert response.headers["Allow"] == "GET, HEAD, OPTIONS"
+
+
+@pytest.mark.django_db(transaction=True)  # the checks run in threads of their own
+def test_a_check_that_hangs_has_failed_and_runs_once(
+    hook: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "CHECK_SECONDS", 0.2)
+    free = threading.Event()
+    runs: list[int] = []
+
+    def hangs() -> None:
+        runs.append(1)
+        free.wait(180)
+
+    checks = dict(health.CHECKS)
+    checks["websocket_server"] = (*checks["websocket_server"], hangs)
+    monkeypatch.setattr(health, "CHECKS", checks)
+    try:
+        for _ in range(3):
+            assert hook.get("/api/v1/health").json()["checks"]["websocket_server"] == "unhealthy"
+        assert runs == [1]
+    finally:
+        free.set()

@@ -1,4 +1,4 @@
-"""The conversation of one session: its own and one that runs at the machine (D52, D53)."""
+"""The conversation of a session: at the machine, from yesterday, of 10,000 rows (D52, D53, D60)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
+from tests.conformance import agents
+from tests.conformance.agent_tools import Script, wait_status
 from tests.conformance.bridge import Bridge
-from tests.conformance.samples import new_session
+from tests.conformance.samples import hook, new_session
 from tests.hooks.scripted import fixture
 from tests.live.test_real_hooks import Agent
 from tests.web.actions import approve, say, start_demo
 from tests.web.browser import Page
+from tests.web.conftest import MakeBridge, MakePage
 
 pytestmark = pytest.mark.web
 
@@ -85,3 +88,84 @@ def test_a_session_at_the_machine_is_watched(page: Page, bridge: Bridge, tmp_pat
     page.wait_gone("waits for a decision")
     fire("Stop")
     page.wait("document.querySelector('.composer .danger').hidden")
+
+
+def test_a_conversation_from_yesterday(
+    make_bridge: MakeBridge, make_page: MakePage, tmp_path: Path
+) -> None:
+    """A new browser sees the past, marked; one that has kept it sees nothing twice."""
+    script = Script(tmp_path, "tells")
+    bridge = make_bridge(
+        BRIDGE_ACP_AGENTS=script.setting, BRIDGE_SESSION_GRACE_SECONDS="2", BRIDGE_QUEUE_MAX="9"
+    )
+    phone = bridge.phone().ready()
+    session_id = agents.begin(bridge, phone, agent="tells")
+    for number in range(4):
+        agents.ask(phone, session_id, f"number {number}")
+    phone.close()
+    wait_status(bridge, session_id, "closed", 60)
+
+    page = make_page(bridge).pair()
+    page.tap(".row-link", "number 0")
+    page.tap("button", "Resume")
+    page.find(".bubble.mine", "number 0")
+    page.wait_text("from the agent's history")
+    page.type(".composer textarea", "and today")
+    page.tap(".composer button[type=submit]")
+    page.find(".bubble.mine", "and today")
+    page.wait_text("9 characters")
+
+    page.open()  # nobody is in the session any more
+    wait_status(bridge, session_id, "closed", 60)
+    page.tap(".row-link", "number 0")
+    page.tap("button", "Resume")
+    wait_status(bridge, session_id, "active", 60)
+    page.type(".composer textarea", "more")
+    page.tap(".composer button[type=submit]")
+    page.wait_text("4 characters")
+    bubbles = "[...document.querySelectorAll('.bubble.mine > p:first-child')].map(b => b.innerText)"
+    page.wait_equal(bubbles, [*(f"number {number}" for number in range(4)), "and today", "more"])
+
+
+ROWS = 10_000
+BATCH = 500
+LONG = 600  # seconds for so many on a busy machine
+SHOWN = "[...document.querySelectorAll('.stream .item')]"
+
+
+def post_prompts(bridge: Bridge, session_id: str, first: int, last: int) -> None:
+    events = [
+        hook("UserPromptSubmit", session_id, {"prompt": f"prompt {number} of many"})
+        for number in range(first, last)
+    ]
+    for at in range(0, len(events), BATCH):
+        assert bridge.post_batch(events[at : at + BATCH]).status == 200
+
+
+def test_ten_thousand_rows(make_page: MakePage, bridge: Bridge) -> None:
+    """They come while the session is on the screen; a screen's worth stands in the DOM."""
+    session_id = new_session()
+    post_prompts(bridge, session_id, 0, 1)
+    page = make_page(bridge).pair()
+    page.tap(".row-link", "prompt 0 of many")
+    page.wait_text("it can be watched here")
+    post_prompts(bridge, session_id, 1, ROWS)
+    page.wait_text(f"prompt {ROWS - 1} of many", seconds=LONG)
+    assert page.js(f"{SHOWN}.length") <= 200
+    assert page.js("document.getElementsByTagName('*').length") < 3000
+
+    page.driver.refresh()
+    page.wait_text(f"prompt {ROWS - 1} of many", seconds=LONG)
+    page.wait_ready()
+    assert page.js(f"{SHOWN}.length") <= 200
+    # Upwards, further than what was loaded at once.
+    page.wait(
+        "(() => { const list = document.querySelector('.scroller.anchored'); list.scrollTop = 0;"
+        f" return /prompt 8[0-9]{{3}} of/.test({SHOWN}[0]?.innerText); }})()",
+        what="a row from further up",
+        seconds=LONG,
+    )
+    assert page.js(f"{SHOWN}.length") <= 200
+    post_prompts(bridge, session_id, ROWS, ROWS + 5)
+    page.tap(".newer", "5 new")
+    page.wait_text(f"prompt {ROWS + 4} of many")
