@@ -1,13 +1,6 @@
-"""Black-box tests of the specification: real servers over TLS, clients that know nothing of the
-implementation.
-"""
+"""Black-box tests of the specification: real servers over TLS, and clients of their own."""
 
 import pytest
 
-pytest.register_assert_rewrite(
-    "tests.conformance.https",
-    "tests.conformance.phone",
-    "tests.conformance.bridge",
-    "tests.conformance.approvals",
-    "tests.conformance.repositories",
-)
+HELPERS = ("https", "phone", "bridge", "approvals", "repositories")
+pytest.register_assert_rewrite(*(f"tests.conformance.{name}" for name in HELPERS))

@@ -206,6 +206,14 @@ def device(bridge: Bridge) -> Iterator[Phone]:
     phone.close()
 
 
+@pytest.fixture(scope="module")
+def mortal(make_bridge: Callable[..., Bridge]) -> Iterator[Bridge]:
+    """A bridge of the module's own, which may be killed."""
+    bridge = make_bridge("mortal")
+    yield bridge
+    bridge.stop()
+
+
 @pytest.fixture(scope="session")
 def public(make_bridge: Callable[..., Bridge]) -> Bridge:
     """Behind a public name and a proxy on 127.0.0.1, CORS open, clients from 1.2.0 to 1.10.0."""

@@ -17,40 +17,41 @@ from tests.conformance.delivery import send
 from tests.conformance.phone import Phone
 from tests.conformance.repositories import Repository, commit, committed, session_in
 from tests.conformance.samples import hook, new_id
-from tests.conformance.test_sequence_errors import IN_A_SESSION
+from tests.conformance.test_bad_requests import ask_in
 
 pytestmark = pytest.mark.spec("admin.audit")
 STATES = ("pending", "approved", "rejected", "modified")
 
 
-class Site:
+class Site(Admin):
     """The admin site's lists of approvals and of the audit trail, by the words that lead there."""
 
-    def __init__(self, admin: Admin) -> None:
-        self.admin, lists = admin, admin.lists()
+    def __init__(self, bridge: Bridge) -> None:
+        super().__init__(bridge, f"ada-{new_id()[:8]}")
+        lists = self.lists()
         (self.approvals,) = {path for words, path in lists.items() if "approval" in words}
         (self.trail,) = {path for words, path in lists.items() if "audit" in words}
 
     def find(self, path: str, *words: str) -> list[str]:
         """The rows of a list that have all these words."""
-        rows = rows_of(self.admin.page(path))
+        rows = rows_of(self.page(path))
         return [row for row in rows if all(word.lower() in row.lower() for word in words)]
 
     def own_page(self, path: str, mark: str) -> str:
         """The page of the first entry in a list that has this word."""
-        rows = re.findall(r"<tr.*?</tr>", self.admin.page(path), re.DOTALL)
+        rows = re.findall(r"<tr.*?</tr>", self.page(path), re.DOTALL)
         links = links_of(next(row for row in rows if mark in row))
         return next(link for link in links if link.startswith(path))
 
 
 @pytest.fixture(scope="module")
 def site(shared: Bridge) -> Site:
-    return Site(Admin(shared, f"ada-{new_id()[:8]}"))
+    return Site(shared)
 
 
-def filtered(admin: Admin, path: str, state: str) -> str:
+def filtered(site: Site, path: str, state: str) -> str:
     """The list under the filter that the page itself offers for that state."""
-    links = [link for link in links_of(admin.page(path)) if link.startswith("?")]
+    links = [link for link in links_of(site.page(path)) if link.startswith("?")]
     return path + next(link for link in links if link.endswith(f"={state}"))
 
 
@@ -64,7 +65,7 @@ def test_approvals_by_state(shared: Bridge, site: Site, sid: str, joined: Phone)
         if state != "pending":
             decide(with_name, sid, call_id, state)
     for state in STATES:
-        (row,) = site.find(filtered(site.admin, site.approvals, state), mark)
+        (row,) = site.find(filtered(site, site.approvals, state), mark)
         assert f"{mark} {state}" in row
         if state == "pending":
             assert pairing.name not in row
@@ -73,11 +74,11 @@ def test_approvals_by_state(shared: Bridge, site: Site, sid: str, joined: Phone)
     assert len(site.find(site.approvals, mark)) == 4
     with_name.close()
     assert_unchangeable(site, site.approvals, f"{mark} pending", {"decision": "approved"})
-    assert site.find(filtered(site.admin, site.approvals, "pending"), mark)
+    assert site.find(filtered(site, site.approvals, "pending"), mark)
     ask(shared, joined, sid, {"command": f"ls {mark} granted"})
     shared.accept(post(sid, {"command": f"ls {mark} granted"}), hook("Stop", sid))
     for state, what in (("approved", "granted"), ("rejected", "pending")):
-        (row,) = site.find(filtered(site.admin, site.approvals, state), f"{mark} {what}")
+        (row,) = site.find(filtered(site, site.approvals, state), f"{mark} {what}")
         assert "agent" in row.lower()
 
 
@@ -91,7 +92,7 @@ def test_the_whole_record(shared: Bridge, site: Site, sid: str, joined: Phone) -
     decide(joined, sid, call_id, "modified", changed)
     shared.accept(post(sid, changed, tool_call_id=call_id, result=f"total {mark}"))
     joined.expect("tool_result", session_id=sid)
-    text = text_of(site.admin.page(site.own_page(site.approvals, mark)))
+    text = text_of(site.page(site.own_page(site.approvals, mark)))
     parts = (call_id, "Bash", *command.values(), *changed.values(), f"because {mark}")
     for part in (*parts, f"total {mark}", "critical", "modified", "prompt before"):
         assert part in text or part.capitalize() in text, part
@@ -103,16 +104,16 @@ def test_the_whole_record(shared: Bridge, site: Site, sid: str, joined: Phone) -
 
 def assert_unchangeable(site: Site, path: str, mark: str, fields: dict[str, str]) -> None:
     """Neither added, nor changed, nor deleted, singly or many at once."""
-    admin, own = site.admin, site.own_page(path, mark)
+    own = site.own_page(path, mark)
     (before,) = site.find(path, mark)
     key = own.removeprefix(path).split("/")[0]
-    assert admin.get(f"{path}add/").status == 403
-    admin.page(own)
-    assert admin.post(own, fields).status == 403
-    assert admin.get(f"{path}{key}/delete/").status == 403
-    assert admin.post(f"{path}{key}/delete/", {"post": "yes"}).status == 403
-    admin.page(path)
-    answer = admin.post(path, {"action": "delete_selected", "_selected_action": key, "post": "yes"})
+    assert site.get(f"{path}add/").status == 403
+    site.page(own)
+    assert site.post(own, fields).status == 403
+    assert site.get(f"{path}{key}/delete/").status == 403
+    assert site.post(f"{path}{key}/delete/", {"post": "yes"}).status == 403
+    site.page(path)
+    answer = site.post(path, {"action": "delete_selected", "_selected_action": key, "post": "yes"})
     assert answer.status in (200, 302, 403), answer
     assert site.find(path, mark) == [before]
 
@@ -169,11 +170,10 @@ def test_the_trail_of_sessions(make_bridge: Callable[..., Bridge]) -> None:
         assert answer["type"] == "session_ready"
     agents.end(phone, sid)
     for type_ in ("message", "session_interrupt", "session_end"):  # refused, which changes nothing
-        asked = {"session_id": sid} | IN_A_SESSION[type_]
-        assert phone.request(type_, asked)["type"] == "error"
+        assert ask_in(phone, sid, type_)["type"] == "error"
     phone.close()
 
-    site = Site(Admin(bridge, "ada"))
+    site = Site(bridge)
     rows = site.find(site.trail, sid)
     pattern = rf"(\w+) Device {re.escape(pairing.name)} (.*?) *{sid} "
     assert [re.findall(pattern, row) for row in reversed(rows)] == [

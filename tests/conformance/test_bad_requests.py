@@ -1,22 +1,29 @@
-"""Requests that nobody should make (D7, D10 to D12, D38): the right code, `recoverable` right, the
-connection alive, nothing changed.
+"""Requests that nobody should make (D7, D10 to D12, D38), and each message in each phase in which it
+may not come (D21): the right code, `recoverable` right, the connection alive, nothing changed.
 """
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from tests.conformance.approvals import ask, assert_refused, decide, decision_of, pending
 from tests.conformance.bridge import Bridge
-from tests.conformance.phone import Phone
+from tests.conformance.phone import Message, Phone
 from tests.conformance.repositories import Repository, Work
-from tests.conformance.samples import hook, new_session
-from tests.conformance.test_sequence_errors import AGENTS, SERVED
+from tests.conformance.samples import hook, new_session, now, prompt
+from tests.conformance.test_violations import EXAMPLES
 from tests.files.repositories import digest
 
-pytestmark = pytest.mark.spec("error.recoverable")
+pytestmark = pytest.mark.spec("error.recoverable", "wscode.PROTO_SEQUENCE_ERROR")
+
+# the documented examples (`session_id` is put in): what names a session, and must have joined it
+OF_SESSIONS = {type_: said for type_, (_, said) in EXAMPLES.items() if "session_id" in said}
+JOINING = ("session_start", "approval_response")
+IN_A_SESSION = {type_: said for type_, said in OF_SESSIONS.items() if type_ not in JOINING}
+AGENTS = ("message", "session_interrupt")  # what only a session that the bridge runs can take
 
 DENIED, INVALID, MISSING = "FILE_ACCESS_DENIED", "FILE_INVALID_PATH", "FILE_NOT_FOUND"
 LISTED = {"/etc": DENIED, "../../..": DENIED, "a.txt": INVALID, "missing": MISSING, "": INVALID}
@@ -53,6 +60,12 @@ REQUESTS: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
+def ask_in(phone: Phone, session_id: str, type_: str) -> Message:
+    """The answer to the documented example, about this session if it is about one."""
+    said = EXAMPLES[type_][1]
+    return phone.request(type_, said | ({"session_id": session_id} if "session_id" in said else {}))
+
+
 @pytest.fixture(scope="module")
 def crime_scene(shared: Bridge) -> Repository:
     """A repository that all these requests leave as it is."""
@@ -86,16 +99,15 @@ def test_closed_sessions(shared: Bridge, crime_scene: Repository, phone: Phone) 
     """
     sid, started = new_session(), {"working_directory": str(crime_scene.path)}
     shared.accept(hook("SessionStart", sid, started), hook("SessionEnd", sid))
-    for type_, fields in SERVED.items():
-        answer = phone.request(type_, {"session_id": sid} | fields)
-        assert_refused(answer, "PROTO_SEQUENCE_ERROR", True, sid)
+    for type_ in IN_A_SESSION.keys() - AGENTS:
+        assert_refused(ask_in(phone, sid, type_), "PROTO_SEQUENCE_ERROR", True, sid)
         phone.ping()
     phone.join(sid)
-    for type_, fields in AGENTS.items():
-        answer = phone.request(type_, {"session_id": sid} | fields)
-        assert_refused(answer, "SESS_CLOSED", False, sid)
-    for type_ in ("git_status_request", "git_diff", "file_list", "replay_request"):
-        assert phone.request(type_, {"session_id": sid} | SERVED[type_])["type"] != "error", type_
+    for type_ in AGENTS:
+        assert_refused(ask_in(phone, sid, type_), "SESS_CLOSED", False, sid)
+    for type_ in ("git_status_request", "git_diff", "file_list"):
+        assert ask_in(phone, sid, type_)["type"] != "error", type_
+    assert phone.request("replay_request", {"session_id": sid})["type"] == "replay_buffer"
     assert_refused(decide(phone, sid, "x", "approved"), "SESS_CLOSED", False, sid)
 
 
@@ -122,3 +134,67 @@ def test_bad_decisions(shared: Bridge, sid: str, joined: Phone) -> None:
         assert_refused(answer, code, code == "PROTO_INVALID_MESSAGE")
         joined.ping()
     assert pending(shared, sid) == [call_id]
+
+
+def assert_sequence(answer: Message, received: str, phase: str, expected: str) -> None:
+    details = assert_refused(answer, "PROTO_SEQUENCE_ERROR", True)["details"]
+    assert set(details) == {"expected", "received", "currentPhase"}, details
+    assert (details["received"], details["currentPhase"]) == (received, phase), details
+    assert expected in json.dumps(details["expected"]), details
+
+
+def assert_not_joined(phone: Phone, session_id: str) -> None:
+    for type_ in IN_A_SESSION:
+        answer = ask_in(phone, session_id, type_)
+        assert_sequence(answer, type_, "ready", "session_start")
+        assert answer["payload"]["session_id"] == session_id
+
+
+@pytest.mark.spec("auth.first")
+def test_before_auth(device: Phone, sid: str) -> None:
+    """Not even heartbeats; auth still works afterwards."""
+    device.connect()
+    for type_ in EXAMPLES.keys() - {"auth"}:
+        assert_sequence(ask_in(device, sid, type_), type_, "open", "auth")
+    device.send_raw(json.dumps({"type": "heartbeat_ping", "timestamp": now()}))
+    assert_sequence(device.receive(), "heartbeat_ping", "open", "auth")
+    assert device.auth()["type"] == "connection_ack"
+
+
+def test_before_ready(shared: Bridge, sid: str, device: Phone) -> None:
+    """Only health_check, acknowledge_warning, notification_ack and heartbeats."""
+    shared.accept(prompt(sid, 0))
+    device.connect().auth()
+    for session_id in (sid, new_session()):
+        for type_ in ("auth", *OF_SESSIONS):
+            answer = ask_in(device, session_id, type_)
+            assert_sequence(answer, type_, "authenticated", "health_check")
+    device.send("notification_ack", EXAMPLES["notification_ack"][1])
+    device.ping()
+    assert device.health_check()["payload"]["ready"] is True
+
+
+def test_auth_when_ready(phone: Phone) -> None:
+    assert_sequence(ask_in(phone, "x", "auth"), "auth", "ready", "")
+
+
+def test_before_joining(shared: Bridge, sid: str, phone: Phone) -> None:
+    """D7: after unknown and closed, and only then."""
+    shared.accept(prompt(sid, 0))
+    assert_not_joined(phone, sid)
+    for type_ in OF_SESSIONS.keys() - {"session_start"}:
+        for unknown in (new_session(), "x" * 256, "%s", "../x", "ü 会"):
+            assert_refused(ask_in(phone, unknown, type_), "SESSION_NOT_FOUND", False, unknown)
+    answer = ask_in(phone, sid, "approval_response")
+    assert answer["payload"]["code"] == "TOOL_CALL_NOT_FOUND"
+    phone.join(sid)
+    assert phone.request("replay_request", {"session_id": sid})["type"] == "replay_buffer"
+
+
+def test_after_leaving_or_on_a_new_connection(sid: str, joined: Phone) -> None:
+    """D22, D28: a session that was left is not joined; joins are a connection's own."""
+    joined.leave(sid)
+    assert_not_joined(joined, sid)
+    joined.join(sid)
+    joined.close()
+    assert_not_joined(joined.ready(), sid)

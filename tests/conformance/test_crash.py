@@ -1,22 +1,17 @@
-"""Stopping and dying (D25, D26, D31, D35). What was acknowledged under load is in
+"""Starting, stopping and dying (D25, D26, D31, D35, D44). What was acknowledged under load is in
 tests/faults/test_kill_one.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.conformance.bridge import Bridge, Pairing
 from tests.conformance.samples import hook, new_id, new_session, now, prompt
-
-
-@pytest.fixture(scope="module")
-def mortal(make_bridge: Callable[..., Bridge]) -> Iterator[Bridge]:
-    bridge = make_bridge("mortal")
-    yield bridge
-    bridge.stop()
+from tests.faults.quick import QuickBridge
 
 
 def test_an_orderly_stop(mortal: Bridge, sid: str) -> None:
@@ -77,3 +72,39 @@ def test_everything_stands_after_a_kill(mortal: Bridge, sid: str) -> None:
     (same,) = mortal.accept(again | {"timestamp": now()})  # D31: the answer was lost
     assert same["event_id"] == answer["event_id"]
     assert mortal.session(again["session_id"])["hook_count"] == 1
+
+
+# of a secret, of an address, of a file; tests/run/test_serve.py has others
+BAD = [
+    {"BRIDGE_HOOK_TOKEN": "short-secret"},
+    {"BRIDGE_TRUSTED_PROXIES": "not-an-address"},
+    {"BRIDGE_TLS_CERT": "/no/such/file.pem", "BRIDGE_TLS_KEY": "/no/key.pem"},
+]
+
+
+@pytest.mark.spec("settings", "severity.fatal")
+@pytest.mark.parametrize("settings", BAD, ids=lambda settings: next(iter(settings)))
+def test_a_bad_value_stops_the_start(tmp_path: Path, settings: dict[str, str]) -> None:
+    """One line names the setting; a secret is not printed."""
+    done = Bridge(tmp_path, **settings).manage("serve", check=False)
+    said = done.stdout + done.stderr
+    assert done.returncode == 1 and next(iter(settings)) in said, said
+    assert "short-secret" not in said and len(said.strip().splitlines()) == 1, said
+
+
+def test_a_port_that_is_taken(shared: Bridge, tmp_path: Path) -> None:
+    """The one that listens goes on."""
+    done = QuickBridge(tmp_path, BRIDGE_PORT=str(shared.port)).manage("serve", check=False)
+    assert done.returncode == 1 and str(shared.port) in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr
+    assert shared.get("/api/v1/health", shared.hook_token).status == 200
+
+
+def test_listens_where_it_was_told(shared: Bridge, public: Bridge) -> None:
+    """BRIDGE_HOST 127.0.0.1 is there alone; so is the plain listener (D19)."""
+    sockets = psutil.net_connections("tcp")
+    listening = [one.laddr for one in sockets if one.laddr and one.status == psutil.CONN_LISTEN]
+    for bridge in (shared, public):
+        for port in {int(bridge.settings.get("BRIDGE_PLAIN_PORT", bridge.port)), bridge.port}:
+            hosts = {address.ip for address in listening if address.port == port}
+            assert hosts and hosts <= {"127.0.0.1", "::1"}

@@ -25,11 +25,15 @@ pytestmark = [
 
 def test_what_came_while_away(bridge: Bridge, sid: str, device: Phone) -> None:
     """D28: right after connection_ack, no join needed, oldest first, as ordinary messages."""
+    began = new_session()  # of which the device has never heard
     bridge.accept(prompt(sid, 0))
     away(device)
     bridge.accept(*[prompt(sid, number) for number in range(1, 8)])
+    bridge.accept(hook("SessionStart", began), prompt(began, 1))
     device.connect().auth()
     device.wait_numbers(sid, range(1, 8))
+    device.wait_numbers(began, [None, 1])
+    device.expect("session_started", session_id=began)
     assert device.messages[0]["type"] == "connection_ack"
     assert "replay_buffer" not in {message["type"] for message in device.messages}
     assert device.health_check()["payload"]["ready"] is True
@@ -145,14 +149,6 @@ def test_a_new_device_starts_at_the_present(bridge: Bridge, sid: str, device: Ph
     bridge.fence(device)
     told = {message["type"] for message in device.messages}
     assert not told & {"notification", "approval_required", "tool_call", "tool_result"}
-
-
-def test_a_session_that_began_while_away(bridge: Bridge, sid: str, device: Phone) -> None:
-    """All of it comes to a device that has never heard of it."""
-    away(device)
-    bridge.accept(hook("SessionStart", sid), prompt(sid, 1))
-    device.ready().expect("session_started", session_id=sid)
-    device.wait_numbers(sid, [None, 1])
 
 
 @pytest.mark.spec("ws.notification_ack", "delivery.cursor")

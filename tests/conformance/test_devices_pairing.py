@@ -17,13 +17,6 @@ from tests.conformance.https import assert_error, parse_time, spki_pin
 from tests.conformance.phone import Message, Phone
 from tests.conformance.samples import new_id, prompt
 from tests.conformance.test_approval_restart import Ageing
-from tests.faults.quick import QuickBridge
-
-
-@pytest.fixture(scope="module")
-def quick(shared: Bridge, tmp_path_factory: pytest.TempPathFactory) -> Bridge:
-    """The commands of the shared bridge, forked instead of started."""
-    return QuickBridge(tmp_path_factory.mktemp("commands"), **shared.settings)
 
 
 def refused(phone: Phone) -> bool:
@@ -145,17 +138,17 @@ def test_tokens_end(make_bridge: Callable[..., Bridge]) -> None:
 
 
 @pytest.mark.spec("device.revoke")
-def test_listing_and_revoking(shared: Bridge, quick: Bridge) -> None:
+def test_listing_and_revoking(shared: Bridge) -> None:
     """D15: it closes the live sockets; others are left alone."""
     pairing, other = shared.pairing(), shared.phone().ready()
     phone = shared.phone(pairing, device_id="lost").ready()
     unused = shared.pairing()
     answer = shared.https().post("/hooks/event", token=unused.token, json_body=prompt("x", 1))
     assert_error(answer, 401, "HOOK_AUTH_FAILED")  # which uses no device's token up
-    listing = quick.manage("list_devices").stdout
+    listing = shared.manage("list_devices").stdout
     assert re.search(rf"{pairing.name} +paired", listing) and pairing.token not in listing
     assert re.search(rf"{unused.name} +waiting", listing)
-    quick.manage("revoke_device", pairing.name)
+    shared.manage("revoke_device", pairing.name)
     revoked = time.monotonic()
     code = phone.wait_closed()
     assert time.monotonic() - revoked < 30 and code not in (1000, 1006)
@@ -165,7 +158,7 @@ def test_listing_and_revoking(shared: Bridge, quick: Bridge) -> None:
     other.close()
 
 
-def test_a_new_token_for_a_paired_device(shared: Bridge, quick: Bridge, sid: str) -> None:
+def test_a_new_token_for_a_paired_device(shared: Bridge, sid: str) -> None:
     """D43: it keeps its place in the log; the old token is replaced."""
     first = shared.pairing()
     phone = shared.phone(first, device_id="old-install").ready()
@@ -176,7 +169,7 @@ def test_a_new_token_for_a_paired_device(shared: Bridge, quick: Bridge, sid: str
     phone.ack(*phone.wait_numbers(sid, [1, 2]))
     phone.close()
     shared.accept(prompt(sid, 3))
-    second = quick.mint("--device", first.name)
+    second = shared.mint("--device", first.name)
     assert second.token != first.token and second.name == first.name
     renewed = shared.phone(second, device_id="new-install").ready()
     shared.accept(prompt(sid, 4))

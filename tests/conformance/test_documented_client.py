@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 import pytest
 
 from tests.conformance.approvals import decision_of, pre
-from tests.conformance.bridge import REPOSITORY, Bridge
+from tests.conformance.bridge import REPOSITORY, Bridge, Pairing
 from tests.conformance.phone import PATIENCE
 from tests.conformance.samples import hook, new_id, new_session, prompt
 
@@ -85,22 +85,11 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def mortal(make_bridge: Callable[..., Bridge]) -> Iterator[Bridge]:
-    bridge = make_bridge("documented")
-    yield bridge
-    bridge.stop()
-
-
-def link_to(url: str, token: str, pin: str) -> str:
-    """What a pairing's link says."""
-    fields = {"v": "1", "token": token, "url": url, "pin": pin}
+def address(bridge: Bridge, code: Pairing | None = None) -> str:
+    """The link of this pairing, or of a fresh one."""
+    code = code or bridge.pairing()
+    fields = {"v": "1", "token": code.token, "url": code.url, "pin": code.pin}
     return f"https://127.0.0.1/pair#{urlencode(fields)}"
-
-
-def address(bridge: Bridge) -> str:
-    code = bridge.pairing()
-    return link_to(code.url, code.token, code.pin)
 
 
 def of_session(session_id: str, *kinds: str) -> Callable[[dict[str, Any]], bool]:
@@ -175,7 +164,7 @@ def test_the_code_s_token_is_refused_once_it_is_connected(mortal: Bridge, progra
     pairing = mortal.pairing()
     code = hashlib.sha256(pairing.token.encode()).hexdigest()
     kept = program.parent / f"bridge-{code[:16]}.json"
-    link = link_to(pairing.url, pairing.token, pairing.pin)
+    link = address(mortal, pairing)
     for _ in range(3):
         with Client(program, link) as client:
             shown = client.until(lambda m: m["type"] == "connection_ack")

@@ -196,16 +196,6 @@ def test_a_tree_does_not_leak_through_links(shared: Bridge, place: Path, tmp_pat
     assert len(answer.body) < 10_000
 
 
-def test_a_pipe_does_not_hang_the_bridge(shared: Bridge, place: Path) -> None:
-    """A directory has no content, a file no tree."""
-    os.mkfifo(place / "pipe")
-    (place / "file").write_text("x")
-    assert_error(ask(shared, "content", place / "pipe"), (400, 403, 404))
-    assert_error(ask(shared, "content", place), (400, 404))
-    assert_error(ask(shared, "tree", place / "file"), (400, 404))
-    assert "file" in tree(shared, place)
-
-
 def test_names_that_are_not_utf8(shared: Bridge, place: Path) -> None:
     Path(os.fsdecode(os.fsencode(place) + b"/b\xff\xfe")).write_text("x")
     (place / "new\nline").write_text("x")

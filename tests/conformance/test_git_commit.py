@@ -78,14 +78,6 @@ def test_named_files_as_they_are_in_the_work_tree(repository: Repository, work: 
     assert repository.git("diff", "--name-only").split() == ["staged"]
 
 
-def test_a_detached_head(repository: Repository, work: Work) -> None:
-    first = repository.commit_files({"a": "1\n"})
-    repository.git("checkout", "-q", "--detach")
-    repository.write("a", "2\n")
-    assert work.committed("Detached", ["a"])["hash"] == repository.head()
-    assert repository.git("rev-parse", "main").strip() == first
-
-
 MESSAGES = (
     *("-m", "--amend", "# no comment", "two\n\nparagraphs\n# and a comment", "x" * 20_000),
     "ümläut 会 🎉 %s %n $(id) `id` \\",

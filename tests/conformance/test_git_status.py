@@ -75,20 +75,19 @@ def test_the_branch_is_named_as_in_session_ready(repository: Repository, work: W
         assert work.phone.join(work.sid)["payload"]["branch"] == name
 
 
-@pytest.mark.parametrize(("ahead", "behind"), [(0, 0), (2, 3)])
-def test_ahead_and_behind(repository: Repository, work: Work, ahead: int, behind: int) -> None:
+def test_ahead_and_behind(repository: Repository, work: Work) -> None:
     base = repository.commit()
-    for _ in range(behind):
+    for _ in range(3):
         repository.commit("theirs")
     repository.git("update-ref", "refs/remotes/origin/main", "HEAD")
     repository.git("reset", "-q", "--hard", base)
-    for _ in range(ahead):
+    for _ in range(2):
         repository.commit("ours")
     repository.git("config", "remote.origin.url", "/nowhere")
     repository.git("config", "remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*")
     repository.git("branch", "-q", "--set-upstream-to=origin/main")
     payload = work.status()
-    assert (payload["ahead"], payload["behind"]) == (ahead, behind)
+    assert (payload["ahead"], payload["behind"]) == (2, 3)
 
 
 def test_odd_names_come_as_they_are(repository: Repository, work: Work) -> None:

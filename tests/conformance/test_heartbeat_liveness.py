@@ -8,7 +8,6 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -32,19 +31,14 @@ class Hasty(QuickBridge):
     first = with_limits(LIVENESS_SECONDS=LIVENESS, SLOW_SOCKET_SECONDS=SLOW)
 
 
-@dataclass
-class Outcome:
-    seconds: float
-    messages: list[dict[str, Any]] = field(default_factory=list)
-    code: int | None = None
-    seen: dict[str, Any] = field(default_factory=dict)
+Outcome = dict[str, Any]
 
 
 def until_closed(socket: RawSocket) -> Outcome:
     started = time.monotonic()
     messages, code = socket.until_closed()
     socket.close()
-    return Outcome(time.monotonic() - started, messages, code)
+    return {"seconds": time.monotonic() - started, "messages": messages, "code": code}
 
 
 def silence(bridge: Bridge) -> Outcome:
@@ -69,7 +63,7 @@ def only_pongs(bridge: Bridge) -> Outcome:
     health = {"timestamp": now(), "client_nonce": "n", "client_capabilities": []}
     answer = socket.read_until(socket.send("health_check", health))
     socket.close()
-    return Outcome(time.monotonic() - started, [answer])
+    return {"seconds": time.monotonic() - started, "answer": answer}
 
 
 def heartbeat_proof(bridge: Bridge) -> Outcome:
@@ -112,8 +106,7 @@ def heartbeat_proof(bridge: Bridge) -> Outcome:
         phone.join(session_id)
         phone.collect(lambda phone=phone: 3 in phone.numbers(session_id), "the last event")  # type: ignore[misc]
     names = ("patient", "acknowledging", "hasty")
-    seen = {name: phone.numbers(session_id) for name, phone in zip(names, phones, strict=True)}
-    return Outcome(time.monotonic() - started, seen=seen)
+    return {name: phone.numbers(session_id) for name, phone in zip(names, phones, strict=True)}
 
 
 def no_reader(bridge: Bridge) -> Outcome:
@@ -148,25 +141,27 @@ def no_reader(bridge: Bridge) -> Outcome:
     events = [message["payload"] for message in messages if message["type"] == "agent_event"]
     back = bridge.phone(pairing).ready()
     back.collect(lambda: 23 in back.numbers(session_id), "the rest after the reconnect", 60)
-    seen = {"slowest": slowest, "grown": grown, "again": back.numbers(session_id)}
-    seen["received"] = [event["payload"]["number"] for event in events]
-    return Outcome(time.monotonic() - started, messages, code, seen)
+    return {
+        "code": code,
+        "received": [event["payload"]["number"] for event in events],
+        "again": back.numbers(session_id),
+        "slowest": slowest,
+        "seconds": time.monotonic() - started,
+        "grown": grown,
+    }
 
 
-SCENARIOS = {
-    function.__name__: function
-    for function in (silence, only_pongs, no_auth, heartbeat_proof, no_reader)
-}
-Patient = Callable[[str], Outcome]
+SCENARIOS = (silence, only_pongs, no_auth, heartbeat_proof, no_reader)
+Patient = Callable[[Callable[[Bridge], Outcome]], Outcome]
 
 
 @pytest.fixture(scope="module")
 def patient(make_bridge: Callable[..., Bridge]) -> Iterator[Patient]:
-    """Starts what takes long, all at once; `patient(name)` waits for an outcome."""
+    """Starts what takes long, all at once; `patient(scenario)` waits for an outcome."""
     bridge = make_bridge("hasty", kind=Hasty, BRIDGE_MAX_WEBSOCKETS="20")
     with ThreadPoolExecutor(len(SCENARIOS)) as pool:
-        futures = {name: pool.submit(run, bridge) for name, run in SCENARIOS.items()}
-        yield lambda name: futures[name].result()
+        futures = {scenario: pool.submit(scenario, bridge) for scenario in SCENARIOS}
+        yield lambda scenario: futures[scenario].result()
     bridge.stop()
 
 
@@ -190,28 +185,28 @@ def test_a_ping_may_carry_more(device: Phone) -> None:
 @pytest.mark.slow
 @pytest.mark.spec("limit.heartbeat", "wscode.CONN_TIMEOUT")
 def test_a_silent_client_is_closed(patient: Patient) -> None:
-    outcome = patient("silence")
-    assert outcome.messages and outcome.messages[-1]["type"] == "connection_error", outcome
-    assert outcome.messages[-1]["payload"]["code"] == "CONN_TIMEOUT"
-    assert outcome.code == 4408
-    assert outcome.seconds >= LIVENESS - 1
+    outcome = patient(silence)
+    assert outcome["messages"] and outcome["messages"][-1]["type"] == "connection_error", outcome
+    assert outcome["messages"][-1]["payload"]["code"] == "CONN_TIMEOUT"
+    assert outcome["code"] == 4408
+    assert outcome["seconds"] >= LIVENESS - 1
 
 
 @pytest.mark.slow
 def test_protocol_pongs_keep_a_client_alive(patient: Patient) -> None:
-    outcome = patient("only_pongs")
-    assert outcome.seconds > LIVENESS
-    assert outcome.messages[0]["type"] == "health_status"
+    outcome = patient(only_pongs)
+    assert outcome["seconds"] > LIVENESS
+    assert outcome["answer"]["type"] == "health_status"
 
 
 @pytest.mark.slow
 @pytest.mark.spec("wscode.CONN_TIMEOUT")
 def test_no_auth_within_10_seconds(patient: Patient) -> None:
-    outcome = patient("no_auth")
-    assert [message["type"] for message in outcome.messages] == ["connection_error"]
-    assert outcome.messages[0]["payload"]["code"] == "CONN_TIMEOUT"
-    assert outcome.code == 4408
-    assert outcome.seconds >= limits.AUTH_WAIT_SECONDS - 1
+    outcome = patient(no_auth)
+    assert [message["type"] for message in outcome["messages"]] == ["connection_error"]
+    assert outcome["messages"][0]["payload"]["code"] == "CONN_TIMEOUT"
+    assert outcome["code"] == 4408
+    assert outcome["seconds"] >= limits.AUTH_WAIT_SECONDS - 1
 
 
 @pytest.mark.slow
@@ -220,8 +215,11 @@ def test_a_heartbeat_proves_what_came_before_a_pong_ten_seconds_older(patient: P
     """D27: nothing is proven so of a device that acknowledges some rows, nor by two pings that are
     closer together.
     """
-    seen = patient("heartbeat_proof").seen
-    assert seen == {"patient": [2, 3], "acknowledging": [1, 2, 3], "hasty": [0, 1, 2]}
+    assert patient(heartbeat_proof) == {
+        "patient": [2, 3],
+        "acknowledging": [1, 2, 3],
+        "hasty": [0, 1, 2],
+    }
 
 
 @pytest.mark.slow
@@ -230,11 +228,11 @@ def test_a_client_that_takes_no_byte_is_closed_and_recovers(patient: Patient) ->
     """D30: what it missed comes by its cursor; ingestion and other devices never waited for it, and
     its backlog was not held in memory.
     """
-    outcome = patient("no_reader")
-    received = outcome.seen["received"]
+    outcome = patient(no_reader)
+    received = outcome["received"]
     assert received == list(range(len(received))) and len(received) < 24, received
     # a close frame may not fit any more into a full socket
-    assert outcome.code in (4413, None)
-    assert outcome.seen["again"] == list(range(24)), "nothing was acknowledged: all comes again"
-    assert outcome.seen["slowest"] < outcome.seconds, "no post took as long as the reader lived"
-    assert outcome.seen["grown"] < 64 * 1024 * 1024, "24 MB of events must not pile up in memory"
+    assert outcome["code"] in (4413, None)
+    assert outcome["again"] == list(range(24)), "nothing was acknowledged: all comes again"
+    assert outcome["slowest"] < outcome["seconds"], "no post took as long as the reader lived"
+    assert outcome["grown"] < 64 * 1024 * 1024, "24 MB of events must not pile up in memory"

@@ -261,15 +261,6 @@ def test_a_batch_repeated(bridge: Bridge, sid: str) -> None:
     assert bridge.session(sid)["hook_count"] == 20
 
 
-def test_several_sessions_in_one_batch(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """Each session's feed keeps its order."""
-    other = new_session()
-    bridge.watch(phone, sid, other)
-    accepted(bridge, [prompt((sid, other)[number % 2], number) for number in range(20)])
-    phone.wait_numbers(sid, range(0, 20, 2))
-    phone.wait_numbers(other, range(1, 20, 2))
-
-
 def test_500_are_taken_and_501_are_not(bridge: Bridge, sid: str) -> None:
     events = [prompt(sid, number) for number in range(501)]
     assert_error(bridge.post_batch(events), 400, "HOOK_INVALID_PAYLOAD")

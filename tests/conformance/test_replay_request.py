@@ -1,18 +1,23 @@
-"""replay_request and replay_buffer (D29)."""
+"""replay_request and replay_buffer (D29), and the bounds of the log (D30): the oldest goes first, and
+a gap is always said.
+"""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from tests.conformance.approvals import assert_refused
 from tests.conformance.bridge import Bridge
-from tests.conformance.delivery import back, replay, replayed
+from tests.conformance.delivery import away, back, replay, replayed
 from tests.conformance.phone import Phone
 from tests.conformance.samples import new_id, new_session, now, prompt
+from tests.servers import wait_until
 
-pytestmark = pytest.mark.spec("ws.replay_request", "ws.replay_buffer", "offline.ask")
+pytestmark = pytest.mark.spec("ws.replay_request ws.replay_buffer offline.ask delivery.bounds")
 on_both = pytest.mark.usefixtures("database")
 
 
@@ -94,3 +99,102 @@ def test_replay_of_another_session_id(bridge: Bridge, sid: str, phone: Phone) ->
     if answer["type"] == "replay_buffer":
         assert "secret" not in replayed(answer["payload"])
         assert replayed(answer["payload"]) == [2] or answer["payload"]["complete"] is False
+
+
+@pytest.fixture(scope="module")
+def small(database_url: str | None, make_bridge: Callable[..., Bridge]) -> Iterator[Bridge]:
+    bridge = make_bridge("small", database_url=database_url, BRIDGE_QUEUE_MAX="20")
+    yield bridge
+    bridge.stop()
+
+
+@pytest.fixture
+def absent(small: Bridge, sid: str) -> Iterator[Phone]:
+    """A device that knows the session's beginning, and is not connected."""
+    small.accept(prompt(sid, "start"))
+    phone = small.phone()
+    away(phone)
+    yield phone
+    phone.close()
+
+
+def post(bridge: Bridge, session_id: str, numbers: range) -> None:
+    answer = bridge.post_batch([prompt(session_id, number) for number in numbers])
+    assert answer.json()["accepted"] == len(numbers)
+
+
+def said_gap(phone: Phone, session_id: str) -> bool:
+    """A notification of type error, on the next connection."""
+    payloads = [one["payload"] for one in phone.messages if one["type"] == "notification"]
+    errors = [one for one in payloads if one["notification_type"] == "error"]
+    return any(session_id in str(one) for one in errors)
+
+
+@pytest.mark.parametrize("batch", [False, True], ids=["single", "batch"])
+def test_a_full_queue_drops_the_oldest_and_says_so(
+    small: Bridge, sid: str, absent: Phone, batch: bool
+) -> None:
+    """The rest comes in order."""
+    if batch:
+        post(small, sid, range(60))
+    else:
+        small.accept(*[prompt(sid, number) for number in range(60)])
+    absent.ready()
+    absent.collect(lambda: 59 in absent.numbers(sid), "the newest event")
+    numbers = absent.numbers(sid)
+    assert 1 <= len(numbers) <= 20 and numbers == list(range(60 - len(numbers), 60))
+    absent.collect(lambda: said_gap(absent, sid), "the notification that messages were dropped")
+    absent.join(sid)
+    payload = replay(absent, sid, since=now(-120))
+    assert payload["complete"] is False and replayed(payload) == numbers
+
+
+def test_a_replay_since_a_moment_says_what_is_gone_after_it(
+    small: Bridge, sid: str, absent: Phone
+) -> None:
+    """`complete` is true when only what came before that moment is gone."""
+    absent.ready().join(sid)
+    moments = []
+    for start in (0, 30):
+        moments.append(now())
+        post(small, sid, range(start, start + 15))
+    payloads = [replay(absent, sid, since=moment) for moment in moments]
+    assert [payload["complete"] for payload in payloads] == [False, True]
+    assert [len(replayed(payload)) for payload in payloads] == [20, 15]
+
+
+def test_no_gap_is_said_where_none_is(small: Bridge, sid: str, absent: Phone) -> None:
+    """What the device had acknowledged before it was dropped is no gap."""
+    absent.ready().join(sid)
+    for start in range(0, 60, 10):
+        post(small, sid, range(start, start + 10))
+        absent.ack(*absent.wait_numbers(sid, range(start + 10)))
+    absent.close()
+    small.accept(prompt(sid, 60))
+    absent.ready().wait_numbers(sid, [60])
+    small.fence(absent)
+    assert not said_gap(absent, sid)
+
+
+def test_a_busy_session_drops_nothing_of_a_quiet_one(
+    small: Bridge, sid: str, absent: Phone
+) -> None:
+    quiet = new_session()
+    small.accept(prompt(quiet, 1))
+    post(small, sid, range(50))
+    absent.ready().wait_numbers(quiet, [1])
+    assert not said_gap(absent, quiet)
+
+
+def test_old_messages_are_dropped_and_it_is_said(
+    small: Bridge, sid: str, absent: Phone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D30: BRIDGE_QUEUE_TTL_SECONDS, as of the prune of every minute."""
+    small.accept(prompt(sid, "old"))
+    posted = time.monotonic()
+    wait_until(lambda: time.monotonic() - posted > 1.5, "it is older than a second")
+    monkeypatch.setitem(small.settings, "BRIDGE_QUEUE_TTL_SECONDS", "1")
+    small.manage("prune")
+    small.accept(prompt(sid, "new"))
+    absent.ready().wait_numbers(sid, ["new"])
+    absent.collect(lambda: said_gap(absent, sid), "the notification that messages were dropped")

@@ -66,21 +66,6 @@ def test_never_hsts(shared: Bridge) -> None:
         assert "strict-transport-security" not in shared.get(path, shared.hook_token).headers
 
 
-@pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
-def test_old_tls_is_refused(shared: Bridge) -> None:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    context.set_ciphers("DEFAULT:@SECLEVEL=0")
-    context.minimum_version = ssl.TLSVersion.TLSv1
-    context.maximum_version = ssl.TLSVersion.TLSv1_1
-    with (
-        socket.create_connection((LOOPBACK, shared.port), 10) as raw,
-        pytest.raises((ssl.SSLError, ConnectionError)),
-    ):
-        context.wrap_socket(raw, server_hostname=LOOPBACK)
-
-
 def test_a_proxy_is_served(public: Bridge) -> None:
     """HTTP and WebSocket; D43: devices are paired with the public address."""
     assert public.pairing().url == "wss://bridge.example.com/api/v1/ws"
