@@ -113,8 +113,8 @@ def springs_it(repository: Repository, trap: Trap, words: tuple[str, ...]) -> bo
         repository.git(*words, check=False)
     else:
         ours, terminal = pty.openpty()
-        command, streams = ["git", *words[1:]], {"stdout": terminal, "stderr": terminal}
-        subprocess.run(command, cwd=repository.path, env=owner(), timeout=180, **streams)
+        command, place = ["git", *words[1:]], repository.path
+        subprocess.run(command, cwd=place, env=owner(), stdout=terminal, stderr=terminal)
         os.close(terminal)
         os.close(ours)
     return trap.mark.exists()

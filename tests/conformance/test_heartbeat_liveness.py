@@ -151,8 +151,9 @@ def no_reader(bridge: Bridge) -> Outcome:
     }
 
 
-SCENARIOS = (silence, only_pongs, no_auth, heartbeat_proof, no_reader)
-Patient = Callable[[Callable[[Bridge], Outcome]], Outcome]
+Scenario = Callable[[Bridge], Outcome]
+Patient = Callable[[Scenario], Outcome]
+SCENARIOS: tuple[Scenario, ...] = (silence, only_pongs, no_auth, heartbeat_proof, no_reader)
 
 
 @pytest.fixture(scope="module")
