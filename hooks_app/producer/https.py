@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import http.client
@@ -73,12 +74,9 @@ class HttpsTransport:
         """Post JSON; ``behind``: X-Hook-Behind. Raises Unreachable without an answer."""
         more = {"X-Hook-Behind": behind} if behind else {}
         if self._connection.sock is not None:
-            try:
+            # when the bridge has closed the idle connection; the event_id makes that harmless
+            with contextlib.suppress(Unreachable):
                 return self._post(path, body, more)
-            except Unreachable:
-                # the bridge had closed the idle connection; the event_id makes a repetition
-                # harmless
-                pass
         return self._post(path, body, more)
 
     def _post(self, path: str, body: bytes, more: dict[str, str]) -> Answer:

@@ -6,6 +6,7 @@ beginning of a JSON object is none itself. So a command that was killed half-way
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -88,11 +89,9 @@ exit 0
 def write_hook_script(spool: Path) -> None:
     """Update the script in ``spool``, renamed into place. Raises OSError."""
     path, text = spool / HOOK_SCRIPT, hook_script(str(spool)).encode()
-    try:
+    with contextlib.suppress(OSError):  # it is not there, or no file: the rename says what is wrong
         if read_own(path)[0] == text:
             return
-    except OSError:
-        pass  # it is not there, or no file: the rename says what is wrong
     write_whole(path, text)
 
 

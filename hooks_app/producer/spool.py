@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -94,10 +95,8 @@ class Spool:
                 name = entry.name
                 if name in RESERVED or name in known or name.startswith(".draft-"):
                     continue
-                try:
+                with contextlib.suppress(FileNotFoundError):
                     found.append(_file(name, entry.stat(follow_symlinks=False)))
-                except FileNotFoundError:
-                    continue
         return sorted(found)
 
     def read(self, name: str) -> tuple[File, dict[str, Any]]:
@@ -124,9 +123,7 @@ class Spool:
 
     def drop(self, name: str) -> None:
         try:
-            os.unlink(self.path / name)
-        except FileNotFoundError:
-            pass
+            (self.path / name).unlink(missing_ok=True)
         except OSError as error:
             self.stuck.add(name)
             log.error("cannot remove %s from the spool: %s", name, error)
@@ -166,12 +163,10 @@ class Spool:
 
     def session_of(self, file: File) -> str:
         """Return the session id found near a file's start, even in broken JSON."""
-        if not stat.S_ISREG(file.mode) or file.uid != os.geteuid():
-            return NOBODY
-        try:
-            data, _ = read_own(self.path / file.name, 4096)
-        except OSError:
-            return NOBODY
+        data = b""
+        if stat.S_ISREG(file.mode) and file.uid == os.geteuid():
+            with contextlib.suppress(OSError):
+                data, _ = read_own(self.path / file.name, 4096)
         found = re.search(rb'"session_id"\s*:\s*"([\w.:-]{1,256})"', data)
         return found.group(1).decode() if found else NOBODY
 

@@ -225,10 +225,8 @@ async def _driven(connection: ClientConnection, message: ClientMessage) -> Sessi
     """Return the message's session, which is joined and whose agent the bridge runs."""
     session = await session_of(connection, message, acting=True)
     if session.kind != Session.Kind.BRIDGE:
-        raise BridgeError(
-            "AGENT_UNAVAILABLE",
-            "This session is only watched: its agent listens to nobody but the person at its machine.",
-        )
+        words = "its agent listens to nobody but the person at its machine."
+        raise BridgeError("AGENT_UNAVAILABLE", f"This session is only watched: {words}")
     return session
 
 

@@ -17,10 +17,7 @@ from bridge_project.kernel.config import conf
 from bridge_project.kernel.redis import redis_errors
 
 log = structlog.get_logger("bridge.log")
-
-
-def group_of(feed_id: int) -> str:
-    return f"feed.{feed_id}"
+GROUP = "feed.{}"  # of the channel layer, one for each feed
 
 
 class Notifier:
@@ -76,7 +73,7 @@ class Notifier:
         layer: Any = get_channel_layer()
         try:
             async with asyncio.timeout(limits.REDIS_SECONDS):
-                await getattr(layer, change)(group_of(feed_id), self._channel)
+                await getattr(layer, change)(GROUP.format(feed_id), self._channel)
         except redis_errors() as error:
             log.warning("group_not_changed", change=change, error=str(error))
 
@@ -99,7 +96,7 @@ class Notifier:
         async with asyncio.timeout(limits.REDIS_SECONDS):
             channel = await layer.new_channel()
             for feed_id in list(self._followers):
-                await layer.group_add(group_of(feed_id), channel)
+                await layer.group_add(GROUP.format(feed_id), channel)
         self._channel, self._away = channel, False
         while True:
             self._heard((await layer.receive(channel))["upto"])
@@ -111,4 +108,6 @@ class Notifier:
         feeds, self._grown = self._grown, set()
         async with asyncio.timeout(limits.REDIS_SECONDS):
             for feed_id in feeds:
-                await layer.group_send(group_of(feed_id), {"type": "log.grew", "upto": self._upto})
+                await layer.group_send(
+                    GROUP.format(feed_id), {"type": "log.grew", "upto": self._upto}
+                )

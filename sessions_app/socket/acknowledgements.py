@@ -71,15 +71,14 @@ class Acknowledgements:
 
         It proves receipt of all rows sent before the pong of a ping PONG_WAIT_SECONDS older.
         """
-        now, proven = time.monotonic(), False
+        now = time.monotonic()
         while self._pongs and self._pongs[0][0] <= now - limits.PONG_WAIT_SECONDS:
             self._proven.update(self._pongs.pop(0)[1])
-            proven = True
         if not self._pongs or self._pongs[-1][0] <= now - SNAPSHOT_EVERY_SECONDS:
             new = {feed: seq for feed, seq in sent.items() if self._noted.get(feed) != seq}
             self._pongs.append((now, new))
             self._noted = sent
-        if proven:
+        if self._proven:
             self._write()
 
     def _write(self) -> None:

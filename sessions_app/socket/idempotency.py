@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import json
-import uuid
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from datetime import datetime, timedelta
@@ -92,7 +91,7 @@ def _ended(key: Key, task: asyncio.Task[str]) -> None:
 
 
 async def _once(key: Key, do: Callable[[], Awaitable[str]]) -> str:
-    while (claim := await writers.run(_claim, *key, leases.current())) is None:  # noqa: ASYNC110 - another process is at it; it sets no event here
+    while (claim := await writers.run(_claim, *key)) is None:  # noqa: ASYNC110 - another process is at it; it sets no event here
         await asyncio.sleep(limits.REQUEST_POLL_SECONDS)
     known, new = claim
     if known.answer is not None:
@@ -108,12 +107,12 @@ async def _once(key: Key, do: Callable[[], Awaitable[str]]) -> str:
     return frame
 
 
-def _claim(device_id: int, digest: str, process_id: uuid.UUID) -> tuple[ClientRequest, bool] | None:
+def _claim(device_id: int, digest: str) -> tuple[ClientRequest, bool] | None:
     """Return a request, answered or to be done; None: another process does it.
 
     And whether it is new: else a process died while doing it, which it began when it was made.
     """
-    now = timezone.now()
+    now, ours = timezone.now(), leases.current()
     same = ClientRequest.objects.filter(device_id=device_id, digest=digest)
     with transaction.atomic():
         old = ages.now() - timedelta(seconds=limits.REQUEST_MEMORY_SECONDS)
@@ -121,16 +120,14 @@ def _claim(device_id: int, digest: str, process_id: uuid.UUID) -> tuple[ClientRe
         request, new = same.select_for_update().get_or_create(
             device_id=device_id,
             digest=digest,
-            defaults={"process_id": process_id, "created_at": now},
+            defaults={"process_id": ours, "created_at": now},
         )
         if new or request.answer is not None:
             return request, new
-        if (
-            request.process_id != process_id
-            and Process.objects.filter(pk=request.process_id, lease_until__gt=now).exists()
-        ):
+        others = Process.objects.filter(lease_until__gt=now).exclude(pk=ours)
+        if others.filter(pk=request.process_id).exists():
             return None
-        same.update(process_id=process_id)
+        same.update(process_id=ours)
         return request, new
 
 

@@ -150,9 +150,8 @@ def details_of(output: Any) -> ToolErrorDetails:
 
 def usage_of(answer: schema.PromptResponse, cost: dict[str, Any] | None) -> dict[str, Any]:
     """Return a turn's tokens and the session's cost, as far as the agent says."""
-    found: dict[str, Any] = {}
-    if answer.usage:
-        found = answer.usage.model_dump(exclude_none=True, exclude={"field_meta"})
+    said = answer.usage
+    found = said.model_dump(exclude_none=True, exclude={"field_meta"}) if said else {}
     quota = (answer.field_meta or {}).get("quota")
     tokens = quota.get("token_count") if isinstance(quota, dict) else None
     if not found and isinstance(tokens, dict):  # as gemini does it, beside the protocol

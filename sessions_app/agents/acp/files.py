@@ -94,15 +94,14 @@ def _directory(jail: Jail, path: str) -> Opened:
     if name in ("", ".", ".."):
         raise BridgeError("FILE_INVALID_PATH")
     with _directory(jail, os.path.dirname(path)) as above, translate_os_errors():
-        try:
+        # somebody else may make it, or it is a broken link, at which the next step fails
+        with suppress(FileExistsError):
             os.mkdir(name, _NEW_DIRECTORY, dir_fd=above.fd)
             made = os.open(
                 name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above.fd
             )
             os.fchmod(made, _NEW_DIRECTORY)
             os.close(made)
-        except FileExistsError:
-            pass  # somebody else made it, or it is a broken link, at which the next step fails
         return jail.below(above, [name])
 
 

@@ -7,6 +7,7 @@ such as a private key. So the bridge reads the files, and appends them to the sy
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
@@ -46,12 +47,10 @@ def _files(directory: Path) -> Iterator[tuple[str, bytes, int]]:
     """Yield path, beginning and size of each file: the user's first, the nearest last."""
     own = Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude", "CLAUDE.md")
     seen = {os.path.realpath(own)}
-    try:  # even behind a link; a FIFO is not waited for
-        with open(os.open(own, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                yield str(own), *_beginning(file.fileno())
-    except OSError:
-        pass  # it is not there, or not to be read
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO is not waited for
+    with suppress(OSError), open(os.open(own, flags), "rb") as file:  # even behind a link
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            yield str(own), *_beginning(file.fileno())
     jail = default_jail()
     levels = _levels(jail, directory)
     for level in levels:
@@ -69,23 +68,16 @@ def _files(directory: Path) -> Iterator[tuple[str, bytes, int]]:
 
 def _levels(jail: Jail, directory: Path) -> list[str]:
     """Return the directories from the repository's top down, inside the allowed roots."""
-    try:
-        here = Path(jail.resolve(str(directory)))
-    except BridgeError:
-        return []
     levels: list[str] = []
-    for level in (here, *here.parents):
-        try:
+    with suppress(BridgeError):  # above the allowed roots, or not there
+        here = Path(jail.resolve(str(directory)))
+        for level in (here, *here.parents):
             jail.resolve(str(level))
-        except BridgeError:
-            break  # above the allowed roots
-        levels.insert(0, str(level))
-        try:
-            jail.resolve(".git", base=str(level))
-        except BridgeError:
-            continue
-        return levels
-    return [str(here)]  # no repository
+            levels.insert(0, str(level))
+            with suppress(BridgeError):
+                jail.resolve(".git", base=str(level))
+                return levels
+    return levels[-1:]  # no repository
 
 
 def _rules(jail: Jail, level: str) -> list[str]:

@@ -129,17 +129,16 @@ class Groups:
     """Hold the commands that the bridge runs for one session."""
 
     def __init__(self) -> None:
-        self._ending: dict[Group, asyncio.Task[None]] = {}
+        self._groups: list[Group] = []
 
     def add(self, group: Group) -> None:
-        self._ending[group] = asyncio.create_task(self._forget(group))
+        self._groups = [*self._running(), group]
 
-    async def _forget(self, group: Group) -> None:
-        await group.closed.wait()
-        del self._ending[group]
+    def _running(self) -> list[Group]:
+        return [group for group in self._groups if not group.closed.is_set()]
 
     async def end(self) -> None:
-        await asyncio.gather(*(end_group(group, patience=0) for group in tuple(self._ending)))
+        await asyncio.gather(*(end_group(group, patience=0) for group in self._running()))
 
 
 async def start(
