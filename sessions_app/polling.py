@@ -109,7 +109,7 @@ async def _renew() -> None:
 
 
 async def _forget_lost() -> None:
-    """Delete records of sockets that this process does not have any more, or never had."""
+    """Delete records of sockets that this process has no more, or never had."""
     if registry.opening:
         return
     on_record = await readers.run(presence.held)

@@ -50,8 +50,8 @@ def inside(directory: str) -> str:
 def find_repository(directory: str, jail: Jail) -> RepositoryPaths | None:
     """Return the repository around a working directory, or None.
 
-    Raises the jail's errors for the directory itself; FILE_ACCESS_DENIED for a repository that
-    leads out of the roots, GIT_ERROR for one that is damaged.
+    Raises the jail's errors, also for a repository that leads out of the roots, GIT_ERROR for one
+    that is damaged.
     """
     with jail.open_dir(directory) as opened:
         names = opened.names

@@ -102,8 +102,7 @@ class Spool:
     def read(self, name: str) -> tuple[File, dict[str, Any]]:
         """Return a file and its JSON.
 
-        Raises Refused when it can never be an event, ValueError when it is not (or not yet) JSON,
-        OSError.
+        Raises Refused when it can never be an event, ValueError when it is not JSON (yet), OSError.
         """
         data, status = read_own(self.path / name, FILE_MAX_BYTES + 1)
         file = _file(name, status)

@@ -78,8 +78,7 @@ class SpoolQueue:
     def _read(self, file: File) -> Item | None:
         """Read a file for the queue; None when it is not whole, or never will be.
 
-        A file that is not JSON is read again until it has not changed for a while, by this
-        process's clock.
+        What is not JSON is read again until it has not changed for a while, by our own clock.
         """
         before, since, why = self.young.pop(file.name)
         now = time.monotonic()

@@ -78,7 +78,7 @@ def waiting(session_pks: Collection[int]) -> set[int]:
 
 
 def forget(session: Session, *, prompts: bool) -> None:
-    """Delete the commands that nobody has taken; prompts wait for the agent that resumes."""
+    """Delete the commands that nobody has taken; prompts wait to be resumed."""
     void = Command.objects.filter(session=session, taken_at=None)
     (void if prompts else void.exclude(kind=Kind.PROMPT)).delete()
 

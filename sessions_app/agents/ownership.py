@@ -1,4 +1,4 @@
-"""Reserve a session for the process that runs it, and store its state (D22, D35, D46)."""
+"""Reserve sessions for the process that runs them; store their state (D22, D35)."""
 
 import uuid
 from collections.abc import Collection

@@ -89,8 +89,7 @@ def unavailable(name: str, reason: str = "") -> BridgeError:
 async def start() -> None:
     """Ask for versions now and every AGENT_VERSIONS_SECONDS.
 
-    An agent may be installed or updated meanwhile. The end of the process does not wait for the
-    thread.
+    The end of the process does not wait for the thread.
     """
     global _stopped
     _stopped = threading.Event()

@@ -206,11 +206,10 @@ class SessionWriter:
     def end(
         self, reason: SessionEndReason, *, expired: bool = False, row_id: str | None = None
     ) -> None:
-        """Close the session, whatever its state and whoever runs its agent.
+        """Close the session, whatever its state; whoever runs its agent ends that.
 
-        The process that does finds that the session has no owner, and ends the agent. ``expired``:
-        by its grace timer, so it can be resumed; prompts wait for that (D60). ``row_id``: of the
-        ``session_end``.
+        ``expired``: by its grace timer, so it can be resumed; prompts wait for that (D60).
+        ``row_id``: of the ``session_end``.
         """
         inbox.forget(self.session, prompts=not expired)
         inbox.wake(self.session)

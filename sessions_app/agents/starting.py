@@ -13,7 +13,7 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import agents as threads
 from bridge_project.kernel.threads import readers
-from sessions_app import working_directory
+from sessions_app import session_view, working_directory
 from sessions_app.agents import ownership, registry
 from sessions_app.agents.breaker import Breaker
 from sessions_app.agents.driver import (
@@ -128,19 +128,14 @@ async def settled(session: Session) -> Session:
     """
     deadline = time.monotonic() + limits.AGENT_START_SECONDS + limits.AGENT_CLOSE_SECONDS
     while (  # noqa: ASYNC110 - another process sets no event here
-        (found := await readers.run(ownership.found, session.pk)).owner is not None
-        and found.status != Session.Status.ACTIVE
+        session_view.is_starting(found := await readers.run(ownership.found, session.pk))
         and time.monotonic() < deadline
     ):
         await asyncio.sleep(SETTLE_POLL_SECONDS)
-    codes = {
-        Session.Status.ERROR.value: "AGENT_ERROR",
-        Session.Status.PAUSED.value: "SESS_NOT_RESUMABLE",
-    }
-    if found.expired:
-        codes[Session.Status.CLOSED.value] = "SESS_NOT_RESUMABLE"
     if found.reason == ownership.CANCELLED:
         raise await readers.run(ownership.start_ended, session.pk)
-    if found.kind == Session.Kind.BRIDGE and (code := codes.get(found.status)):
+    if found.kind == Session.Kind.BRIDGE and session_view.is_at_rest(found):
+        failed = found.status == Session.Status.ERROR
+        code = "AGENT_ERROR" if failed else "SESS_NOT_RESUMABLE"
         raise BridgeError(code, found.reason, session_id=found.session_id)
     return found

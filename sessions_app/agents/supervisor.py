@@ -78,8 +78,7 @@ class Supervisor:
 
         ``failure_id``: of the notification that it did not start. Raises BridgeError:
         AGENT_UNAVAILABLE, CIRCUIT_OPEN, the jail's, SESS_LIMIT_REACHED (nothing was created);
-        AGENT_ERROR when the agent did not start (the session is in state ``error``, with the
-        reason).
+        AGENT_ERROR when the agent did not start (the session is in state ``error``).
         """
         self._check_running()
         kind = registry.resolve(agent)

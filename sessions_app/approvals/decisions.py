@@ -101,25 +101,22 @@ def settle(
 
 def _decided(record: ToolCall) -> Encoded:
     """Add the decision to an ``approval_required``, so that nobody is asked again."""
-    assert record.decided_at is not None
     asked = json.loads(record.frame)
-    decided = {
-        "decision": record.decision,
-        "decided_at": now_text(record.decided_at),
-        "decided_by": record.decided_by,
-    }
-    payload = asked["payload"] | decided
+    payload = asked["payload"] | _shown(record)
     return encode_raw(asked["type"], payload, id=asked["id"], timestamp=asked["timestamp"])
 
 
-def _already_decided(session_id: str, record: ToolCall) -> BridgeError:
+def _shown(record: ToolCall) -> dict[str, str | None]:
     assert record.decided_at is not None
+    at = now_text(record.decided_at)
+    return {"decision": record.decision, "decided_at": at, "decided_by": record.decided_by}
+
+
+def _already_decided(session_id: str, record: ToolCall) -> BridgeError:
     device = record.device.name if record.device else ""
     details = {
         "tool_call_id": record.tool_call_id,
-        "decision": record.decision,
-        "decided_by": record.decided_by,
-        "decided_at": now_text(record.decided_at),
+        **_shown(record),
         **({"device": device} if device else {}),
         **({"reason": record.reason} if record.reason else {}),
     }

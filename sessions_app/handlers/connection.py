@@ -193,7 +193,7 @@ async def _reply(
     """Answer, and begin with the session messages when the client is ready."""
     begins = ready and connection.phase is not Phase.READY
     head = await readers.run(reader.head_seq) if begins else 0  # before the client is told
-    await connection.reply(message, answer)
+    await connection.send_payload(answer, id=message.id)
     if begins:
         connection.phase = Phase.READY
         if connection.is_direct_public:

@@ -143,7 +143,7 @@ async def _join(
     buffer_upto = (
         await readers.run(reader.head_seq) if session.kind == Session.Kind.BRIDGE else None
     )
-    await connection.reply(message, await _ready(session))
+    await connection.send_payload(await _ready(session), id=message.id)
     connection.delivery.join(session.feed_id, buffer_upto=buffer_upto, resumed=resumed)
 
 
@@ -173,7 +173,7 @@ async def session_end(connection: ClientConnection, message: ClientMessage) -> N
     answer = c.SessionEnd(session_id=session.session_id, reason=reason)
     if session.kind == Session.Kind.OBSERVED:
         await connection.leave(session)
-        return await connection.reply(message, answer)
+        return await connection.send_payload(answer, id=message.id)
     row_id, answers = str(uuid.uuid4()), connection.delivery.answers
     # before the row is written: it is sent as soon as it commits
     answers[row_id] = encode(answer, id=message.id)

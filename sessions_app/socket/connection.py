@@ -36,7 +36,7 @@ Queue = tuple[str, str | None]  # the catalogue's name of it, the session
 
 
 class RequestQueues:
-    """Queue slow requests by kind and session; heartbeats and decisions do not wait for them.
+    """Queue slow requests by kind and session: heartbeats and decisions do not wait.
 
     The queue is bounded in bytes; when it is full, ``put`` waits, and so no more is read.
     """
@@ -129,9 +129,6 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
     async def send_payload(self, payload: BaseModel, *, id: str | None = None) -> None:
         """Send a message outside the log; ``id``: the request's, in a reply."""
         await self.send_frame(encode(payload, id=id))
-
-    async def reply(self, message: ClientMessage, payload: BaseModel) -> None:
-        await self.send_payload(payload, id=message.id)
 
     async def send_frame(self, message: Encoded) -> None:
         await self.send_text(message.text)

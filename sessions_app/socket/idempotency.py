@@ -46,7 +46,7 @@ async def answer(connection: ClientConnection, message: ClientMessage, handle: H
     if not CATALOGUE[message.type].idempotent or message.type == "session_start":
         payload = await handle(connection, message)
         if payload is not None:
-            await connection.reply(message, payload)
+            await connection.send_payload(payload, id=message.id)
         return
     frame = await once(connection, message, lambda: answer_of(connection, message, handle))
     if frame:

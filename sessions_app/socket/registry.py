@@ -101,7 +101,7 @@ class Registry:
         try:
             await writers.run(presence.close_connections, {connection_id})
         except DatabaseError as error:
-            log.warning("place_not_given_back", error=error.__class__.__name__)
+            log.warning("places_not_given_back", count=1, error=error.__class__.__name__)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)

@@ -65,10 +65,8 @@ class AcpDriver(Driver):
             group = await groups.start(command, start.directory, more=more, stdin=True)
         except OSError as error:
             self._files.cleanup()
-            why = f"could not be started: {error.strerror or error}"
-            raise CannotStart(
-                f"{self._name} {why}. Its command is in BRIDGE_ACP_AGENTS."
-            ) from error
+            why = f"{self._name} could not be started: {error.strerror or error}"
+            raise CannotStart(f"{why}. Its command is in BRIDGE_ACP_AGENTS.") from error
         self._transport = AcpTransport(group, self._wait_for_room)
         self._client = AcpClient(self.events, self.approvals, start.directory, self._modes.reported)
         self._connection = ClientSideConnection(cast(Any, self._client), self._transport)
@@ -87,7 +85,10 @@ class AcpDriver(Driver):
         await self.events.wait_for_room()
 
     async def _introduce(self, conn: ClientSideConnection, start: Start) -> tuple[str, bool]:
-        """Begin or load the session, and have the agent ask; return its id, if it can load."""
+        """Begin or load the session, and have the agent ask.
+
+        Return the session's id, and whether the agent can load it again.
+        """
         try:
             hello = await conn.initialize(
                 PROTOCOL_VERSION, _CAPABILITIES, schema.Implementation(name="bridge", version="1")

@@ -23,8 +23,7 @@ async def read(
 ) -> str:
     """Return a file's text from ``line`` (first: 1), at most ``limit`` lines.
 
-    Raises BridgeError with the codes of D12, TimeoutError after the spec's time; its thread goes
-    on.
+    Raises BridgeError with the codes of D12, TimeoutError after the spec's time for reading.
     """
     reading = asyncio.to_thread(_read, path, str(directory), line, limit)
     return await asyncio.wait_for(reading, limits.TOOL_TIMEOUT_READ_SECONDS)

@@ -78,9 +78,8 @@ def unnamed(
         )
 
     more = [{"file_path": path, "content": new} for path, _, new in changes if is_new(path)]
-    others = [
-        path for path in paths if is_new(path) and path not in {each.path for each in changes}
-    ]
+    changed = {path for path, _, _ in changes}
+    others = [path for path in paths if is_new(path) and path not in changed]
     return ({"more": more} if more else {}) | ({"paths": others} if others else {})
 
 

@@ -82,9 +82,8 @@ def choose(name: str, recipe: Recipe | None, offer: Offer | None) -> Plan:
     if recipe is not None and recipe.configured:
         if offer is None or offer.current in recipe.modes:
             return Plan(True, fine=recipe.modes)
-        raise WillNotAsk(
-            f"{_CANNOT.format(name=name)}: it is in its mode {offer.current} in spite of the options that the bridge gave it."
-        )
+        why = f"it is in its mode {offer.current} in spite of the options that the bridge gave it"
+        raise WillNotAsk(f"{_CANNOT.format(name=name)}: {why}.")
     if offer is None and recipe is None:
         return Plan(None, fine=ASKING_MODES)
     there = offer.ids if offer is not None else ()

@@ -111,9 +111,8 @@ class Record:
         if self.raw_input is not None:
             return {"input": self.raw_input}
         if self.changes:
-            first, *others = [
-                {"file_path": change.path, "content": change.new} for change in self.changes
-            ]
+            shown = ({"file_path": one.path, "content": one.new} for one in self.changes)
+            first, *others = shown
             return {**first, "more": others} if others else first
         if self.kind == "execute" and self.title:
             return {"command": self.title}
@@ -161,8 +160,7 @@ class ToolCalls:
     def ask(self, update: Update) -> Record:
         """Return the record of a call that needs permission, announced or not.
 
-        One that is asked about again is another call: the decision about the first is none about
-        it.
+        One that is asked about again is another call, which the first decision does not cover.
         """
         record = self._record(update)
         if record.over:

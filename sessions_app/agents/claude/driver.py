@@ -68,13 +68,11 @@ class ClaudeDriver(Driver):
         self._client = sdk.ClaudeSDKClient(options, self._process)
         try:
             await self._client.connect()
-        except sdk.ResultError as error:
+        except Exception as error:  # the SDK's for an error answer
             why = _reason(error)
-            if start.resume_id:
+            if start.resume_id and isinstance(error, sdk.ResultError):
                 raise CannotResume(f"The agent cannot continue this session: {why}") from error
             raise CannotStart(f"The agent did not start: {why}") from error
-        except Exception as error:  # the SDK's for an error answer
-            raise CannotStart(f"The agent did not start: {_reason(error)}") from error
         self._reader = asyncio.create_task(self._read(self._client))
 
     async def prompt(self, content: str) -> None:

@@ -37,7 +37,7 @@ _instance = f"process-{os.getpid()}"  # until ``reap`` has said whose we are
 
 
 class Group(asyncio.Protocol):
-    """Control a command below a launcher, by the socket to it (words in ``launch.py``)."""
+    """Control a command below a launcher, by the socket to it (see ``launch.py``)."""
 
     def __init__(self) -> None:
         self.run = uuid.uuid4().hex  # the mark of what it starts
