@@ -20,7 +20,7 @@ from bridge_project.protocol.catalogue import CATALOGUE, encode
 from bridge_project.protocol.parse import ClientMessage
 from bridge_project.protocol.types import is_uuid
 from sessions_app import leases
-from sessions_app.models import ClientRequest, Process
+from sessions_app.models import ClientRequest
 from sessions_app.socket.connection import ClientConnection
 from sessions_app.socket.dispatch import Handler
 
@@ -124,8 +124,7 @@ def _claim(device_id: int, digest: str) -> tuple[ClientRequest, bool] | None:
         )
         if new or request.answer is not None:
             return request, new
-        others = Process.objects.filter(lease_until__gt=now).exclude(pk=ours)
-        if others.filter(pk=request.process_id).exists():
+        if request.process_id != ours and leases.lives(request.process_id):
             return None
         same.update(process_id=ours)
         return request, new
