@@ -14,7 +14,10 @@ class KernelConfig(AppConfig):
     verbose_name = "Bridge"
 
     def ready(self) -> None:
-        """Give the process its user's time zone back, which Django has set to TIME_ZONE."""
+        """Give the process its user's time zone back: Django sets TIME_ZONE for it and its children.
+
+        Agents, commits and ``watch`` go by the user's clock; what is stored and sent is UTC.
+        """
         if OWN_TIME_ZONE is None:
             os.environ.pop("TZ", None)
         else:

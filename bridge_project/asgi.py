@@ -1,4 +1,8 @@
-"""Make the ASGI application for any server (D61); `serve` uses its `routes` alone."""
+"""Route HTTP to Django and WebSockets to the consumer, the whole ASGI application.
+
+`application` is a whole bridge for any ASGI server (D61). `serve` uses `routes` instead, because it
+starts the background work itself.
+"""
 
 import os
 import sys

@@ -45,6 +45,8 @@ def _never(*args: Any, **kwargs: Any) -> bool:
 
 
 class ReadOnly:
+    """Forbid changes to a page or a table."""
+
     has_add_permission = has_change_permission = has_delete_permission = _never
 
 
@@ -61,6 +63,8 @@ class LongAdmin(ReadOnlyAdmin):
 
 
 class TokenInline(ReadOnly, TabularInline):
+    """Show a device's tokens; never a digest."""
+
     model = Token
     fields = readonly_fields = (
         "id",
@@ -77,7 +81,10 @@ class TokenInline(ReadOnly, TabularInline):
 
 @admin.register(Device)
 class DeviceAdmin(ModelAdmin):
-    """Show devices; only the name can be changed, for the log knows them."""
+    """Show devices; only the name can be changed.
+
+    Devices come by pairing and stay, because the log knows them: none is added or deleted here.
+    """
 
     list_display = (
         "name",
@@ -199,6 +206,8 @@ class DeviceAdmin(ModelAdmin):
 
 @admin.register(AuditEntry)
 class AuditAdmin(LongAdmin):
+    """Show who did what, newest first."""
+
     list_display = ("at", "action", "actor", "who", "subject", "session_id", "details")
     list_filter = ("action", "actor", "at")
     search_fields = ("who", "subject", "session_id")

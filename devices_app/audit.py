@@ -15,7 +15,10 @@ def record(
     subject: str = "",
     **details: Any,
 ) -> None:
-    """Write an entry in the caller's transaction; ``actor``: default the device."""
+    """Write an entry in the caller's transaction.
+
+    ``actor``: default the device. ``details``: JSON values, nothing secret and nothing large.
+    """
     AuditEntry.objects.create(
         action=action,
         actor=actor or AuditEntry.Actor.DEVICE,

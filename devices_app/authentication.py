@@ -13,7 +13,13 @@ from devices_app.tokens import Principal
 
 
 class BearerAuthentication(BaseAuthentication):
-    """Require a valid ``Authorization: Bearer <token>``, whatever others failed (D16)."""
+    """Require ``Authorization: Bearer <token>``.
+
+    Raises BridgeError AUTH_INVALID_TOKEN (401; HOOK_AUTH_FAILED where HookOnly guards the view) for
+    a token that is missing, malformed, unknown, revoked, expired or void, and RATE_LIMIT_EXCEEDED
+    (429) when the address has failed too often (D16). A valid token is never held up by others'
+    failures.
+    """
 
     def authenticate(self, request: Request) -> tuple[Principal, None]:
         address = request.META["REMOTE_ADDR"]
@@ -62,7 +68,10 @@ class AdminOnly(_Scope):
 
 
 class HookOnly(_Scope):
-    """Admit the hook token: ``/hooks/*``; any other counts as a failed attempt."""
+    """Admit the hook token: ``/hooks/*``.
+
+    Any other token is 401 HOOK_AUTH_FAILED, and counts as a failed attempt.
+    """
 
     kinds = frozenset({"hook"})
 

@@ -17,8 +17,9 @@ LINK_VERSION = 1
 class Invitation:
     """Hold the data with which a device pairs, in the order of D43's JSON.
 
-    ``pin``, ``fingerprint``: hex SHA-256 of the certificate's public key and of the certificate;
-    ``expires_at``: when the unused token is void; ``base_url`` is in the link only.
+    ``url``: the WebSocket's address; ``pin`` and ``fingerprint``: hex SHA-256 of the certificate's
+    public key and of the certificate; ``expires_at``: ISO 8601, when the token is void unless it
+    was used. ``base_url``, where the pairing page is, is in the link only.
     """
 
     v: int
@@ -37,6 +38,7 @@ class Invitation:
 
     @property
     def is_local(self) -> bool:
+        """Tell whether only this machine can reach the address."""
         return transport.mode_of_url(self.base_url) is transport.ConnectionMode.LOCAL_ONLY
 
 
@@ -51,7 +53,10 @@ def bridge_address() -> Address:
 def invite(
     name: str, *, ttl: timedelta, lifetime: timedelta | None = None, device: Device | None = None
 ) -> tuple[Device, Invitation]:
-    """Mint a token in an invitation; ValueError: revoked, or not an https address."""
+    """Mint a token and write the invitation that carries it (``pairing.mint``).
+
+    Raises ValueError when ``device`` was revoked, or devices would refuse the bridge's address.
+    """
     here = bridge_address()
     if not here.base_url.startswith("https://"):
         raise ValueError(

@@ -96,7 +96,10 @@ class Token(models.Model):
 
 
 class PushSubscription(models.Model):
-    """Store where a device's pushes go, and how far; gone with device or 404 (D56)."""
+    """Store where a device's pushes go (D56), and how far they have got.
+
+    It goes with the device, when it is revoked too, and when the push service knows it no more.
+    """
 
     class Detail(models.TextChoices):
         QUIET = "quiet"

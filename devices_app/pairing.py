@@ -26,8 +26,9 @@ def mint(
 ) -> tuple[Device, Token, str]:
     """Make a token for a new device, or for a known ``device`` (D43).
 
-    Returns device, token and its plain text, which exists nowhere else. ``ttl``: void when not used
-    for that long; ``lifetime``: expires then. Raises ValueError when ``device`` was revoked.
+    Returns device, token and its plain text, which exists nowhere else. An empty ``name`` becomes
+    "Device" and its number. ``ttl``: void when not used for that long; ``lifetime``: expires then,
+    None for never. Raises ValueError when ``device`` was revoked.
     """
     plain, now = tokens.new_token(), timezone.now()
     with transaction.atomic():
@@ -51,7 +52,11 @@ def mint(
 
 
 def mint_claimed(name: str, client_device_id: str, *, lifetime: timedelta) -> tuple[Device, str]:
-    """Make a device of this process itself (`doctor`), with its token; tell nobody."""
+    """Make a device of this process itself, whose token is claimed here (`doctor`).
+
+    Nobody is told, since no code of it exists: a claim that comes over the network is always
+    announced. Returns the device and the token's plain text.
+    """
     with transaction.atomic():
         device, token, plain = mint(name, ttl=lifetime, lifetime=lifetime)
         token.client_device_id, token.authenticated_at = client_device_id, timezone.now()
@@ -68,7 +73,11 @@ def forget_void() -> int:
 
 
 def record_token_use(principal: Principal, *, address: str) -> None:
-    """Note a use over HTTP, which claims the token (D15); raise AUTH_INVALID_TOKEN."""
+    """Note a token's use over HTTP; the first use claims the token (D15).
+
+    HTTP never binds a token to a device's id. Raises BridgeError AUTH_INVALID_TOKEN when the token
+    was revoked or expired since ``identify`` checked it.
+    """
     token, device = principal.token, principal.device
     if token is None or device is None:
         return
@@ -97,9 +106,10 @@ def authenticate(
 ) -> tuple[Device, str | None]:
     """Check a WebSocket's ``auth``; return the device and a fresh token (D15, D62).
 
-    The first use claims the token, and the first ``device_id`` binds it, once. The fresh token
-    replaces that of a pairing code; None for any other. Raises BridgeError AUTH_FAILED, in the same
-    words for every token that is not valid.
+    The first use claims the token, and the first ``device_id`` binds it: of several simultaneous
+    ones exactly one binds. The fresh token replaces that of a pairing code; None for any other.
+    Raises BridgeError AUTH_FAILED for whatever is wrong, in the same words for a token that is
+    unknown, revoked, replaced, expired or void.
     """
     client_device_id = client_device_id or None
     if client_device_id is not None and (
@@ -145,7 +155,10 @@ def touch(device: Device, address: str, platform: str = "", version: str = "") -
 
 
 def revoke(device: Device, *, actor: str = AuditEntry.Actor.TERMINAL, who: str = "") -> bool:
-    """Refuse a device's tokens and close its sockets; False if it was revoked."""
+    """Refuse all tokens of a device and close its sockets; False if it was revoked.
+
+    ``actor`` and ``who``: by whom, for the audit trail.
+    """
     now = timezone.now()
     with transaction.atomic():
         if not Device.objects.filter(pk=device.pk, revoked_at=None).update(revoked_at=now):
@@ -184,12 +197,16 @@ def acknowledge_warning(device: Device) -> None:
 
 
 def warning_acknowledged(device: Device) -> bool:
+    """Tell whether that acknowledgement is still valid."""
     until = device.warning_acknowledged_until
     return until is not None and timezone.now() < until
 
 
 def _lock(token_digest: str) -> Token | None:
-    """Return a valid token, locked after its device: none waits in a circle."""
+    """Return a valid token, locked together with its device.
+
+    Always lock the device before its token: transactions then never wait for each other in a circle.
+    """
     found = Token.objects.filter(digest=token_digest).first()
     if found is None:
         return None
@@ -203,8 +220,9 @@ def _lock(token_digest: str) -> Token | None:
 def _use_first(token: Token) -> bool:
     """Use a token for the first time; return whether that pairs the device.
 
-    A code's token ends the device's older ones. A fresh token's ends its code's, which is refused
-    but not revoked: a socket opened with it stays open (D62).
+    The token of a pairing code claims the device: its older codes and the tokens that replaced them
+    end. A fresh token's first use ends its code's token, which is refused from now on but not
+    revoked: a socket that was opened with it stays open (D62).
     """
     device, now = token.device, timezone.now()
     token.used_at = now
@@ -226,7 +244,11 @@ def _use_first(token: Token) -> bool:
 
 
 def _fresh(token: Token) -> str | None:
-    """Make the token that replaces a pairing code's and its last unused one (D62)."""
+    """Make the token that replaces a pairing code's, or None (D62).
+
+    There is one row for each code: a fresh token that was not used is void as soon as the next one
+    is made.
+    """
     if token.client_device_id is None or token.replaces_id is not None:
         return None
     plain = tokens.new_token()

@@ -22,7 +22,10 @@ HALF_BLOCKS = {
 
 
 def terminal(invitation: Invitation, *, colour: bool) -> str:
-    """Draw the code in half blocks: black on white, or light for a dark terminal."""
+    """Draw the code in half blocks, two modules a character.
+
+    ``colour`` forces black on white; without it, light modules are drawn, for a dark terminal.
+    """
     code = segno.make(invitation.link, error="L", micro=False)
     rows = [
         [bool(module) == colour for module in row] for row in code.matrix_iter(border=QUIET_ZONE)

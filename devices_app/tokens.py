@@ -62,7 +62,8 @@ def bearer_of(header: str | None) -> str | None:
 def identify(bearer: str) -> Principal | None:
     """Return whose token this is; None when it is unknown or no longer valid.
 
-    Every comparison runs in constant time over digests.
+    It costs one query, none for the hook and the admin token. Every comparison runs in constant
+    time over digests, so that the time of an answer does not help to guess a token.
     """
     found = digest(bearer)
     is_hook, is_admin = (hmac.compare_digest(found, known) for known in _configured())
@@ -82,7 +83,10 @@ def is_hook(bearer: str) -> bool:
 
 
 def is_valid(token: Token, now: datetime) -> bool:
-    """Tell whether a token is neither revoked, replaced, expired nor void (D15, D62)."""
+    """Tell whether a token is neither revoked, replaced, expired nor void (D15, D62).
+
+    Void: a pairing code that was not used within its time, or before which the clock was set back.
+    """
     if token.revoked_at or token.replaced_at or token.device.revoked_at:
         return False
     if token.expires_at is not None and token.expires_at <= now:

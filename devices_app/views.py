@@ -35,7 +35,10 @@ _password_queue = threading.BoundedSemaphore(1 + limits.PASSWORDS_WAITING)
 @csrf_exempt
 @require_safe
 def pair(request: HttpRequest) -> HttpResponse:
-    """Show the pairing link's values and the steps to trust the bridge (D43, D55)."""
+    """Show the pairing link's values and the steps to trust the bridge (D43, D55).
+
+    The policy names the page's one script and one style by their hashes and forbids the rest.
+    """
     path = _ca_path()
     page, policy = _pair_page(path.read_bytes() if path is not None else b"")
     headers = {"Content-Security-Policy": policy, "Cache-Control": "no-store"}
@@ -75,7 +78,11 @@ def _download(content: bytes, kind: str, name: str) -> HttpResponse:
 
 
 def admin_log_in(request: HttpRequest) -> HttpResponse:
-    """Log in by Django's page; count each attempt before checking its password (D16)."""
+    """Log in by Django's page; count each attempt before checking the password (D16).
+
+    Raises BridgeError RATE_LIMIT_EXCEEDED after too many attempts of an address in a minute, and
+    while too many other passwords wait to be checked.
+    """
     if request.method != "POST":
         return admin.site.login(request)
     client = client_address(request)
@@ -95,7 +102,10 @@ def admin_log_in(request: HttpRequest) -> HttpResponse:
 
 @lru_cache(maxsize=1)
 def _pair_page(authority: bytes) -> tuple[str, str]:
-    """Render the page and its Content-Security-Policy; ``authority``: PEM, or empty."""
+    """Render the page and its Content-Security-Policy, which belong together.
+
+    ``authority``: the bridge's own, as PEM; empty without one.
+    """
     script, style = (render_to_string(f"devices_app/pair.{kind}").strip() for kind in ("js", "css"))
     # img-src: the empty icon, so that the browser does not ask for one
     policy = (

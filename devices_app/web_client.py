@@ -1,6 +1,7 @@
 """Serve the web client at `/app/`: one page for all screens, and its files (D53).
 
-They are named by the hash of them all, so that no browser mixes two versions.
+The files are read once and named by the hash of them all, so that a browser never mixes two
+versions and may keep each for good.
 """
 
 import gzip
@@ -59,7 +60,10 @@ class WebClient:
 @csrf_exempt
 @require_safe
 def screen(request: HttpRequest, path: str = "") -> HttpResponse:
-    """Serve the page, which reads its own address to know what to show."""
+    """Serve the page, which reads its own address to know what to show.
+
+    The policy names the WebSocket's host: Safari does not take `'self'` for it.
+    """
     client = load()
     # worker: the one address that net/served.js registers
     policy = (
@@ -111,6 +115,7 @@ def _answer(request: HttpRequest, found: File, headers: dict[str, str]) -> HttpR
 
 @cache
 def load() -> WebClient:
+    """Read the client's files and name them by their hash."""
     found = {
         path.relative_to(DIRECTORY).as_posix(): path.read_bytes()
         for path in sorted(DIRECTORY.rglob("*"))

@@ -24,10 +24,13 @@ ENVELOPE_BYTES: Final = 4096 + limits.FILE_PATH_MAX_BYTES * 2
 
 
 def content(jail: Jail, path: object) -> bytes:
-    """Return GET /files/content as JSON: path, size, encoding, modified_at, content.
+    """Return the body of GET /files/content, as JSON.
 
-    A body over ``max_message_size_mb`` is FILE_TOO_LARGE: in memory are the file and its JSON, each
-    at most so long. Other errors are the jail's (D12).
+    Its fields: path, size, encoding, modified_at, content.
+
+    ``encoding`` is ``utf-8``, or ``base64`` for a file that is not UTF-8 text or holds a NUL;
+    ``size`` is the file's bytes. A body over ``max_message_size_mb`` is FILE_TOO_LARGE: in memory
+    are the file and its JSON, each at most so long. Other errors are the jail's (D12).
     """
     most = conf.max_message_bytes
     data = bytearray()
@@ -93,9 +96,11 @@ def read_lines(
 ) -> dict[str, Any]:
     """Return file_read_response's fields: path, content, size, lines, encoding (D11).
 
-    ``content`` holds up to ``limit`` lines from line ``offset`` (0 is the first), or a whole binary
-    file as base64. A relative path begins in ``base``. The file is read through once and never held
-    in memory; an answer over ``max_message_size_mb`` is FILE_TOO_LARGE.
+    ``content`` holds up to ``limit`` lines from line ``offset`` (0 is the first), line ends
+    included; ``size`` is the file's bytes and ``lines`` its line count (0 for a binary file, which
+    comes whole as base64, up to 5 MiB). A relative path begins in ``base``. An answer over
+    ``max_message_size_mb`` is FILE_TOO_LARGE. The file is read through once and never held in
+    memory.
     """
     with jail.open_file(path, base=base) as file:
         reading = _Reading(offset, limit)

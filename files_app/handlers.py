@@ -1,4 +1,7 @@
-"""Answer requests about files and git, in threads (SPEC; D10 to D12)."""
+"""Answer requests about files and git (SPEC File and Git resources; D10 to D12).
+
+Large replies and their JSON are made in threads, so that other sockets go on.
+"""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -75,6 +78,7 @@ def git_diff(session: Session, payload: c.GitDiff) -> r.GitDiffResponse:
 
 @handles(c.GitCommit)
 async def git_commit(socket: ClientConnection, message: ClientMessage) -> r.GitStatusResponse:
+    """Commit, and return the fresh status with the commit."""
     session = await session_of(socket, message)
     answer = await threads.git.run(_commit, session, message.payload, idempotency.begun.get())
     await threads.writers.run(_record, socket.device, session, answer.commit)

@@ -27,13 +27,18 @@ _NOT_ENTERED = frozenset({".git"})  # its thousands of objects are of no use to 
 def tree(
     jail: Jail, path: object, depth: object = limits.FILE_TREE_DEPTH, base: str | None = None
 ) -> dict[str, Any]:
-    """Return the body of GET /files/tree: real, absolute ``path`` and ``entries``.
+    """Return the body of GET /files/tree.
 
-    ``depth`` (1 to 20, a number or its digits): 1 is the directory's own entries. ``.git`` and
-    links back to a directory on the way are not looked into. A link is shown as its target inside
-    the roots, else left out. Levels are filled from the top, up to FILE_TREE_MAX_ENTRIES and
-    ``max_message_size_mb``; then ``truncated`` is true. Errors are the jail's (D12), and
-    FILE_INVALID_PATH for a bad depth.
+    ``path`` is real and absolute; ``entries`` have name, type, size, modified_at and children. A
+    relative path begins in ``base``, or in the first allowed root.
+
+    ``depth`` (1 to 20, a number or its ASCII digits) counts levels: 1 is the directory's own
+    entries. Files have ``size`` in bytes and ``modified_at``. Directories have ``children`` if they
+    were looked into; deeper ones, ``.git``, and links back to a directory on the way are not.
+    Directories come first, each kind by name. A link is shown as its target inside the roots, else
+    left out, like anything that is neither file nor directory. Levels are filled from the top, up to
+    FILE_TREE_MAX_ENTRIES and the JSON of one message (``max_message_size_mb``); ``truncated: true``
+    says that something was cut. Errors are the jail's (D12), and FILE_INVALID_PATH for a bad depth.
     """
     levels = str(depth)
     if not _DEPTH.fullmatch(levels) or not 1 <= int(levels) <= limits.FILE_TREE_MAX_DEPTH:
@@ -46,7 +51,11 @@ def tree(
 
 
 def listing(jail: Jail, path: object, base: str | None = None) -> dict[str, Any]:
-    """Return file_list_response's fields, by the rules of ``tree`` (D12)."""
+    """Return the fields of file_list_response, by the rules of ``tree``.
+
+    Its ``entries`` have name, type and, for files, size. A relative path begins in ``base``, the
+    session's working_directory (D12).
+    """
     answer = tree(jail, path, 1, base)
     for entry in answer["entries"]:
         entry.pop("modified_at", None)

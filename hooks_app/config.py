@@ -1,4 +1,7 @@
-"""Read and check the hook configuration file; never run its commands (D49)."""
+"""Read and check the hook configuration file; never run its commands (D49).
+
+SPEC Hook producer configuration.
+"""
 
 from typing import Annotated, Any, Final, Literal
 
@@ -28,7 +31,10 @@ class CommandHook(Received):
 
 
 class PromptHook(Received):
-    """Declare ``prompt``, whose answer approves a call, or ends a turn."""
+    """Declare ``prompt``.
+
+    Its answer is approve or deny (PreToolUse), complete or continue (Stop).
+    """
 
     type: Literal["prompt"]
     prompt: str = Field(min_length=1)

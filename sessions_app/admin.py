@@ -42,6 +42,7 @@ def is_sessions(request: HttpRequest) -> bool:
 
 def shown(text: str | None) -> SafeString | str:
     # of an agent's text, what cannot be encoded would end in an error
+    """Show a text as it is: lines, spaces and all."""
     plain = (text or "").encode("utf-8", "replace").decode()
     return format_html('<pre class="bridge-text" tabindex="0">{}</pre>', plain) if plain else ""
 

@@ -161,6 +161,7 @@ def ran_anyway(session: Session, call: ToolCall) -> Notification:
 def reported(
     session_id: str, type_: NotificationType, title: str, body: str, priority: Priority, **data: Any
 ) -> Notification:
+    """Report what a hook event or an agent says."""
     body = shorten(body)
     return _notification(type_, title, body, priority=priority, session_id=session_id, **data)
 
@@ -208,6 +209,7 @@ def unasked(session: Session) -> Notification:
 
 
 def failed(failure: Failure) -> Notification:
+    """Report an unforeseen failure (D51)."""
     row, reference = failure.row, failure.reference
     where = f"The bridge's log has more, at {reference}." if reference else row.remedy
     title, body = row.message.rstrip("."), f"{row.message} {where}"
@@ -216,5 +218,6 @@ def failed(failure: Failure) -> Notification:
 
 
 def shorten(text: str) -> str:
+    """Shorten a text so that it fits into a notification."""
     text = " ".join(text.split())
     return text if len(text) <= BODY_CHARS else text[: BODY_CHARS - 1] + "…"

@@ -1,7 +1,8 @@
 """Push rows to devices that have not received them (D56).
 
-The log is the queue: a subscription has a position in the feed for all devices. It is stored with
-each push, so no process pushes a row twice, and a restart loses none.
+The log is the queue: a subscription has a position in the feed for all devices, and the rows after
+it are read in order. Each push is stored with the position, so no process pushes a row twice, and
+pushes that were not sent before a restart are sent after it.
 """
 
 import asyncio
@@ -43,6 +44,8 @@ TEST: Final = Push(
 
 @dataclass(frozen=True, slots=True)
 class Due:
+    """Hold a push that is to be sent now, and the row that it is about."""
+
     subscription: PushSubscription
     seq: int
     push: Push

@@ -40,6 +40,7 @@ def _find(session_id: str) -> Session:
 
 
 def body_of(session: Session) -> dict[str, Any]:
+    """Return the session as /sessions lists it."""
     same = ("agent_type", "title", "working_directory", "status")
     return {
         "id": session.session_id,

@@ -74,7 +74,10 @@ def find_repository(directory: str, jail: Jail) -> RepositoryPaths | None:
 
 
 def branch_of(directory: str) -> str:
-    """Return the branch, or a short commit in parentheses; empty without a repository."""
+    """Return the branch's name; where HEAD is detached, a short commit in parentheses.
+
+    Empty outside a repository and outside the roots.
+    """
     if not directory.startswith("/"):
         return ""
     jail = default_jail()

@@ -32,6 +32,7 @@ Check = Callable[[], str | None]
 
 
 def check_database() -> str | None:
+    """Check that the database can be written."""
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1 FROM django_migrations LIMIT 1")
@@ -57,6 +58,7 @@ def check_channel_layer() -> str | None:
 
 
 def check_disk_space() -> str | None:
+    """Check that the data directory's disk has room."""
     free = shutil.disk_usage(conf.bridge_data_dir).free
     return None if free >= limits.DISK_FREE_MIN_BYTES else f"{free // limits.MB} MB free"
 

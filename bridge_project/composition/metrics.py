@@ -40,6 +40,9 @@ class _Process(CollectorRegistry):
 
 
 def exposition(accept: str) -> tuple[bytes, str]:
-    """Return this process's metrics, in the format that `accept` wants, and its type."""
+    """Return this process's metrics and their content type.
+
+    OpenMetrics where `accept` (the header) asks for it, else the plain text format.
+    """
     encode, content_type = choose_encoder(accept)
     return encode(_Process()), content_type

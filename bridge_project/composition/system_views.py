@@ -76,7 +76,11 @@ class InfoView(BridgeAPIView):
 
 
 class MetricsView(BridgeAPIView):
-    """Return this process's metrics for Prometheus, as often as health and info."""
+    """Return this process's metrics for Prometheus.
+
+    It shares the rate of health and info: that of `/admin/*` is too low for a scrape every few
+    seconds.
+    """
 
     rate_group = "status"
     permission_classes = [AdminOnly]
@@ -102,7 +106,10 @@ class OpenView(BridgeAPIView):
 
 
 class WebSocketView(OpenView):
-    """Tell a plain request at the WebSocket's address to upgrade, at `websocket_url`."""
+    """Tell a plain request at the WebSocket's address to upgrade.
+
+    No token is needed. `websocket_url` is the address to connect to.
+    """
 
     @extend_schema(operation_id="websocket", responses={101: None})
     def get(self, request: Request) -> Response:

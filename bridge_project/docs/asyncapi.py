@@ -41,7 +41,10 @@ class Field(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Describe a message in one direction; both sides' come twice (``TYPE.server``)."""
+    """Describe a message in one direction.
+
+    What both sides send comes twice, once as ``TYPE.server``.
+    """
 
     model: type[Payload]
     from_client: bool
@@ -65,6 +68,7 @@ class Message:
 
     @property
     def reply(self) -> tuple[str, ...]:
+        """Return the types of the messages that answer it."""
         return self.model.reply if self.from_client else ()
 
     @property
@@ -127,6 +131,7 @@ def messages() -> list[Message]:
 
 @cache
 def document() -> str:
+    """Write the document as JSON; it does not change while the bridge runs."""
     return jsontext.dumps(build())
 
 

@@ -107,6 +107,7 @@ def add_errors(result: Schema, generator: Any, request: Any, public: bool) -> Sc
 
 
 def codes_of(operation: Schema) -> list[str]:
+    """List every error code that an operation can answer."""
     name = operation["operationId"].removesuffix(WITHOUT_PREFIX)
     codes = [*OWN_ERRORS.get(name, ()), *_EVERYWHERE]
     kinds = {next(iter(one)) for one in operation.get("security", ())}

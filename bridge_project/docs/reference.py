@@ -19,6 +19,7 @@ class Setting(NamedTuple):
 
 
 def settings() -> list[Setting]:
+    """Return every setting, in the order of ``Conf``."""
     rows = []
     for name, field in Conf.model_fields.items():
         default = "" if field.default in (None, []) else field.default
@@ -29,6 +30,7 @@ def settings() -> list[Setting]:
 
 
 def sent_as(row: ErrorCode) -> str:
+    """Describe where a client meets a code."""
     if row.never_sent:
         return f"never sent: {row.never_sent}"
     places = [f"HTTP {row.status}"] if row.status else []
@@ -69,6 +71,7 @@ on any bridge. How to write a client: [clients.md](clients.md).
 
 
 def settings_markdown() -> str:
+    """Return ``docs/settings.md``."""
     secrets = ", ".join(f"`{row.name}_FILE`" for row in settings() if row.secret)
     rows = [
         (f"`{row.name}`", f"`{row.default}`" if row.default else "", row.description)
@@ -82,6 +85,7 @@ def settings_markdown() -> str:
 
 
 def errors_markdown() -> str:
+    """Return ``docs/errors.md``."""
     head = ("Code", "Sent as", "Recoverable", "Severity", "Meaning", "What to do")
     rows = [
         (f"`{row.code}`", sent_as(row), retry(row), row.severity, row.message, row.remedy)
@@ -95,6 +99,7 @@ def errors_markdown() -> str:
 
 
 def messages_markdown() -> str:
+    """Return ``docs/messages.md``."""
     parts = [
         _HEAD.format(title="Messages", source="bridge_project/protocol/"),
         _MESSAGES.format(count=len(CATALOGUE), address=asyncapi.ADDRESS),

@@ -169,6 +169,7 @@ Transport = Connection | TLSConnection
 
 
 def connection_of(transport: Transport) -> Connection:
+    """Return the TCP connection below a transport."""
     return transport.transport if isinstance(transport, TLSConnection) else transport
 
 
@@ -183,8 +184,8 @@ async def drain(transport: Transport) -> bool:
 class ConnectionLimiter:
     """Refuse public addresses under `auto` (D44); bound unauthenticated connections.
 
-    Above the bound the oldest is reset, first one without TLS; the newest may be about to send a
-    valid token.
+    Above the bound one is reset: the oldest without TLS, else the oldest. The newest always stays:
+    its client may be about to send a valid token, from the same address.
     """
 
     def __init__(self, conf: Conf) -> None:
@@ -228,7 +229,11 @@ class ConnectionLimiter:
 
 
 def bind(host: str, port: int, setting: str, closing: ExitStack) -> list[socket.socket]:
-    """Bind sockets without listening, which `closing` closes; raises ConfError (D44)."""
+    """Bind sockets without listening, to report a port in use at once (D44).
+
+    `auto` and `localhost` mean both families, as far as the machine has them. ``closing`` closes
+    them, whatever becomes of them. Raises ConfError.
+    """
     bound: list[socket.socket] = []
     # `auto` drops what arrives on a public address
     named = {"auto": ("0.0.0.0", "::"), "localhost": ("127.0.0.1", "::1")}  # noqa: S104
@@ -262,7 +267,10 @@ def cannot_listen(setting: str, address: str, port: int, error: OSError) -> Conf
 
 
 def accept_on(listening: socket.socket, factory: Any, limiter: ConnectionLimiter) -> Any:
-    """Accept connections on a bound socket; return twisted's port for it."""
+    """Accept connections on a bound socket; return twisted's port for it.
+
+    The port has a socket of its own.
+    """
     listening.setblocking(False)
     listening.listen(1024)
     port = tcp.Port._fromListeningDescriptor(reactor, listening.fileno(), listening.family, factory)

@@ -37,6 +37,7 @@ class Handshake(WebSocketProtocol):  # type: ignore[misc]
             self._end_handshake(raw_response(*self._refusal), status)
 
     def deny(self, code: str, *, status: int, message: str = "") -> None:
+        """Refuse the upgrade with the error body of D9."""
         self._end_handshake(self._error(code, status, message), status)
 
     def _end_handshake(self, response: bytes, status: int) -> None:

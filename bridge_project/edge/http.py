@@ -26,7 +26,10 @@ SILENT_SECONDS = 1  # a client that was refused and sends nothing more has read 
 
 
 class Channel(http.HTTPChannel):
-    """Run one HTTP connection; a request's clock runs from first to last byte."""
+    """Run one HTTP connection.
+
+    A request's clock runs from its first byte to its last, however slowly bytes come in between.
+    """
 
     requestFactory = Request
     server: Any
@@ -180,7 +183,10 @@ class Channel(http.HTTPChannel):
             self._end_with(self._error(code, status or ERRORS[code].status or 500, message))
 
     def _end_with(self, response: bytes) -> None:
-        """Send an answer, then drop what still comes, so that the client can read it (D9)."""
+        """Send an answer, then read and drop what still comes for a while.
+
+        A client that is still sending must be able to read why (D9), and not lose it in a reset.
+        """
         self._refused = time.monotonic()
         self.transport.write(response)
         self.setRawMode()
@@ -232,6 +238,8 @@ class Channel(http.HTTPChannel):
 
 
 class Factory(http.HTTPFactory):
+    """Build channels that know their server."""
+
     protocol = Channel
     timeOut = limits.REQUEST_SECONDS
 

@@ -23,7 +23,10 @@ from bridge_project.network.transport import Transport
 def raw_response(
     status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes, *, last: bool = True
 ) -> bytes:
-    """Make a whole HTTP/1.1 response; after the ``last`` one the connection ends."""
+    """Make a whole HTTP/1.1 response; after the ``last`` one the connection ends.
+
+    Raises ValueError when a header would break out of its line.
+    """
     lines = [f"HTTP/1.1 {status} {responses.get(status, 'Unknown')}".encode()]
     for name, value in headers:
         if b"\r" in name + value or b"\n" in name + value:
@@ -47,7 +50,11 @@ def raw_error_response(
 
 
 async def ask_for_body(application: Any, head: dict[str, Any]) -> bytes | None:
-    """Ask the application before a large body is read; return a refusal, or None."""
+    """Ask the application whether it wants a large body, before it is read.
+
+    ``head`` is the scope with ``bridge.body`` set to ``awaited``. The application answers 100,
+    and None is returned, or it answers what refuses the request: that response is returned.
+    """
     sent: list[dict[str, Any]] = []
 
     async def receive() -> dict[str, Any]:
@@ -118,6 +125,7 @@ class Request(WebRequest):  # type: ignore[misc]
             super().handleContentChunk(data)
 
     def head_scope(self, method: bytes, target: bytes) -> dict[str, Any]:
+        """Return the ASGI scope of a request."""
         path, _, query = target.partition(b"?")
         host, peer = self.channel.getHost(), self.channel.getPeer()
         return {

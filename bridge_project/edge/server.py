@@ -44,7 +44,11 @@ POLL_SECONDS = 0.05  # between two looks at what is still open while stopping
 
 
 class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
-    """Replace how daphne starts, listens and ends."""
+    """Replace how daphne starts, listens and ends.
+
+    ``on_start`` is awaited once the event loop runs and before anything listens, ``on_listening``
+    when all listens, ``on_stop`` before a socket is closed.
+    """
 
     def __init__(
         self,
@@ -77,10 +81,10 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
         self.ws_factory = websocket.Factory(self, max_bytes=conf.max_message_bytes)
 
     def run(self) -> None:
-        """Serve until SIGTERM or SIGINT, then stop in order; a second one ends at once.
+        """Serve until SIGTERM or SIGINT, then stop in order and return.
 
-        Raises ConfError, one line naming the setting, when it cannot listen, and what ``on_start``
-        raises.
+        A second signal ends the process at once. Raises ConfError, one line naming the setting,
+        when it cannot listen, and what ``on_start`` raises.
         """
         # By itself glibc keeps freed blocks of up to 32 MB: after 30 answers of 10 MB 100 MB.
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -143,7 +147,11 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
             log.info("Listening on %s port %d (%s).", host, port, how)
 
     async def _stop(self) -> None:
-        """Refuse new connections, close sockets, give requests STOP_SECONDS to end."""
+        """Stop in order: refuse new connections, close sockets, wait for requests.
+
+        ``on_stop`` is awaited before each socket is sent a close frame; requests in flight have
+        STOP_SECONDS.
+        """
         for port in self._ports:
             port.stopListening()
         seconds = limits.STOP_SECONDS
@@ -204,7 +212,10 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
         )
 
     def create_application(self, protocol: Any, scope: dict[str, Any]) -> Any:
-        """Start the application; ``bridge`` and ``bridge.*`` of its scope are the edge's."""
+        """Start the application; its scope holds what the edge knows of the connection.
+
+        Keys: ``bridge``, ``bridge.socket``, ``bridge.connection``, ``bridge.body``.
+        """
         inbox: Any
         if scope["type"] == "websocket":
             bridge = self.transport_of(protocol.transport, scope["headers"])
@@ -239,7 +250,10 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
         """Do nothing: requests are counted by ``tasks``."""
 
     def protocol_disconnected(self, protocol: Any) -> None:
-        """Give the application seconds to end; called once or more, or without one."""
+        """Give the application some seconds to end.
+
+        Called once or several times, before or after it ended, or without one.
+        """
         if protocol in self.tasks and protocol not in self._kills:
             self._kills[protocol] = time.monotonic() + self.application_close_timeout
 

@@ -13,6 +13,8 @@ access = logging.getLogger("bridge.access")
 
 
 class ServerLog:
+    """Log what daphne's protocols and ours report to the server."""
+
     def log_failure(self, error: BaseException, request_id: str) -> None:
         log.error("The application failed (request_id %s): %s", request_id, error, exc_info=error)
 

@@ -17,7 +17,10 @@ MESSAGE_BYTES = 256  # what a queued message costs besides its text, so that emp
 
 
 class Inbox:
-    """Queue a socket's messages and count their size; an asyncio.Queue takes 4 KB."""
+    """Queue one socket's messages until the application takes them; count their size.
+
+    An ``asyncio.Queue`` takes 4 KB when it is empty; this one has a single reader.
+    """
 
     def __init__(self, protocol: Any) -> None:
         self.waiting = 0
@@ -60,7 +63,10 @@ def accept_compression(offers: Sequence[Any]) -> PerMessageDeflateOfferAccept | 
 
 
 class Socket:
-    """Be ``scope["bridge.socket"]``: the consumer's view of its connection (D25, D30)."""
+    """Let the consumer watch and drive the connection below its WebSocket.
+
+    It is ``scope["bridge.socket"]`` (D25, D30).
+    """
 
     def __init__(self, protocol: Any) -> None:
         self._protocol = protocol
@@ -72,7 +78,10 @@ class Socket:
         return self._transport.waiting() if self._connection.connected else 0
 
     def send_frames(self, frames: Sequence[bytes]) -> int:
-        """Send frames in one write, up to SOCKET_BUFFER_BYTES waiting; return how many."""
+        """Send whole frames in one write until the buffer is full; return how many.
+
+        SOCKET_BUFFER_BYTES is the bound.
+        """
         count, size = 0, self.buffered()
         while count < len(frames) and size < limits.SOCKET_BUFFER_BYTES:
             size += len(frames[count])
@@ -81,16 +90,23 @@ class Socket:
         return count
 
     async def drain(self) -> bool:
+        """Wait for room under SOCKET_BUFFER_BYTES; return False once it is lost."""
         return await drain(self._transport)
 
     @property
     def last_progress(self) -> float:
-        """Return the monotonic time at which bytes last left, or began to wait."""
+        """Return the monotonic time at which bytes last left, or began to wait.
+
+        ``buffered() and monotonic() - last_progress`` is how long it is stuck.
+        """
         return self._connection.last_progress
 
     @property
     def last_frame(self) -> float:
-        """Return when a frame or pong last came (monotonic); now, while none is read."""
+        """Return the monotonic time of the client's last frame, or of a part of one.
+
+        Pongs count. While nothing is read, it is the present moment.
+        """
         return time.monotonic() if self._protocol.paused else self._protocol.heard
 
     def abort(self) -> None:

@@ -30,7 +30,10 @@ class TLSContextHolder:
         self.use(certificates)
 
     def use(self, certificates: Certificates) -> None:
-        """Serve this certificate from now on; ConfError and the old one if it is refused."""
+        """Serve this certificate from now on.
+
+        Raises ConfError, and keeps the old one, when OpenSSL refuses it.
+        """
         context = CertificateOptions(
             raiseMinimumTo=TLSVersion.TLSv1_2, acceptableProtocols=[b"http/1.1"]
         ).getContext()
@@ -63,6 +66,8 @@ class TLSContextHolder:
 
 
 class TLSFactory(TLSMemoryBIOFactory):
+    """Put TLS below the protocols of another factory."""
+
     protocol = TLSConnection
 
     def __init__(self, holder: TLSContextHolder, wrapped: Any) -> None:

@@ -230,7 +230,10 @@ class Protocol(MessageLimit):
         server.log_action("websocket", "disconnected", details)
 
     def _ended(self, code: int) -> None:
-        """Tell the application once that it is over; last bytes may still be on their way."""
+        """Tell the application once, as soon as the WebSocket is over.
+
+        Its last bytes may still be on their way.
+        """
         if not self._disconnect_sent:
             self._disconnect_sent = True
             reason = self.remoteCloseReason or ""
@@ -240,7 +243,10 @@ class Protocol(MessageLimit):
             self.factory.server_class.protocol_disconnected(self)
 
     def check_timeouts(self) -> None:
-        """Time out handshakes, ping quiet clients, and reset unused compression."""
+        """Time out handshakes, ping quiet clients, and reset compression.
+
+        After the reset the next message is compressed anew, which the client need not know.
+        """
         now = time.monotonic()
         if self._perMessageCompress and now - self._deflated > limits.DEFLATE_KEEP_SECONDS:
             self._perMessageCompress._compressor = None

@@ -1,4 +1,7 @@
-"""Write, count and report the errors that clients get, over HTTP or on a socket."""
+"""Write the error that a client gets, over HTTP or on a socket.
+
+Each error is counted here, and reported to devices when it is severe.
+"""
 
 import logging
 import re
@@ -38,7 +41,11 @@ class ErrorAnswer:
 def error_answer(
     error: BridgeError, request_id: str, base_url: str, *, status: int | None = None
 ) -> ErrorAnswer:
-    """Write an HTTP error with the six fields of D9; `status` overrides the row's."""
+    """Write an HTTP error with the six fields of D9, then the error's own.
+
+    `base_url` is an address without a path. `status` is needed only where the row has none, or
+    another one is sent.
+    """
     metrics.http_errors.labels(error.code).inc()
     failure_alerts.report(error.code, request_id)
     status = status or error.row.status or 500
@@ -94,7 +101,11 @@ def _count_on_socket(error: BridgeError, reference: str = "") -> None:
 
 
 def log_error(code: str, **where: Any) -> None:
-    """Log an error at its code's severity; `LogRateLimiter` counts repeated refusals."""
+    """Log an error answer at its code's severity; `where` names the request.
+
+    A refusal with a `client` is logged once a minute for each client and code, then counted
+    (`logging.LogRateLimiter`).
+    """
     level = logging.getLevelNamesMapping()[ERRORS[code].severity.upper()]
     log.log(level, "refused" if level < logging.ERROR else "failed", code=code, **where)
 

@@ -28,7 +28,11 @@ API_PREFIXES: Final = ("/api/", "/hooks/")
 
 
 class RequestMiddleware:
-    """Give each request its id and client, and each error D9's body; outermost."""
+    """Give each request its id and client, and each error the body of D9.
+
+    It is the outermost middleware. It is synchronous, so that Django runs the whole chain in one
+    thread instead of changing threads at each middleware.
+    """
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
@@ -90,7 +94,10 @@ def _refused_body(request: HttpRequest) -> str | None:
 
 
 class HostMiddleware:
-    """Refuse foreign host names (D18); without `Host`, which browsers send, let pass."""
+    """Refuse requests for host names that are not the bridge's own (D18).
+
+    A request without `Host` passes: no browser sends one.
+    """
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response

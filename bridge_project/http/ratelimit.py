@@ -1,4 +1,7 @@
-"""Limit requests and failed log-ins across processes; call in threads (D16, D17)."""
+"""Limit requests and failed authentications across processes (D16, D17, D46).
+
+The functions may talk to Redis: on an event loop, call them in a thread.
+"""
 
 import functools
 import time
@@ -27,9 +30,10 @@ WINDOW_SECONDS: Final = 60  # of every rate in ``limits.RATES``
 
 
 def check(group: str, token: str | None, address: str) -> None:
-    """Count a request against the rate `group`; raise RATE_LIMIT_EXCEEDED over it.
+    """Count a request against the rate `group`, a key of `limits.RATES`.
 
-    It counts for `token`, a principal's `rate_key`, or without a valid one for the address.
+    It counts for `token`, a principal's `rate_key`, or without a valid one for the address. Raises
+    BridgeError RATE_LIMIT_EXCEEDED with `retry_after`.
     """
     if not conf.rate_limits_on:
         return
@@ -47,7 +51,10 @@ def check(group: str, token: str | None, address: str) -> None:
 
 
 def failed_authentication(address: str) -> None:
-    """Count a failed authentication; raise RATE_LIMIT_EXCEEDED after too many (D16)."""
+    """Count a failed authentication; raise RATE_LIMIT_EXCEEDED after too many.
+
+    Only failures are counted and refused: a correct token from a locked-out address works (D16).
+    """
     check("failed-auth", None, address)
 
 

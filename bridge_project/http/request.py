@@ -39,7 +39,10 @@ def request_id_of(request: HttpRequest) -> str:
 
 
 def base_url(request: HttpRequest) -> str:
-    """Return the bridge's address for this client: configured, checked Host, socket's."""
+    """Return the address under which this client reaches the bridge, without a path.
+
+    It is BRIDGE_PUBLIC_URL, else the checked `Host`, else the socket's own.
+    """
     if conf.bridge_public_url:
         return conf.bridge_public_url
     host = getattr(request, "checked_host", "")

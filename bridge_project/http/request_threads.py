@@ -19,10 +19,11 @@ Message = Mapping[str, Any]
 
 
 class Handler(ASGIHandler):
-    """Run a request's middlewares and view in one thread, to its end; an ASGI app.
+    """Run a request's middlewares and view in one thread; an ASGI application.
 
-    Django's own goes to a thread and back about seventeen times. `bridge.threads` in the scope
-    names other threads.
+    Django's own handler goes to a thread and back about seventeen times for each request. A client
+    that goes away does not stop its request: what was begun is finished, which is what an event
+    that is being stored needs. An application in front may name other threads in the scope.
     """
 
     def __init__(self) -> None:

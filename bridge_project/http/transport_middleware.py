@@ -20,7 +20,11 @@ from bridge_project.protocol.catalogue import encode
 
 
 class TransportMiddleware:
-    """Complete the scope with a `Transport` as `bridge`; refuse what is unencrypted."""
+    """Put a `Transport` into the scope as `bridge`; refuse what is not encrypted.
+
+    `serve` has put it there: its edge asks the TCP connection itself, and caps the body while it is
+    read. Any other server's scope is completed here.
+    """
 
     def __init__(self, application: Application) -> None:
         self.application = application
@@ -67,8 +71,9 @@ def _local(scope: Mapping[str, Any]) -> str:
 def transport_from_scope(scope: Mapping[str, Any]) -> Transport:
     """Return the `Transport` of a scope from a server other than `serve`.
 
-    Some servers take scheme and client from anybody's headers: such a connection counts as
-    unencrypted.
+    daphne says where a connection was accepted, and its command line whether TLS ends there. Other
+    servers say the scheme; but some take scheme and client from a proxy's headers, whoever sent
+    them. A connection for which this is possible counts as unencrypted.
     """
     peer = str((scope.get("client") or ("",))[0])
     if daphne_command.is_running():
@@ -83,7 +88,10 @@ def transport_from_scope(scope: Mapping[str, Any]) -> Transport:
 
 
 class ServerSocket:
-    """Stand in for `scope["bridge.socket"]` under a server without one."""
+    """Stand in for `scope["bridge.socket"]` under a server without one.
+
+    It sends through ASGI, and leaves it to the server's own ping to notice a lost peer.
+    """
 
     def buffered(self) -> int:
         return 0
@@ -161,6 +169,9 @@ async def send_error(scope: Scope, send: Send, error: BridgeError) -> None:
 
 
 def refuse_wsgi(environ: Mapping[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
-    """Refuse WSGI: `runserver` would serve tokens and files in the clear (D45, D61)."""
+    """Refuse everything: under WSGI the bridge cannot know its connections.
+
+    `manage.py runserver` would serve tokens and files in the clear (D45, D61).
+    """
     start_response("403 Forbidden", [("Content-Type", "text/plain")])
     return [b"The bridge is no WSGI application. Run: python manage.py serve\n"]

@@ -1,4 +1,8 @@
-"""Remove the bridge's secrets from its child processes' environment (D45)."""
+"""Remove the bridge's secrets from its child processes' environment (D45).
+
+Git, its filters, a commit's hooks, agents, their commands and shells all get ``scrubbed``: the
+user's environment without the bridge's own variables.
+"""
 
 import os
 import re
@@ -67,7 +71,11 @@ def _secrets() -> list[str]:
 
 
 def hide_process() -> None:
-    """Hide this process, not its children, from the user's others: no /proc, no core."""
+    """Hide this process's memory and environment from the user's other processes.
+
+    Linux then gives its /proc entries to root, and writes no core dump. Its child processes are not
+    hidden.
+    """
     if sys.platform == "linux":
         import ctypes
 

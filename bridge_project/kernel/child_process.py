@@ -1,4 +1,7 @@
-"""Run a program in its own group, which ends with it, within bounds."""
+"""Run a program in its own group, with a deadline and bounded output.
+
+When it ends, all processes of its group are ended.
+"""
 
 import asyncio
 import contextlib
@@ -47,6 +50,7 @@ class Output:
         del self.kept[: max(0, len(self.kept) - self._limit)]
 
     async def read(self, stream: asyncio.StreamReader) -> None:
+        """Add all that comes from ``stream``."""
         while data := await stream.read(CHUNK):
             self.add(data)
 
@@ -90,8 +94,9 @@ def run(
 ) -> Done:
     """Run ``command`` and wait for it; call this in a thread.
 
-    ``check`` is called after GIT_CHECK_SECONDS and then less and less often; an exception from it
-    ends the program. Raises TimeoutError after ``seconds``, OSError when it cannot be started.
+    Its whole group is ended with it, also after a success. ``check`` is called after
+    GIT_CHECK_SECONDS, and then less and less often; an exception from it ends the program. Raises
+    TimeoutError after ``seconds``, OSError when it cannot be started.
     """
     times_ended = _times_ended
     with tempfile.TemporaryFile() if stdin else open(os.devnull, "w+b") as given:

@@ -33,6 +33,7 @@ def arguments() -> argparse.Namespace | None:
 
 
 def is_running() -> bool:
+    """Tell whether daphne's own command runs this process."""
     return arguments() is not None
 
 
@@ -42,7 +43,10 @@ def tls_endpoints() -> list[Endpoint]:
 
 
 def is_tls(server: Sequence[Any] | None) -> bool:
-    """Tell whether all endpoints that accept at `scope["server"]` are TLS."""
+    """Tell whether a connection accepted at `scope["server"]` is encrypted.
+
+    It is when each endpoint that it may have come by ends TLS. What is not known is plain.
+    """
     host, port = map(str, server[:2]) if server else ("", "")
     accepting = {*EVERY_INTERFACE, host}
     found = [one for one in _endpoints() if one.port == port and one.interface in accepting]
@@ -50,7 +54,10 @@ def is_tls(server: Sequence[Any] | None) -> bool:
 
 
 def use_its_address() -> None:
-    """Set BRIDGE_PORT and BRIDGE_HOST from daphne's only TLS endpoint."""
+    """Set BRIDGE_PORT and BRIDGE_HOST from daphne's only TLS endpoint.
+
+    Pairing codes, certificates and the commands go by these settings.
+    """
     if len(endpoints := tls_endpoints()) == 1:
         os.environ["BRIDGE_PORT"] = endpoints[0].port
         if endpoints[0].interface not in EVERY_INTERFACE:

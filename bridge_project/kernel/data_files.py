@@ -1,7 +1,8 @@
 """Notice when database, serve.lock or data directory are removed while in use.
 
-Files are known by device and inode. The database is never opened to look: closing a descriptor of
-it drops the process's POSIX locks on it.
+A file is identified by device and inode, noted when it was opened and compared with those that stat
+now gives for its path. The database is never opened for a check: closing any descriptor of it would
+drop the POSIX locks that SQLite holds for the whole process.
 """
 
 import os
@@ -52,7 +53,10 @@ class DataFiles:
             self._database = {}
 
     def hold(self, database: str) -> None:
-        """Keep a connection open, so that -wal and -shm stay; raises sqlite3.Error."""
+        """Keep a connection open, so that SQLite keeps its -wal and -shm in place.
+
+        Raises sqlite3.Error when the database cannot be read.
+        """
         held = sqlite3.connect(_address(database), uri=True, timeout=20, check_same_thread=False)
         held.execute("SELECT count(*) FROM sqlite_master").fetchall()  # opens -wal and -shm
         self.note_database(database)
@@ -70,7 +74,10 @@ class DataFiles:
         return held
 
     def check(self, *, beside: bool = True) -> None:
-        """Raise NotInPlace if the database, or what is `beside` it, is another file."""
+        """Raise NotInPlace unless the database's files are those that were opened.
+
+        `beside`: -wal and -shm as well. Each file costs one call of stat, some microseconds.
+        """
         if self.taken:
             raise NotInPlace(self.taken)
         for path, identity in self._database.items():
@@ -87,13 +94,18 @@ class DataFiles:
         return None
 
     def unhealthy(self) -> str | None:
+        """Return what /health reports of the files."""
         return self.taken or " ".join(self.difference() or ()) or None
 
     def is_database(self, path: str) -> bool:
+        """Tell whether a path is the database's, or its -wal's or -shm's."""
         return path in self._database
 
     def put_wal_aside(self) -> None:
-        """Take a replaced database's -wal away, or SQLite would write it into the new one."""
+        """Rename the -wal of a replaced database, and remove its -shm.
+
+        SQLite would write what is in it into the file that is there now.
+        """
         (database, its), *others = self._database.items()
         if not os.path.exists(database) or not _difference(database, its):
             return
@@ -108,7 +120,9 @@ files = DataFiles()
 class Connection(sqlite3.Connection):
     """Connect to the database file that this process knows; never make a file.
 
-    Checked before and after a commit: an event written to a removed file is not acknowledged.
+    It checks the file's place before each transaction and each statement outside of one. It checks
+    again before a commit, so that nothing is stored elsewhere, and after it, before anybody is
+    told: an event written to a removed file is not acknowledged.
     """
 
     def __init__(self, database: str, **options: Any) -> None:

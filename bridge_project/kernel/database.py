@@ -44,6 +44,10 @@ UNREACHABLE: dict[str, Any] = {
 
 
 def database_settings(conf: Conf) -> dict[str, Any]:
+    """Return Django's settings of the database.
+
+    SQLite commits with ``synchronous=FULL``, so that a power cut undoes nothing acknowledged (D26).
+    """
     parts = urlsplit(conf.database_url)
     name = sqlite_file(conf)
     if name is not None:
@@ -79,7 +83,10 @@ def database_settings(conf: Conf) -> dict[str, Any]:
 
 
 def delete_in_steps(rows: QuerySet[Any]) -> int:
-    """Delete what a query still matches in small transactions; return how many."""
+    """Delete a query's rows in small transactions; return how many.
+
+    Each step queries again, so rows that no longer match stay.
+    """
     deleted = 0
     while keys := list(rows.order_by().values_list("pk", flat=True)[:DELETE_ROWS]):
         deleted += rows.filter(pk__in=keys).order_by().delete()[1].get(rows.model._meta.label, 0)

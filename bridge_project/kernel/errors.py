@@ -1,6 +1,7 @@
 """Define every error code, one row of a table each (SPEC Errors, D7 to D12, D50).
 
-The pages under `/docs/errors/<CODE>` and `docs/errors.md` are generated from this table.
+The pages under `/docs/errors/<CODE>`, which every `documentation_url` opens, and `docs/errors.md`
+are generated from this table; to raise a code that is not in it is a KeyError.
 """
 
 from collections.abc import Mapping
@@ -186,7 +187,8 @@ TOOL_RETRIES: Mapping[str, int] = {
 class BridgeError(Exception):
     """Report a failure to the client: a row of the table, and its details.
 
-    `fields` are added to the body (HTTP) or the payload (WebSocket), `headers` to an HTTP answer.
+    `fields` are added to the body (HTTP) or the payload (WebSocket), `headers` to an HTTP answer;
+    `http/error_body.py` writes both.
     """
 
     def __init__(
@@ -219,4 +221,5 @@ class Ignoring:
 
 
 def documentation_path(code: str) -> str:
+    """Return the path of the page that explains a code (D9)."""
     return f"/docs/errors/{code}"

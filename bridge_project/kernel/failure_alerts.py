@@ -1,4 +1,7 @@
-"""Queue failures of severity `error`; `sessions_app.polling` notifies (D51)."""
+"""Queue failures of severity `error` for a notification to devices (D51).
+
+`sessions_app.polling` takes them and writes a notification. Commands other than `serve` drop them.
+"""
 
 import threading
 import time
@@ -11,7 +14,10 @@ from bridge_project.kernel.errors import ERRORS, ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Hold a failure, with its request, message or chore to `reference` in the log."""
+    """Hold a failure; `reference` finds it in the log.
+
+    It is the id of a request or a message, or a chore's name.
+    """
 
     row: ErrorCode
     reference: str = ""
@@ -24,7 +30,10 @@ _waiting: deque[Failure] = deque(maxlen=len(ERRORS))
 
 
 def report(code: str, reference: str = "", session_id: str | None = None) -> None:
-    """Queue a failure, each code once in FAILURE_REPEAT_SECONDS; thread-safe."""
+    """Queue a failure; each code at most once in FAILURE_REPEAT_SECONDS.
+
+    Ignore other severities, and codes that are notified elsewhere. Callable from any thread.
+    """
     row = ERRORS[code]
     if row.severity != "error" or row.notified:
         return
@@ -37,6 +46,7 @@ def report(code: str, reference: str = "", session_id: str | None = None) -> Non
 
 
 def take() -> list[Failure]:
+    """Return what has been queued since the last call."""
     with _lock:
         found = list(_waiting)
         _waiting.clear()

@@ -1,4 +1,7 @@
-"""Define every number with its reason; settings override those of D44."""
+"""Define every number of the specification and of DECISIONS, with its reason.
+
+Settings may override those that D44 names.
+"""
 
 from typing import Final
 

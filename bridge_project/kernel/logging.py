@@ -1,6 +1,7 @@
-"""Log to the terminal and, as JSON, to `logs/bridge.log`, without tokens.
+"""Log to the terminal and, as JSON, to the data directory, without tokens.
 
-`serve` shows INFO of the bridge and WARNING of everything else; other commands WARNING only.
+`serve` shows INFO of the bridge and WARNING of everything else in the terminal, and writes all of
+it to `logs/bridge.log`. Any other command shows WARNING on standard error only.
 """
 
 import json
@@ -126,7 +127,10 @@ class Terminal(logging.StreamHandler[TextIO]):
 
 
 class LogFile(RotatingFileHandler):
-    """Write `logs/bridge.log` (0600, at most 60 MB); a full disk only costs lines."""
+    """Write `logs/bridge.log` in the data directory, 0600, at most 60 MB.
+
+    A full disk costs lines, never the request that wanted to log.
+    """
 
     def __init__(self) -> None:
         directory = conf.bridge_data_dir / "logs"
@@ -151,8 +155,9 @@ class LogFile(RotatingFileHandler):
 class LogRateLimiter(logging.Filter):
     """Let a client's first lines of a code through; count the rest each minute.
 
-    A line below ERROR with `client` is about that client (IPv6: its /64); its code is `code`, else
-    its event. Above `total` lines a minute new clients are counted together.
+    A line is about a client when it is below ERROR and has `client`; its code is the field `code`,
+    else its event. All other lines pass. An IPv6 client is its /64. To bound memory, above `total`
+    lines a minute new clients are counted together.
     """
 
     def __init__(self, logger: str, what: str, *, each: int, total: int) -> None:

@@ -1,4 +1,8 @@
-"""Count what happens in this process, for GET /metrics (D46)."""
+"""Count what happens in this process, for GET /metrics (D46).
+
+A counter is one line here and one where it is counted. Figures that are computed on request
+(sessions, the queue, the spool) are in `composition/metrics.py`.
+"""
 
 import platform
 from collections.abc import Iterable, Sequence
@@ -41,6 +45,7 @@ ProcessCollector(registry=REGISTRY)  # process_*: memory, processor time, open f
 
 
 def gauge(name: str, text: str, value: float) -> Metric:
+    """Make a gauge without labels."""
     return GaugeMetricFamily(PREFIX + name, text, value=value)
 
 

@@ -1,6 +1,8 @@
 """Open client paths inside the allowed roots only (D12, D45).
 
-The bridge's own secrets are refused by path and by device and inode, so under any other name too.
+The data directory and other places with the bridge's secrets are always refused. They and everything
+in them are known by path and by device and inode, so a bind mount of a part, or a hard link, is
+refused too.
 """
 
 import os
@@ -36,10 +38,13 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 class Jail:
     """Open paths under `roots`, except what lies under `forbidden`.
 
-    `hidden` is refused by its path only. A relative path begins in `base`, else in the first root.
-    Methods raise (D12): FILE_INVALID_PATH for an impossible path or the wrong kind;
-    FILE_ACCESS_DENIED outside the roots, whether or not anything is there, and for what is
-    forbidden, unreadable or special; FILE_NOT_FOUND.
+    `hidden` is refused by its path only. A relative path begins in the first root, or in `base`, an
+    absolute path under the same rules. A link may lead from one root to another.
+
+    Every method that takes a path raises (D12): FILE_INVALID_PATH for an impossible path, a file
+    where a directory is needed, or the reverse; FILE_ACCESS_DENIED outside the roots, whether or
+    not anything exists there, and for anything forbidden, unreadable, or neither file nor directory;
+    FILE_NOT_FOUND.
     """
 
     def __init__(
@@ -58,6 +63,7 @@ class Jail:
         )
 
     def open_dir(self, path: object, *, base: str | None = None) -> Opened:
+        """Open a directory for listing."""
         return self._open("directory", path, base)
 
     def open_file(self, path: object, *, base: str | None = None) -> Opened:
@@ -70,7 +76,10 @@ class Jail:
             return opened.path
 
     def below(self, directory: Opened, names: Iterable[str], want: Want = "directory") -> Opened:
-        """Open a real path below an open directory; with `any`, a file's `fd` is -1."""
+        """Open a path below an open directory, by the system's own names.
+
+        With `any`, a file's `fd` is -1.
+        """
         return self._walk(want, names, directory)
 
     def at(self, names: Names) -> Opened:
@@ -78,10 +87,14 @@ class Jail:
         return self._walk("directory", names)
 
     def hides(self, names: Names) -> bool:
+        """Tell whether a real path is forbidden or below a forbidden one."""
         return self._rules.hides(names)
 
     def forbidden_identities(self) -> frozenset[Identity]:
-        """Return device and inode of all that is forbidden now, under whatever name."""
+        """Return device and inode of all that is forbidden, as it is now.
+
+        Under other names (another case, a bind mount, a hard link) they are forbidden too.
+        """
         return frozenset().union(*(one for path in self._forbidden for one in _identities(path)))
 
     def _open(self, want: Want, path: object, base: str | None) -> Opened:
@@ -99,7 +112,12 @@ class Jail:
 
 
 def default_jail() -> Jail:
-    """Make the jail of BRIDGE_ALLOWED_ROOTS without the bridge's secrets (D45)."""
+    """Make the jail of BRIDGE_ALLOWED_ROOTS without the bridge's secrets (D45).
+
+    Those are the data directory, the files of secrets that settings name, and an SQLite database
+    that lies elsewhere with its journals. /proc is closed because it shows the bridge's environment
+    and memory when a root is as wide as /; the walk refuses any other procfs.
+    """
     forbidden = [str(conf.bridge_data_dir), *map(str, conf.secret_files)]
     if conf.database_url and (database := sqlite_file(conf)) is not None:
         real = os.path.realpath(database)
@@ -108,6 +126,7 @@ def default_jail() -> Jail:
 
 
 def mount_points() -> list[str]:
+    """Return the paths of all mounts, as this process sees them."""
     return [partition.mountpoint for partition in psutil.disk_partitions(all=True)]
 
 

@@ -1,8 +1,10 @@
 """Open a path one name at a time, under the rules of D12.
 
-Every name is opened from its directory's descriptor, and the walk follows links itself, under the
-same rules: nothing swapped meanwhile leads out. Outside the roots only names are compared, so no
-answer shows whether something exists there.
+Every name is opened from the descriptor of the directory before it, and the operating system never
+follows a link: the walk reads a link's target itself and steps through it under the same rules. A
+name that is replaced meanwhile is therefore either refused or leads to another place inside. Outside
+the roots only names are compared and nothing is opened, so an answer never shows whether something
+exists there.
 """
 
 from __future__ import annotations
@@ -54,7 +56,10 @@ _CODES = {
 
 @dataclass(slots=True)
 class Opened:
-    """Hold a readable descriptor inside a root, with its `stat`; a context manager."""
+    """Hold an open descriptor inside a root; close it as a context manager.
+
+    `fd` is readable (a file's is non-blocking), `stat` what it said when it was opened.
+    """
 
     fd: int
     names: Names
@@ -79,7 +84,11 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Decide by name where a walk may go; `above` the roots it only passes through."""
+    """Decide by name where a walk may go.
+
+    Of roots inside each other the walk enters the outermost, so that the inner one cannot be
+    swapped. `above` are the proper ancestors of the roots: only passed through.
+    """
 
     roots: frozenset[Names]
     above: frozenset[Names]
@@ -92,8 +101,8 @@ class Rules:
 class Walk:
     """Walk from the top, or from an open directory, to a place inside a root.
 
-    `names` is the real path so far and `fd` its directory, -1 while above every root; what is in
-    `forbidden` is refused under any name.
+    `names` is the real path gone so far and `fd` its directory, -1 while above every root. What is
+    in `forbidden` is refused under any name. `run` ends the walk and leaves one descriptor or none.
     """
 
     def __init__(

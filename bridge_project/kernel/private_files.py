@@ -9,7 +9,8 @@ from pathlib import Path
 def make_private_dir(path: Path, *below: str) -> Path:
     """Make nested directories with mode 0700, or restore it; return the last (D45).
 
-    ``path`` may be a link, names below may not: secrets would be written there. Raises OSError.
+    ``path`` may be a link, for a data directory may lie on another disk. Names below may not be
+    links: secrets would be written to their targets. Raises OSError.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.stat().st_mode & 0o077:
@@ -27,7 +28,11 @@ def make_private_dir(path: Path, *below: str) -> Path:
 
 
 def write_private_file(path: Path, data: bytes, *, like: Path | None = None) -> None:
-    """Replace a file (0600) at once, with mode and owner of ``like``; raises OSError."""
+    """Replace a file (0600) at once: readers see the old bytes or the new.
+
+    With ``like`` it gets mode and owner of that file, if there is one. Raises OSError, and leaves
+    nothing beside it.
+    """
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

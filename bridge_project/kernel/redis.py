@@ -1,4 +1,7 @@
-"""List the exceptions that mean Redis is unreachable; importing redis takes 5 MB."""
+"""List the exceptions that mean Redis is unreachable, importing redis lazily.
+
+The client takes 5 MB of memory, so it is imported only where Redis is in use.
+"""
 
 
 def redis_errors() -> tuple[type[Exception], ...]:

@@ -78,6 +78,7 @@ def _begins_with(message: str, *schemes: str) -> AfterValidator:
 
 
 def read_agents(text: str) -> dict[str, list[str]]:
+    """Read `name=command line`, with `;` between them."""
     found: dict[str, list[str]] = {}
     for part in filter(None, (part.strip() for part in text.split(";"))):
         name, _, line = (piece.strip() for piece in part.partition("="))

@@ -1,7 +1,9 @@
 """Run blocking work in threads, one pool for each kind of work.
 
-So a slow git delays no hook event. Database work runs only here, since these threads keep their
-connections.
+Work in one pool never waits for work in another, so a slow git or a chore of minutes delays no hook
+event. All work with the database runs here, since these threads keep their connections. Rare work
+without the database uses `asyncio.to_thread`. A loop that blocks as long as the process lives (the
+forwarder's) has a thread of its own.
 """
 
 import asyncio
@@ -25,7 +27,12 @@ T = TypeVar("T")
 
 
 class Threads:
-    """Run calls to their end in a few threads that keep their database connections."""
+    """Run calls in a few threads that keep their database connections.
+
+    Calls wait for a free thread. A call that began is finished, whether or not somebody still waits
+    for it. A connection that PostgreSQL has ended is replaced before it is used, and one that broke
+    in use is dropped: so the bridge connects again after a restart of the server.
+    """
 
     def __init__(self, name: str, size: int) -> None:
         self._pool = ThreadPoolExecutor(size, thread_name_prefix=name)
@@ -37,7 +44,10 @@ class Threads:
         return await asyncio.get_running_loop().run_in_executor(self._pool, context.run, call)
 
     async def persist(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Repeat a harmless `function` like `run` while the database is away."""
+        """Call `function` like `run`, again and again while the database is away.
+
+        It may have committed although its answer was lost: a repetition must do no harm.
+        """
         away = False
         while True:
             try:
@@ -65,9 +75,11 @@ def _call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 def _has_ended() -> bool:
-    """Tell whether PostgreSQL has ended the kept connection: it has bytes to read.
+    """Tell whether PostgreSQL has ended the kept connection.
 
-    Asking (`SELECT 1`) would cost every call a round trip.
+    Between transactions the server sends nothing, so a connection with bytes to read has ended.
+    Asking it (`SELECT 1`) would cost every call a round trip. A failed query is never sent again: it
+    may have been executed.
     """
     kept: Any = connection.connection
     if connection.vendor != "postgresql" or kept is None or connection.in_atomic_block:

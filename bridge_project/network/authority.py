@@ -1,4 +1,7 @@
-"""Make and renew the bridge's own authority, for private names only (D19, D55)."""
+"""Make and renew the bridge's own certificate authority (D19, D55).
+
+A phone that trusts it trusts it only for private names and addresses and for the bridge's own.
+"""
 
 import ipaddress
 import logging
@@ -34,7 +37,11 @@ PRIVATE_DOMAINS: Final = ("localhost", "local", "lan", "home.arpa", "internal", 
 def load_or_renew_authority(
     path: Path, key: ec.EllipticCurvePrivateKey, names: Iterable[str]
 ) -> x509.Certificate:
-    """Return the authority for ``names``, made or renewed as it is; raise ConfError."""
+    """Return the authority's certificate, renewed near its end.
+
+    It keeps its name, key and constraints, so that certificates it signed stay valid. ``names``: the
+    bridge's names, for which a new authority is valid. Raises ConfError.
+    """
     again = "phones must then install /ca.crt again"
     if not path.exists():
         name = f"Bridge CA {socket.gethostname()[:24]} {os.urandom(3).hex()}"
@@ -85,7 +92,10 @@ def constraints_of(ca: x509.Certificate) -> x509.NameConstraints | None:
 
 
 def permits(ca: x509.Certificate, name: str) -> bool:
-    """Tell whether the authority may sign a name; one wrong name spoils a certificate."""
+    """Tell whether a certificate signed by the authority may have a name or address.
+
+    Because of one name that it may not have, clients refuse the whole certificate.
+    """
     constraints, address = constraints_of(ca), parse_address(name)
     for one in (constraints and constraints.permitted_subtrees) or ():
         if isinstance(one, x509.DNSName):
@@ -115,7 +125,10 @@ def fingerprint(ca: x509.Certificate) -> str:
 
 
 def apple_profile(ca: x509.Certificate) -> bytes:
-    """Return an unsigned profile that installs the authority on an Apple device."""
+    """Return an unsigned profile that installs the authority on an Apple device.
+
+    It is named by the authority's key, so that a second download replaces the first.
+    """
     key_id = x509.SubjectKeyIdentifier.from_public_key(ca.public_key()).digest.hex()
     called = str(ca.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
 

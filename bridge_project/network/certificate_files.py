@@ -18,8 +18,9 @@ from bridge_project.network.transport import parse_address
 class Certificates:
     """Hold the certificate in use: its files, names and pin.
 
-    ``chain`` (leaf first), ``key`` and ``ca`` (None with a given certificate) are PEM; ``pin``: hex
-    SHA-256 of the public key (SPKI), which renewal keeps; ``fingerprint``: hex SHA-256 of the leaf.
+    ``chain``: PEM, leaf first; ``key``: PEM; ``ca``: PEM of the own authority, None with a given
+    certificate; ``names``: DNS names and addresses in the leaf; ``pin``: hex SHA-256 of the public
+    key (SPKI), which renewal keeps; ``fingerprint``: hex SHA-256 of the leaf.
     """
 
     chain: Path

@@ -1,4 +1,8 @@
-"""Make and renew the server's certificate, or read the given one (D19, D44)."""
+"""Make and renew the server's certificate (D19, D44).
+
+The bridge's own authority signs it (it is that authority's *leaf*), and it is renewed in time with
+the same key; or the settings give one.
+"""
 
 import errno
 import fcntl
@@ -38,9 +42,10 @@ BACKDATED = timedelta(days=1)
 
 
 def load_or_renew(conf: Conf) -> Certificates:
-    """Return the certificate to serve, made or renewed if need be; cheap.
+    """Return the certificate to serve, made or renewed if need be.
 
-    Raises ConfError when a given one cannot be used, or an own file is damaged that must not be
+    Cheap enough for every minute, from any process. Raises ConfError, in one line with the setting,
+    when a given certificate cannot be used, or when an own file is damaged that must not be
     replaced.
     """
     if conf.bridge_tls_cert and conf.bridge_tls_key:
@@ -49,7 +54,10 @@ def load_or_renew(conf: Conf) -> Certificates:
 
 
 def replace_authority(conf: Conf) -> Certificates:
-    """Make a new authority; the leaf keeps its key (D55). Raises ConfError."""
+    """Make a new authority; the leaf keeps its key, so that pins hold (D55).
+
+    A running bridge serves the new leaf within a minute. Raises ConfError.
+    """
 
     def replace(directory: Path, names: tuple[str, ...]) -> Certificates:
         # In this order: after an end in between, the next call completes authority and leaf.
@@ -84,7 +92,10 @@ def _open_lock(path: Path) -> int:
 
 
 def wanted_names(conf: Conf) -> tuple[str, ...]:
-    """Return this machine's and the settings' names, which the leaf must have (D19)."""
+    """Return the names that the leaf must have (D19).
+
+    They are this machine's names and addresses, and those that the settings name.
+    """
     host = socket.gethostname().lower().rstrip(".")
     names = ["localhost", host, f"{host.partition('.')[0] or 'bridge'}.local"]
     names += [one for one in interfaces.local_addresses() if accepts_on(conf.bridge_host, one)]
@@ -122,7 +133,10 @@ def _tell(left_out: tuple[str, ...]) -> None:
 
 
 def _load_or_make_key(path: Path, certificate: Path, who: str) -> ec.EllipticCurvePrivateKey:
-    """Return a file's key, which clients rely on; make it without a certificate only."""
+    """Return a file's key; make it when its certificate is missing too.
+
+    A lost or damaged key is never replaced in silence: clients rely on it.
+    """
     advice = (
         f"restore it from a backup, or delete it and {certificate.name}; then every"
         f" device that {who} must be paired again"
@@ -147,7 +161,11 @@ def _load_or_make_key(path: Path, certificate: Path, who: str) -> ec.EllipticCur
 def _load_leaf(
     path: Path, key: ec.EllipticCurvePrivateKey, ca: x509.Certificate, names: tuple[str, ...]
 ) -> x509.Certificate | None:
-    """Return the leaf, or None when it cannot be served; an extra name does no harm."""
+    """Return the leaf, or None when it cannot be served any longer.
+
+    It may be damaged, another bridge's, too old or too new for the clock, or lack a name. An extra
+    name does no harm.
+    """
     try:
         chain = x509.load_pem_x509_certificates(path.read_bytes())
         leaf = chain[0]

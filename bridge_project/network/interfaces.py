@@ -7,7 +7,11 @@ import psutil
 
 
 def local_addresses() -> tuple[str, ...]:
-    """Return every interface's addresses, loopback first, without IPv6 link-local."""
+    """Return every interface's addresses as text, loopback first; never empty.
+
+    Link-local IPv6 addresses are left out: they mean nothing without an interface, so no
+    certificate and no URL can hold them.
+    """
     found = dict.fromkeys(("127.0.0.1", "::1"))
     for interface in psutil.net_if_addrs().values():
         for entry in interface:
@@ -19,7 +23,10 @@ def local_addresses() -> tuple[str, ...]:
 
 
 def primary_address() -> str | None:
-    """Return the address that reaches other networks, IPv4 first, or None; ask nobody."""
+    """Return the address that reaches other networks, IPv4 first, or None.
+
+    Connecting a datagram socket sends nothing: the routing table chooses the source address.
+    """
     for family, target in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
         try:
             with socket.socket(family, socket.SOCK_DGRAM) as probe:

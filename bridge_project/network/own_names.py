@@ -42,7 +42,10 @@ def own_names(scope: Mapping[str, Any]) -> frozenset[str]:
 
 
 def local_name() -> str | None:
-    """Return this machine's ``.local`` name if it leads here; may take seconds."""
+    """Return this machine's ``.local`` name if it is announced and leads here.
+
+    May take seconds where no name server answers.
+    """
     name = next((one for one in certificates.wanted_names(conf) if one.endswith(".local")), None)
     if name is None:
         return None  # a host name that no certificate can hold
@@ -56,7 +59,12 @@ def local_name() -> str | None:
 def allowed_names(
     conf: Conf, certified: Iterable[str], addresses: Iterable[str] = ()
 ) -> frozenset[str]:
-    """Return the names and addresses that the bridge answers to; `*.` is a domain's."""
+    """Return the host names and addresses that the bridge answers to.
+
+    In lower case, IPv6 without brackets; ``*.`` begins a name of a whole domain. ``certified``: the
+    names in its certificate; ``addresses``: those of the machine's interfaces, of which only those
+    it listens on are taken.
+    """
     names = {_host(name) for name in certified}
     names |= {_host(a) for a in addresses if accepts_on(conf.bridge_host, a)}
     if conf.bridge_public_url:
@@ -73,7 +81,10 @@ def host_allowed(names: frozenset[str], host_header: str) -> bool:
 
 
 def origin_allowed(conf: Conf, names: frozenset[str], origin: str | None) -> bool:
-    """Tell whether a page of this origin (None: no header) may open a WebSocket."""
+    """Tell whether a page of this origin may open a WebSocket.
+
+    The bridge's own pages may, and those of BRIDGE_ALLOWED_ORIGINS. None (no header) may.
+    """
     if origin is None:
         return True
     given = _origin(origin)

@@ -1,4 +1,7 @@
-"""Record the address in the data directory, for commands and QR codes (D43)."""
+"""Record the bridge's address for the commands and the pairing QR code (D43).
+
+``serve`` writes it into the data directory.
+"""
 
 import json
 from dataclasses import asdict, dataclass
@@ -14,8 +17,9 @@ from bridge_project.network.certificate_files import Certificates
 class Address:
     """Hold the bridge's URLs, its pin and its certificate's fingerprint.
 
-    ``base_url`` has no path; ``pin``, ``fingerprint``: hex SHA-256 of public key and certificate;
-    ``local_ws_url``: as this machine reaches it, past any proxy; empty when unknown.
+    ``base_url``: https address without a path; ``ws_url``: the WebSocket's address; ``pin``,
+    ``fingerprint``: hex SHA-256 of public key and certificate; ``local_ws_url``: the WebSocket as
+    this machine reaches it, past any proxy or tunnel that the others name; empty when unknown.
     """
 
     base_url: str

@@ -82,7 +82,11 @@ EVERYWHERE: Final = ("auto", "0.0.0.0", "::")  # noqa: S104
 
 @dataclass(frozen=True, slots=True)
 class Transport:
-    """Describe one connection; limits and logs count by ``client``."""
+    """Describe one connection.
+
+    ``client``: the address that limits and logs count; ``base_url``: where this client reaches the
+    bridge, without a path.
+    """
 
     secure: bool
     client: str
@@ -93,7 +97,10 @@ class Transport:
 
 @lru_cache(4096)
 def parse_address(text: str) -> IPAddress | None:
-    """Return an address without brackets, zone and IPv4-mapping; None if it is none."""
+    """Return an address without brackets, zone and IPv4-mapping; None if it is none.
+
+    ``::ffff:10.0.0.1`` becomes ``10.0.0.1``.
+    """
     try:
         address = ipaddress.ip_address(text.strip().strip("[]").partition("%")[0])
     except ValueError:
@@ -111,7 +118,10 @@ def normalise(text: str) -> str:
 
 @lru_cache(4096)
 def mode_of_address(text: str) -> ConnectionMode:
-    """Return the network that an address belongs to; an unknown one is public (D20)."""
+    """Return the network that an address belongs to (D20).
+
+    What is neither loopback, private nor a mesh's is public.
+    """
     address = parse_address(text)
     if address is None:
         return ConnectionMode.DIRECT_PUBLIC
@@ -120,12 +130,18 @@ def mode_of_address(text: str) -> ConnectionMode:
 
 
 def accepts_on(host_setting: str, local_address: str) -> bool:
-    """Tell whether a local address is served: `auto` takes no public one (D44, D45)."""
+    """Tell whether connections to this local address are accepted (D44, D45).
+
+    `auto` takes none on a public one.
+    """
     return host_setting != "auto" or mode_of_address(local_address) != ConnectionMode.DIRECT_PUBLIC
 
 
 def is_trusted_proxy(conf: Conf, address: str) -> bool:
-    """Tell whether this peer is a proxy, which speaks for many clients (D19)."""
+    """Tell whether this peer is a proxy that speaks for many clients (D19).
+
+    Its own address then identifies no client.
+    """
     found = parse_address(address)
     return found is not None and any(found in network for network in conf.bridge_trusted_proxies)
 
@@ -133,7 +149,11 @@ def is_trusted_proxy(conf: Conf, address: str) -> bool:
 def resolve(
     conf: Conf, *, tls: bool, local_address: str, peer_address: str, headers: Headers
 ) -> Transport:
-    """Derive a `Transport`; only trusted proxies' forwarding headers count (D19, D20)."""
+    """Derive a `Transport` from a connection's addresses and headers (D19, D20).
+
+    ``headers``: pairs of bytes, names in lower case, as in an ASGI scope. Forwarding headers count
+    only when the peer is a trusted proxy.
+    """
     forwarding = [
         (name, value.decode("latin-1")) for name, value in headers if name in FORWARDING_HEADERS
     ]
@@ -169,7 +189,10 @@ def _values(forwarding: Iterable[tuple[bytes, str]], name: bytes) -> list[str]:
 
 
 def _client_hop(conf: Conf, hops: list[str]) -> str | None:
-    """Return the rightmost hop that is not a trusted proxy, up to what is no address."""
+    """Return the rightmost hop that is not a trusted proxy; the first if all are.
+
+    Anything but an address ends the search: nothing left of it can be trusted.
+    """
     found: str | None = None
     for hop in reversed(hops):
         # some proxies write `10.0.0.1:5000` or `[::1]:5000`
@@ -183,7 +206,10 @@ def _client_hop(conf: Conf, hops: list[str]) -> str | None:
 
 
 def mode_of_url(url: str, tunnel_domains: Iterable[str] = ()) -> ConnectionMode:
-    """Return BRIDGE_PUBLIC_URL's mode, by scheme, address or domain, without look-up."""
+    """Return the mode of BRIDGE_PUBLIC_URL, by scheme, address or domain.
+
+    No name is looked up.
+    """
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".")
     if parts.scheme != "https" or not host:
@@ -199,7 +225,10 @@ def mode_of_url(url: str, tunnel_domains: Iterable[str] = ()) -> ConnectionMode:
 
 
 def base_url(conf: Conf, host: str = "") -> str:
-    """Return BRIDGE_PUBLIC_URL, else the https address at ``host`` and BRIDGE_PORT."""
+    """Return the bridge's address without a path.
+
+    BRIDGE_PUBLIC_URL, else https at ``host`` (default: BRIDGE_HOST, or localhost) and BRIDGE_PORT.
+    """
     if conf.bridge_public_url:
         return conf.bridge_public_url
     own = "localhost" if conf.bridge_host in EVERYWHERE else conf.bridge_host
@@ -219,5 +248,6 @@ def _url(host: str, port: int) -> str:
 
 
 def websocket_url(base: str) -> str:
+    """Return the WebSocket's address for a base address: wss for https, else ws."""
     parts = urlsplit(base)
     return f"{'wss' if parts.scheme == 'https' else 'ws'}://{parts.netloc}{parts.path}/api/v1/ws"

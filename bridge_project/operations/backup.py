@@ -33,13 +33,18 @@ NOT_KEPT: Final = re.compile(r"(.*/)?(lock|\.draft.*|\..*\.[0-9a-f]{8})")
 
 
 class SavedFile(BaseModel):
-    """Describe an archived file; a spooled event's exact time is a part of its id."""
+    """Describe a file of the archive.
+
+    The time of a spooled event is a part of its id: it must be exact.
+    """
 
     sha256: str
     mtime_ns: int
 
 
 class Manifest(BaseModel):
+    """Describe an archive, inside of it."""
+
     format: int
     version: str
     created_at: str
@@ -50,7 +55,9 @@ class Manifest(BaseModel):
 def back_up(conf: Conf, target: Path) -> Manifest:
     """Write the archive (0600) while the bridge runs. Raises CommandError.
 
-    The spool comes before the database: an event accepted meanwhile is in both, never in neither.
+    An existing file is never replaced. The spool is read before the database: an event that is
+    accepted meanwhile is in both, and its id keeps it from being stored twice (D31); the other way
+    round it could be in neither.
     """
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     copy = part.with_name(f"{part.name}.sqlite3")

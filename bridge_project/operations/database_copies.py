@@ -31,12 +31,16 @@ def newest_copy(conf: Conf) -> Path | None:
 
 
 def opened(path: Path, mode: str = "rw") -> contextlib.closing[sqlite3.Connection]:
+    """Open an existing database file, for a `with`."""
     uri = f"{path.absolute().as_uri()}?mode={mode}"
     return contextlib.closing(sqlite3.connect(uri, uri=True, timeout=20))
 
 
 def copy_sqlite(source: Path, target: Path) -> None:
-    """Copy a database (0600) as of one moment, without blocking; raise CommandError."""
+    """Copy a database (0600) as of one moment, without blocking its writers.
+
+    Raises CommandError.
+    """
     try:
         with opened(source) as original:
             copy_open(original, target)
@@ -45,7 +49,10 @@ def copy_sqlite(source: Path, target: Path) -> None:
 
 
 def copy_open(original: sqlite3.Connection, target: Path) -> None:
-    """Copy an open database, whole and checked, or raise sqlite3.Error or OSError."""
+    """Copy the database of an open connection, even if its file was deleted.
+
+    The copy has its name only when it is whole and checked. Raises sqlite3.Error or OSError.
+    """
     draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
         os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

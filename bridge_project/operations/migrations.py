@@ -1,7 +1,7 @@
 """Migrate the database, after a copy to go back to.
 
-Copies are named `before-<time>-<migration>` and end with `-unfinished` until a start has succeeded,
-with `-failed` when theirs had not; neither is ever pruned.
+Copies are named `before-<time>-<migration>` and end with `-unfinished` until a start has
+succeeded, with `-failed` when the start that made them had not. Neither is ever pruned.
 """
 
 import contextlib
@@ -46,7 +46,11 @@ class MigrationFailed(CommandError):
 
 
 def migrate(conf: Conf) -> None:
-    """Apply pending migrations, in one of several processes; raise CommandError."""
+    """Apply pending migrations; of several starting processes one does it.
+
+    Raises CommandError, one line, when the database does not answer, cannot be copied, or was
+    written by a newer version.
+    """
     with _usable():
         if not _pending() and not _unfinished(conf):
             return
@@ -102,8 +106,8 @@ def _pending() -> list[str]:
 def _locked(conf: Conf) -> Iterator[None]:
     """Let one process at a time migrate.
 
-    Not SQLite's file is locked, but its directory: closing another descriptor of the file would
-    drop SQLite's own locks.
+    For SQLite the file's directory is locked: several data directories may share the file, and
+    closing another descriptor of the file itself would drop SQLite's own locks.
     """
     path = sqlite_file(conf)
     if path is None:
@@ -142,7 +146,11 @@ def _apply(conf: Conf) -> None:
 
 
 def copy_first(conf: Conf, names: list[str]) -> Path | None:
-    """Copy a database that has rows, or use the same copy of a start that failed."""
+    """Copy an SQLite database that has rows: there is no other way back.
+
+    A start that is tried again, with the database as it was, uses the copy of the one that failed
+    and makes no other, so failing starts do not fill the disk. Raises CommandError.
+    """
     if not MigrationRecorder(connection).applied_migrations():
         return None  # it is new
     source = sqlite_file(conf)

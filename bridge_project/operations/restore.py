@@ -1,6 +1,7 @@
 """Replace the data directory by a backup, or the database by a copy.
 
-All is checked before anything is changed. The caller holds `startup.only_server`.
+Everything is checked before anything is changed. The caller holds the data directory
+(`startup.only_server`).
 """
 
 import contextlib
@@ -34,9 +35,10 @@ DAMAGED: Final = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, Valu
 
 
 def restore(conf: Conf, archive: Path) -> tuple[backup.Manifest, Path | None]:
-    """Replace the data directory's files, but `backups`, by an archive's.
+    """Replace the data directory's files by an archive's; keep the old ones.
 
-    Returns where the old files are now, None when they were not worth keeping. Raises CommandError.
+    Its `backups` stay in it. Returns where the old files are now, None when they were not worth keeping. Raises CommandError: the
+    archive is damaged, not ours, of a newer version, or not for this database.
     """
     directory, stamp = Path(os.path.realpath(conf.bridge_data_dir)), database_copies.now_name()
     # Beside it, unless it is a volume, or a directory that was given to this user.
@@ -112,7 +114,10 @@ def _unpack(archive: Path, staged: Path) -> backup.Manifest:
 
 
 def _database_place(conf: Conf, staged: Path, manifest: backup.Manifest) -> Path | None:
-    """Return where the settings want the archive's SQLite database, if it fits them."""
+    """Return where the settings want an SQLite database; check the archive's.
+
+    Raises CommandError when archive and settings do not mean the same kind of database.
+    """
     given = {**dotenv_values(staged / ".env"), **os.environ}
     url = given.get("DATABASE_URL") or ""
     if not url and (file := given.get("DATABASE_URL_FILE")):
@@ -141,7 +146,7 @@ def _database_place(conf: Conf, staged: Path, manifest: backup.Manifest) -> Path
 def _exchange(directory: Path, staged: Path, aside: Path) -> None:
     """Move the directory's files to `aside` and the staged in; undo a failure.
 
-    The database comes last: without it no bridge starts.
+    STAYS are not touched. The database comes last: without it no bridge starts.
     """
     stays = {aside.name, staged.name, *STAYS}
     old = [path for path in directory.iterdir() if path.name not in stays]
@@ -189,6 +194,7 @@ def devices(conf: Conf, *, revoked: bool) -> dict[tuple[int, str], str] | None:
 
 
 def is_database(file: Path) -> bool:
+    """Tell whether a file is an SQLite database and not an archive."""
     try:
         with file.open("rb") as found:
             return found.read(16) == b"SQLite format 3\0"
@@ -197,7 +203,10 @@ def is_database(file: Path) -> bool:
 
 
 def restore_database(conf: Conf, copy: Path) -> Path | None:
-    """Replace only the database; return where the old one is, or raise CommandError."""
+    """Replace only the database by a copy; keep the old one.
+
+    Returns where the replaced database is now, None when there was none. Raises CommandError.
+    """
     target = sqlite_file(conf)
     if target is None:
         text = f"{copy} is an SQLite database, but DATABASE_URL names a database server."
@@ -217,7 +226,10 @@ def restore_database(conf: Conf, copy: Path) -> Path | None:
 
 
 def put_back(conf: Conf, copy: Path) -> None:
-    """Replace the database by a copy: on a full disk too, whole whenever killed."""
+    """Replace the database, on which a migration failed, by a copy of it.
+
+    A full disk allows it, and a kill at any moment leaves a whole database. Raises OSError.
+    """
     target = sqlite_file(conf)
     assert target is not None
     for suffix in ("-wal", "-shm"):

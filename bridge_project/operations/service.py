@@ -68,6 +68,7 @@ def units(conf: Conf) -> list[Unit]:
 
 
 def running_unit(conf: Conf) -> Unit | None:
+    """Return the unit whose process holds the data directory."""
     holder = snapshot.holder(conf)
     return next((unit for unit in units(conf) if holder and unit.pid.strip() == holder), None)
 

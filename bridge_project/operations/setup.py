@@ -1,7 +1,8 @@
 """Make `.venv`, install the pinned requirements, run the command (D42).
 
-Standard library only: it runs before anything is installed. `.venv/bin/python -m …` runs the rest:
-scripts in `.venv/bin` break in a path with a space.
+Standard library only: it runs before anything is installed, with the Python that the Makefile has
+chosen. Everything is run as `.venv/bin/python -m …`: scripts in `.venv/bin` break in a path with a
+space.
 """
 
 from __future__ import annotations
@@ -59,7 +60,11 @@ def main(arguments: list[str]) -> int:
 
 
 def prepare(kind: str) -> None:
-    """Make `.venv` hold what `kind` ("run" or "test") needs. Raises Missing."""
+    """Make `.venv` hold what `kind` ("run" or "test") needs. Raises Missing.
+
+    Two at once wait for each other. An environment that was interrupted, moved, or whose Python is
+    gone is made anew.
+    """
     if shutil.which("git") is None:
         raise Missing("git is missing: install the package git (Debian: apt install git).")
     with only_one() as lock:
@@ -86,7 +91,10 @@ def prepare(kind: str) -> None:
 
 
 def earlier_commit(last_start: Path) -> str:
-    """Return the commit that wrote the file `last_start`; "" if unknown or present."""
+    """Return the commit that ran at the last start; "" if unknown, or the present one.
+
+    `last_start` is the file that each start writes. git remembers what the clone was at that time.
+    """
     try:
         moment = time.gmtime(last_start.stat().st_mtime)
     except OSError:
@@ -148,7 +156,10 @@ def only_one() -> Iterator[int]:
 
 
 def run_step(command: list[str], title: str, lock: int) -> None:
-    """Run a command that inherits the lock; print its time, or its output if it fails."""
+    """Run a command and print how long it took; when it fails, all its output.
+
+    It inherits the lock, so that nobody begins beside it when this process is killed.
+    """
     ours = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV")
     environment = {name: value for name, value in os.environ.items() if name not in ours}
     print(f"{title} …", flush=True)

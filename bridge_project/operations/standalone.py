@@ -1,6 +1,7 @@
 """Run the background work of `serve` under another ASGI server (D61).
 
-It starts and ends with daphne's reactor, or by `lifespan`, else with the first request.
+daphne does not tell an application when it starts and ends, so this asks its reactor. Other servers
+send `lifespan`. Without either, the first request starts the work.
 """
 
 import asyncio
@@ -27,8 +28,8 @@ log = structlog.get_logger("bridge.startup")
 class Standalone:
     """Hold the data directory while the application serves, as `serve` does.
 
-    Until everything runs requests wait; while it cannot, each is STORAGE_UNAVAILABLE and tries
-    again.
+    Requests wait until everything runs. While it cannot be started, each request is answered
+    STORAGE_UNAVAILABLE and tries again; the log says why, once.
     """
 
     def __init__(self, application: Application) -> None:
@@ -47,7 +48,10 @@ class Standalone:
             raise BridgeError("STORAGE_UNAVAILABLE")
 
     def prepare(self) -> None:
-        """Take the data directory and check what `serve` checks; raise its errors."""
+        """Take the data directory and check all that `serve` checks.
+
+        Raises CommandError or ConfError, one line, when another bridge has it or it is not ready.
+        """
         with ExitStack() as held:
             startup.check_made(conf)
             held.enter_context(startup.only_server(conf))
@@ -92,7 +96,10 @@ class Standalone:
                 return await send({"type": "lifespan.shutdown.complete"})
 
     def start_with_daphne(self) -> None:
-        """Start and stop with daphne, which calls this on import; else exit with one line."""
+        """Start and stop with daphne, which calls this on import.
+
+        Ends the process, with one line, where the bridge cannot run.
+        """
         options = daphne_command.arguments()
         if options is not None and options.proxy_headers:
             sys.exit(

@@ -24,7 +24,11 @@ log = structlog.get_logger("bridge.startup")
 
 @contextlib.contextmanager
 def only_server(conf: Conf) -> Iterator[None]:
-    """Lock data directory and secrets until the process dies; raise CommandError."""
+    """Lock the data directory; the system unlocks it when the process dies.
+
+    The directory of secrets is locked too: serve.lock may be removed while a bridge runs. Raises
+    CommandError, one line, when another process serves from it.
+    """
     os.umask(0o077)  # whatever this process writes from here on is for its owner alone
     child_environment.hide_process()
     root = make_private_dir(conf.bridge_data_dir)
@@ -70,7 +74,9 @@ def check_system(conf: Conf) -> None:
 def make_database(conf: Conf, *, new: bool = False) -> None:
     """Create the SQLite database on the first start, or on request by `new`.
 
-    Where a bridge has run (later made files are there), a missing one is a CommandError.
+    A bridge has run here if its certificate or recorded address exists: these are made after the
+    database and its migrations, so a first start that was interrupted is not refused. If so, and
+    the database is missing, raises CommandError, one line that names the newest copy.
     """
     path = sqlite_file(conf)
     if path is None:
@@ -98,7 +104,10 @@ def make_database(conf: Conf, *, new: bool = False) -> None:
 
 
 def check_made(conf: Conf) -> None:
-    """Refuse a data directory that `serve` never made; raise CommandError, one line."""
+    """Refuse a data directory that `serve` never made, or without its database.
+
+    Raises CommandError, one line.
+    """
     if server_address.recorded(conf) is None:
         raise CommandError(
             f"BRIDGE_DATA_DIR: {conf.bridge_data_dir} was never made ready."
@@ -113,6 +122,7 @@ def make_command(conf: Conf, target: str) -> str:
 
 
 def manage(conf: Conf, command: str) -> str:
+    """Return a command of manage.py."""
     return f"{_own_data(conf)}.venv/bin/python manage.py {command}"
 
 

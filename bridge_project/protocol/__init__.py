@@ -1,1 +1,4 @@
-"""Define every WebSocket message and HTTP body of the specification, purely."""
+"""Define every WebSocket message and HTTP body of the specification.
+
+Pure: no Django, no I/O.
+"""

@@ -1,6 +1,7 @@
-"""Remove from an agent's text the parts meant for its model (claude-code 2.1.330).
+"""Remove from an agent's text the parts meant for its model alone.
 
-Standard library only, as `risk`: the one file of another machine's forwarder carries it.
+Standard library only: the forwarder of another machine carries this module in its one file. The
+patterns were seen in claude-code 2.1.330.
 """
 
 from __future__ import annotations

@@ -7,7 +7,10 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Phase(IntEnum):
-    """List a connection's phases: until ``connection_ack``, until ready, ready (D21)."""
+    """List the phases of a connection (D21).
+
+    OPEN until ``connection_ack``, AUTHENTICATED until ready, then READY.
+    """
 
     OPEN = 0
     AUTHENTICATED = 1
@@ -15,7 +18,10 @@ class Phase(IntEnum):
 
 
 class Wire(BaseModel):
-    """Validate a JSON object of the protocol; never coerce: ``"true"`` is no boolean."""
+    """Validate a JSON object of the protocol.
+
+    It never coerces: ``"true"`` is no boolean, ``1`` neither.
+    """
 
     model_config = ConfigDict(strict=True, hide_input_in_errors=True)
 

@@ -40,9 +40,11 @@ class Encoded:
 
 
 def encode(payload: BaseModel, *, id: str | None = None, timestamp: str | None = None) -> Encoded:
-    """Encode a payload as a message, under the request's ``id`` or a fresh one (D4).
+    """Encode a payload as a message.
 
-    A ``notification`` has its ``notification_id`` (D13). ``timestamp``: default now.
+    ``id``: the request's in a reply, else None for a fresh UUID v4 (D4); a ``notification`` takes
+    its ``notification_id`` (D13), and raises ValueError when given another. ``timestamp``: default
+    now. Raises TypeError for a model that is no payload.
     """
     if not isinstance(payload, Payload):
         raise TypeError(f"{type(payload).__name__} is no message's payload")
@@ -83,7 +85,10 @@ def encode_replay(
 
 
 def text_frame(text: str) -> bytes:
-    """Make a message's WebSocket frame, the same for every socket (RFC 6455, 5.2)."""
+    """Make the WebSocket frame of a message: unmasked, uncompressed (RFC 6455, 5.2).
+
+    It is the same for every socket, so it is made once for all.
+    """
     return _frame(_FINAL_TEXT, text.encode())
 
 

@@ -27,7 +27,10 @@ class SessionPayload(ClientPayload):
 
 
 class Auth(ClientPayload):
-    """Authenticate; ``device_id`` binds the token at its first use (D15)."""
+    """Authenticate; always the first message.
+
+    ``device_id`` binds the token at its first use (D15).
+    """
 
     type = "auth"
     summary = "Says who the device is; always first."
@@ -69,7 +72,10 @@ class HeartbeatPing(ClientPayload):
 
 
 class SessionStart(ClientPayload):
-    """Join a session, or create one: of no id, or an unknown one not to resume (D22)."""
+    """Join a session, or create one (D22).
+
+    It is created when ``session_id`` is null, or unknown while ``resume`` is false.
+    """
 
     type = "session_start"
     summary = "Joins a session or creates one."
@@ -106,7 +112,10 @@ class Message(SessionPayload):
 
 
 class SessionInterrupt(SessionPayload):
-    """Stop the turn and what commands left running, or cancel a start, unjoined (D40)."""
+    """Stop the running turn, and processes that the agent's commands left (D40).
+
+    While the agent is being started, it cancels the start, and needs no join.
+    """
 
     type = "session_interrupt"
     summary = "Stops the running turn, and ends what the session's commands have left running."
@@ -114,7 +123,10 @@ class SessionInterrupt(SessionPayload):
 
 
 class ApprovalResponse(ClientPayload):
-    """Decide about a tool call; ``modified`` needs new parameters for it (D38)."""
+    """Decide about a tool call (D38).
+
+    ``modified`` needs ``modifications``: the parameters with which the tool shall run instead.
+    """
 
     type = "approval_response"
     summary = "The decision."
@@ -165,7 +177,10 @@ class GitCommit(SessionPayload):
 
 
 class GitDiff(SessionPayload):
-    """Ask for changes line by line; ``cached`` false: work tree against index (D10)."""
+    """Ask for changes line by line (D10).
+
+    ``files`` null: all changes; ``cached`` false: the work tree against the index.
+    """
 
     type = "git_diff"
     summary = "Asks for changes line by line."
@@ -208,7 +223,10 @@ class NotificationAck(ClientPayload):
 
 
 class ReplayRequest(SessionPayload):
-    """Ask for a session's kept messages, or those after a message or moment (D29)."""
+    """Ask for a session's messages after a message or a moment (D29).
+
+    Without either, for all that are kept.
+    """
 
     type = "replay_request"
     summary = "Asks for messages since the last received one."

@@ -47,9 +47,10 @@ ENFORCED: Final[Mapping[types.HookEventName, type[Received]]] = {
 
 @dataclass(frozen=True, slots=True)
 class HookEvent:
-    """Hold a valid hook event, as it was sent, but with its ``timestamp`` in UTC.
+    """Hold a valid hook event, as it was sent, but for a ``timestamp`` that was not in UTC.
 
-    ``event_id``: the producer's, in lower case, or None; ``extra``: other unknown fields (D3).
+    ``event_id`` is the producer's own, in lower case, or None; ``extra`` holds the other unknown
+    top-level fields (D3).
     """
 
     event: str
@@ -102,7 +103,10 @@ def parse_hook_body(body: bytes, *, now: datetime) -> HookEvent:
 
 
 def parse_hook_batch(body: bytes, now: datetime) -> list[HookEvent | HookInvalid]:
-    """Read a batch's events, each by itself (D32); raise HookInvalid if it is none."""
+    """Read the events of a batch in order, each by itself (D32).
+
+    Raises HookInvalid when the body is no batch at all.
+    """
     value = _loads(body)
     if not isinstance(value, dict):
         raise HookInvalid([_body("a batch must be a JSON object", "object")])
@@ -122,7 +126,11 @@ def parse_hook_batch(body: bytes, now: datetime) -> list[HookEvent | HookInvalid
 
 
 def parse_hook_event(value: Any, *, now: datetime) -> HookEvent:
-    """Read a hook event at time ``now``; raise HookInvalid with all of a stage (D8)."""
+    """Read a hook event from parsed JSON; ``now``: the server's time, aware.
+
+    Raises HookInvalid with every violation of the first stage that failed: the base fields, then
+    the payload's (D8).
+    """
     if not isinstance(value, dict):
         raise HookInvalid([_body("a hook event must be a JSON object", "object")])
     checks = (

@@ -22,7 +22,10 @@ class RecentEvent(Sent):
 
 
 class Session(SessionState):
-    """Describe a session; ``recent_events``, the newest first, only in its own view."""
+    """Describe a session (D35).
+
+    ``recent_events`` only in the view of a single session: the last 20, newest first.
+    """
 
     id: str
     agent_type: str
@@ -127,8 +130,8 @@ class ForwarderInfo(Sent):
 class Info(Sent):
     """Describe the bridge.
 
-    Added to the specification: ``agents`` (D41); ``forwarders`` that are behind, for the admin
-    token (D47).
+    Added to the specification: ``agents``, also those that cannot start, and why (D41);
+    ``forwarders`` of other machines that are behind, for the admin token only (D47).
     """
 
     name: str
@@ -197,7 +200,11 @@ class IngestionResult(Sent):
 
 
 class ValidationErrorItem(Sent):
-    """Describe one violation in a hook event; ``rule``: the specification's code (D8)."""
+    """Describe one violation in a hook event (D8).
+
+    ``code``: VALIDATION_ERROR (base fields) or PAYLOAD_VALIDATION_ERROR; ``rule``: the code of the
+    specification's table.
+    """
 
     field: str
     message: str
@@ -230,7 +237,10 @@ class ReloadResult(Sent):
 
 
 class TreeEntry(Sent):
-    """Describe a file, with its ``size`` in bytes, or a directory, with ``children``."""
+    """Describe a file or directory of a tree.
+
+    Files have ``size`` in bytes and ``modified_at``, opened directories ``children``.
+    """
 
     name: str
     type: types.EntryType
@@ -256,7 +266,10 @@ class FileContent(Sent):
 
 
 class ErrorBody(Sent):
-    """Describe an HTTP error; some codes add one of the last three fields (D9)."""
+    """Describe an HTTP error (D9).
+
+    Some codes add a field: ``retry_after`` (whole seconds), ``websocket_url``, ``details``.
+    """
 
     model_config = ConfigDict(extra="allow")
 

@@ -19,7 +19,8 @@ def loads(data: bytes | str) -> Any:
     """Parse a JSON text; the last of repeated keys counts.
 
     Raises JsonError on: bytes that are not UTF-8, a byte order mark, NaN and Infinity, numbers that
-    do not fit, nesting over JSON_MAX_DEPTH, lone surrogates, and whatever else is not JSON.
+    do not fit (1e400, more than 4300 digits), nesting over JSON_MAX_DEPTH, lone surrogates (escaped
+    ones too), and whatever else is not JSON.
     """
     text = _text(data)
     try:

@@ -29,7 +29,11 @@ Fault = tuple[str, dict[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class ClientMessage:
-    """Hold a valid message: ``payload`` is of the type's model, ``raw`` as sent."""
+    """Hold a valid message; ``raw`` is its payload as sent.
+
+    ``id`` is the client's, or a fresh UUID v4. ``payload`` is an instance of the type's model;
+    typed Any, so that a handler says which one it takes.
+    """
 
     type: str
     id: str
@@ -41,8 +45,9 @@ class ClientMessage:
 class ProtocolInvalid(Exception):
     """Refuse a frame with PROTO_INVALID_MESSAGE; the connection stays open.
 
-    ``id`` and ``type`` are the frame's own if usable, else None; ``violations``: everything wrong,
-    each ``{field, constraint, received}``, where ``received`` is short and never a secret.
+    ``id`` and ``type`` are the frame's own if usable (a type cut after 128 characters), else None.
+    ``violations``: everything wrong, each ``{field, constraint, received}``; ``received`` is
+    shortened and never a secret.
     """
 
     def __init__(
@@ -58,7 +63,11 @@ class ProtocolInvalid(Exception):
 
 
 def parse_client(text: str | bytes, *, strict_ids: bool) -> ClientMessage:
-    """Parse a frame; ``strict_ids``: UUID v4 only (D4); raise ProtocolInvalid."""
+    """Parse a message from a WebSocket frame.
+
+    ``strict_ids``: take only a UUID v4 as ``id`` (D4, BRIDGE_STRICT_PROTOCOL). Raises
+    ProtocolInvalid.
+    """
     envelope = _envelope(text)
     kind, own, payload = envelope.get("type"), envelope.get("id"), envelope.get("payload")
     model = CATALOGUE.get(kind) if isinstance(kind, str) else None

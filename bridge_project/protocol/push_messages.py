@@ -32,7 +32,11 @@ class PushSubscription(Received):
 
 
 class PushSubscribe(ClientPayload):
-    """Subscribe the device to pushes, ``full`` or ``quiet``, in place of earlier ones."""
+    """Subscribe the device to pushes; its last subscription counts.
+
+    It ends with the device. ``detail`` ``full``: pushes name the tool and its description;
+    ``quiet``, the default: only that an agent needs somebody.
+    """
 
     type = "push_subscribe"
     summary = "Asks for pushes to this browser, for when the device is not connected."
@@ -59,7 +63,10 @@ class PushTest(ClientPayload):
 
 
 class PushState(ServerPayload):
-    """Describe the device's subscription; ``problem``: why its last push was refused."""
+    """Describe the device's subscription; ``detail`` is null without one.
+
+    ``problem``: why the push service refused the last push, in words; absent if it did not.
+    """
 
     type = "push_state"
     summary = "Whether this device is sent pushes, and how much they say."

@@ -8,7 +8,10 @@ from bridge_project.protocol.types import Count, FileEncoding
 
 
 class GitStatusResponse(ServerPayload):
-    """Describe a repository, after a ``commit`` too; ``truncated``: more changes (D10)."""
+    """Describe the state of the repository (D10).
+
+    ``commit`` only in the answer to ``git_commit``; ``truncated``: there are more changes.
+    """
 
     type = "git_status_response"
     summary = "The state of the repository."
@@ -23,7 +26,10 @@ class GitStatusResponse(ServerPayload):
 
 
 class GitDiffResponse(ServerPayload):
-    """Describe changes line by line; ``truncated``: there are more (D10)."""
+    """Describe changes line by line (D10).
+
+    ``truncated``: there are more lines or files than one answer holds.
+    """
 
     type = "git_diff_response"
     summary = "The changes line by line."
@@ -33,7 +39,10 @@ class GitDiffResponse(ServerPayload):
 
 
 class FileListResponse(ServerPayload):
-    """List a directory by its real path; ``truncated``: there are more entries."""
+    """List a directory; ``path`` is its real path.
+
+    ``truncated`` only when there are more entries than one answer holds.
+    """
 
     type = "file_list_response"
     summary = "A directory."
@@ -44,7 +53,10 @@ class FileListResponse(ServerPayload):
 
 
 class FileReadResponse(ServerPayload):
-    """Return lines of a file and its ``size`` in bytes; base64: a whole binary (D11)."""
+    """Return lines of a file (D11).
+
+    ``size``: the file's bytes; ``lines``: the file's line count. A binary file comes whole as base64.
+    """
 
     type = "file_read_response"
     summary = "Lines of a file."

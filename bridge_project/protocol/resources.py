@@ -90,7 +90,10 @@ class GitCommitSummary(Sent):
 
 
 class DiffLine(Sent):
-    """Describe a line without sign; ``no_newline``: the file ends here without one."""
+    """Describe a line of a diff; ``content`` has no sign and no line feed.
+
+    ``no_newline`` (added, D10): the file ends here without a line feed.
+    """
 
     type: types.DiffLineType
     content: str
@@ -107,7 +110,10 @@ class DiffHunk(Sent):
 
 
 class DiffFile(Sent):
-    """Describe a changed file; ``binary`` has no lines, ``truncated`` not all of them."""
+    """Describe a changed file; ``old_path`` differs only if it was renamed.
+
+    Added (D10): ``binary`` for a file without lines, ``truncated`` where lines are missing.
+    """
 
     path: str
     old_path: str

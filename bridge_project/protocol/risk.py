@@ -1,4 +1,7 @@
-"""Rate how risky a tool call is, by its name and parameters (SPEC risk_level)."""
+"""Rate how risky a tool call is, by its name and parameters (SPEC risk_level).
+
+Standard library only: the forwarder of another machine carries this module in its one file.
+"""
 
 from __future__ import annotations
 

@@ -94,7 +94,11 @@ class HeartbeatPong(ServerPayload):
 
 
 class SessionReady(ServerPayload):
-    """Confirm a join; ``asks``: the agent asks before it acts; null: unknown (D59)."""
+    """Confirm a join; ``branch`` is empty outside a git repository.
+
+    ``asks`` (added, D59): the agent asks before it changes or runs something; null when unknown, as
+    for an observed session.
+    """
 
     type = "session_ready"
     summary = "The session is joined."
@@ -117,7 +121,10 @@ class SessionStarted(ServerPayload):
 
 
 class SessionUpdate(ServerPayload):
-    """Tell ready connections of a changed session, once a second, never again (D54)."""
+    """Describe a session that changed, to every ready connection (D54).
+
+    At most once a second for each session. It is not a row of the log, so it is never sent again.
+    """
 
     type = "session_update"
     summary = "What a home screen shows of a session has changed."
@@ -139,7 +146,11 @@ class StreamChunk(SessionRow):
 
 
 class StreamEnd(SessionRow):
-    """End an answer; a turn's last has ``usage``: tokens, cost, ``duration_ms``."""
+    """End an answer.
+
+    ``usage`` (added), only with a turn's last one: its tokens, cost and ``duration_ms``, as far as
+    the agent says.
+    """
 
     type = "stream_end"
     summary = "The answer is complete, and why."
@@ -175,7 +186,11 @@ class ToolCall(SessionRow):
 
 
 class ApprovalRequired(SessionRow):
-    """Ask for a decision; sent again after it, with the decision (D37, D38)."""
+    """Ask for a decision; ``description`` is never empty (D37).
+
+    It holds the decision when it is sent after that: in a ``replay_buffer``, or to a device that
+    missed it (D38).
+    """
 
     type = "approval_required"
     summary = "The agent waits for a decision about a tool call."
@@ -193,7 +208,10 @@ class ApprovalRequired(SessionRow):
 
 
 class ApprovalRecorded(ServerPayload):
-    """Confirm a decision; ``forwarded`` false: no agent of the bridge took it (D38)."""
+    """Confirm a decision (D38).
+
+    ``forwarded`` false: no agent of the bridge took it.
+    """
 
     type = "approval_recorded"
     summary = "The decision stands, and whether an agent took it."
@@ -213,7 +231,10 @@ class ToolResult(SessionRow):
 
 
 class ToolError(SessionRow):
-    """Report a failed tool; ``max_retries``: by the specification's retry policy."""
+    """Report a failed tool.
+
+    ``max_retries``: how often the specification's retry policy allows another attempt.
+    """
 
     type = "tool_error"
     summary = "The tool failed."
@@ -227,7 +248,10 @@ class ToolError(SessionRow):
 
 
 class AgentEvent(ServerPayload):
-    """Pass on a hook event with all its fields, or a prompt in its form (D1, D3, D52)."""
+    """Pass on a hook event with all its fields (D1, D3), or a prompt (D52).
+
+    A prompt to an agent of the bridge has the form of a hook event.
+    """
 
     model_config = ConfigDict(extra="allow")
 
@@ -243,7 +267,10 @@ class AgentEvent(ServerPayload):
 
 
 class Notification(ServerPayload):
-    """Tell every device something; ``notification_id`` is the envelope's id (D13)."""
+    """Tell every device something that a person should know (D13).
+
+    ``notification_id`` equals the envelope's id; ``session_id`` null: about no session.
+    """
 
     type = "notification"
     summary = "Something a person should know."

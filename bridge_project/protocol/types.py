@@ -73,6 +73,7 @@ def parse_timestamp(text: str) -> datetime:
     """Parse an ISO 8601 date and time as UTC; without offset it is UTC.
 
     Raises ValueError on anything else: a bare date, a Unix number, a date that does not exist.
+    Digits past the microsecond are dropped.
     """
     found = _TIMESTAMP.fullmatch(text)
     if found is None:
@@ -91,7 +92,10 @@ def parse_timestamp(text: str) -> datetime:
 
 
 def utc_text(text: str) -> str:
-    """Return a timestamp that all clients read as the same UTC; raise ValueError."""
+    """Return a timestamp that every client reads as the same moment in UTC.
+
+    Raises ValueError as ``parse_timestamp`` does.
+    """
     if _UTC.fullmatch(text):
         return text
     return parse_timestamp(text).isoformat().replace("+00:00", "Z")
@@ -187,6 +191,7 @@ class SemVer:
 
     @classmethod
     def parse(cls, text: str) -> SemVer:
+        """Parse a version. Raises ValueError."""
         found = _SEMVER.fullmatch(text)
         if found is None:
             raise ValueError("must be a version such as 1.2.3")

@@ -44,7 +44,10 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Hold where to connect, as whom, and the hex SHA-256 of the server's key."""
+    """Hold where to connect and as whom.
+
+    ``pin``: hex SHA-256 of the server's public key.
+    """
 
     url: str
     token: str
@@ -67,7 +70,10 @@ def is_row(message: Message) -> bool:
 
 
 class Client:
-    """Hold an open connection; iterate for messages until it raises Lost or Refused."""
+    """Hold an open connection; iterate over it for the messages that arrive.
+
+    Answers to ``request`` and pongs are left out. It ends by raising Lost or Refused.
+    """
 
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
@@ -111,7 +117,10 @@ class Client:
             raise self._lost or _lost(closed) from None
 
     async def request(self, type_: str, payload: Message) -> Message:
-        """Send a message; return the one with its id (D4), or raise Lost or Refused."""
+        """Send a message and return the one that carries its id (D4).
+
+        Raises Lost or Refused.
+        """
         own = str(uuid.uuid4())
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._answers[own] = answer
@@ -143,7 +152,10 @@ class Client:
         return await self._expect("acknowledge_warning", payload, "acknowledgment_accepted")
 
     async def join(self, session_id: str, *, known: bool) -> Message:
-        """Join a session, but create none that is not ``known`` (D22); return the answer."""
+        """Join a session and return the answer.
+
+        ``known``: the bridge listed it; any other is asked for so that it is never created (D22).
+        """
         payload = {"agent": "", "session_id": session_id, "working_directory": ""}
         return await self.request("session_start", payload | {"resume": not known})
 
@@ -173,6 +185,7 @@ class Client:
                 yield message
 
     def idle(self) -> bool:
+        """Tell whether nothing more has arrived yet."""
         return self._arrived.empty()
 
     async def _read(self) -> None:

@@ -15,6 +15,8 @@ class Wrong(Exception):
 
 
 class Console:
+    """Track sessions and approvals from arriving messages; send requests."""
+
     def __init__(self, show: Callable[[str], None]) -> None:
         self._show = show
         self.client: Client | None = None
@@ -31,6 +33,7 @@ class Console:
         self._answers: dict[str, str] = {}
 
     def learn(self, message: Message) -> None:
+        """Update sessions and approvals from a message."""
         payload = message.get("payload") or {}
         session_id, call_id = str(payload.get("session_id")), str(payload.get("tool_call_id"))
         match message["type"]:
@@ -82,7 +85,10 @@ class Console:
         return render.line(message, self.titles.get(session_id, session_id[:8]), colour=colour)
 
     async def ask(self, type_: str, **payload: Any) -> Message:
-        """Send a request about the chosen session; return its payload, or raise Wrong."""
+        """Send a request about the chosen session; return its answer's payload.
+
+        Raises Wrong with the error's words.
+        """
         answer = await self._connected.request(type_, self._about(payload))
         self.learn(answer)
         body: Message = answer.get("payload") or {}
@@ -91,6 +97,7 @@ class Console:
         return body
 
     async def send(self, type_: str, **payload: Any) -> None:
+        """Send a message without an answer, about the chosen session."""
         await self._connected.send(type_, self._about(payload))
 
     def show(self, *lines: str) -> None:
@@ -129,7 +136,10 @@ class Console:
         return list(self.sessions)[number - 1] if 1 <= number <= len(self.sessions) else word
 
     def waiting(self, number: str, *, question: bool = False) -> Message:
-        """Return that approval, or the only one, or the only question; raise Wrong."""
+        """Return the approval of that number, or the only one, or the only question.
+
+        Raises Wrong.
+        """
         asked = list(self.pending.values())
         fitting = [one for one in asked if not question or render.questions(one)]
         if not fitting:

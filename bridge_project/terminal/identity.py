@@ -32,7 +32,10 @@ class Identity:
         self.known: dict[str, Any] = {}
 
     def target(self) -> Target:
-        """Return the bridge's address and our token; pair if need be; Lost or Refused."""
+        """Return the bridge's address and our token; pair if need be.
+
+        Raises Lost while the bridge was never started, Refused when the device was revoked.
+        """
         here = server_address.recorded(self.conf)
         if here is None:
             where = f"the data directory {self.conf.bridge_data_dir}"
@@ -49,7 +52,11 @@ class Identity:
         return Target(url, token, here.pin, self.known["device_id"])
 
     def keep(self, used: str, fresh: str) -> None:
-        """Store a fresh token and, for a restored backup, the old one; raise OSError."""
+        """Store a fresh token, for the next connection. Raises OSError.
+
+        The old token stays beside it: the bridge accepts it until the fresh one is used, and again
+        after a restored backup that does not know the fresh one.
+        """
         self._write(self.known | {"token": fresh, "previous": used})
 
     def _valid(self) -> dict[str, Any] | None:

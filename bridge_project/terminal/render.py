@@ -32,7 +32,10 @@ def paint(text: str, style: int) -> str:
 
 
 def line(message: Message, title: str, *, colour: bool = False) -> str | None:
-    """Return time, session and content of a message; None for a silent one."""
+    """Return time, session and content of a message; None for a silent one.
+
+    The time is the event's own where it has one: when it happened, not when it came.
+    """
     payload = _object(message.get("payload"))
     name, body, writers = str(message.get("type")), payload, _MESSAGES
     if name == "agent_event":
@@ -60,6 +63,7 @@ def _object(value: object) -> Message:
 
 
 def questions(body: Message) -> list[Question]:
+    """Return the questions that a call asks a person."""
     return questions_of(str(body.get("tool")), _object(body.get("params")))
 
 

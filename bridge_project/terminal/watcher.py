@@ -27,8 +27,8 @@ Asker = Callable[[str], Awaitable[bool]]
 class Watcher:
     """Show messages by ``show``, and remarks of `watch` itself by ``note``.
 
-    ``raw``: messages as JSON. ``ask`` accepts warnings; without it none is. ``ready`` is set while
-    all sessions are joined and commands can be carried out.
+    ``raw``: messages as JSON. ``ask`` is asked whether a warning is accepted; without it none is.
+    ``ready`` is set while commands can be carried out: all sessions are joined.
     """
 
     device: Identity
@@ -129,7 +129,10 @@ class Watcher:
             self._say(f"chosen: {self.console.called(self.console.current)}")
 
     async def _consume(self, client: Client) -> None:
-        """Show and acknowledge what arrives; never wait for an answer, which this reads."""
+        """Show what arrives and acknowledge what was shown.
+
+        It never waits for an answer: none could arrive while this does not read.
+        """
         done: list[str] = []
         try:
             async for message in client:

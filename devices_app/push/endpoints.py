@@ -42,8 +42,8 @@ def check(endpoint: str) -> SplitResult:
 def resolve(parts: SplitResult) -> list[tuple[str, int]]:
     """Look up an endpoint's host once; return its allowed addresses.
 
-    Raises OSError when the name is not known, BridgeError PUSH_ENDPOINT_REFUSED when every address
-    is private and BRIDGE_PUSH_HOSTS does not name the host.
+    A private one only where BRIDGE_PUSH_HOSTS names the host. Raises OSError when the name is not
+    known, BridgeError PUSH_ENDPOINT_REFUSED when every address is private.
     """
     host, port = parts.hostname or "", parts.port or 443
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)

@@ -32,7 +32,10 @@ REASON_BYTES: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """Hold a push: the first ``contents`` that fit; it replaces the last of its topic."""
+    """Hold a push; the first of ``contents`` that is not too large is sent.
+
+    ``topic``: it replaces an undelivered push of the same topic.
+    """
 
     contents: Sequence[Mapping[str, Any]]
     topic: str
@@ -42,7 +45,10 @@ class Push:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Hold a push's outcome; ``again_in``: seconds to wait, None: do not try again."""
+    """Hold the outcome of a push; ``problem`` is empty if the service accepted it.
+
+    ``gone``: the subscription is no more. ``again_in``: seconds to wait for, None: not again.
+    """
 
     problem: str = ""
     gone: bool = False
@@ -50,7 +56,11 @@ class Outcome:
 
 
 def send(subscription: PushSubscription, push: Push) -> Outcome:
-    """Send a push now, in PUSH_ANSWER_SECONDS; raise PUSH_ENDPOINT_REFUSED."""
+    """Send a push now, within PUSH_ANSWER_SECONDS and the time of a name's look-up.
+
+    Raises BridgeError PUSH_ENDPOINT_REFUSED when the address may not be connected to any more, or
+    sends the bridge elsewhere.
+    """
     try:
         outcome = _send(subscription, push)
     except BridgeError:
@@ -104,7 +114,10 @@ def _seconds(waits: str) -> float:
 
 
 def _post(parts: SplitResult, body: bytes, push: Push) -> tuple[int, str, str]:
-    """Return status, ``Retry-After`` and beginning of an answer; OSError without one."""
+    """Return status, ``Retry-After`` and the beginning of the service's answer.
+
+    Raises OSError or HTTPException when there is no answer.
+    """
     headers = {
         "Host": parts.netloc,
         "Authorization": vapid.authorization(f"https://{parts.netloc}"),
@@ -150,7 +163,10 @@ def _post(parts: SplitResult, body: bytes, push: Push) -> tuple[int, str, str]:
 
 
 class _Beginning(io.RawIOBase):
-    """Read PUSH_ANSWER_BYTES of a stream; http.client alone reads on without end."""
+    """Read the first PUSH_ANSWER_BYTES of a stream, then its end.
+
+    http.client alone reads on for as long as a service sends chunks of a negative length, or 100s.
+    """
 
     def __init__(self, stream: socket.socket) -> None:
         self._stream, self._left = stream, limits.PUSH_ANSWER_BYTES

@@ -17,7 +17,8 @@ def subscribe(
     """Store the address of a device's pushes; ``position``: the log's newest row.
 
     The same browser, paired once more, takes its subscription along. Raises BridgeError
-    PUSH_ENDPOINT_REFUSED, and ValueError where there is no public key.
+    PUSH_ENDPOINT_REFUSED: an address that is not sent to, or another device's; ValueError: no
+    public key.
     """
     ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), vapid.decode(p256dh))
     where = {"endpoint": endpoints.check(endpoint).geturl(), "p256dh": p256dh, "auth": auth}

@@ -1,1 +1,4 @@
-"""Read and commit in a session's repository, with git in a sandbox (D10)."""
+"""Read and commit in the repository around a session's directory (D10).
+
+Git itself does the work, in a sandbox.
+"""

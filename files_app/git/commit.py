@@ -1,7 +1,8 @@
 """Commit all that is staged, or named files of the work tree (D10).
 
-Everything is prepared in a copy of the index. When the commit is made, git writes the committed
-entries into the repository's own, and nothing else; a failure before changes nothing.
+Everything is prepared in a copy of the index. The repository's own index stays as it is until the
+commit is made, so a refusal, a failure or a power cut changes nothing. Then git writes the committed
+entries into it, and nothing else.
 """
 
 import contextlib
@@ -53,9 +54,11 @@ def commit(
 ) -> GitCommitSummary:
     """Commit with the repository's hooks; ``files`` None: all that is staged.
 
-    ``begun``: when a crashed process began this commit; if it is the last one, nothing is committed
-    again (D31). Raises GIT_ERROR with git's reason or a hook's, FILE_ACCESS_DENIED and
-    FILE_INVALID_PATH for names.
+    ``begun``: set when a crashed process may already have made this commit, which it began then; if
+    the last commit is this one, nothing is committed again (D31).
+
+    Raises BridgeError GIT_ERROR with git's reason or a hook's, FILE_ACCESS_DENIED and
+    FILE_INVALID_PATH for names; whatever is raised, the index is as it was.
     """
     if not message.strip():
         raise git_error("A commit needs a message.")
@@ -114,7 +117,11 @@ def _commit_at(git: Git, name: str) -> str:
 
 
 def _check_staged(git: Git, files: list[str] | None) -> None:
-    """Raise GIT_ERROR when there is nothing to commit, before any hook runs."""
+    """Raise GIT_ERROR when there is nothing to commit.
+
+    Checked first, because git would look into submodules to say so, and hooks would run for
+    nothing.
+    """
     if os.path.lexists(f"{git.place.git_dir}/MERGE_HEAD"):
         return  # a merge is committed even if it changes nothing
     if git.done("diff", "--cached", "--quiet", *DIFF_OPTIONS, good=(0, 1)).code == 0:
@@ -147,10 +154,11 @@ def _is_last(git: Git, message: str, begun: datetime) -> bool:
 
 
 def _update_index(git: Git, snapshot: str, base: str | None) -> None:
-    """Write what was committed into the repository's own index; log a failure.
+    """Write what was committed into the repository's own index.
 
-    ``snapshot``: the index before; ``base``: the commit under the named files, None for the whole
-    index. Changes that others staged meanwhile stay staged.
+    ``snapshot`` is the index as it was before; ``base``: the commit under the named files, None
+    when the whole index was committed. Changes that others staged meanwhile stay staged. The commit
+    is made, so a failure here is logged and does not undo it.
     """
     index = f"{git.place.git_dir}/index"
     raw = ("--raw", "-z", "--no-abbrev", "--no-renames")

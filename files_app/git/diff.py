@@ -28,8 +28,9 @@ def diff(
 ) -> GitDiffResponse:
     """Compare work tree and index, or ``cached``: the index and the last commit.
 
-    ``files``: only these and what is in them, untracked files as new ones. Raises BridgeError
-    FILE_NOT_FOUND and the errors of ``mirror.reading`` and ``Names.to_git_name``.
+    ``files``: only these; a directory means all files in it, and untracked files are shown as new.
+    Raises BridgeError FILE_NOT_FOUND for a file that neither git nor the work tree has, and the
+    errors of ``mirror.reading`` and ``Names.to_git_name``.
     """
     names = Names(place, jail)
     chosen = None if files is None else Selection(names, files)

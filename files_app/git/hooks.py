@@ -1,4 +1,7 @@
-"""Run a repository's commit hooks, inside the roots, as their user would (D10)."""
+"""Run a repository's commit hooks with their user's environment (D10).
+
+Only hooks inside the roots are run, each through a script that restores the environment.
+"""
 
 import os
 import shlex
@@ -17,7 +20,11 @@ _KEPT: Final = frozenset({"GIT_TERMINAL_PROMPT", "GIT_EDITOR"})
 
 
 def install(mirror: Mirror, environment: Mapping[str, str]) -> None:
-    """Write scripts that run the hooks without the sandbox's ``environment``."""
+    """Put the scripts where git looks for hooks.
+
+    ``environment``: that of the sandboxed git, which the scripts remove. Hooks outside the roots and
+    hooks that are not executable are left out.
+    """
     directory = f"{mirror.directory}/hooks"
     os.mkdir(directory)
     where = _directory(mirror)

@@ -1,7 +1,8 @@
 """Parse ``git diff --raw --numstat -z --patch`` (SPEC Git resources).
 
-Names come only from the unquoted lists before the patch, which has the same order; in a hunk every
-line begins with its sign, so that no file's line is taken for one of the diff.
+Names are taken only from the lists at the beginning, which are unquoted. The patch has its files in
+the same order, and within a hunk every line begins with its sign, so that a file's line can never be
+mistaken for a line of the diff.
 """
 
 import os
@@ -41,7 +42,10 @@ class Budget:
 
 @dataclass(slots=True)
 class Change:
-    """Describe a changed file, in so many ``sections`` of a patch; ``cut``: not whole."""
+    """Describe a changed file; ``old`` is its name before a rename.
+
+    ``sections``: how many files it is in a patch. ``cut``: lines of it are missing.
+    """
 
     name: str
     old: str
@@ -61,7 +65,10 @@ class Change:
 
 
 class Lists:
-    """Parse the lists before a ``patch``; ``cut``: the end of ``data`` is missing."""
+    """Parse the lists of git's output; ``patch`` is what follows them.
+
+    ``cut``: the end of ``data`` is missing; lists without their end are none.
+    """
 
     def __init__(self, data: bytes, *, cut: bool = False) -> None:
         self._data = b"" if cut and b"\0\0" not in data else data
@@ -128,12 +135,16 @@ def read_counts(record: bytes, more: Callable[[], bytes]) -> Counts:
 
 
 def numstat(data: bytes) -> list[Counts]:
+    """Parse the output of ``git diff --numstat -z``."""
     fields = iter(data.split(b"\0")[:-1])
     return [read_counts(record, lambda: next(fields, b"")) for record in fields]
 
 
 def read_lines(lists: Lists, wanted: Container[str], budget: Budget, *, cut: bool) -> None:
-    """Parse the hunks of the ``wanted`` changes, up to the budget or the ``cut``."""
+    """Parse the hunks of the ``wanted`` changes, as far as the budget goes.
+
+    ``cut``: the end of the patch is missing.
+    """
     for change in lists.changes:
         change.cut = change.has_lines
     sections = _sections(lists)

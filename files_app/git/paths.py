@@ -1,4 +1,7 @@
-"""Translate between clients' file names (by working directory) and git's (D10)."""
+"""Translate file names between clients and git (D10).
+
+A client's names are relative to the session's working directory, git's to the top of the work tree.
+"""
 
 import os
 from collections.abc import Collection, Iterable
@@ -14,7 +17,10 @@ REPLACED = "\ufffd"  # shown for a byte that is no text
 
 
 class Names:
-    """Translate names; one that is not UTF-8 has surrogates here, � at the client."""
+    """Translate between a client's names and git's.
+
+    A name that is not UTF-8 has surrogates here, and replacement characters at the client.
+    """
 
     def __init__(self, place: RepositoryPaths, jail: Jail) -> None:
         self.place = place
@@ -25,7 +31,11 @@ class Names:
         self.inner = "" if inner == "." else f"{inner}/"
 
     def to_git_name(self, name: str) -> str:
-        """Translate a client's name, which need not exist; refuse one outside (D12)."""
+        """Translate a client's name into git's; ``.`` for the whole work tree.
+
+        Like git, it only looks at the text: nothing has to exist. Raises BridgeError
+        FILE_INVALID_PATH, FILE_ACCESS_DENIED outside the work tree.
+        """
         size = len(name.encode("utf-8", "surrogatepass"))
         if not name or "\0" in name or size > limits.FILE_PATH_MAX_BYTES:
             raise BridgeError("FILE_INVALID_PATH")
@@ -77,7 +87,11 @@ class Selection:
         )
 
     def find(self, known: Collection[str]) -> list[str]:
-        """Return the selected names; a name with � selects the only one shown so."""
+        """Return those of the known names that are selected.
+
+        A name with replacement characters selects the name that is shown so, unless another file
+        has exactly that name.
+        """
         for name in [name for name in self.given if REPLACED in name and name not in known]:
             alike = {other for other in known if shown(other) == name}
             if len(alike) == 1:

@@ -14,8 +14,8 @@ from sessions_app.working_directory import RepositoryPaths, find_repository
 def repository_of(working_directory: str, jail: Jail | None = None) -> tuple[RepositoryPaths, Jail]:
     """Return the repository around a session's working directory, and its jail.
 
-    Raises GIT_ERROR where there is none or it is not the user's, FILE_ACCESS_DENIED where a part
-    lies outside the roots, and the jail's errors.
+    Errors: GIT_ERROR where there is none or it is not the user's, FILE_ACCESS_DENIED where any part
+    of it lies outside the roots, and the jail's for the directory itself.
     """
     jail = jail or default_jail()
     if not working_directory.startswith("/"):

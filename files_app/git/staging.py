@@ -1,4 +1,7 @@
-"""Make the index that ``git commit -- FILES`` would commit (D10)."""
+"""Make the index that ``git commit -- FILES`` would commit (D10).
+
+It holds the last commit and, besides, named files as they are in the work tree.
+"""
 
 import os
 from collections.abc import Iterable
@@ -16,7 +19,11 @@ _NAMED: Final = 3  # how many names an error repeats
 
 
 def stage(git: Git, names: Names, files: list[str]) -> None:
-    """Fill the mirror's index from the last commit and these files; raise GIT_ERROR."""
+    """Fill the mirror's index from the last commit and these files.
+
+    Untracked and deleted files count too, and a directory means all files in it. A renamed file
+    takes its old name with it. Raises BridgeError GIT_ERROR for files that cannot be committed.
+    """
     if not files:
         raise git_error("Nothing to commit: no file was named.")
     chosen = Selection(names, files)

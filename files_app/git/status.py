@@ -40,7 +40,10 @@ class Entry:
 
 @dataclass(slots=True)
 class State:
-    """Hold what ``git status`` printed; ``commit``: HEAD's, empty before the first."""
+    """Hold what ``git status`` printed.
+
+    ``commit`` is HEAD's, empty before the first; ``cut``: there is more.
+    """
 
     commit: str = ""
     branch: str = ""
@@ -145,7 +148,12 @@ def _entry(record: str, more: Iterator[str]) -> Entry | None:
 
 
 def _dirty_submodules(git: Git, state: State) -> list[str]:
-    """Return unlisted submodules that differ from their commit, each by a mirror."""
+    """Return unlisted submodules that differ from their commit.
+
+    Git would run itself in them and obey their git directories, so each gets a mirror of its own.
+    Submodules outside the roots or of another user are left out, and submodules in submodules. Only
+    a limited number is looked into.
+    """
     if not os.path.lexists(f"{git.place.top}/.gitmodules"):
         return []  # which saves listing the index
     listed = git.done("ls-files", "--stage", "-z").out.split(b"\0")[:-1]

@@ -61,7 +61,10 @@ def count(git: Git, names: Iterable[str]) -> dict[str, int]:
 
 
 def read(git: Git, name: str, most: int = limits.GIT_COUNT_MAX_BYTES) -> New | None:
-    """Read up to ``most`` bytes of a file, or a link's target; None for a hidden one."""
+    """Read a file, up to ``most`` bytes; None for a file that clients may not see.
+
+    A link's content is its target's path, as for git.
+    """
     try:
         with _parent(git, name) as directory, translate_os_errors():
             last = name.rpartition("/")[2]

@@ -1,12 +1,14 @@
 """Store ordinary hook events without Django's request cycle.
 
-That cycle (a thread, a database connection, every middleware) takes four times as long as storing
-the event. A request that is ordinary in every respect (the hook token, plain JSON, one of our
-names, no query, no Origin) is parsed, counted and stored here, on the event loop and in the one
-thread of `group_commit`. Everything else, and everything that is refused, goes to the view.
+For each request Django's ASGI handler starts a thread, opens a database connection and passes every
+middleware: four times the cost of storing the event. So this application stands in front of it. A
+request that is ordinary in every respect (the hook token, plain JSON, one of our names, no query,
+no Origin) is parsed, counted and stored here, on the event loop and in the one thread of
+`group_commit`. Everything else, and everything that is refused, goes to the view.
 
-The view defines the answers: parser, limits and store are the same functions, and the headers are
-those of its first answer. tests/hooks/test_hot_path.py compares both byte for byte.
+The view defines how events are answered. Parser, limits and store are the same functions; even the
+headers are the view's: it answers the first event, and its headers are kept. tests/hooks/
+test_hot_path.py sends the same requests to both and compares the answers byte for byte.
 """
 
 import asyncio

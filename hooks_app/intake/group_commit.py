@@ -1,10 +1,12 @@
 """Store events in groups: those arriving during a commit share the next one.
 
-A commit waits for the disk (`synchronous=FULL`), which takes longer than all else about an event.
-One thread with one connection writes, so nobody waits for a lock, and row numbers follow the order
-of arrival. What arrives while it commits becomes the next transaction, with one sync: a single
-event never waits, and the busier the bridge, the larger the groups (metric
-`bridge_commit_group_events`). When a group cannot be stored, each of its events is, by itself.
+An event that finds the writer idle is committed at once. A commit waits for the disk
+(`synchronous=FULL`), which takes longer than all else about an event. There is one writer with one
+thread and one connection, so nobody waits for a lock, and row numbers follow the order of arrival.
+While it commits, the event loop goes on reading requests; all events that arrived by then become
+the next transaction, with one sync. So there is no timer and nothing to tune: a single event never
+waits, and the busier the bridge, the larger the groups (metric `bridge_commit_group_events`).
+When an event of a group cannot be stored, each event of the group is stored by itself.
 """
 
 import asyncio

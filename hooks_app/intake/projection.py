@@ -58,6 +58,7 @@ def _text(event: HookEvent, name: str) -> str:
 
 
 def call_of(event: HookEvent) -> Call:
+    """Return the tool call of a PreToolUse or PostToolUse."""
     payload = event.payload
     tool, params = tool_of(event), payload["params"]
     return Call(

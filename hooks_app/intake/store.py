@@ -45,6 +45,7 @@ class Receipt:
     broadcast_count: int
 
     def body(self) -> dict[str, Any]:
+        """Return the body of the 200."""
         return {
             "received": True,
             "event_id": self.event_id,

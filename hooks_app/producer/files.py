@@ -10,7 +10,10 @@ from pathlib import Path
 
 
 def make_own_directory(path: Path) -> None:
-    """Make a directory with mode 0700. Raises OSError for a link, or another user's."""
+    """Make a directory with mode 0700, or restore that mode.
+
+    Raises OSError for a link, or for another user's directory.
+    """
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

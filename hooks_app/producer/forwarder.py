@@ -67,7 +67,8 @@ class Sender(Protocol):
 class Forwarder:
     """Empty a spool; a lock file lets one forwarder at a time work on it.
 
-    ``trouble`` says why nothing goes out at present (empty: nothing is wrong).
+    ``run_once()`` sends what can be sent now; ``run_forever(stop)`` is for a thread. ``trouble``
+    says why nothing goes out at present (empty: nothing is wrong).
     """
 
     def __init__(self, path: Path, sender: Sender) -> None:
@@ -166,7 +167,10 @@ class Forwarder:
     # -- the spool is ours
 
     def _locked(self) -> bool:
-        """Lock the spool, anew if its lock file was replaced; tell whether that worked."""
+        """Lock the spool, and return whether that worked.
+
+        A lock file that was replaced (a new spool at the same place) is taken anew.
+        """
         path = self.spool.path / "lock"
         make_own_directory(self.spool.path)
         if self._lock is not None:

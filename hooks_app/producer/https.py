@@ -47,8 +47,9 @@ def spki_sha256(certificate: bytes) -> str:
 class HttpsTransport:
     """Hold one kept-alive HTTPS connection to the bridge.
 
-    ``url``: https://HOST[:PORT]; ``token``: asked for each request; ``pin``: the SPKI's SHA-256 in
-    hex, compared before a byte of the request. Without one the system's authorities decide.
+    ``url``: https://HOST[:PORT]; ``token``: called for each request, so that a replaced token file
+    is seen; ``pin``: the SPKI's SHA-256 in hex, compared after the handshake and before a byte of
+    the request. Without a pin the certificate must satisfy the system's authorities.
     """
 
     def __init__(self, url: str, token: Callable[[], str], pin: str = "") -> None:

@@ -19,7 +19,8 @@ class SettingsError(ValueError):
 def install(text: str, spool: str) -> str:
     """Return the settings with our hooks for ``spool``, once each.
 
-    An older version's command is replaced; other changes in our entry stay.
+    An older version's command is replaced by the present one; other changes in our entry stay. If
+    there is nothing to do, the text is returned unchanged.
     """
     settings = _parse(text)
     hooks = settings.setdefault("hooks", {})

@@ -1,6 +1,7 @@
 """Store this machine's spool directly, in a thread of the server (D47).
 
-By the same parser and `store` as posted events, in the one thread that writes events.
+Its events take the same way as posted ones: the same parser and the same `store`, in the one thread
+that writes events, so groups from the spool and groups of posted events take turns.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ OF_THE_EVENT = (DataError, IntegrityError)  # every other error of the database 
 
 
 def spool() -> Path:
+    """Return the directory of this machine's spool."""
     return conf.bridge_data_dir / "spool"
 
 
@@ -86,6 +88,7 @@ FIGURES = {
 
 
 def figures() -> Iterator[Metric]:
+    """Yield the spool's metrics for GET /metrics."""
     status = spool_status(spool())
     for name, help_text in FIGURES.items():
         yield metrics.gauge(f"spool_{name}", help_text, float(status[name] or 0))
@@ -103,6 +106,7 @@ async def start() -> None:
 
 
 async def stop() -> None:
+    """End the thread when it has stored what it holds."""
     _stop.set()
     while _threads:
         await asyncio.to_thread(_threads.pop().join, JOIN_SECONDS)

@@ -1,7 +1,8 @@
 """Write the hook command of the agent's settings, and its script (D47).
 
-The command writes the agent's JSON to a file of the spool. The file is complete when it parses: the
-beginning of a JSON object is none itself. So a command that was killed half-way does no harm.
+The command writes the agent's JSON to a file of the spool and returns. The file is complete when it
+parses: the beginning of a JSON object is never itself a JSON object. So nothing has to be renamed or
+marked, and a command that was killed half-way leaves a file that never parses.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ HOOK_EVENTS: dict[str, str | None] = {
 
 
 def quoted(path: str) -> str:
+    """Quote a path for the shell."""
     return "'" + path.replace("'", "'\\''") + "'"
 
 
@@ -51,8 +53,9 @@ def hook_command(spool: str) -> str:
 def hook_script(spool: str) -> str:
     """Return the script, which writes standard input into a new spool file.
 
-    By cat, for the shell's own ``read`` takes a byte at a time. Below an agent that a bridge has
-    started (AGENT_BRIDGE_SESSION) it writes nothing: each call would be reported twice.
+    One process besides the shell, cat: the shell's own ``read`` takes a byte at a time. Below an
+    agent that a bridge has started (AGENT_BRIDGE_SESSION) it writes nothing: each call would be
+    reported twice.
     """
     return f"""\
 # The bridge's hook: copies the event on standard input into a new file of the spool.

@@ -71,9 +71,10 @@ class Spool:
         self._notices_fail = False  # that was logged; they are tried again and again
 
     def make(self) -> None:
-        """Make the spool's directories, 0700; called with the lock. Raises OSError.
+        """Make the spool's directories, 0700.
 
-        It does not make a removed data directory again.
+        Only the forwarder with the lock calls it. It does not make a removed data directory again.
+        Raises OSError.
         """
         for path in (self.path, self.rejected):
             make_own_directory(path)
@@ -100,9 +101,10 @@ class Spool:
         return sorted(found)
 
     def read(self, name: str) -> tuple[File, dict[str, Any]]:
-        """Return a file and its JSON.
+        """Return a file once it is whole, and its JSON.
 
-        Raises Refused when it can never be an event, ValueError when it is not JSON (yet), OSError.
+        Raises Refused when it can never be an event, ValueError when it is not (or not yet) one,
+        OSError.
         """
         data, status = read_own(self.path / name, FILE_MAX_BYTES + 1)
         file = _file(name, status)
@@ -204,8 +206,9 @@ class Spool:
 def spool_status(path: Path) -> dict[str, Any]:
     """Describe a spool for `doctor` and the metrics; a missing one is empty.
 
-    ``oldest_age_seconds`` None: nothing waits; ``reasons``: the newest of ``rejected``; ``full``:
-    the hook command writes nothing until a forwarder runs.
+    ``waiting`` files, ``oldest_age_seconds`` (None: nothing waits), ``bytes``, ``rejected`` files
+    with the newest ``reasons``, and ``full`` (the hook command writes nothing until a forwarder
+    runs).
     """
     try:
         files = Spool(path).files()

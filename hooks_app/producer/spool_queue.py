@@ -78,7 +78,8 @@ class SpoolQueue:
     def _read(self, file: File) -> Item | None:
         """Read a file for the queue; None when it is not whole, or never will be.
 
-        What is not JSON is read again until it has not changed for a while, by our own clock.
+        A file that is not JSON may still be being written: it is read again until it has not changed
+        for a while, by this process's clock and not by the file's time.
         """
         before, since, why = self.young.pop(file.name)
         now = time.monotonic()
@@ -160,6 +161,7 @@ class SpoolQueue:
         return dump(event)
 
     def refuse(self, file: File, reason: str, session: str = "") -> None:
+        """Set a file aside for good."""
         if not 0 < len(session) <= 256:
             session = self.spool.session_of(file)
         self.spool.set_aside(file, reason)

@@ -137,8 +137,9 @@ def translate(
     """Return a hook's JSON as an event, or None when the bridge ignores it.
 
     ``mtime``: when the hook ran; ``now``: this machine's time, both seconds since 1970. A hook that
-    ran long ago, or on a clock ``offset`` seconds from the server's, gets the server's time, and
-    its own in ``occurred_at``. Raises Refused when it can never be an event.
+    ran long ago, or on a clock that is ``offset`` seconds from the server's, gets the server's
+    time, and its own in ``occurred_at``. Over EVENT_MAX_BYTES it is cut and says so. Raises Refused
+    when it can never be an event.
     """
     kind, session = raw.get("hook_event_name"), raw.get("session_id")
     if not isinstance(kind, str) or not kind:
@@ -166,6 +167,7 @@ def translate(
 
 
 def iso(seconds: float) -> str:
+    """Return ISO 8601 UTC; clamp what no date can hold."""
     seconds = min(max(seconds, 0.0), 253402300799.0)
     when = datetime.fromtimestamp(seconds, timezone.utc)
     return when.isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -18,7 +18,9 @@ STOP_SECONDS = 0.25  # how soon the end is noticed
 class Watch:
     """Watch by inotify where its library is installed; else poll.
 
-    It returns 0.07 ms after the write for 0.04 % of a core; watchfiles 3.1 ms after it for 1.4 %.
+    Measured, from the written file to the return of ``wait``, and what waiting costs of a core:
+    inotify_simple 0.07 ms, 0.04 %; watchfiles, which sleeps in steps, 3.1 ms and 1.4 % at 2 ms a
+    step, 1.6 ms and 2.2 % at 1 ms.
     """
 
     def __init__(self, path: Path) -> None:

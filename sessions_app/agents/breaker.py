@@ -16,7 +16,8 @@ class Breaker:
     """Count the failures of one kind of agent in this process.
 
     It opens after 5 failures in a row to start or of the process; a turn that fails is none. After
-    60 seconds one start is let through as a probe. A scripted agent is not ``counted``.
+    60 seconds one start is let through as a probe: it closes the breaker, or keeps it open for
+    another 60. A scripted agent is not ``counted``.
     """
 
     def __init__(self, name: str, *, counted: bool = True) -> None:
@@ -51,6 +52,7 @@ class Breaker:
             self._probing = False
 
     def succeeded(self) -> None:
+        """Close the breaker: the agent has started."""
         if self._opened is not None:
             log.info("breaker_closed", agent=self._name)
         self.failures, self._opened = 0, None
@@ -70,9 +72,11 @@ _breakers: dict[str, Breaker] = {}
 
 
 def of(name: str, *, counted: bool) -> Breaker:
+    """Return the breaker of a kind of agent."""
     return _breakers.setdefault(name, Breaker(name, counted=counted))
 
 
 def check() -> str | None:
+    """Return the open breakers for /health."""
     found = [name for name, breaker in _breakers.items() if breaker.open]
     return f"breaker open: {', '.join(found)}" if found else None

@@ -123,6 +123,7 @@ class PendingApprovals:
         return True
 
     def withdraw(self, *call_ids: str) -> None:  # without an id: all
+        """Stop waiting for these calls, or for all."""
         for call_id in call_ids or tuple(self._waiting):
             if self.decide(call_id, None):
                 self._events.put(ApprovalWithdrawn(call_id))

@@ -168,6 +168,7 @@ class EventQueue:
         return bool(self._events)
 
     def take(self) -> list[Event]:
+        """Return all events and empty the queue."""
         taken = list(self._events)
         self._events.clear()
         self._chars = 0

@@ -67,18 +67,23 @@ def was_queued_since(session_pk: int, content: str, moment: datetime) -> bool:
 
 
 def prompts_waiting(session_pk: int) -> tuple[int, int]:
+    """Return how many prompts wait, and their characters."""
     waiting = Command.objects.filter(session_id=session_pk, kind=Kind.PROMPT, taken_at=None)
     found = waiting.aggregate(count=Count("pk"), length=Sum(Length("payload")))
     return found["count"], found["length"] or 0
 
 
 def waiting(session_pks: Collection[int]) -> set[int]:
+    """Return the sessions with a waiting command."""
     found = Command.objects.filter(session_id__in=list(session_pks), taken_at=None)
     return set(found.values_list("session_id", flat=True))
 
 
 def forget(session: Session, *, prompts: bool) -> None:
-    """Delete the commands that nobody has taken; prompts wait to be resumed."""
+    """Delete the commands that nobody has taken: the agent is gone.
+
+    Prompts wait for the agent that resumes, unless the session is over.
+    """
     void = Command.objects.filter(session=session, taken_at=None)
     (void if prompts else void.exclude(kind=Kind.PROMPT)).delete()
 

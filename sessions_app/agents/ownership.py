@@ -1,4 +1,8 @@
-"""Reserve sessions for the process that runs them; store their state (D22, D35)."""
+"""Decide which process runs a session, and store its state.
+
+A session is reserved before its agent is started, and taken from a process that is gone (D22, D35,
+D36, D46).
+"""
 
 import uuid
 from collections.abc import Collection
@@ -179,7 +183,8 @@ def release(session_pk: int, reason: str, *, forgotten: bool) -> None:
 def cancel_start(session_pk: int, device: Device | None) -> bool:
     """Cancel the start of a session's agent; False when none is starting.
 
-    A resumed session is again what it was, a new one is paused.
+    The process that starts it then ends it. A resumed session is again what it was, a new one is
+    paused.
     """
     if not session_view.is_starting(found(session_pk)):
         return False

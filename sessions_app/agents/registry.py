@@ -59,6 +59,7 @@ def resolve(name: str) -> AgentKind:
 
 
 def supported() -> list[str]:
+    """Return the names of the kinds that can start here now."""
     return [kind.name for kind in KINDS.values() if kind.why_not() is None]
 
 
@@ -89,7 +90,8 @@ def unavailable(name: str, reason: str = "") -> BridgeError:
 async def start() -> None:
     """Ask for versions now and every AGENT_VERSIONS_SECONDS.
 
-    The end of the process does not wait for the thread.
+    An agent may be installed, updated or started for the first time while the bridge runs. The
+    end of the process does not wait for the thread.
     """
     global _stopped
     _stopped = threading.Event()

@@ -75,6 +75,7 @@ def storable_call(call: Call) -> Call:
 
 
 def storable_failure(failure: Failure) -> Failure:
+    """Truncate what a failure says."""
     out, err = failure.details.stdout, failure.details.stderr
     texts = {"stdout": out and truncate(out), "stderr": err and truncate(err)}
     details = failure.details.model_copy(update=texts)

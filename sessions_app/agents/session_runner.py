@@ -36,8 +36,9 @@ BACKGROUND_LOOKS, BACKGROUND_SECONDS = 10, 0.3
 class End:
     """Hold why a session's run is over.
 
-    ``died``: the log says so already; ``lost``: another process has the session; ``stuck``: the
-    agent did not stop when told to; ``expired``: nobody has watched it for the grace time.
+    ``died``: the agent ended, which the log already says; ``lost``: another process has the
+    session; ``stuck``: the agent did not stop when told to; ``expired``: nobody has watched it for
+    the grace time.
     """
 
     how: Literal["stopped", "idle", "stuck", "failed", "died", "lost", "expired"]
@@ -73,12 +74,14 @@ class SessionRunner:
         self._explained_at = 0.0  # when silence was last reported
 
     def start(self) -> None:
+        """Begin to write events and to take commands."""
         self._writer, self._commander = self._task(self._write()), self._task(self._command())
         loop = asyncio.get_running_loop()
         inbox.runners[self.session_pk] = partial(loop.call_soon_threadsafe, self._wake.set)
         self._wake.set()
 
     def wake(self) -> None:
+        """Read the inbox: a command may be waiting."""
         self._wake.set()
 
     def explain_silence(self) -> None:

@@ -89,11 +89,13 @@ class SessionWriter:
     # -- the stream --------------------------------------------------------------------------------
 
     def open_stream(self) -> None:
+        """Begin the answer, unless it has begun."""
         if not self.session.open_message:
             self.session.open_message = str(uuid.uuid4())
             self._append(s.StreamStart(**self._stream_ids()))
 
     def close_stream(self, reason: FinishReason, usage: Mapping[str, Any] | None = None) -> None:
+        """End the answer, if it has begun."""
         if self.session.open_message:
             usage = sanitize.plain(dict(usage or {})) or None
             self._append(s.StreamEnd(**self._stream_ids(), finish_reason=reason, usage=usage))
@@ -156,6 +158,7 @@ class SessionWriter:
             self.notify(notifications.happened(self.session, "done", self.session.title))
 
     def reject_pending(self, reason: str) -> None:
+        """Reject the calls that wait for a decision."""
         by = ToolCall.DecidedBy.BRIDGE
         approvals.reject_pending(self.box, self.session, by=by, reason=reason)
 
@@ -182,6 +185,7 @@ class SessionWriter:
 
     @property
     def in_turn(self) -> bool:
+        """Tell whether a turn has begun and not ended."""
         return self.session.turn != Session.Turn.IDLE or bool(self.session.open_message)
 
     def _cut_turn(self, reason: str, finish: FinishReason) -> None:
@@ -206,10 +210,11 @@ class SessionWriter:
     def end(
         self, reason: SessionEndReason, *, expired: bool = False, row_id: str | None = None
     ) -> None:
-        """Close the session, whatever its state; whoever runs its agent ends that.
+        """Close the session, whatever its state and whoever runs its agent.
 
-        ``expired``: by its grace timer, so it can be resumed; prompts wait for that (D60).
-        ``row_id``: of the ``session_end``.
+        That process ends the agent when it finds that the session has no owner: this process at
+        once, another one at its next look (limits.POLL_SECONDS). ``expired``: by its grace timer, so
+        it can be resumed; prompts wait for that (D60). ``row_id``: of the ``session_end``.
         """
         inbox.forget(self.session, prompts=not expired)
         inbox.wake(self.session)

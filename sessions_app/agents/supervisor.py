@@ -59,6 +59,7 @@ class Supervisor:
         self._ticker = asyncio.create_task(self._tick())
 
     async def stop(self) -> None:
+        """Pause every session."""
         if self._ticker is not None:
             self._ticker.cancel()
             self._ticker = None
@@ -76,9 +77,10 @@ class Supervisor:
     ) -> Session:
         """Return a new session with its agent ready, or the one with that id.
 
-        ``failure_id``: of the notification that it did not start. Raises BridgeError:
-        AGENT_UNAVAILABLE, CIRCUIT_OPEN, the jail's, SESS_LIMIT_REACHED (nothing was created);
-        AGENT_ERROR when the agent did not start (the session is in state ``error``).
+        ``failure_id`` is that of the notification which says that it did not start.
+        Raises BridgeError: AGENT_UNAVAILABLE, CIRCUIT_OPEN, the jail's, SESS_LIMIT_REACHED (nothing
+        was created); AGENT_ERROR when the agent could not be started (the session is in state
+        ``error``, with the reason).
         """
         self._check_running()
         kind = registry.resolve(agent)
@@ -89,8 +91,9 @@ class Supervisor:
     async def resume(self, session: Session, device: Device, failure_id: str) -> Session:
         """Return a session with its agent ready, started again if it is at rest (D60).
 
-        Raises BridgeError: SESS_NOT_RESUMABLE (the session stays what it was), SESS_LIMIT_REACHED,
-        CIRCUIT_OPEN, SESS_CLOSED; AGENT_ERROR when the agent did not start.
+        Raises BridgeError: SESS_NOT_RESUMABLE with the reason (the session stays what it was),
+        SESS_LIMIT_REACHED, CIRCUIT_OPEN, SESS_CLOSED; AGENT_ERROR when the agent could not be
+        started.
         """
         self._check_running()
         kind = await starting.find_kind_to_resume(session)

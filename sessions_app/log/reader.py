@@ -141,6 +141,7 @@ def newest(after: int, count: int, size: int) -> tuple[int, list[Row]]:
 
 
 def head_seq() -> int:
+    """Return the newest row's number."""
     with connection.cursor() as cursor:
         return ingest_sql.read_head(cursor)[0]
 
@@ -162,4 +163,5 @@ def feeds_with_news(positions: Mapping[int, int], default: int) -> dict[int, int
 
 
 def size_of(text: str) -> int:
+    """Return the bytes of a frame on the wire."""
     return len(text) if text.isascii() else len(text.encode())

@@ -27,6 +27,7 @@ def prune() -> int:
 
 
 def empty(feed_id: int) -> None:
+    """Discard all rows of a feed."""
     _discard(feed_id, before=None)
 
 

@@ -46,6 +46,7 @@ def create_observed(session_id: str, now: datetime) -> Session:
 
 
 def announce_start(box: Outbox, session: Session) -> None:
+    """Send ``session_started`` to all devices."""
     started = SessionStarted(session_id=session.session_id, session=session_view.info_of(session))
     box.append_to_all(encode(started))
 

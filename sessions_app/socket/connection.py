@@ -150,9 +150,11 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
         return len(rows) if self.over else self.socket.send_frames([row.wire for row in rows])
 
     async def drain(self) -> None:
+        """Wait until the socket has room."""
         await self.socket.drain()
 
     async def refuse(self, error: BridgeError, id: str | None = None) -> None:
+        """Send ``connection_error`` and close."""
         client, path = self.transport.client, self.scope["path"]
         log_error(error.code, path=path, client=client, device=self.device_id)
         await self.send_payload(connection_error_payload(error, self.transport.base_url), id=id)
@@ -194,6 +196,7 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
         self.delivery = Delivery(device, self, self.acknowledgements)
 
     def wake(self) -> None:
+        """Send new rows: the log has grown."""
         self.delivery.wake()
 
     # -- sessions ----------------------------------------------------------------------------------

@@ -45,6 +45,7 @@ def close_connections(connection_ids: Collection[int]) -> None:
 
 
 def held() -> set[int]:
+    """Return the connections on record for this process."""
     ours = Connection.objects.filter(process_id=leases.current())
     return set(ours.values_list("pk", flat=True))
 

@@ -28,6 +28,7 @@ class Registry:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def open(self) -> None:
+        """Start on the running loop."""
         self._loop = asyncio.get_running_loop()
 
     def close(self) -> None:

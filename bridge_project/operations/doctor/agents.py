@@ -1,4 +1,7 @@
-"""Check which agents can start and whether they ask; start `demo` (D41, D59)."""
+"""Check which agents can start and whether they ask (D41, D43, D59).
+
+Only `demo` is really started.
+"""
 
 import asyncio
 import contextlib
@@ -100,7 +103,10 @@ def _start_command(seen: Snapshot, kind: AgentKind) -> str:
 
 
 def trial(seen: Snapshot, name: str) -> Finding:
-    """Start an agent and close it, on the main thread, for Ctrl-C; prompt only demo."""
+    """Start an agent and close it again; prompt only demo, which costs nothing.
+
+    To be called on the main thread, so that Ctrl-C closes the agent.
+    """
     registry.load()
     kinds = registry.KINDS
     if name not in kinds:

@@ -181,7 +181,10 @@ def address(seen: Snapshot) -> Finding | None:
 
 
 def _reach(seen: Snapshot, url: str, pin: str) -> Finding | None:
-    """Fetch a page by the public address, which not every network routes back."""
+    """Fetch a page by the public address, without a token.
+
+    A failure is only a warning: some networks do not route back to the sender.
+    """
     elsewhere = f"curl -vk {url}{PAGE}   # from another machine of that network"
     if seen.health is None:
         return None

@@ -46,7 +46,11 @@ CHECKS: Final[dict[str, Check]] = {
 
 
 def examine(conf: Conf, agent: str = "") -> list[Finding]:
-    """Run all checks within ALL_SECONDS, then start `agent`, here on the main thread."""
+    """Run all checks and return the findings, after at most ALL_SECONDS.
+
+    With `agent`, start this one too, which takes a time of its own. It is started on the thread
+    that calls, which must be the main one. A check that hangs keeps its thread.
+    """
     began = time.monotonic()
     pool = ThreadPoolExecutor(len(CHECKS) + 2, thread_name_prefix="doctor")
     try:

@@ -27,7 +27,10 @@ MARKS: Final = {Level.OK: "✓", Level.WARNING: "!", Level.BROKEN: "✗"}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Hold what a check found; `mend`: shell commands, `#` begins a remark."""
+    """Hold what a check found.
+
+    `check`: what was checked; `mend`: shell commands in order, `#` begins a remark.
+    """
 
     check: str
     level: Level

@@ -42,7 +42,11 @@ class Stopped(Exception):
 
 
 def event(seen: Snapshot, *, database_works: bool) -> Finding:
-    """Send a session's start and end, and see both arrive at a device, then deleted."""
+    """Send a session's start and end, and see both arrive at a device.
+
+    Leaves no device behind, and one ended session, which the next run deletes: a phone that is
+    connected now may be about to join it.
+    """
     if seen.health is None or seen.recorded is None:
         return warning(f"{NOTHING_SENT}the bridge does not answer.", seen.run)
     if not database_works:

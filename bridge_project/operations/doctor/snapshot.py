@@ -42,6 +42,8 @@ class WrongKey(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
+    """Hold the facts that all checks read."""
+
     conf: Conf
     recorded: Address | None = None  # None: never started with this data directory
     local_url: str = ""  # https address as this machine reaches it
@@ -54,6 +56,7 @@ class Snapshot:
 
     @property
     def run(self) -> str:
+        """Return the command that starts this bridge."""
         return self.make("run")
 
     @property
@@ -124,9 +127,9 @@ def fetch(
     headers: Mapping[str, str] | None = None,
     seconds: float = FETCH_SECONDS,
 ) -> Reached:
-    """Send a GET once the server's key is the pin; without a pin give no token.
+    """Send a GET; with a pin, compare the server's key first.
 
-    Raises OSError, WrongKey.
+    Without a pin no certificate is checked: give no token then. Raises OSError, WrongKey.
     """
     parts = urlsplit(url)
     sent = {**(headers or {}), **({"Authorization": f"Bearer {token}"} if token else {})}

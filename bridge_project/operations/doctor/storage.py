@@ -1,4 +1,7 @@
-"""Check database and Redis, past Django's connections, so that nothing waits long."""
+"""Check database and Redis: reachable, intact, writable, of this version.
+
+No Django connection is used, so nothing waits long.
+"""
 
 import shlex
 import sqlite3
@@ -22,6 +25,7 @@ APPLIED: Final = "SELECT app, name FROM django_migrations"
 
 
 def database(seen: Snapshot) -> Finding:
+    """Check the database that the settings name."""
     settings = database_settings(seen.conf)
     if settings["ENGINE"].endswith("sqlite3"):
         return _sqlite(seen, Path(settings["NAME"]))

@@ -56,7 +56,10 @@ def read_file(name: str, data: bytes, directory: str) -> list[Setting]:
 
 
 def read_user(more: Mapping[str, str]) -> list[Setting]:
-    """Return the system's and user's settings; ``more`` says for which repository."""
+    """Return the system's and the user's settings that apply to a repository.
+
+    ``more`` tells git which repository it is in: settings may be included for some of them only.
+    """
     done = git.run(
         ["config", "--list", "-z", "--show-scope", "--includes"],
         cwd="/",
@@ -76,7 +79,10 @@ def _parse(records: Iterable[bytes]) -> list[Setting]:
 
 
 def of_repository(settings: Iterable[Setting]) -> list[Setting]:
-    """Select a repository's harmless settings; raise GIT_ERROR for unknown formats."""
+    """Select the settings that a repository may make.
+
+    Raises BridgeError GIT_ERROR for a repository format that this git does not understand.
+    """
     kept = []
     for key, value in settings:
         if _REPOSITORY.fullmatch(key) or (key, value.lower()) in _REFERENCE_STORAGE:
@@ -108,10 +114,12 @@ def absolute(path: str) -> str:
 
 
 def last(settings: list[Setting], key: str) -> str | None:
+    """Return the last value, which is the one that counts."""
     return next((value for name, value in reversed(settings) if name == key), None)
 
 
 def text(settings: Iterable[Setting]) -> bytes:
+    """Write a configuration file with these settings."""
     return b"".join(_lines(key, value) for key, value in settings)
 
 

@@ -27,7 +27,11 @@ def git_error(text: str) -> BridgeError:
 
 
 def reason(text: bytes, jail: Jail, top: str, private: str = "") -> str:
-    """Clean git's error text of paths outside the roots and in ``private``."""
+    """Clean git's error text.
+
+    Paths in the work tree become relative to ``top``, others stay only where they lie inside the
+    roots, those in ``private`` never.
+    """
     said = _ESCAPES.sub("", text.decode("utf-8", "replace"))
     if private:  # these two before the others: they may have a space in them
         said = _under(private).sub("…", said)

@@ -43,6 +43,7 @@ _FOREIGN: Final = ("GIT_", "PYTHON")
 
 
 def home() -> str:
+    """Return the home directory of the bridge's user."""
     return os.environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir
 
 
@@ -68,6 +69,7 @@ def committing_environment(directory: str, git_dir: str) -> dict[str, str]:
 
 @functools.cache
 def executable() -> str:
+    """Return git's absolute path."""
     found = shutil.which("git", path=child_process.search_path())
     if found is None:
         raise git_error("git is not installed on the bridge's machine.")
@@ -117,7 +119,11 @@ class Git:
         max_bytes: int = limits.GIT_LIST_MAX_BYTES,
         **how: Any,
     ) -> Done:
-        """Return how git ended; raise GIT_ERROR unless its exit code is ``good``."""
+        """Return how git ended; raise GIT_ERROR with its reason when it failed.
+
+        ``good`` are the exit codes that are no failure, ``index`` another index than the
+        mirror's. ``seconds`` and ``max_bytes`` are by default those of a call that lists.
+        """
         places = {"GIT_WORK_TREE": self.place.top, "GIT_INDEX_FILE": index or self.index}
         done = run(
             ["--no-pager", *arguments],

@@ -12,7 +12,11 @@ from files_app.git.sandbox.error_text import git_error
 
 
 def look_at(directory: str, jail: Jail, *, but: Collection[str] = ()) -> list[str]:
-    """Check a directory, ``but`` for these links; return those in it, and linked ones."""
+    """Check a directory; return its subdirectories, also behind links.
+
+    Raises BridgeError FILE_ACCESS_DENIED when a link leads out of the roots and is not named in
+    ``but``, GIT_ERROR for anything but a file, directory or link.
+    """
     found, links = [], []
     with translate_os_errors(), os.scandir(directory) as entries:
         for entry in entries:

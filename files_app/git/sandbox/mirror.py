@@ -1,8 +1,10 @@
 """Make a temporary git directory that hides a repository's executables (D10).
 
-Git runs and reads whatever its git directory names. So it gets another, the *mirror*: harmless
-configuration, copies of HEAD and index, and links to objects and references, which are checked
-first. A git that reads could write only there. For a commit, HEAD is the repository's own
+Git obeys its git directory: it runs the filters, monitors, drivers and hooks named there, and reads
+files and objects wherever it says. So the bridge gives git another one, the *mirror*, in its own data
+directory: a configuration of harmless keys, copies of HEAD and of the index, and links to the
+repository's objects and references, which are checked first. A git that reads sees only the mirror,
+and could write only there. For a commit, HEAD is the repository's own and the rest is the mirror's
 (``hooks``).
 """
 
@@ -92,6 +94,8 @@ def _made(place: RepositoryPaths, jail: Jail) -> Iterator[Mirror]:
 
 @dataclass(slots=True)
 class Mirror:
+    """Fill the temporary git directory."""
+
     place: RepositoryPaths
     jail: Jail
     directory: str
@@ -99,6 +103,7 @@ class Mirror:
     user_settings: list[Setting] = field(default_factory=list)  # and of its user
 
     def link_references(self) -> None:
+        """Link to objects and references."""
         for name in ("objects", "refs"):
             if not (real := self._link(name)):
                 raise git_error("Not a git repository: it has no objects or no references.")
@@ -144,7 +149,10 @@ class Mirror:
         self._write("config", config.text([*mine, *harmless, *_OURS, *more]))
 
     def copy_index(self) -> None:
-        """Copy the index and shared ones with their times, which git compares to files'."""
+        """Copy the index with its time, and the shared ones it refers to.
+
+        Git compares the index's time to know which files it must read again.
+        """
         with translate_os_errors():
             names = os.listdir(self.place.git_dir)
         for name in ("index", *(name for name in names if name.startswith("sharedindex."))):

@@ -1,9 +1,10 @@
 """Serve an ACP agent: take its reports, and do what it asks of the bridge.
 
-The bridge writes a file or runs a command without asking when a call that names just this was
-approved and still runs; otherwise it asks, as a call of its own. Reading inside the allowed roots
-needs no approval. A failure of the bridge is reported once: with the agent's own call where there
-is one, else as a call of the bridge's. docs/agents.md has the rules.
+An agent asks for permission itself for what it does itself (``permissions.py``). It can also have the
+bridge write files and run commands. The bridge does this without asking when a call that names just
+this file or command was approved and still runs; otherwise it asks, as a call of its own. Reading
+inside the allowed roots needs no approval: a paired device can do it too. A failure of the bridge is
+reported once: with the agent's own call where there is one, else as a call of the bridge's.
 """
 
 import asyncio
@@ -55,6 +56,7 @@ class AcpClient:
         self.heard = asyncio.Event()
 
     def end_turn(self) -> None:
+        """Close what the agent left open."""
         self.permissions.withdraw()
         for event in self._calls.end_turn(interrupted=self.permissions.interrupted):
             self._events.put(event)

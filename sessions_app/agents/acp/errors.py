@@ -32,6 +32,7 @@ def refuse(error: Exception, what: str) -> NoReturn:
 
 
 def is_missing(error: Exception) -> bool:
+    """Tell whether an error means that a file does not exist."""
     return isinstance(error, BridgeError) and error.code == "FILE_NOT_FOUND"
 
 

@@ -23,7 +23,8 @@ async def read(
 ) -> str:
     """Return a file's text from ``line`` (first: 1), at most ``limit`` lines.
 
-    Raises BridgeError with the codes of D12, TimeoutError after the spec's time for reading.
+    Raises BridgeError with the codes of D12, TimeoutError after the spec's time for reading; its
+    thread then goes on, unheeded.
     """
     reading = asyncio.to_thread(_read, path, str(directory), line, limit)
     return await asyncio.wait_for(reading, limits.TOOL_TIMEOUT_READ_SECONDS)
@@ -32,7 +33,8 @@ async def read(
 async def write(path: str, directory: Path, content: str) -> str | None:
     """Write a whole file and its directories; return the old text, or None.
 
-    A reader sees the old text or the new. Raises like ``read``.
+    A reader sees the old text or the new. Raises BridgeError with the codes of D12, TimeoutError
+    after the spec's time for editing; its thread then goes on, unheeded.
     """
     writing = asyncio.to_thread(_write, path, str(directory), content)
     return await asyncio.wait_for(writing, limits.TOOL_TIMEOUT_EDIT_SECONDS)

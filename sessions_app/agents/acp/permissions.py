@@ -34,7 +34,10 @@ class Permissions:
         self.interrupted = False  # nothing is asked any more until the next turn
 
     async def answer(self, update: Any, options: list[Any]) -> schema.RequestPermissionResponse:
-        """Answer a request by an option of a kind that allows or rejects this call alone."""
+        """Answer ``session/request_permission``.
+
+        An option is chosen by its kind, never by its name; only this one call is ever allowed.
+        """
         if former := self._calls.asked_before(update):
             self._approvals.withdraw(former.key)
             self._events.put(self._calls.stop(former))
@@ -79,6 +82,7 @@ class Permissions:
         self._approvals.withdraw()
 
     def next_follow_up(self) -> str | None:
+        """Return the next prompt telling the agent how a person changed its call."""
         return self._changes.popleft() if self._changes else None
 
 

@@ -1,7 +1,10 @@
 """Make each known ACP agent ask before it acts: modes, options, environment (D59).
 
-A recipe also switches off what a repository brings along (servers, hooks, plug-ins, rules) and
-would run or allow unasked, where the agent can. tests/agents/real tries every recipe.
+A recipe is found by the program in the agent's command line, else by the name that the agent gives
+itself. The name that the user chose in BRIDGE_ACP_AGENTS decides nothing.
+
+What a repository brings along (servers, hooks, plug-ins, rules) would run or allow things unasked
+too, so a recipe also switches that off where the agent can. tests/agents/real tries every recipe.
 """
 
 import json
@@ -137,11 +140,13 @@ RECIPES = (
 
 
 def of_name(name: str) -> Recipe | None:
+    """Return the recipe of an agent by its name in ``initialize``."""
     named = (one for one in RECIPES if name.lower() in (one.names or one.programs))
     return next(named, None)
 
 
 def of_line(command: Sequence[str]) -> Recipe | None:
+    """Return the recipe of an agent by its command line."""
     return _found(command)[0]
 
 

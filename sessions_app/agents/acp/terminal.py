@@ -42,6 +42,7 @@ class Terminal:
 
     @property
     def text(self) -> str:
+        """Return what it has printed."""
         late = f"\n[ended: it took longer than {limits.TOOL_TIMEOUT_BASH_SECONDS:g} seconds]"
         return self.output.text + (late if self._timed_out else "")
 
@@ -64,6 +65,7 @@ class Terminal:
         return replace(failure, retries=0) if self._unwanted else failure
 
     def outcome(self, call: Call) -> Event:
+        """Return how it ended, as the result of its call."""
         if failure := self.failure:
             return ToolFailed(call, failure)
         return ToolSucceeded(call, self.text, None, {"exit_code": 0}, self._took_ms)
@@ -73,6 +75,7 @@ class Terminal:
         self._unwanted |= self.group.returncode is None
 
     async def kill(self) -> None:
+        """End it with all it started."""
         self.give_up()
         await groups.end_group(self.group)
 

@@ -85,6 +85,7 @@ class Record:
         return self.announced or self.describe()
 
     def describe(self) -> Call:
+        """Return the call as it is known by now."""
         params = self._params()
         named = len(self.title) <= content.NAME_MAX_CHARS and self.title.isprintable()
         tool = content.TOOL_OF_KIND.get(self.kind) or self.name or (named and self.title) or "Tool"
@@ -121,6 +122,7 @@ class Record:
         return {"paths": self.paths} if self.paths else {}
 
     def named_paths(self) -> Iterator[str]:
+        """Yield every path that the call names."""
         yield from self.paths
         yield from (change.path for change in self.changes)
         yield from paths_in(self.raw_input)
@@ -180,6 +182,7 @@ class ToolCalls:
         return ToolStopped(record.call, why)
 
     def end_turn(self, *, interrupted: bool) -> list[Event]:
+        """Close what the agent left open."""
         why = INTERRUPTED if interrupted else _NO_RESULT
         events: list[Event] = []
         for record in self._records.values():

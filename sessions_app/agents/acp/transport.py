@@ -26,13 +26,16 @@ class AcpTransport:
         self._wait_for_room = wait_for_room
 
     async def receive(self) -> Message | None:
+        """Return the next message; None at the end."""
         await self._wait_for_room()
         return await self.lines.receive()
 
     async def send(self, message: Message) -> None:
+        """Send a message. Raises ConnectionError when the process reads no more."""
         await self.lines.send(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
     async def close(self) -> None:
+        """Close the process's input."""
         self.lines.group.stdin.close()
 
 

@@ -1,6 +1,7 @@
 """Define the agent ``claude-code``: program, version, why it cannot start (D41).
 
-claude-agent-sdk is optional, and imported only when a session starts.
+It runs through claude-agent-sdk, an optional extra of the project, which is imported only when a
+session of it starts.
 """
 
 import importlib.metadata
@@ -31,6 +32,7 @@ def why_not() -> str | None:
 
 
 def mend() -> str:
+    """Return the command that installs what is missing."""
     again = "" if _package() is None else "--force-reinstall "
     return f".venv/bin/python -m pip install {again}-r {REQUIREMENTS}"
 
@@ -57,6 +59,7 @@ def version() -> str:
 
 
 def make() -> Driver:
+    """Return a driver for one session; starting it reports what is missing."""
     from sessions_app.agents.claude.driver import ClaudeDriver
 
     return ClaudeDriver()

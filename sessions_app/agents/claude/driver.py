@@ -38,6 +38,7 @@ class ClaudeDriver(Driver):
 
     @property
     def pid(self) -> int | None:
+        """Return the id of the program's process, which leads a group."""
         return self._process.group.pid if self._process is not None else None
 
     @property

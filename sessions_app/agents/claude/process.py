@@ -83,7 +83,10 @@ class ClaudeProcess(Transport):
         return why[0].upper() + why[1:]
 
     async def close(self) -> None:
-        """End it within a bounded time, first by its input's end; may be called twice."""
+        """End it within a bounded time; may be called twice.
+
+        The end of its input tells it first, so that it can save its session.
+        """
         self._closing = True
         await self.end_input()
         if self._closed:

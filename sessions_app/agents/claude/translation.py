@@ -80,13 +80,16 @@ class Translation:
     # -- what we do --------------------------------------------------------------------------------
 
     def begin(self, prompt_id: str) -> None:
+        """Note the id of the prompt that is given to the agent."""
         self._prompt, self._interrupted, self._error = prompt_id, False, None
         self._retry_told = -math.inf
 
     def interrupt(self) -> None:
+        """Note an interrupt: the turn's and its calls' ends are no failures."""
         self._interrupted = True
 
     def knows(self, call_id: str) -> bool:
+        """Tell whether a call is open."""
         return call_id in self._open
 
     def ask(

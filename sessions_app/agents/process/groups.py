@@ -37,7 +37,10 @@ _instance = f"process-{os.getpid()}"  # until ``reap`` has said whose we are
 
 
 class Group(asyncio.Protocol):
-    """Control a command below a launcher, by the socket to it (see ``launch.py``)."""
+    """Control a command below a launcher, and what it has started.
+
+    It is the bridge's end of the socket to the launcher, whose words are in ``launch.py``.
+    """
 
     def __init__(self) -> None:
         self.run = uuid.uuid4().hex  # the mark of what it starts
@@ -138,6 +141,7 @@ class Groups:
         return [group for group in self._groups if not group.closed.is_set()]
 
     async def end(self) -> None:
+        """End all of them at once."""
         await asyncio.gather(*(end_group(group, patience=0) for group in self._running()))
 
 
@@ -235,7 +239,11 @@ async def end_group(group: Group, *, patience: float = limits.AGENT_END_SECONDS)
 
 
 async def end_background(group: Group) -> None:
-    """End orphans that the command left, and their children; it keeps its own."""
+    """End processes that the command left: orphans, and their children.
+
+    The command goes on, and so do its own children: of an agent those are the helpers that it
+    needs.
+    """
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(group.clear(), limits.AGENT_END_SECONDS)
 
@@ -243,7 +251,8 @@ async def end_background(group: Group) -> None:
 def reap(instance: str) -> int:
     """End what an earlier bridge with this data directory left running.
 
-    To be called once, at the start, by the one process that holds the data directory.
+    What is started from here on is marked as ``instance``'s. To be called once, at the start, by
+    the one process that holds the data directory.
     """
     global _instance
     _instance = instance

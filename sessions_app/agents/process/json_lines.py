@@ -41,6 +41,7 @@ class JsonLines:
         self._reading = asyncio.create_task(self._stderr.read(group.stderr))
 
     async def receive(self) -> Message | None:
+        """Return the next message; None at the end."""
         while not self._fault and (line := await self._line()):
             await asyncio.sleep(0)  # of what has been read already there may be thousands of lines
             try:
@@ -96,6 +97,7 @@ class JsonLines:
         return f"{self._fault or ended}: {said}" if said else self._fault or ended
 
     def close(self) -> None:
+        """Stop reading its errors."""
         self._reading.cancel()
 
     async def _line(self) -> bytes:

@@ -3,20 +3,22 @@
 Run as ``python -I -S launch.py CONTROL``, with the standard library only: its start is part of
 every agent's. ``CONTROL`` is the descriptor of a socket to the bridge.
 
-- It is given the command there, not in its own arguments, by which others (``pkill -f``) would take
-it for the command: the number of words, a line feed, and the words, a NUL after each. The first
-two are the marks of ``groups.py``.
+- It is given the command there, and not as its own arguments, by which others (``pkill -f``) would
+  take it for the command: the number of words, a line feed, and the words, a NUL after each. The
+  first two are the marks of ``marks.py``.
 - It says, in lines: ``started PID``, ``exited CODE`` (of the command; negative: the signal that
-ended it), ``cleared`` when it has done what ``o`` asks for, ``ended`` when nothing is left.
+  ended it), ``cleared`` when it has done what ``o`` asks for, ``ended`` when nothing is left.
 - It is told, in single bytes: ``t``: ask the command to end (SIGTERM); ``o``: end what the command
-has left running, but not the command. When the socket closes, everything is ended.
+  has left running, but not the command. When the socket closes, as it also does when the bridge is
+  killed, everything is ended.
 
-On Linux it is a *child subreaper*: what a process below it leaves behind becomes its child. So to
-end everything is to kill the children until there are none. Two such processes stand one behind the
-other: the guard, which is the command's parent, and the first one, its parent. When the guard is
-killed, its children become the first one's, which ends them; when the first one is killed, the
-kernel tells the guard (SIGTERM). Elsewhere there is only the guard, which can end no more than the
-command's process group.
+On Linux it is a *child subreaper*: what a process below it leaves behind becomes its child,
+whatever session that moved to and whatever it did to its environment and descriptors. So to end
+everything is to kill the children until there are none. Two such processes stand one behind the
+other: the guard, which talks to the bridge and is the command's parent, and the first one, its
+parent. When the guard is killed, its children become the first one's, which ends them; when the
+first one is killed, the kernel tells the guard (SIGTERM). Elsewhere there is only the guard, which
+can end no more than the command's process group.
 """
 
 import os
@@ -86,7 +88,10 @@ class Parent:
                 self.report(f"exited {os.waitstatus_to_exitcode(status)}")
 
     def end_children(self, but: int = 0) -> None:
-        """Kill the children, and their orphans, until none is left but another user's."""
+        """Kill the children, and what becomes a child by that, until none is left.
+
+        What belongs to another user by now (``sudo``) cannot be killed, and is left.
+        """
         clean = 0
         while clean < CLEAN_LOOKS and self.reap():
             killed = [pid for pid in children() if pid != but and kill(pid)]
@@ -111,7 +116,8 @@ class Guard(Parent):
     def watch(self, command: list[str], first: int) -> None:
         """Run ``command`` and obey the bridge until nothing is left or all is to end.
 
-        Nothing is run where the ``first`` process, or the bridge, has died before.
+        ``first``: the process behind this one. Nothing is run where it, or the bridge, has died
+        before.
         """
         if LINUX:
             prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -179,6 +185,7 @@ def start(command: list[str]) -> int:
 
 
 def children() -> list[int]:
+    """Return the pids of this process's children."""
     try:
         with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
             return [int(pid) for pid in file.read().split()]

@@ -57,8 +57,9 @@ async def run(
 ) -> ToolSucceeded | ToolFailed:
     """Run ``command`` with ``sh``, as one of ``groups``, and return how it ended.
 
-    It and all it started are ended after TOOL_TIMEOUT_BASH_SECONDS, and when this is cancelled;
-    what it leaves running goes on until ``groups`` are ended.
+    It and all it started are ended after TOOL_TIMEOUT_BASH_SECONDS, and when this is cancelled.
+    What it leaves running when it has ended by itself goes on until ``groups`` are ended. What
+    could not be started is a failure too, not an exception.
     """
     began = time.monotonic()
     try:
@@ -97,7 +98,8 @@ def failure_of(code: int | None, took_ms: int, stdout: str, stderr: str | None =
 async def finished(group: process_groups.Group, *reading: Coroutine[Any, Any, None]) -> bool:
     """Wait until a command has ended and is read; False when it takes too long.
 
-    Then, and when this is cancelled, it is ended with all it started; else what it left goes on.
+    In that case, and when this is cancelled, it is ended with all it started. Else what it has left
+    running goes on, and its output is read on.
     """
     readers = asyncio.gather(*reading)
     try:
