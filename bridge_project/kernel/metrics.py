@@ -32,14 +32,29 @@ deliveries = _counter("deliveries", "Rows of the log sent to sockets, by message
 http_errors = _counter("http_errors", "Errors answered over HTTP, by code.", "code")
 socket_errors = _counter("websocket_errors", "Errors sent over WebSockets, by code.", "code")
 pushes = _counter("pushes", "Pushes that were tried, by what became of them.", "outcome")
-_text = "How long the commits of transactions took that appended to the log."
-commits = Histogram(PREFIX + "commit_seconds", _text, buckets=SECONDS, registry=REGISTRY)
-_text = "How many hook events shared a transaction."
-groups = Histogram(PREFIX + "commit_group_events", _text, buckets=EVENTS, registry=REGISTRY)
-_text = "When this process started, seconds since 1970."
-Gauge(PREFIX + "start_time_seconds", _text, registry=REGISTRY).set_to_current_time()
-_build = {"version": __version__, "protocol_version": PROTOCOL_VERSION}
-_build["python"] = platform.python_version()
+commits = Histogram(
+    PREFIX + "commit_seconds",
+    "How long the commits of transactions took that appended to the log.",
+    buckets=SECONDS,
+    registry=REGISTRY,
+)
+groups = Histogram(
+    PREFIX + "commit_group_events",
+    "How many hook events shared a transaction.",
+    buckets=EVENTS,
+    registry=REGISTRY,
+)
+_started = Gauge(
+    PREFIX + "start_time_seconds",
+    "When this process started, seconds since 1970.",
+    registry=REGISTRY,
+)
+_started.set_to_current_time()
+_build = {
+    "version": __version__,
+    "protocol_version": PROTOCOL_VERSION,
+    "python": platform.python_version(),
+}
 Info(PREFIX + "build", "What runs.", registry=REGISTRY).info(_build)
 ProcessCollector(registry=REGISTRY)  # process_*: memory, processor time, open files; Linux only
 

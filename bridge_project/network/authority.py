@@ -162,10 +162,16 @@ def begin_certificate(
     start: datetime,
 ) -> x509.CertificateBuilder:
     """Begin a certificate with the fields that authority and server share."""
-    uses = "content_commitment key_encipherment data_encipherment encipher_only decipher_only"
-    other = dict.fromkeys(uses.split(), False)
     usage = x509.KeyUsage(
-        digital_signature=not ca, key_agreement=not ca, key_cert_sign=ca, crl_sign=ca, **other
+        digital_signature=not ca,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=not ca,
+        key_cert_sign=ca,
+        crl_sign=ca,
+        encipher_only=False,
+        decipher_only=False,
     )
     return (
         x509.CertificateBuilder(

@@ -135,7 +135,7 @@ def _make(git: Git, message: str, before: str) -> None:
         command = ("commit", "--quiet", "--no-gpg-sign", "--cleanup=whitespace", "--file=-")
         git(*command, stdin=message.encode(), seconds=limits.GIT_COMMIT_SECONDS)
     except BridgeError as error:
-        head = git.done("rev-list", "--parents", "--max-count=1", "HEAD", good=(0, 128))
+        head = git.done("rev-list", "--parents", "--max-count=1", "HEAD", "--", good=(0, 128))
         made, *parents = head.out.decode().split() or [""]
         follows = before in parents if before else not parents
         if made == before or not follows:
@@ -145,7 +145,7 @@ def _make(git: Git, message: str, before: str) -> None:
 
 def _is_last(git: Git, message: str, begun: datetime) -> bool:
     """Tell whether the last commit was made since then, with this message."""
-    done = git.done(*_LOG, "--format=%ct %B", "HEAD", good=(0, 128))
+    done = git.done(*_LOG, "--format=%ct %B", "HEAD", "--", good=(0, 128))
     made, _, body = done.out.decode("utf-8", "replace").partition(" ")
     cleaned = git("stripspace", stdin=message.encode()).decode("utf-8", "replace")
     return (
@@ -164,9 +164,9 @@ def _update_index(git: Git, snapshot: str, base: str | None) -> None:
     raw = ("--raw", "-z", "--no-abbrev", "--no-renames")
     try:
         if base is None:
-            listed = git("diff-index", "--cached", "-R", *raw, "HEAD", index=snapshot)
+            listed = git("diff-index", "--cached", "-R", *raw, "HEAD", "--", index=snapshot)
         else:
-            listed = git("diff-tree", "-r", *raw, base, "HEAD")
+            listed = git("diff-tree", "-r", *raw, base, "HEAD", "--")
         fields = listed.split(b"\0")[:-1]
         entries = b"".join(map(_entry, fields[::2], fields[1::2]))
         for tries_left in reversed(range(_TRIES if entries else 0)):
@@ -195,10 +195,10 @@ def _entry(head: bytes, name: bytes) -> bytes:
 
 def _summary(git: Git) -> GitCommitSummary:
     """Sum up the commit; a merge is compared with its first parent."""
-    logged = git(*_LOG, "--format=%H %s", "HEAD").decode("utf-8", "replace")
+    logged = git(*_LOG, "--format=%H %s", "HEAD", "--").decode("utf-8", "replace")
     commit, _, subject = logged.partition(" ")
     shown = ("show", "--format=", "--numstat", "-z", "-m", "--first-parent", "--no-show-signature")
-    counted = numstat(git(*shown, *DIFF_OPTIONS, "HEAD"))
+    counted = numstat(git(*shown, *DIFF_OPTIONS, "HEAD", "--"))
     return GitCommitSummary(
         hash=commit,
         summary=subject.rstrip("\n"),

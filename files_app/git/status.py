@@ -184,7 +184,7 @@ def _counts(git: Git, state: State) -> dict[str, tuple[int, int]]:
     base = state.commit or empty_tree(git)
     command = ("diff", "--numstat", "-z", *DIFF_OPTIONS)
     found: dict[str, tuple[int, int]] = {}
-    for counted in numstat(git(*command, "--no-renames", base)):
+    for counted in numstat(git(*command, "--no-renames", base, "--")):
         before = found.get(counted.name, (0, 0))
         found[counted.name] = (before[0] + counted.additions, before[1] + counted.deletions)
     renamed = [(entry.old, entry.name) for entry in state.entries.values() if entry.old is not None]

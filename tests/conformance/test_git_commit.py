@@ -153,7 +153,7 @@ def test_names_that_are_options_or_patterns(repository: Repository, work: Work) 
     for name in ("a", "b.star", *ODD_NAMES):
         repository.write(name, "2\n")
     assert work.committed("Odd", ODD_NAMES)["files_changed"] == len(ODD_NAMES)
-    assert names_in_head(repository) == sorted(ODD_NAMES)
+    assert names_in_head(repository) == sorted(ODD_NAMES) and repository.staged() == []
     assert sorted(repository.git("diff", "--name-only").split()) == ["a", "b.star"]
 
 

@@ -16,7 +16,7 @@ from tests.files.repositories import import_files, median
 pytestmark = pytest.mark.spec("ws.git_status_request", "ws.git_status_response")
 ODD_NAMES = [
     *("with space.txt", 'quote".txt', "it's.txt", "new\nline.txt", "tab\t.txt", "ümläut 会.txt"),
-    *("-n.txt", "--all", ":(top)magic.txt", "*.star", "back\\slash", "dir ü/a b"),
+    *("-n.txt", "--all", ":(top)magic.txt", "*.star", "back\\slash", "dir ü/a b", "HEAD"),
 ]
 
 
@@ -118,15 +118,26 @@ def test_no_repository(shared: Bridge, phone: Phone) -> None:
     phone.ping()
 
 
-@pytest.mark.parametrize("head", ["", "ref: /etc/passwd", "\0\xff"])
+OUT = "ref: refs/heads/../../../planted/x\n"
+
+
+@pytest.mark.parametrize(
+    "head", ["", "ref: /etc/passwd", "\0\xff", OUT, "ref: refs/../hooks/pre-push", "refs/heads/b"]
+)
 def test_a_broken_head(repository: Repository, work: Work, head: str) -> None:
-    """D10: each request is answered by one sentence for a person, not by git's usage."""
+    """D10: each request is answered by one sentence for a person, not by git's usage; git itself
+    would commit to a reference that leads out of its directory, be it named by HEAD or a branch.
+    """
     repository.commit_files({"a": "1\n"})
     repository.write("a", "2\n")
+    if head == "refs/heads/b":
+        repository.write(f".git/{head}", OUT)
+        head = f"ref: {head}\n"
     repository.write(".git/HEAD", head.encode("latin-1"))
     for answer in (work.ask("git_status_request"), work.ask_diff(), work.commit("A", ["a"])):
         said = assert_refused(answer, "GIT_ERROR", True, work.sid)["message"]
         assert said == "The repository is damaged: its HEAD names no branch and no commit."
+    assert not (repository.path / "planted").exists()
     repository.write(".git/HEAD", "ref: refs/heads/main\n")
     assert work.changes() == {"a": ("modified", 1, 1)}
 

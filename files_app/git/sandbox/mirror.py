@@ -49,8 +49,12 @@ _OURS: Final = [
     ("maintenance.auto", "false"),
 ]
 _TRUE: Final = frozenset({"true", "yes", "on", "1"})
-# what git takes for a HEAD; with any other it fails in words about its own command line
-_HEAD: Final = re.compile(rb"ref:\s*refs/|[0-9a-fA-F]{40}")
+# What git takes for a HEAD; with any other it fails in words about its own command line. It would
+# also write to a reference outside of its directory, if the name has `..`.
+_HEAD: Final = re.compile(
+    rb"ref:[ \t]*(?P<name>refs(?:/(?!\.{0,2}(?:/|\s*\Z))[^/\x00-\x20\x7f]+)+)\s*\Z|[0-9a-fA-F]{40}"
+)
+_REFERENCES_MAX: Final = 5  # one that names another, and so on; as git has it
 
 
 @contextmanager
@@ -114,9 +118,23 @@ class Mirror:
                 look_below(real, self.jail)
         self._link("info/sparse-checkout", self.place.git_dir)
         head = self._read(f"{self.place.git_dir}/HEAD", limits.FILE_PATH_MAX_BYTES)
-        if not _HEAD.match(head):
-            raise git_error("The repository is damaged: its HEAD names no branch and no commit.")
+        self._check_head(head)
         self._write("HEAD", head)
+
+    def _check_head(self, head: bytes) -> None:
+        """Raise GIT_ERROR unless HEAD leads, by references alone, to a branch or a commit."""
+        for _ in range(_REFERENCES_MAX):
+            if not (found := _HEAD.match(head)):
+                break
+            if found["name"] is None:
+                return
+            name = os.fsdecode(found["name"])
+            places = {f"{self.place.git_dir}/{name}", f"{self.place.common_dir}/{name}"}
+            files = [path for path in places if os.path.isfile(path)]
+            if not files:
+                return  # the branch is packed, or yet to come
+            head = self._read(files[0], limits.FILE_PATH_MAX_BYTES)
+        raise git_error("The repository is damaged: its HEAD names no branch and no commit.")
 
     def link_logs(self) -> None:
         """Link to the logs that a commit writes; refuse links out of the roots."""

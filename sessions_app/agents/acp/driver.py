@@ -197,9 +197,8 @@ class AcpDriver(Driver):
         return replace(ended, usage=usage or None)
 
     def _failed(self, error: RequestError | ValidationError) -> events.TurnEnded:
-        if (
-            self._client.permissions.interrupted
-        ):  # some agents answer a cancelled prompt with an error
+        # some agents answer a cancelled prompt with an error
+        if self._client.permissions.interrupted:
             return events.TurnEnded("stop")
         if isinstance(error, RequestError):
             return events.TurnEnded("error", error=self._text_of(error))
