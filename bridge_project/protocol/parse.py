@@ -96,7 +96,7 @@ def parse_client(text: str | bytes, *, strict_ids: bool) -> ClientMessage:
 
 def id_at_beginning(text: str) -> str | None:
     """Return the id in a message's beginning, if it is there."""
-    found = _ID_FIRST.match(text)
+    found = _ID_FIRST.match(text[: limits.MESSAGE_BEGINNING_BYTES])
     return found[1] if found is not None else None
 
 
@@ -108,7 +108,9 @@ def _envelope(text: str | bytes) -> dict[str, Any]:
         value = jsontext.loads(text)
     except jsontext.JsonError as error:
         shown = f"text of {len(text)} characters"
-        raise _whole(f"the message is not usable JSON: {error}", "JSON", shown) from None
+        invalid = _whole(f"the message is not usable JSON: {error}", "JSON", shown)
+        invalid.id = id_at_beginning(text)
+        raise invalid from None
     if not isinstance(value, dict):
         kind = "string" if isinstance(value, str) else describe(value)
         raise _whole("a message must be a JSON object", "object", kind)

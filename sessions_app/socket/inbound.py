@@ -10,7 +10,12 @@ from bridge_project.http.error_body import error_payload
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.catalogue import CATALOGUE
-from bridge_project.protocol.parse import ClientMessage, ProtocolInvalid, parse_client
+from bridge_project.protocol.parse import (
+    ClientMessage,
+    ProtocolInvalid,
+    id_at_beginning,
+    parse_client,
+)
 from sessions_app.socket import dispatch, idempotency
 from sessions_app.socket.connection import ClientConnection
 from sessions_app.socket.dispatch import Refused
@@ -86,7 +91,9 @@ async def _parse(connection: ClientConnection, data: str | bytes) -> ClientMessa
             "constraint": f"at most {LARGE_MESSAGE} characters",
             "received": str(len(data)),
         }
-        raise ProtocolInvalid("A message this large is not read before auth.", [violation])
+        own = id_at_beginning(data) if isinstance(data, str) else None
+        words = "A message this large is not read before auth."
+        raise ProtocolInvalid(words, [violation], id=own)
     # seconds, at worst
     return await asyncio.to_thread(parse_client, data, strict_ids=conf.bridge_strict_protocol)
 
