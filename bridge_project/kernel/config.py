@@ -173,11 +173,18 @@ class Conf(BaseModel):
         self, name: Literal["hook_token", "admin_token", "django_secret", "push_key"]
     ) -> str:
         """Return a secret from the settings, else from the data directory; make it once."""
-        given = getattr(self, f"bridge_{name}", "")
+        if given := getattr(self, f"bridge_{name}", ""):
+            return str(given)
         try:
-            return given or _stored_secret(self.bridge_data_dir, name)
+            found = _stored_secret(self.bridge_data_dir, name)
         except OSError as error:
             raise _unusable(self.bridge_data_dir, error) from None
+        if name.endswith("_token") and len(found) < limits.MIN_TOKEN_CHARS:
+            raise ConfError(
+                f"BRIDGE_{name.upper()}: {self.secret_path(name)} has fewer than"
+                f" {limits.MIN_TOKEN_CHARS} characters; remove it, and a start makes another"
+            )
+        return found
 
     def secret_path(self, name: str) -> Path:
         return self.bridge_data_dir / "secrets" / name
@@ -237,20 +244,20 @@ def _unusable(data_dir: object, error: OSError) -> ConfError:
 
 def _stored_secret(data_dir: Path, name: str) -> str:
     path = make_private_dir(data_dir, "secrets") / name
+    if path.exists() and (found := path.read_text().strip()):
+        return found
+    prefix = {"hook_token": "bridge_hook_", "admin_token": "bridge_admin_"}.get(name, "")
+    draft = path.with_name(f".{name}.{secrets.token_hex(4)}")
+    write_private_file(draft, (prefix + secrets.token_urlsafe(32) + "\n").encode())
     try:
-        return path.read_text().strip()
-    except FileNotFoundError:
-        prefix = {"hook_token": "bridge_hook_", "admin_token": "bridge_admin_"}.get(name, "")
-        draft = path.with_name(f".{name}.{secrets.token_hex(4)}")
-        write_private_file(draft, (prefix + secrets.token_urlsafe(32) + "\n").encode())
-        try:
-            # the first of two processes that start together wins, the other reads what it made
-            os.link(draft, path)
-        except FileExistsError:
-            pass
-        finally:
-            draft.unlink()
-        return path.read_text().strip()
+        # the first of two processes that start together wins, the other reads what it made
+        os.link(draft, path)
+    except FileExistsError:
+        if not path.read_text().strip():  # what a full disk left of it
+            os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+    return path.read_text().strip()
 
 
 conf = load()

@@ -18,7 +18,7 @@ from typing import Final
 import structlog
 from django.core.management import call_command
 from django.core.management.base import CommandError
-from django.db import OperationalError, connection
+from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.recorder import MigrationRecorder
 
@@ -85,7 +85,7 @@ def _usable() -> Iterator[None]:
     setting = "DATABASE_URL" if connection.vendor == "postgresql" else "BRIDGE_DATA_DIR"
     try:
         yield
-    except OperationalError as error:
+    except DatabaseError as error:
         text = " ".join(str(error).split())
         raise CommandError(f"{setting}: the database cannot be used ({text}).") from None
     finally:

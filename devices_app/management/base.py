@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db import OperationalError, connection
+from django.db import DatabaseError, connection
 
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.data_files import NotInPlace
@@ -29,7 +29,7 @@ class DatabaseCommand(BaseCommand):
         start = "Start the bridge once: `make run`."
         try:
             there = self.table in connection.introspection.table_names()
-        except OperationalError as error:
+        except DatabaseError as error:
             if isinstance(error.__cause__, NotInPlace):
                 raise CommandError(f"{error}. {start}") from None
             why = str(error).strip()

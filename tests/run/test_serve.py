@@ -93,6 +93,31 @@ def test_what_cannot_be_used_is_one_line_that_names_the_setting(
     assert len(said.splitlines()) == 1 and "sesame" not in said, said
 
 
+def test_data_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
+    """A token that can be guessed, a file that is no database. An empty token, which a full disk
+    leaves, is made anew.
+    """
+    bridge = Bridge(tmp_path, **OWN_TOKENS)
+    token = bridge.data / "secrets" / "hook_token"
+    token.parent.mkdir(parents=True)
+    (bridge.data / "bridge.sqlite3").write_bytes(b"no database" * 1000)
+    for content, command, words in (
+        ("short-secret", "serve", "BRIDGE_HOOK_TOKEN"),
+        ("", "serve", "file is not a database"),
+        ("", "list_devices", "file is not a database"),
+    ):
+        token.write_text(content)
+        done = bridge.manage(command, check=False)
+        said = (done.stdout + done.stderr).strip()
+        assert done.returncode == 1 and words in said and "short-secret" not in said, said
+        assert len(said.splitlines()) == 1, said
+    (bridge.data / "bridge.sqlite3").unlink()
+    other = token.with_name("admin_token")
+    other.write_text("")
+    with QuickBridge(tmp_path, BRIDGE_ADMIN_TOKEN=""):
+        assert len(other.read_text().strip()) >= 32
+
+
 def test_in_a_terminal_it_shows_a_pairing_code(tmp_path: Path) -> None:
     """And Ctrl-C there stops it: a process as a user has it."""
     bridge = Bridge(tmp_path, **OWN_TOKENS)
