@@ -97,6 +97,7 @@ class Supervisor:
         """
         self._check_running()
         kind = await starting.find_kind_to_resume(session)
+        await self._end_lost(session.pk)
         reserve = partial(ownership.reserve_again, session.pk, device)
         return await self._run(kind, failure_id, reserve)
 
@@ -162,15 +163,29 @@ class Supervisor:
 
     async def _begin(self, session_pk: int, start: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start a driver after the former one's end, in a task that can be cancelled."""
-        if runner := self._running.get(session_pk):  # this process had lost the session
-            self._end(runner, End("lost"))
-        if ending := self._ending.get(session_pk):
-            await asyncio.wait({ending})
+        await self._end_former(session_pk)
         task = self._starting[session_pk] = asyncio.create_task(start())
         try:
             await task
         finally:
             del self._starting[session_pk]
+
+    async def _end_lost(self, session_pk: int) -> None:
+        """End the agent of a session that is no longer this process's, before it is reserved again.
+
+        From then on what that agent has said would be written as the session's, after its end.
+        """
+        if session_pk in self._running or session_pk in self._ending:
+            found = await readers.run(ownership.look, [session_pk])
+            if session_pk not in found.held:
+                await self._end_former(session_pk)
+
+    async def _end_former(self, session_pk: int) -> None:
+        """End the former agent of a session that this process had lost and has got back."""
+        if runner := self._running.get(session_pk):
+            self._end(runner, End("lost"))
+        if ending := self._ending.get(session_pk):
+            await asyncio.wait({ending})
 
     # -- ending ------------------------------------------------------------------------------------
 
