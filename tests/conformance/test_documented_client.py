@@ -6,6 +6,7 @@ import hashlib
 import json
 import queue
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -147,11 +148,12 @@ def test_it_decides_an_approval(mortal: Bridge, program: Path) -> None:
 def test_what_is_typed_meanwhile_is_sent_once(mortal: Bridge, program: Path) -> None:
     """Of 1,001 messages the oldest is dropped, the others are sent in order."""
     link, said = address(mortal), {"content": "x" * 1000, "role": "user"}
-    mortal.kill()
+    assert mortal.process is not None
+    mortal.process.send_signal(signal.SIGSTOP)  # nobody shakes hands
     with Client(program, link) as client:
         for number in range(1001):  # too much for a pipe: it has read nearly all of it
             client.say(type="message", session_id=f"typed {number}", **said)
-        mortal.start()
+        mortal.process.send_signal(signal.SIGCONT)
         client.until(of_session("typed 1000", "error"))  # there is no such session
         refused = [m["payload"]["session_id"] for m in client.got if m["type"] == "error"]
         assert refused == [f"typed {number}" for number in range(1, 1001)]
