@@ -86,8 +86,9 @@ def test_titles(shared: Bridge) -> None:
 @pytest.mark.spec("session.recent_events")
 def test_recent_events(shared: Bridge, sid: str) -> None:
     """D35: the last 20, newest first."""
+    prompts = [prompt(sid, number) for number in range(22)]
     used = hook("PreToolUse", sid, PAYLOADS["PreToolUse"] | {"tool": "Grep"})
-    shared.accept(*[prompt(sid, number) for number in range(22)], used, hook("Stop", sid))
+    shared.accept(*prompts, used, hook("Stop", sid))
     recent = shared.session(sid)["recent_events"]
     assert [event["type"] for event in recent] == ["Stop", "PreToolUse"] + ["UserPromptSubmit"] * 18
     assert recent[1]["tool"] == "Grep"
