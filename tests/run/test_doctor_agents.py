@@ -16,6 +16,11 @@ from tests.conformance.agent_tools import PROGRAM
 from tests.faults.quick import QuickBridge, nursery
 from tests.run.findings import doctor
 
+# A busy machine may take longer than a person would wait.
+PATIENT = """
+from bridge_project.operations.doctor import agents, checks
+agents.DEMO_SECONDS = agents.ASK_SECONDS = checks.CHECK_SECONDS = checks.ALL_SECONDS = 300
+"""
 MARK = f"never-{uuid.uuid4()}"
 # A semicolon would end the command in BRIDGE_ACP_AGENTS.
 MUTE = [sys.executable, "-c", "__import__('time').sleep(600)", MARK]
@@ -36,9 +41,11 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuickBridge]:
     nursery.forget(made.environment)
 
 
-def said_of_agents(bridge: QuickBridge, *words: str, **more: str) -> list[dict[str, Any]]:
+def said_of_agents(
+    bridge: QuickBridge, *words: str, first: str = PATIENT, **more: str
+) -> list[dict[str, Any]]:
     """All that the command says of them, in order."""
-    checks = json.loads(doctor(bridge, *words, **more).stdout)["checks"]
+    checks = json.loads(doctor(bridge, *words, first=first, **more).stdout)["checks"]
     return [one for one in checks if "agent" in one["check"]]
 
 
@@ -67,7 +74,7 @@ def test_the_one_that_sessions_depend_on(bridge: QuickBridge) -> None:
 
 def test_one_that_never_answers_is_ended(bridge: QuickBridge) -> None:
     """It has a time of its own, and its process is gone when that is over."""
-    first = "from bridge_project.operations.doctor import agents; agents.REAL_SECONDS = 2\n"
+    first = f"{PATIENT}agents.REAL_SECONDS = 2\n"
     told = said_of_agents(bridge, "--agent", "mute", first=first)[-1]
     assert told["level"] == "broken" and "did not start within 2 s" in told["text"]
     assert carrying(MARK) == []
