@@ -105,9 +105,6 @@ def token_in(link: str) -> str:
     return found[1]
 
 
-# -- mint_pairing_qr -------------------------------------------------------------------------------
-
-
 def test_a_link() -> None:
     given = run("mint_pairing_qr", "--name", "Ada's phone", "--format", "url").rstrip("\n")
     found = tokens.identify(token_in(given))
@@ -166,10 +163,7 @@ def test_where_serve_has_never_run_the_address_is_worked_out() -> None:
     assert answer["pin"] == certificates.load_or_renew(conf).pin
 
 
-# -- the devices -----------------------------------------------------------------------------------
-
-
-def test_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_list() -> None:
     with time_machine.travel(datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC), tick=False):
         device, _, plain = mint("Ada's phone")
         auth(plain, platform="ios", client_version="1.4.0", address="10.0.0.7")
@@ -208,9 +202,6 @@ def test_without_a_database(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection.introspection, "table_names", list)
     for command in ("mint_pairing_qr", "list_devices", "revoke_device 1", "make_admin"):
         assert "Start the bridge once" in failure(*command.split())
-
-
-# -- make_admin ------------------------------------------------------------------------------------
 
 
 def test_make_admin_asks_in_a_terminal(typing: Callable[..., None]) -> None:
