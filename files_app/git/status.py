@@ -16,7 +16,7 @@ from bridge_project.protocol.types import GitFileStatus
 from files_app.git import untracked
 from files_app.git.patch import numstat
 from files_app.git.paths import Names
-from files_app.git.repository import repository_of
+from files_app.git.repository import leads_out, repository_of
 from files_app.git.sandbox import mirror
 from files_app.git.sandbox.git import Git
 from sessions_app.working_directory import RepositoryPaths, detached
@@ -29,13 +29,14 @@ _ENVELOPE_BYTES: Final = 4096
 
 @dataclass(slots=True)
 class Entry:
-    """Describe a change; ``old`` is a renamed file's other name."""
+    """Describe a change; ``old``: a renamed file's other name, ``moved``: a submodule's HEAD has."""
 
     name: str
     status: GitFileStatus
     old: str | None = None
     conflict: bool = False
     submodule: bool = False
+    moved: bool = False
 
 
 @dataclass(slots=True)
@@ -63,6 +64,8 @@ def status(
             state.entries[name] = Entry(name, "modified")
         names = Names(place, jail)
         entries = [entry for entry in state.entries.values() if not names.secret(entry.name)]
+        # git has read where a submodule is, also outside the roots
+        entries = [one for one in entries if not (one.moved and leads_out(git, one.name))]
         new = [entry.name for entry in entries if entry.status == "untracked"]
         counts = _counts(git, state) if len(new) < len(entries) else {}
         counts |= {name: (lines, 0) for name, lines in untracked.count(git, new).items()}
@@ -144,7 +147,8 @@ def _entry(record: str, more: Iterator[str]) -> Entry | None:
         status = "added"
     if status != "renamed":
         old = None
-    return Entry(name, status, old, submodule=submodule.startswith("S"))
+    moved = submodule.startswith("SC") and index == "."
+    return Entry(name, status, old, submodule=submodule.startswith("S"), moved=moved)
 
 
 def _dirty_submodules(git: Git, state: State) -> list[str]:
