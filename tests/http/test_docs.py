@@ -104,6 +104,25 @@ def test_every_example_is_what_the_bridge_takes(document: dict[str, Any]) -> Non
         UserEvent.model_validate(sent)
 
 
+@pytest.mark.parametrize(
+    ("operation", "kinds"),
+    [
+        ("health", {"deviceToken", "hookToken", "adminToken"}),
+        ("sessions", {"deviceToken", "adminToken"}),
+        ("hook_event", {"hookToken"}),
+        ("reload_hooks", {"adminToken"}),
+        ("schema", set()),
+        ("websocket", set()),
+    ],
+)
+def test_the_security_of_an_operation(
+    document: dict[str, Any], operation: str, kinds: set[str]
+) -> None:
+    [one] = [one for one in operations(document) if one["operationId"] == operation]
+    assert {name for requirement in one.get("security", []) for name in requirement} == kinds
+    assert kinds <= document["components"]["securitySchemes"].keys()
+
+
 # -- pages -----------------------------------------------------------------------------------------
 
 
