@@ -83,8 +83,6 @@ class Forwarder:
         # behind we are
         self._wake_at = self._retry_at = self._behind_at = 0.0
 
-    # -- running
-
     def run_forever(self, stop: threading.Event) -> None:
         """Forward until ``stop`` is set.
 
@@ -164,8 +162,6 @@ class Forwarder:
             self.queue.refuse(item.file, result.reason, item.session)
         return result is WAITS
 
-    # -- the spool is ours
-
     def _locked(self) -> bool:
         """Lock the spool, and return whether that worked.
 
@@ -197,8 +193,6 @@ class Forwarder:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
-
-    # -- reporting
 
     def _report(self, trouble: str) -> None:
         if trouble and trouble != self.trouble:

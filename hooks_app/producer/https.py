@@ -96,9 +96,6 @@ class HttpsTransport:
             text = response.read(16 * 2**20)
             if response.will_close or not response.isclosed():
                 self.close()
-        except Unreachable:
-            self.close()
-            raise
         except (OSError, http.client.HTTPException, ValueError) as error:
             self.close()
             raise Unreachable(f"{type(error).__name__}: {error}") from error
@@ -114,6 +111,7 @@ class HttpsTransport:
         if self._pin:
             certificate = self._connection.sock.getpeercert(binary_form=True)
             if not certificate or not hmac.compare_digest(spki_sha256(certificate), self._pin):
+                self.close()
                 raise Unreachable("the certificate's key is not the pinned one")
 
     def close(self) -> None:
