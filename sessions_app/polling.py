@@ -80,7 +80,11 @@ _updating = BackgroundTask(session_updates.run)
 
 
 def _notify(failure: Failure) -> None:
-    """Store a failure's notification in a thread: the lease must not wait for it."""
+    """Store a failure's notification (D13) in a thread: the lease must not wait for it."""
+
+    def write() -> None:
+        with outbox() as box:
+            box.append_to_all(encode(notifications.failed(failure)))
 
     def ended(done: Future[None]) -> None:
         if not done.cancelled() and (error := done.exception()):
@@ -92,13 +96,7 @@ def _notify(failure: Failure) -> None:
                 error=error.__class__.__name__,
             )
 
-    chores.begin(write_notification, failure).add_done_callback(ended)
-
-
-def write_notification(failure: Failure) -> None:
-    """Append a notification of type `error` to the feed for all devices (D13)."""
-    with outbox() as box:
-        box.append_to_all(encode(notifications.failed(failure)))
+    chores.begin(write).add_done_callback(ended)
 
 
 async def _renew() -> None:

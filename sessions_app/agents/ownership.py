@@ -7,7 +7,7 @@ D36, D46).
 import uuid
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import structlog
 from django.db.models import Q
@@ -233,8 +233,7 @@ def pause_orphans(
     return frozenset(found_now)
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(NamedTuple):
     """Hold the ids of sessions with queued commands, with watchers, and still owned."""
 
     waiting: set[int]
