@@ -108,9 +108,6 @@ class FallbackCache(BaseCache):
 
         return _either(increment)
 
-    def get(self, key: str, default: Any = None, version: int | None = None) -> Any:
-        return _either(lambda cache: cache.get(key, default, version))
-
 
 @functools.cache
 def shared_cache() -> BaseCache:
