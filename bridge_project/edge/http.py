@@ -6,9 +6,7 @@ import re
 import time
 from typing import Any
 
-from bridge_project.edge.connection import (  # isort: skip  installs the reactor: comes first
-    connection_of,
-)
+from bridge_project.edge.connection import connection_of  # isort: skip  sets the reactor
 from twisted.python.failure import Failure
 from twisted.web import http
 

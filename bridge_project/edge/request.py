@@ -8,10 +8,7 @@ from http.client import responses
 from typing import Any
 from urllib.parse import unquote
 
-from bridge_project.edge.connection import (  # isort: skip  installs the reactor: comes first
-    connection_of,
-    drain,
-)
+from bridge_project.edge.connection import connection_of, drain  # isort: skip  sets the reactor
 from daphne.http_protocol import HEADER_NAME_RE, INVALID_HEADER_VALUE_BYTES, WebRequest
 from twisted.web.http import NO_BODY_CODES
 

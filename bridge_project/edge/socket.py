@@ -5,10 +5,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from bridge_project.edge.connection import (  # isort: skip  installs the reactor: comes first
-    connection_of,
-    drain,
-)
+from bridge_project.edge.connection import connection_of, drain  # isort: skip  sets the reactor
 from autobahn.websocket.compress import PerMessageDeflateOffer, PerMessageDeflateOfferAccept
 
 from bridge_project.kernel import limits
