@@ -103,7 +103,7 @@ class Conf(BaseModel):
     and `~/.claude/CLAUDE.md`."""
     bridge_push: Literal["on", "off"] = "on"
     """`off` forbids push: no device can ask for it, and nothing is sent to a push service."""
-    bridge_push_hosts: types.CommaList = []
+    bridge_push_hosts: types.HostNames = []
     """Names of more push services that a device may use, besides Google's, Apple's, Mozilla's and
     Microsoft's; these may be in a private network and on any port. Comma between them."""
     bridge_tls_cert: types.AbsolutePath | None = None
@@ -214,6 +214,8 @@ def load() -> Conf:
         loaded = Conf.model_validate(values)
     except ValidationError as error:
         raise ConfError(types.one_line(error, Conf.model_json_schema())) from None
+    except UnicodeDecodeError:
+        raise ConfError(f"{env_file}: is no UTF-8 text") from None
     except OSError as error:
         raise _unusable(data_dir, error) from None
     known = {*fields, *(f"{name.upper()}_FILE" for name in SECRET_FIELDS)}

@@ -68,6 +68,13 @@ def _check_origins(value: list[str]) -> list[str]:
     return [origin.rstrip("/") for origin in value]
 
 
+def _check_names(value: list[str]) -> list[str]:
+    for name in value:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]*|[0-9A-Fa-f:.]+", name):
+            raise ValueError("must hold names of hosts such as push.example, without https://")
+    return value
+
+
 def _begins_with(message: str, *schemes: str) -> AfterValidator:
     def check(value: str) -> str:
         if value and urlsplit(value).scheme not in schemes:
@@ -122,6 +129,7 @@ def _number(schema: dict[str, Any]) -> str:
 
 Secret = Field(json_schema_extra={"secret": True})  # may be given by `X_FILE`
 CommaList = Annotated[list[str], _split(",")]
+HostNames = Annotated[list[str], _split(","), AfterValidator(_check_names)]
 NetworkList = Annotated[list[IPNetwork], _split(",")]
 RootList = Annotated[list[str], _split(":"), AfterValidator(_find_roots)]
 OriginList = Annotated[list[str], _split(","), AfterValidator(_check_origins)]

@@ -77,6 +77,7 @@ def test_misconfigured_is_said_plainly(tmp_path: Path) -> None:
 BAD = {
     "BRIDGE_DATA_DIR": ("/proc/nowhere", ""),
     "BRIDGE_PORT": ("0", ": must be a number from 1 to 65535"),
+    "BRIDGE_PUSH_HOSTS": ("https://push.example/x", ": must hold names of hosts"),
     "BRIDGE_QUEUE_MAX": ("1.5", ": must be a whole number of 1 or more"),
     "DATABASE_URL": ("postgres://user:sesame-sesame@127.0.0.1:1/none", ""),
 }
@@ -111,6 +112,10 @@ def test_data_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
         said = (done.stdout + done.stderr).strip()
         assert done.returncode == 1 and words in said and "short-secret" not in said, said
         assert len(said.splitlines()) == 1, said
+    (bridge.data / ".env").write_bytes(b"BRIDGE_QUEUE_MAX=\xff")
+    said = bridge.manage("serve", check=False).stderr.strip()
+    assert str(bridge.data / ".env") in said and len(said.splitlines()) == 1, said
+    (bridge.data / ".env").unlink()
     (bridge.data / "bridge.sqlite3").unlink()
     other = token.with_name("admin_token")
     other.write_text("")
