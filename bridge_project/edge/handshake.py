@@ -4,6 +4,7 @@
 from typing import Any
 
 import bridge_project.edge.connection  # noqa: F401 - isort: skip  installs the reactor: comes first
+from autobahn.websocket.compress import PerMessageDeflateOffer
 from daphne.ws_protocol import WebSocketProtocol
 
 from bridge_project.edge.request import raw_error_response, raw_response
@@ -21,6 +22,14 @@ class Handshake(WebSocketProtocol):  # type: ignore[misc]
 
     client_addr: list[Any] | None = None
     _refusal: tuple[int, list[tuple[bytes, bytes]], bytes] | None = None
+
+    def _parseExtensionsHeader(self, header: str, removeQuotes: bool = True) -> list[Any]:
+        """Leave out offers that autobahn cannot take, for which it would refuse the upgrade (D58)."""
+        return [
+            (name, parameters)
+            for name, parameters in super()._parseExtensionsHeader(header, removeQuotes)
+            if name != PerMessageDeflateOffer.EXTENSION_NAME or _can_take(parameters)
+        ]
 
     def _accept(self, message: dict[str, Any]) -> None:
         headers: dict[str, list[str]] = {}
@@ -77,6 +86,14 @@ class Handshake(WebSocketProtocol):  # type: ignore[misc]
 
     def __repr__(self) -> str:
         return f"<WebSocket {self.client_addr!r}>"
+
+
+def _can_take(parameters: dict[str, list[Any]]) -> bool:
+    try:
+        PerMessageDeflateOffer.parse(parameters)
+    except Exception:  # noqa: BLE001 - autobahn raises nothing else
+        return False
+    return True
 
 
 class MessageLimit(Handshake):

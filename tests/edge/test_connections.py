@@ -312,6 +312,23 @@ def test_a_malformed_upgrade(bridge: Bridge, changed: dict[str, str | None]) -> 
 
 
 @pytest.mark.parametrize(
+    ("offer", "taken"),
+    [
+        ("permessage-deflate; client_max_window_bits", True),
+        ("permessage-deflate; unknown=1, permessage-deflate", True),
+        ("permessage-deflate; server_max_window_bits=8, permessage-deflate", True),
+        ("permessage-deflate; server_max_window_bits=8", False),
+        ("x-webkit-deflate-frame", False),
+    ],
+)
+def test_an_offer_that_is_not_taken_is_passed_over(bridge: Bridge, offer: str, taken: bool) -> None:
+    """RFC 7692, 5.1: the next one counts; without any the socket is as good (D58)."""
+    with closing(connect(bridge)) as client:
+        answer = client.upgrade(headers={"Sec-WebSocket-Extensions": offer})
+        assert (answer.status, "sec-websocket-extensions" in answer.headers) == (101, taken)
+
+
+@pytest.mark.parametrize(
     ("frame", "code"),
     [
         (b"\x81\x02hi", 1002),  # not masked
