@@ -291,6 +291,7 @@ def test_a_tunnel_in_the_middle_of_a_stream(bridge: Bridge, phone: Phone) -> Non
         phone.collect(lambda: len(stream(phone.messages[before:], sid)) >= 3, "some of it")
         acknowledged = stream(phone.messages, sid)
         phone.ack(*acknowledged)
+        phone.ping()  # so the bridge has read it
         seen = stream(phone.messages, sid)
         phone.vanish()
 
