@@ -60,6 +60,7 @@ class Racer:
         self.phone = Phone(bridge.port, pairing.token).ready()
 
     def asked(self, sessions: list[str], count: int) -> list[Call]:
+        """The calls of these sessions, once it was told of that many."""
 
         def calls() -> list[Call]:
             return [
@@ -128,7 +129,9 @@ def race(racers: list[Racer], calls: list[Call]) -> dict[Call, str]:
 
 
 def race_all(one: Bridge, racers: list[Racer], sessions: list[str], count: int) -> dict[Call, str]:
-    """All that these sessions ask about, some at a time, in a random order."""
+    """All that these sessions ask about, some at a time, in a random order; then a device that
+    comes is asked nothing.
+    """
     calls, again = (racer.asked(sessions, count) for racer in racers)
     assert calls == again and len(calls) == count
     stands: dict[Call, str] = {}
@@ -138,6 +141,9 @@ def race_all(one: Bridge, racers: list[Racer], sessions: list[str], count: int) 
         size = rng.randint(1, GROUP)
         stands |= race(racers, left[:size])
         left = left[size:]
+    with one.phones(1) as (fresh,):
+        greeted(one, fresh)
+        assert not [found for sid in sessions for found in of(fresh, "approval_required", sid)]
     return stands
 
 
@@ -146,13 +152,7 @@ def racing(one: Bridge, two: Bridge) -> list[Racer]:
     return [Racer(bridge, one.pairing(), decision) for bridge, decision in each]
 
 
-def assert_over(
-    bridge: Bridge, racers: list[Racer], won: Counter[str], sessions: list[str]
-) -> None:
-    """A device that comes now is asked nothing; both have won."""
-    with bridge.phones(1) as (fresh,):
-        greeted(bridge, fresh)
-        assert not [one for sid in sessions for one in of(fresh, "approval_required", sid)]
+def assert_over(racers: list[Racer], won: Counter[str]) -> None:
     for racer in racers:
         racer.phone.close()
     figure(f"{won.total()} races, won by {dict(won)}")
@@ -160,7 +160,7 @@ def assert_over(
 
 
 def race_observed(one: Bridge, two: Bridge, times: int) -> None:
-    racers, won, sessions = racing(one, two), Counter[str](), list[str]()
+    racers, won = racing(one, two), Counter[str]()
     for piece in range(0, times, PIECE):
         sessions, count = [new_session() for _ in range(SESSIONS)], min(PIECE, times - piece)
         one.accept(*[prompt(sid, 0) for sid in sessions])
@@ -171,8 +171,8 @@ def race_observed(one: Bridge, two: Bridge, times: int) -> None:
                 events.append(pre(sid, params, approval=True, tool_call_id=f"call-{number}"))
             assert one.post_batch(events).json()["accepted"] == len(events)
         won.update(race_all(one, racers, sessions, count).values())
-    assert_over(one, racers, won, sessions)
-    one.accept(*[hook("SessionEnd", sid) for sid in sessions])
+        one.accept(*[hook("SessionEnd", sid) for sid in sessions])
+    assert_over(racers, won)
 
 
 @pytest.mark.spec("decision.logged", "wscode.TOOL_ALREADY_DECIDED", "processes")
@@ -204,7 +204,7 @@ def test_an_agent_is_told_once(pair: tuple[Bridge, Bridge], script: Script) -> N
             won.update(stands.values())
         told = Counter((line["pid"], line["number"]) for line in script.lines("answered"))
         assert len(told) == times and set(told.values()) == {1}, "each answer once"
-        assert_over(one, racers, won, [sid])
+        assert_over(racers, won)
         end(person, sid)
 
 
