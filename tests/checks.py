@@ -1,7 +1,5 @@
 """What developers run, once `make` has set up what it needs: `make lint`, `test`, `soak` …"""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Fixtures that tests of every room may ask for, and which files are begun first."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -7,8 +7,6 @@ a test asks for them. `--databases sqlite,postgresql` chooses which databases th
 are parametrised over `database`.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import pwd

@@ -1,7 +1,5 @@
 """A scripted Messages API on loopback, with what the agent asked of it."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

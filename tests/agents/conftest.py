@@ -1,7 +1,5 @@
 """What tests of agents share: agents that run, kept from test to test of a module."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Real agents for tests, from npm and PyPI: pinned, in a directory that git does not see."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """What is special to the demo agent (D41)."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 

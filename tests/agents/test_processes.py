@@ -2,8 +2,6 @@
 tests/attack/test_processes.py; how it ends: tests/conformance/test_tool_limits.py.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """What is told of a turn that gives no sign, and of a session in which nothing is said (D35)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

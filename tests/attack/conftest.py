@@ -1,7 +1,5 @@
 """A phone on the bridge of a file's tests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

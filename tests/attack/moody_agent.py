@@ -12,8 +12,6 @@ and acts when it was set back, or a minute later; `/offer KINDS FILE` asks with 
 kinds; `/argv` tells what it was started with.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """The agents that would act unasked: command lines, and programs that are called as real ones."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -1,7 +1,5 @@
 """Flood the admin site's log-in without a token (docs/security.md, number 4)."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import statistics

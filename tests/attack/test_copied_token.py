@@ -1,7 +1,5 @@
 """A thief has copied the token of a pairing code that a phone uses (D15, D62)."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The database, its -wal, serve.lock or the data directory is taken away under a running bridge."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

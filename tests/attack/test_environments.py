@@ -1,7 +1,5 @@
 """What the bridge starts looks for its secrets, in its own environment and the bridge's (number 3)."""
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

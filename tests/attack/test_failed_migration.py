@@ -1,7 +1,5 @@
 """A migration that fails, is killed or has no room, a newer database: `make upgrade`, and starts."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

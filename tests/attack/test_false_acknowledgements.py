@@ -1,7 +1,5 @@
 """A phone that acknowledges what it was never sent, over a real socket (D27)."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections.abc import Iterator

@@ -2,8 +2,6 @@
 from an IPv6 network: tests/conformance/test_rate_limits.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 

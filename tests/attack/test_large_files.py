@@ -1,7 +1,5 @@
 """Number 5 of docs/security.md: many large answers at once, and clients that do not read them."""
 
-from __future__ import annotations
-
 import http.client
 import os
 from collections.abc import Iterator

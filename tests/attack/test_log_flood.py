@@ -1,7 +1,5 @@
 """Flood the log with requests that are refused (docs/security.md, number 7)."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """An agent of the Agent Client Protocol that lies, behind a real bridge, as phones see it (D38)."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Parts of the data directory, and procfs, mounted or linked into an allowed root (number 13)."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """FIFOs where git reads settings, and a spool that is not what it seems (number 14)."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

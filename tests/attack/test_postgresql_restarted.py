@@ -1,7 +1,5 @@
 """PostgreSQL is restarted, and is away while a phone logs in (number 11; D46)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 It is run by `demo`, in a terminal that an agent has the bridge open, and by an agent itself.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

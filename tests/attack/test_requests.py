@@ -1,7 +1,5 @@
 """Requests made to hold the bridge up: large bodies, tiny frames, idle connections (number 6)."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Two bridges on one host name: cookies know no ports (docs/security.md, number 15)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """An agent never acts unasked: agents that would, as a phone sees them (D59)."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

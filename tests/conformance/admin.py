@@ -1,7 +1,5 @@
 """A browser without a screen for the admin site."""
 
-from __future__ import annotations
-
 import html
 import re
 import urllib.parse

@@ -1,7 +1,5 @@
 """What tests of agents see from outside: the scripted agent's journal and processes."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys

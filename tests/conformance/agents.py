@@ -1,7 +1,5 @@
 """Words of the tests about sessions that the bridge runs: the demo agent, and what it is told."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Words of the tool-call and approval tests: what hooks tell of an agent, and people who decide."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

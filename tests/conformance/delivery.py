@@ -1,7 +1,5 @@
 """Words of the delivery tests: away, back, nothing more, replayed, sent again."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.conformance.bridge import Bridge

@@ -1,7 +1,5 @@
 """A small HTTPS client that trusts the pin from the pairing and nothing else."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import http.client

@@ -1,7 +1,5 @@
 """What schemathesis must know that no OpenAPI document can say; loaded by its command."""
 
-from __future__ import annotations
-
 from typing import Any, TypeAlias
 
 import schemathesis

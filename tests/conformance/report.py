@@ -3,8 +3,6 @@
 A test says with `@pytest.mark.spec("id ...")` which rows of the contract (rows.toml) it proves.
 """
 
-from __future__ import annotations
-
 import ast
 import tomllib
 from collections.abc import Iterable, Iterator

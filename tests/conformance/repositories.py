@@ -1,7 +1,5 @@
 """Real repositories made with git, and what phones see of them and of files in their sessions."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Mapping

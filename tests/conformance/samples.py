@@ -1,7 +1,5 @@
 """Valid hook events to start from, and small words for tests."""
 
-from __future__ import annotations
-
 import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """Agents that hang, talk nonsense or end, and what cannot be asked for (D7, D35, D36, D41, D48)."""
 
-from __future__ import annotations
-
 import hashlib
 import shlex
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Talking with the agent of a session that the bridge runs (D7, D31, D34, D38 to D41, D51, D52)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

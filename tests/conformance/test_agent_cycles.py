@@ -1,7 +1,5 @@
 """Sessions that begin and end, over and over, leave nothing behind (issue, Shown by)."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """A session whose beginning the log has lost: the agent itself tells the last of it (D29, D60)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A bridge that is stopped or killed under its agents (D35, D38; issue, Shown by)."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Iterator

@@ -2,8 +2,6 @@
 its words reach the phones (D26, D28 to D30, D34 to D38; issue, The session's life).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

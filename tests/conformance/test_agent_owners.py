@@ -1,7 +1,5 @@
 """Sessions that the bridge runs, on several processes (D31, D35, D36, D38 to D40, D46)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The life of a session that the bridge runs, seen from phones (D7, D22, D28, D34 to D36, D41)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

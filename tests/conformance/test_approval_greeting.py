@@ -1,7 +1,5 @@
 """What is pending greets every device that connects (D21, D27, D28)."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.conformance.approvals import (

@@ -2,8 +2,6 @@
 it, messages that come twice to two processes (D31).
 """
 
-from __future__ import annotations
-
 import os
 import random
 import threading

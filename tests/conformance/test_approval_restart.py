@@ -1,7 +1,5 @@
 """Approvals survive kill -9, and no passing of time approves anything (D26, D31, D35, D38)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Deciding (spec, Approval decision; D7, D21, D37, D38)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

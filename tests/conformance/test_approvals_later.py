@@ -1,7 +1,5 @@
 """An approval_required that is sent after its decision (D38), and one that is a question."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

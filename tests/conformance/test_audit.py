@@ -2,8 +2,6 @@
 audit trail that nobody changes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

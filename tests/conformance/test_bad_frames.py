@@ -2,8 +2,6 @@
 clear error, the server lives on.
 """
 
-from __future__ import annotations
-
 import json
 import ssl
 from contextlib import closing

@@ -2,8 +2,6 @@
 server lives on.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import socket

@@ -2,8 +2,6 @@
 may not come (D21): the right code, `recoverable` right, the connection alive, nothing changed.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

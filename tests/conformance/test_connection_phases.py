@@ -2,8 +2,6 @@
 D22, D24, D25, D44).
 """
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 

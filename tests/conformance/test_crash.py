@@ -2,8 +2,6 @@
 tests/faults/test_kill_one.py.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import psutil

@@ -1,7 +1,5 @@
 """Live delivery and the feed for all devices (D1, D4, D26, D28, D33; spec, Events)."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest

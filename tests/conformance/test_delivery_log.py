@@ -2,8 +2,6 @@
 comes twice on one connection; and what notification_ack moves (D27).
 """
 
-from __future__ import annotations
-
 import json
 import random
 import threading

@@ -1,7 +1,5 @@
 """Pairing, binding, scopes in time, revoking (spec, Authentication; D14, D15, D23, D43)."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import ssl

@@ -1,7 +1,5 @@
 """GET /files/tree and GET /files/content (spec, Endpoints and File resources; D12, D14, D45)."""
 
-from __future__ import annotations
-
 import base64
 import os
 import uuid

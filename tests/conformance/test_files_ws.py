@@ -1,7 +1,5 @@
 """file_list and file_read (spec, WebSocket operations, File resources; D7, D11, D12)."""
 
-from __future__ import annotations
-
 import base64
 import os
 import threading

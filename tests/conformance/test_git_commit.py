@@ -1,7 +1,5 @@
 """git_commit (spec, WebSocket operations; D10): a refusal leaves the repository as it was."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """git_diff and git_diff_response (spec, Diff file, Hunk, Diff line; D10)."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

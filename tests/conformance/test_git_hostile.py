@@ -2,8 +2,6 @@
 hooks and nothing else. Each trap is a way in which git itself would run what a repository names.
 """
 
-from __future__ import annotations
-
 import os
 import pty
 import subprocess

@@ -1,7 +1,5 @@
 """A repository shows nothing from outside the roots, whatever it says of where it is (D10, D12)."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """git_status_request and git_status_response (spec, Git resources; D7, D10)."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

@@ -2,8 +2,6 @@
 clients (D30). What takes long runs side by side, each in a thread.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator

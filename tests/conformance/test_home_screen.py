@@ -1,7 +1,5 @@
 """What a home screen needs to know of each session, and that it stays true (D54)."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """POST /hooks/event and /hooks/batch (spec, Endpoints; D1 to D3, D5, D6, D14, D31, D32)."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

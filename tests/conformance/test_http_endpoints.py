@@ -1,7 +1,5 @@
 """GET /health and /info, POST /admin/reload-hooks (spec, Endpoints; D14, D49)."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

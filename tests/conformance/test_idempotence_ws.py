@@ -1,7 +1,5 @@
 """Client messages that come twice (D31): answered again, not done again; what is another message."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -2,8 +2,6 @@
 decision that is only noted (D37, D38).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -6,8 +6,6 @@ All of its checks are on. What the decisions allow on purpose and a schema canno
 SOAK_SECONDS=600 makes it take so long, with new inputs.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

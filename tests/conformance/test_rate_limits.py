@@ -5,8 +5,6 @@ limit, and at the latest after two minutes' worth; and where it goes on to be re
 enough left of that minute. Addresses of 127.0.0.0/8 give each test a client address of its own.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import time

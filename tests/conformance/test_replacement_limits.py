@@ -1,7 +1,5 @@
 """How many connections (spec, Limits: max_websocket_connections; D21, D23): with room for three."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -2,8 +2,6 @@
 a gap is always said.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from typing import Any

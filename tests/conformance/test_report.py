@@ -1,7 +1,5 @@
 """Every row of the contract has a test, every marker a row, and docs/conformance.md says so."""
 
-from __future__ import annotations
-
 from tests.conformance import report
 
 

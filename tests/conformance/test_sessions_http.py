@@ -1,7 +1,5 @@
 """GET /sessions, GET /sessions/:id, POST /sessions/:id/events (spec, Endpoints; D6, D34, D35, D39)."""
 
-from __future__ import annotations
-
 from typing import Any
 from urllib.parse import quote
 

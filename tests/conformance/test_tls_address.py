@@ -1,7 +1,5 @@
 """TLS, the plain listener for a proxy, the insecure ways in (spec, Authentication 6; D19, D20)."""
 
-from __future__ import annotations
-
 import plistlib
 import socket
 import ssl

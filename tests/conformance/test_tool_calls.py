@@ -1,7 +1,5 @@
 """Tool calls from hooks (D37): which call an event is about, and what becomes of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tool calls with what nobody should put into them (issue, Bad input; D3, D8, D38)."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

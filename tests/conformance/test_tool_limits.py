@@ -1,7 +1,5 @@
 """Tools that the bridge itself runs and that fail or take too long (spec, Limits; D50)."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

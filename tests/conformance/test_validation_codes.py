@@ -1,7 +1,5 @@
 """Hook validation codes (spec, Errors; D5, D8): every rule, its code, its field, and the body."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """`violations` (spec, WebSocket errors; D3): each client message with each field missing or wrong."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """GET /ws (spec, Endpoints; D9, D14, D17, D18): who gets a socket; and CORS (D44)."""
 
-from __future__ import annotations
-
 from contextlib import closing
 
 import pytest

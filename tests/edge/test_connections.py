@@ -1,7 +1,5 @@
 """What is refused, cut, bounded, renewed and ended in order (D9, D19, D25, D30, D44, D58)."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """The certificate on disk: made once, renewed with the same key, never replaced (D19, D44)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

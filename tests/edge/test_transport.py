@@ -1,7 +1,5 @@
 """The pure part: connection modes, client addresses, names and origins (D18, D19, D20)."""
 
-from __future__ import annotations
-
 import ipaddress
 from typing import Any
 

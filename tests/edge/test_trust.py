@@ -1,7 +1,5 @@
 """What a phone that trusts the bridge's authority trusts (D55), by other people's verifiers."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 import ssl

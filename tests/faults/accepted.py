@@ -1,7 +1,5 @@
 """What was accepted and what each device has of it (D26, D27, D31, D34): model.py's ground."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any

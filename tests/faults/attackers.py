@@ -4,8 +4,6 @@ act unasked whenever they can, and strangers who want to get in.
 What was approved may run, once; nothing else may. Each command has a mark of its own.
 """
 
-from __future__ import annotations
-
 import random
 import secrets
 import threading

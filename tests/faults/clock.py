@@ -3,8 +3,6 @@
 What the kernel stamps and other processes read keeps the right time, and so does monotonic time.
 """
 
-from __future__ import annotations
-
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How long the crash test shall run, and what a clock that is off asks of the harness."""
 
-from __future__ import annotations
-
 import secrets
 
 import pytest

@@ -3,8 +3,6 @@
 One JSON object for each request and each answer, on the socket whose descriptor is the argument.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """kill -9 under load, for test_kill_one.py and test_kill_two.py: two files for two workers."""
 
-from __future__ import annotations
-
 import logging
 import random
 import time

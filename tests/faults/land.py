@@ -1,7 +1,5 @@
 """A bridge on one host; clients and an agent on another, by two cables: Wi-Fi and mobile."""
 
-from __future__ import annotations
-
 import json
 import socket
 import subprocess

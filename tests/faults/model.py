@@ -5,8 +5,6 @@ A test tells it what was done and shows it every message. `Violation` is what ma
 model keeps every possibility, and what is seen afterwards narrows it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 

@@ -6,8 +6,6 @@ loop or starts a thread. A request is JSON on a Unix socket, with the files for 
 and a pipe, to which the child's pid is written, and its exit code, in four bytes each.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 import json

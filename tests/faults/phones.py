@@ -1,7 +1,5 @@
 """Devices and a producer that do as they are told, and show the model all that comes of it."""
 
-from __future__ import annotations
-
 import http.client
 import threading
 import time

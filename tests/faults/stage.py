@@ -1,7 +1,5 @@
 """What the state machine stands on: steps, events posted beside them, and check points."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The bridge's clock is off by an hour, or jumps (D19, D25 to D27, D31, D33, D46, D47)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

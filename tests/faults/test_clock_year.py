@@ -1,7 +1,5 @@
 """The bridge's clock is set forth and back by a year (D15, D19, D30, D31, D33, D38, D55)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

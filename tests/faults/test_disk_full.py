@@ -1,7 +1,5 @@
 """The disk under the data directory is full (D26, D27, D46 to D48): nothing half-written."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

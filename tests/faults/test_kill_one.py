@@ -1,7 +1,5 @@
 """kill -9 of one process: what was acknowledged is there once, in order (D26, D27, D31)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """kill -9 of two processes that are one bridge: test_kill_one.py with a neighbour (D46)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The data directory on another machine: under another path, host name and user (D19, D44, D46)."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """The network is cut between hosts that are namespaces (D23, D26, D31, D46, D47)."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from pathlib import Path

@@ -4,8 +4,6 @@ model of D26 to D31 (model.py).
 SOAK_EXAMPLES, when set, is how many runs are played on each bridge, other ones every time.
 """
 
-from __future__ import annotations
-
 import os
 import random
 from pathlib import Path

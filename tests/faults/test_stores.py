@@ -1,7 +1,5 @@
 """Redis and PostgreSQL go away and come back under load: 503 is all that happens (D46)."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Iterator

@@ -7,8 +7,6 @@ phones agree on what was decided; nobody gets in who may not; the bridges come b
 SOAK_TROUBLE says for how many seconds, TROUBLE_SEED in which order; `make soak` asks for an hour.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import secrets

@@ -4,8 +4,6 @@ SOAK_EVENTS says how many events: a week has 100,000, and with them 1,000 sessio
 connections and 1,000 sessions that the bridge runs.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

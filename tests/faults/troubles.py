@@ -1,7 +1,5 @@
 """Two bridges, PostgreSQL and Redis on hosts of their own, and what can befall each of the four."""
 
-from __future__ import annotations
-
 import random
 import signal
 import time

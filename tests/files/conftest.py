@@ -1,7 +1,5 @@
 """Two roots, the bridge's data directory inside the first, and secrets that nothing may reach."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

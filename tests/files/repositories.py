@@ -1,7 +1,5 @@
 """Repositories in the house, and the bridge's services on them."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import statistics

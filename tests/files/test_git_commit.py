@@ -1,7 +1,5 @@
 """git_commit (D10): what is committed, in the user's name; what fails leaves all as it was."""
 
-from __future__ import annotations
-
 import pytest
 
 from bridge_project.kernel.errors import BridgeError

@@ -1,7 +1,5 @@
 """The hooks of a commit, and others who work in the repository at the same time (D10, D31)."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """git_diff_response (D10): what git's diff says, as far as one answer holds it."""
 
-from __future__ import annotations
-
 import pytest
 
 from bridge_project.kernel import limits

@@ -1,7 +1,5 @@
 """Repositories that want to run, write or show something (D10, D12), by ways that git would go."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable

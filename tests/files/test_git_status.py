@@ -1,7 +1,5 @@
 """git_status_response (SPEC Git resources; D10): what git says, of repositories of every kind."""
 
-from __future__ import annotations
-
 import os
 from contextlib import nullcontext
 

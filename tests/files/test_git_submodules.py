@@ -1,7 +1,5 @@
 """A submodule whose files have changed is a change, though git is never run in it (D10, D12)."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

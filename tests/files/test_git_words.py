@@ -1,7 +1,5 @@
 """Configurations, reasons and patches: what goes between git, its repository and a person (D10)."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """D12, D45: which links are followed, and what is inside a root and still closed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

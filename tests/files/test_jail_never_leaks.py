@@ -1,7 +1,5 @@
 """D12, D45: random trees, links and paths, and a place that is swapped while it is opened."""
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile

@@ -1,7 +1,5 @@
 """GET /files/tree, file_list and file_read (D11, D12): what is shown, in which order and bounds."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A client for each kind of token, with rate limits off."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """The AsyncAPI document and the page of messages: all of the catalogue, with true examples."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The OpenAPI document, the pages under /docs, the generated files: nothing is out of date."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

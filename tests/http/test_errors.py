@@ -1,7 +1,5 @@
 """Every failure leaves with the six fields of D9, whoever noticed it first."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """What the bridge logs, where, and what never gets into it."""
 
-from __future__ import annotations
-
 import json
 import logging
 import stat

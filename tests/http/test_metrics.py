@@ -1,7 +1,5 @@
 """GET /metrics: who may read it, and that every figure is what it says."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """nginx and Caddy with the very files of docs/deploy, and clients that come through them."""
 
-from __future__ import annotations
-
 import getpass
 import http.client
 import os

@@ -1,7 +1,5 @@
 """The bridge behind nginx and Caddy: what clients see, what it knows of them (D18 to D20)."""
 
-from __future__ import annotations
-
 import http.client
 import json
 from collections.abc import Iterator

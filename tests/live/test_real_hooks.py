@@ -4,8 +4,6 @@ phone's socket (D47).
 The captured files are in ``tests/fixtures/hooks``; what each must become stands in one table.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Measure the parts that are named, say which goals are met; 1 when one is missed."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import json

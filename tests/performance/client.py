@@ -5,8 +5,6 @@ is behind a proxy that delays what it carries. Of tasks the time on the processo
 throttle counts in it), for on a busy machine the other one says how long they waited for a core.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from typing import Any

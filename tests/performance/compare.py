@@ -1,7 +1,5 @@
 """The same load on several servers in turns, round after round: a row for each, and their ratios."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import defaultdict
 from contextlib import ExitStack

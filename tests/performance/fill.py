@@ -5,8 +5,6 @@ What it writes is what as many posts would have left: rows, the counters of thei
 records, and each session's own figures.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The installed hook command: the agent's wait for it, and its event's way to a phone."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -4,8 +4,6 @@ Every few milliseconds a timer of the main thread's loop is due; FILE gets when 
 much it was late. Without a program the loop does nothing else: so late the machine alone makes it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import runpy
 import struct

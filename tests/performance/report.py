@@ -1,7 +1,5 @@
 """What a part has measured: a table, and the goals it was held against."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass, field
 from typing import Any

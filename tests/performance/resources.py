@@ -1,7 +1,5 @@
 """Memory and CPU time: with nothing to do, with much, and of one more socket."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 

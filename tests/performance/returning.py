@@ -1,7 +1,5 @@
 """A phone comes back to 10,000 events, or to 5,000 sessions that all have news."""
 
-from __future__ import annotations
-
 import asyncio
 from itertools import pairwise
 from statistics import median

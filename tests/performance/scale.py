@@ -1,7 +1,5 @@
 """A million rows in the log beside a thousand: events stored, pages replayed, sessions read."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import defaultdict
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """The servers that are measured: bridges, and the yardstick beside them."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import secrets

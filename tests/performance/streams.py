@@ -1,7 +1,5 @@
 """What agents say, at the phones: first words, ten streams at once, the event loop's lag."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

@@ -1,7 +1,5 @@
 """How much of the processor a page's tasks take, by Chromium's own trace."""
 
-from __future__ import annotations
-
 import json
 import urllib.request
 from collections import defaultdict

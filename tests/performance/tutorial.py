@@ -6,8 +6,6 @@ The only liberty is SQLite's WAL, without which posts fail at once under load. `
 tests.performance.tutorial PORT CERT KEY DATABASE TOKEN`.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One example of every message, body and hook event: what the models read is what they write."""
 
-from __future__ import annotations
-
 import json
 import re
 from datetime import UTC, datetime

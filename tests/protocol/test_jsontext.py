@@ -1,7 +1,5 @@
 """What counts as JSON (D8): every refusal, and that ordinary values survive the round trip."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whatever a client sends is a message or refused (D3, D4); what is sent is a frame for others."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Timestamps (SPEC Conventions; STACK: the platform's own types are too lax)."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest

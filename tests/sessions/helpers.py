@@ -1,7 +1,5 @@
 """Short ways to fill the log in tests of the sessions room."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The admin site's first page and its page about agents: what matters now (D41)."""
 
-from __future__ import annotations
-
 import json
 import re
 import uuid

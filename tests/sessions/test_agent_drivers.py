@@ -1,7 +1,5 @@
 """Which agent a name means, and what can start here (D41, D44)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

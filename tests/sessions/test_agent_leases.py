@@ -1,7 +1,5 @@
 """Agents of a process that others take for dead (D22, D35, D46)."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Iterator

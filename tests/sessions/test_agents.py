@@ -1,7 +1,5 @@
 """What may go wrong between a person, the log and an agent (D13, D30, D38, D40, D60)."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Iterator

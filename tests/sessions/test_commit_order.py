@@ -2,8 +2,6 @@
 PostgreSQL too, where numbers taken before the commit would let 6 be seen while 5 is not.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Cursors: acknowledgements in any order, the proof by heartbeat (D27)."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """What is past its time is forgotten, in steps, and nothing else (D15, D31, D34, D37, D60)."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from datetime import timedelta

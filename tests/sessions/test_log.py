@@ -1,7 +1,5 @@
 """The log: one sequence, feeds in order, bounds, gaps that are said, pruning (D26, D29, D30)."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

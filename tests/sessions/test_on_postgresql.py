@@ -1,7 +1,5 @@
 """The tests of the log's own SQL once more, on PostgreSQL (D26)."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

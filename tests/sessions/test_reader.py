@@ -1,7 +1,5 @@
 """The reader beside a model (D26 to D30), and the memory that it takes."""
 
-from __future__ import annotations
-
 import tracemalloc
 from collections.abc import Iterator
 from datetime import timedelta

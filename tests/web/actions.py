@@ -1,7 +1,5 @@
 """What a person does with the client, and what happens at the machine meanwhile."""
 
-from __future__ import annotations
-
 from tests.conformance import agents
 from tests.conformance.bridge import Bridge
 from tests.web.browser import Page

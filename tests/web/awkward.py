@@ -1,7 +1,5 @@
 """A repository as real ones are: every kind of change, and names of every kind."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from typing import Any

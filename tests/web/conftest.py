@@ -1,7 +1,5 @@
 """Bridges and browsers for the web client's tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from importlib.metadata import PackageNotFoundError, distribution

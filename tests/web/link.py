@@ -1,7 +1,5 @@
 """The network between a phone and the bridge, which can be cut, and a stranger's site in it."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 import threading

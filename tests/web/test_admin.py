@@ -1,7 +1,5 @@
 """The admin site in a browser: what the person at the desk sees and does (docs/operations.md)."""
 
-from __future__ import annotations
-
 import base64
 import io
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Approvals: decided by whom, when there is no connection, and what is said of it (D34, D53)."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """What cannot be read, kept or trusted: said, and the client goes on (D53)."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

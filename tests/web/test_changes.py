@@ -1,7 +1,5 @@
 """Changes and files, on a real repository with what real ones have."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The conversation of a session: at the machine, from yesterday, of 10,000 rows (D52, D53, D60)."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The bridge dies in a stream, the network in a send: nothing doubled, nothing lost, all said."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from contextlib import suppress

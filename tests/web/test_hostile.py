@@ -1,7 +1,5 @@
 """The web client against who means it harm: an agent, a page in another tab (D53)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Everything by the keyboard alone: each step is reached by Tab, and seen where it is (D53)."""
 
-from __future__ import annotations
-
 import pytest
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys

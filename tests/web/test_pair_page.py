@@ -1,7 +1,5 @@
 """Pairing: the page of the code, which never leaves it, and the client that uses it (D43, D53)."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The client's pure modules in Node: on the golden messages, and on what a real bridge sends."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

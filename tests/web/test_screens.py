@@ -1,7 +1,5 @@
 """Every screen: axe finds nothing, the policy reports nothing, the console is silent (D53)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

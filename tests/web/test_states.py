@@ -1,7 +1,5 @@
 """What a person is told when the bridge refuses, warns, or is not trusted."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.conformance.bridge import Bridge

@@ -1,7 +1,5 @@
 """One device in several tabs, and pages that sleep: one connection, and nothing that gets lost."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.conformance import agents

@@ -1,7 +1,5 @@
 """What a browser that trusts the bridge's authority trusts (D55), and how it comes to."""
 
-from __future__ import annotations
-
 import contextlib
 import ssl
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Plays an ACP agent against the bridge's client, without a process of its own."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An approval covers what a person saw, and nothing of an ACP agent stays (D38, D40, D45)."""
 
-from __future__ import annotations
-
 import asyncio
 import uuid
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What an ACP agent has the bridge do: files and commands (D12, D38, D45, D50)."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

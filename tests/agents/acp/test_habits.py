@@ -1,7 +1,5 @@
 """What ACP agents do with the protocol: pieces of calls, echoes, noise, histories."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

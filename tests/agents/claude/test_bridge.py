@@ -1,7 +1,5 @@
 """claude-code in a running bridge, from a phone (D35, D37, D38, D60)."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """The real claude-code, run plainly by its user, with the installed hooks (D37, D47)."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import uuid

@@ -1,7 +1,5 @@
 """What of the user's and the project's memory the real claude-code is given (D57)."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """How a session of the real claude-code begins, and how it cannot (D35, D41, D45)."""
 
-from __future__ import annotations
-
 import sys
 import uuid
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Turns of claude-code: its real program against a scripted model (D35, D38, D40, D41)."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

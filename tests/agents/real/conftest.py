@@ -1,7 +1,5 @@
 """A bridge with one real agent, whose home and model are our own; what is skipped is said."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -8,8 +8,6 @@ then "All done."; a space in the path is %20),
 the others when ``go_on`` is set), ``do: fail``.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The table of real agents: how each is started, told of its model, and what it lacks here."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -1,7 +1,5 @@
 """The AsyncAPI document against the official schema, which npm has (`make test-agents`)."""
 
-from __future__ import annotations
-
 import json
 import os
 

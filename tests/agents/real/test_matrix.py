@@ -2,8 +2,6 @@
 scripted model and without a network (D35, D38, D40, D59; `make test-agents`).
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 

@@ -1,7 +1,5 @@
 """Single real agents: the hooks of their user, and how to log them in (`make test-agents`)."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The bridge's settings in that version."""
 
-from __future__ import annotations
-
 from bridge_project.settings import *  # noqa: F403
 from bridge_project.settings import INSTALLED_APPS
 
