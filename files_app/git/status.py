@@ -178,7 +178,8 @@ def _is_dirty(git: Git, name: str) -> bool:
         if place.top != path:
             return False  # it is not checked out, and what was found is a repository around it
         with mirror.reading(place, jail) as inner:
-            return bool(read(inner).entries)
+            entries = read(inner).entries.values()
+            return not all(one.moved and leads_out(inner, one.name) for one in entries)
     except BridgeError:
         return False
 

@@ -54,6 +54,7 @@ _TRUE: Final = frozenset({"true", "yes", "on", "1"})
 _HEAD: Final = re.compile(
     rb"ref:[ \t]*(?P<name>refs(?:/(?!\.{0,2}(?:/|\s*\Z))[^/\x00-\x20\x7f]+)+)\s*\Z|[0-9a-fA-F]{40}"
 )
+_OWN: Final = ("refs/bisect/", "refs/worktree/", "refs/rewritten/")  # of each work tree
 _REFERENCES_MAX: Final = 5  # one that names another, and so on; as git has it
 
 
@@ -129,11 +130,12 @@ class Mirror:
             if found["name"] is None:
                 return
             name = os.fsdecode(found["name"])
-            places = {f"{self.place.git_dir}/{name}", f"{self.place.common_dir}/{name}"}
-            files = [path for path in places if os.path.isfile(path)]
-            if not files:
+            base = self.place.git_dir if name.startswith(_OWN) else self.place.common_dir
+            head = b""
+            with Ignoring("FILE_INVALID_PATH"):  # a directory
+                head = self._read(f"{base}/{name}", limits.FILE_PATH_MAX_BYTES)
+            if not head:
                 return  # the branch is packed, or yet to come
-            head = self._read(files[0], limits.FILE_PATH_MAX_BYTES)
         raise git_error("The repository is damaged: its HEAD names no branch and no commit.")
 
     def link_logs(self) -> None:
