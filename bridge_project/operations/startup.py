@@ -60,7 +60,12 @@ def only_server(conf: Conf) -> Iterator[None]:
 
 
 def check_system(conf: Conf) -> None:
-    """Run Django's system checks; raise CommandError with what is wrong."""
+    """Make or check the tokens, run Django's system checks.
+
+    Raises ConfError, or CommandError with what is wrong.
+    """
+    for name in ("hook_token", "admin_token"):
+        conf.secret(name)
     # named as it should be: the log takes `bridge_hook_…` for a token
     for name, place in conf.unread:
         log.warning(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import logging
 import os
@@ -170,8 +171,9 @@ class Forwarder:
         path = self.spool.path / "lock"
         make_own_directory(self.spool.path)
         if self._lock is not None:
-            if path.exists() and os.fstat(self._lock).st_ino == path.stat().st_ino:
-                return True
+            with contextlib.suppress(FileNotFoundError):
+                if os.fstat(self._lock).st_ino == path.stat().st_ino:
+                    return True
             self.close()
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:

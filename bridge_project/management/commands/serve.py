@@ -37,8 +37,6 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         with startup.only_server(conf):
             startup.make_database(conf, new=options["new_database"])  # first: see there
-            for name in ("hook_token", "admin_token"):
-                conf.secret(name)  # made now, so that the paths which the banner names exist
             self.certificates = certificates.load_or_renew(conf)
             startup.check_system(conf)
             migrations.migrate(conf)

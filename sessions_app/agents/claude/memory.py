@@ -48,7 +48,8 @@ def _files(directory: Path) -> Iterator[tuple[str, bytes, int]]:
     own = Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude", "CLAUDE.md")
     seen = {os.path.realpath(own)}
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO is not waited for
-    with suppress(OSError), open(os.open(own, flags), "rb") as file:  # even behind a link
+    # even behind a link
+    with suppress(OSError), open(own, "rb", opener=lambda name, _: os.open(name, flags)) as file:
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             yield str(own), *_beginning(file.fileno())
     jail = default_jail()
