@@ -64,8 +64,7 @@ def status(
             state.entries[name] = Entry(name, "modified")
         names = Names(place, jail)
         entries = [entry for entry in state.entries.values() if not names.secret(entry.name)]
-        # git has read where a submodule is, also outside the roots
-        entries = [one for one in entries if not (one.moved and leads_out(git, one.name))]
+        entries = [one for one in entries if _may_be_told(git, one)]
         new = [entry.name for entry in entries if entry.status == "untracked"]
         counts = _counts(git, state) if len(new) < len(entries) else {}
         counts |= {name: (lines, 0) for name, lines in untracked.count(git, new).items()}
@@ -171,6 +170,11 @@ def _dirty_submodules(git: Git, state: State) -> list[str]:
     ]
 
 
+def _may_be_told(git: Git, entry: Entry) -> bool:
+    """Tell whether a change is none of a submodule outside the roots, where git reads too."""
+    return not (entry.moved and leads_out(git, entry.name))
+
+
 def _is_dirty(git: Git, name: str) -> bool:
     path = f"{git.place.top}/{name}"
     try:
@@ -178,8 +182,7 @@ def _is_dirty(git: Git, name: str) -> bool:
         if place.top != path:
             return False  # it is not checked out, and what was found is a repository around it
         with mirror.reading(place, jail) as inner:
-            entries = read(inner).entries.values()
-            return not all(one.moved and leads_out(inner, one.name) for one in entries)
+            return any(_may_be_told(inner, one) for one in read(inner).entries.values())
     except BridgeError:
         return False
 
