@@ -8,7 +8,7 @@ class HookEvent(models.Model):
 
     event_id = models.CharField(max_length=36, primary_key=True)
     event = models.CharField(max_length=32)
-    session_id = models.CharField(max_length=256, db_index=True)
+    session_id = models.CharField(max_length=256)
     tool = models.CharField(max_length=128, default="")
     seq = models.BigIntegerField()
     broadcast_count = models.IntegerField(default=0, help_text="What the first answer said (D33).")

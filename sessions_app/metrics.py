@@ -18,7 +18,7 @@ from sessions_app.socket.registry import registry
 def collect() -> Iterator[Metric]:
     """Compute the metrics of all sessions, from the database."""
     held = Feed.objects.aggregate(rows=Sum("rows"), bytes=Sum("bytes"))
-    oldest = LogRow.objects.order_by("created_at").values_list("created_at", flat=True).first()
+    oldest = LogRow.objects.order_by("seq").values_list("created_at", flat=True).first()
     age = max(0.0, (timezone.now() - oldest).total_seconds()) if oldest else 0.0
     devices = Device.objects.filter(paired_at__isnull=False, revoked_at=None)
     running = Session.objects.filter(kind=Session.Kind.BRIDGE).exclude(status=Session.Status.CLOSED)

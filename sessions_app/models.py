@@ -1,11 +1,22 @@
 """Store sessions, the log, tool calls, approvals, connections (D26 to D38, D46)."""
 
 import uuid
+from typing import Any
 
 from django.db import models
 from django.utils import timezone
 
 # -- the log ---------------------------------------------------------------------------------------
+
+
+class RowNumber(models.BigIntegerField):  # type: ignore[type-arg]
+    """Number a table's rows; on SQLite it is the number by which the table itself is sorted.
+
+    A ``bigint`` would have an index of its own there, another page to write for each row.
+    """
+
+    def db_type(self, connection: Any) -> str | None:
+        return "integer" if connection.vendor == "sqlite" else super().db_type(connection)
 
 
 class Feed(models.Model):
@@ -36,14 +47,14 @@ class LogHead(models.Model):
 class LogRow(models.Model):
     """Store one message of the log: its frame exactly as every socket sends it."""
 
-    seq = models.BigIntegerField(primary_key=True)
+    seq = RowNumber(primary_key=True)
     feed = models.ForeignKey(Feed, on_delete=models.CASCADE, db_index=False)
     type = models.CharField(max_length=32)
     # The envelope's id, which notification_ack names.
     message_id = models.CharField(max_length=36, unique=True)
     frame = models.TextField()
     size = models.IntegerField()
-    created_at = models.DateTimeField(db_index=True)
+    created_at = models.DateTimeField()
 
     class Meta:
         ordering = ["seq"]
@@ -173,7 +184,7 @@ class ToolCall(models.Model):
         HOOKS = "hooks"
         AGENT_SDK = "agent_sdk"
 
-    session = models.ForeignKey(Session, on_delete=models.CASCADE)
+    session = models.ForeignKey(Session, on_delete=models.CASCADE, db_index=False)
     tool_call_id = models.CharField(max_length=256)
     tool = models.CharField(max_length=128)
     description = models.TextField()
@@ -189,7 +200,9 @@ class ToolCall(models.Model):
     created_at = models.DateTimeField(default=timezone.now)
     decided_at = models.DateTimeField(null=True)
     decided_by = models.CharField(max_length=8, choices=DecidedBy.choices, default="")
-    device = models.ForeignKey("devices_app.Device", on_delete=models.SET_NULL, null=True)
+    device = models.ForeignKey(
+        "devices_app.Device", on_delete=models.SET_NULL, null=True, db_index=False
+    )
     # Of the bridge: session_closed, session_paused, agent_died, interrupted, turn_ended; of a
     # device's decision that was only noted: not_run.
     reason = models.CharField(max_length=32, default="")

@@ -113,7 +113,7 @@ def _chart(now: datetime) -> list[dict[str, Any]]:
 def _storage() -> dict[str, Any]:
     held = Feed.objects.aggregate(rows=Sum("rows"), bytes=Sum("bytes"))
     database = sqlite_file(conf)
-    times = LogRow.objects.order_by("created_at").values_list("created_at", flat=True)
+    times = LogRow.objects.order_by("seq").values_list("created_at", flat=True)
     return {
         "free": shutil.disk_usage(conf.bridge_data_dir).free,
         "least": limits.DISK_FREE_MIN_BYTES,

@@ -2,11 +2,13 @@
 
 from datetime import timedelta
 
+from django.db.models import OuterRef, Subquery
+
 from bridge_project.kernel.ages import ages
 from bridge_project.kernel.config import conf
 from sessions_app.log import ingest_sql
 from sessions_app.log.outbox import outbox
-from sessions_app.models import LogRow
+from sessions_app.models import Feed, LogRow
 
 PRUNE_ROWS = 500  # in one transaction: nobody waits long for the head of the log
 
@@ -18,11 +20,12 @@ def prune() -> int:
     old stays until the rows before it go (D29).
     """
     kept_since = ages.now() - timedelta(seconds=conf.bridge_queue_ttl_seconds)
-    old = LogRow.objects.filter(created_at__lte=kept_since).order_by()
+    rows = LogRow.objects.order_by("seq")
+    oldest = rows.filter(feed=OuterRef("pk")).values("created_at")[:1]
     pruned = 0
-    for feed_id in set(old.values_list("feed_id", flat=True).iterator()):
-        rows = LogRow.objects.filter(feed_id=feed_id).order_by("seq").values_list("seq", flat=True)
-        pruned += _discard(feed_id, before=rows.filter(created_at__gt=kept_since).first())
+    for feed in list(Feed.objects.alias(since=Subquery(oldest)).filter(since__lte=kept_since)):
+        kept = rows.filter(feed=feed, created_at__gt=kept_since).values_list("seq", flat=True)
+        pruned += _discard(feed.pk, before=kept.first())
     return pruned
 
 
