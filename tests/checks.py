@@ -86,8 +86,8 @@ def test(arguments: list[str]) -> int:
 
 
 def suite(arguments: list[str]) -> list[str]:
-    # more workers than cores, for many tests wait for something; two for each core were no faster
-    workers = str(min(MOST_WORKERS, max(2, 3 * (os.cpu_count() or 1) // 2)))
+    # more workers than cores, for many tests wait for something
+    workers = str(min(MOST_WORKERS, 2 * (os.cpu_count() or 1)))
     if (place := memory()) is not None:
         os.environ["TMPDIR"] = str(place)
     where = ["-n", workers, "--dist", "loadfile", "--no-loadscope-reorder"]
