@@ -179,6 +179,8 @@ class Conf(BaseModel):
             found = _stored_secret(self.bridge_data_dir, name)
         except OSError as error:
             raise _unusable(self.bridge_data_dir, error) from None
+        except UnicodeDecodeError:
+            raise ConfError(f"{self.secret_path(name)}: is no UTF-8 text") from None
         if name.endswith("_token") and len(found) < limits.MIN_TOKEN_CHARS:
             raise ConfError(
                 f"BRIDGE_{name.upper()}: {self.secret_path(name)} has fewer than"

@@ -103,11 +103,12 @@ def test_data_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
     token.parent.mkdir(parents=True)
     (bridge.data / "bridge.sqlite3").write_bytes(b"no database" * 1000)
     for content, command, words in (
-        ("short-secret", "serve", "BRIDGE_HOOK_TOKEN"),
-        ("", "serve", "file is not a database"),
-        ("", "list_devices", "file is not a database"),
+        (b"short-secret", "serve", "BRIDGE_HOOK_TOKEN"),
+        (b"\xff" * 40, "serve", f"{token}: is no UTF-8 text"),
+        (b"", "serve", "file is not a database"),
+        (b"", "list_devices", "file is not a database"),
     ):
-        token.write_text(content)
+        token.write_bytes(content)
         done = bridge.manage(command, check=False)
         said = (done.stdout + done.stderr).strip()
         assert done.returncode == 1 and words in said and "short-secret" not in said, said
