@@ -99,7 +99,8 @@ class Command(BaseCommand):
             return True
         if not sys.stdin.isatty():
             data = shlex.quote(str(conf.bridge_data_dir))
-            make = f"BRIDGE_DATA_DIR={data} make hooks ARGS=--yes"
+            words = "'--remove --yes'" if remove else "--yes"
+            make = f"BRIDGE_DATA_DIR={data} make hooks ARGS={words}"
             again = f"run this again with --yes ({make})"
             raise CommandError(f"There is no terminal to ask at: {again}. Nothing was changed.")
         self.stdout.write("\nWrite this? [y/N] ", ending="")
