@@ -14,7 +14,7 @@ class KernelConfig(AppConfig):
     verbose_name = "Bridge"
 
     def ready(self) -> None:
-        """Give the process its user's time zone back: Django sets TIME_ZONE for it and its children.
+        """Restore the user's TZ variable, which Django has replaced by TIME_ZONE.
 
         Agents, commits and ``watch`` go by the user's clock; what is stored and sent is UTC.
         """

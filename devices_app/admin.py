@@ -191,7 +191,7 @@ class DeviceAdmin(ModelAdmin):
         return TemplateResponse(request, PAIRING, context)
 
     def paired_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Tell whether a device's code was used; the page asks every two seconds."""
+        """Return whether a device's code was used; the page asks every two seconds."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         device = get_object_or_404(Device.objects.prefetch_related("tokens"), pk=pk)

@@ -38,7 +38,7 @@ class Invitation:
 
     @property
     def is_local(self) -> bool:
-        """Tell whether only this machine can reach the address."""
+        """Return whether only this machine can reach the address."""
         return transport.mode_of_url(self.base_url) is transport.ConnectionMode.LOCAL_ONLY
 
 

@@ -197,7 +197,7 @@ def acknowledge_warning(device: Device) -> None:
 
 
 def warning_acknowledged(device: Device) -> bool:
-    """Tell whether that acknowledgement is still valid."""
+    """Return whether that acknowledgement is still valid."""
     until = device.warning_acknowledged_until
     return until is not None and timezone.now() < until
 

@@ -78,12 +78,12 @@ def identify(bearer: str) -> Principal | None:
 
 
 def is_hook(bearer: str) -> bool:
-    """Tell whether this is the hook token, without a database query."""
+    """Return whether this is the hook token, without a database query."""
     return hmac.compare_digest(digest(bearer), _configured()[0])
 
 
 def is_valid(token: Token, now: datetime) -> bool:
-    """Tell whether a token is neither revoked, replaced, expired nor void (D15, D62).
+    """Return whether a token is neither revoked, replaced, expired nor void (D15, D62).
 
     Void: a pairing code that was not used within its time, or before which the clock was set back.
     """

@@ -160,7 +160,7 @@ class _Reading:
         return {"content": text, "size": self.size, "lines": lines, "encoding": encoding}
 
     def _check_text(self, data: bytes, *, final: bool = False) -> bool:
-        """Tell whether all is text so far; FILE_TOO_LARGE for a large binary file."""
+        """Return whether all is text so far; FILE_TOO_LARGE for a large binary file."""
         if self.is_text:
             try:
                 self.decoder.decode(data, final)

@@ -56,7 +56,7 @@ def renew() -> bool:
 
 
 def lives(process_id: uuid.UUID | None) -> bool:
-    """Tell whether a process serves, as far as its lease says."""
+    """Return whether a process serves, as far as its lease says."""
     if process_id is None:
         return False
     return Process.objects.filter(pk=process_id, lease_until__gt=clock()).exists()

@@ -10,10 +10,7 @@ from django.utils import timezone
 
 
 class RowNumber(models.BigIntegerField):  # type: ignore[type-arg]
-    """Number a table's rows; on SQLite it is the number by which the table itself is sorted.
-
-    A ``bigint`` would have an index of its own there, another page to write for each row.
-    """
+    """Number rows; on SQLite an alias of the rowid, which needs no index of its own."""
 
     def db_type(self, connection: Any) -> str | None:
         return "integer" if connection.vendor == "sqlite" else super().db_type(connection)

@@ -161,7 +161,7 @@ def ran_anyway(session: Session, call: ToolCall) -> Notification:
 def reported(
     session_id: str, type_: NotificationType, title: str, body: str, priority: Priority, **data: Any
 ) -> Notification:
-    """Report what a hook event or an agent says."""
+    """Make a notification about a session, its body shortened to fit."""
     body = shorten(body)
     return _notification(type_, title, body, priority=priority, session_id=session_id, **data)
 
@@ -181,7 +181,7 @@ _HAPPENED: dict[str, tuple[NotificationType, str, Priority, str]] = {
 
 
 def happened(session: Session, what: str, body: str, **data: str) -> Notification:
-    """Report what happened to a session of the bridge; ``what``: a key of the table."""
+    """Make the notification ``what``, a key of the table, about a bridge-run session."""
     type_, title, priority, code = _HAPPENED[what]
     return reported(session.session_id, type_, title, body, priority, code=code, **data)
 

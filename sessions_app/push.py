@@ -107,7 +107,7 @@ def look(settled: dict[int, int]) -> tuple[list[Due], bool]:
 
 
 def _must_wait(subscription: PushSubscription, now: datetime) -> bool:
-    """Tell whether a push must not be tried yet.
+    """Return whether a push must not be tried yet.
 
     A moment beyond PUSH_RETRY_MAX_SECONDS was stored by a clock that has been set back since.
     """
@@ -117,7 +117,7 @@ def _must_wait(subscription: PushSubscription, now: datetime) -> bool:
 
 
 def _is_news(payload: dict[str, Any], at: datetime, now: datetime) -> bool:
-    """Tell whether a notification of KINDS should be pushed to a device that lacks it."""
+    """Return whether a notification of KINDS should be pushed to a device that lacks it."""
     kind = payload["notification_type"]
     if kind == "approval_required" and payload["priority"] == "high":
         return ToolCall.objects.filter(

@@ -16,21 +16,21 @@ COLUMNS = (
 
 
 def is_at_rest(session: Any) -> bool:
-    """Tell whether a session is paused, in error, or closed by its grace timer (D60)."""
+    """Return whether a session is paused, in error, or closed by its grace timer (D60)."""
     return session.status in (Session.Status.PAUSED, Session.Status.ERROR) or (
         session.status == Session.Status.CLOSED and session.expired
     )
 
 
 def is_resumable(session: Any) -> bool:
-    """Tell whether its agent can be started again, as far as is known (D60)."""
+    """Return whether its agent can be started again, as far as is known (D60)."""
     # without a prompt, which would have titled it, the agent can begin afresh
     known = session.resume_id != "" and not session.forgotten
     return is_at_rest(session) and (known or not session.titled)
 
 
 def is_starting(session: Session) -> bool:
-    """Tell whether its agent is being started, for the first time or again."""
+    """Return whether its agent is being started, for the first time or again."""
     return session.owner is not None and session.status != Session.Status.ACTIVE
 
 

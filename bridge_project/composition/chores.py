@@ -30,7 +30,7 @@ CHORES: dict[str, Callable[[], int]] = {
     "closed sessions removed": observed_sessions.forget_closed,
     "devices that never paired removed": pairing.forget_void,
     "commands to agents removed": inbox.forget_old,
-    "memories of events removed": store.forget_old,
+    "ids of hook events removed": store.forget_old,
 }
 
 

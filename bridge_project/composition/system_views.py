@@ -106,7 +106,7 @@ class OpenView(BridgeAPIView):
 
 
 class WebSocketView(OpenView):
-    """Tell a plain request at the WebSocket's address to upgrade.
+    """Answer WS_UPGRADE_REQUIRED to a plain request at the WebSocket's address.
 
     No token is needed. `websocket_url` is the address to connect to.
     """

@@ -67,7 +67,7 @@ class Connection(tcp.Server):
 
     @property
     def answering(self) -> bool:
-        """Tell whether a whole HTTP request has arrived and is being answered."""
+        """Return whether a whole HTTP request has arrived and is being answered."""
         inner = getattr(self.protocol, "wrappedProtocol", self.protocol)
         return bool(getattr(inner, "_handlingRequest", False))
 
@@ -76,7 +76,7 @@ class Connection(tcp.Server):
         return int(len(self.dataBuffer) - self.offset + self._tempDataLen)
 
     def stalls(self) -> bool:
-        """Tell whether bytes wait and none has left for SLOW_SOCKET_SECONDS."""
+        """Return whether bytes wait and none has left for SLOW_SOCKET_SECONDS."""
         silent = time.monotonic() - self.last_progress
         return bool(self.waiting()) and silent > limits.SLOW_SOCKET_SECONDS
 
@@ -140,7 +140,7 @@ class Connection(tcp.Server):
 
 
 class TLSConnection(TLSMemoryBIOProtocol):
-    """Run TLS on a connection; tell a client that speaks plain HTTP so."""
+    """Run TLS on a connection; answer plain HTTP with an error, then close."""
 
     _plain = False
     _began = False

@@ -97,10 +97,9 @@ def _can_take(parameters: dict[str, list[Any]]) -> bool:
 
 
 class MessageLimit(Handshake):
-    """Run a WebSocket that closes on a message over the limit, as frames announce it.
+    """Close with 1009 when a frame header announces a message over the limit.
 
-    Of a plain one the beginning is awaited, in which clients put the id: the sender is told which
-    it was.
+    Of a message that is not compressed the first bytes are read, so that the error has its id.
     """
 
     authenticated = False

@@ -43,7 +43,7 @@ class Channel(http.HTTPChannel):
 
     @property
     def busy(self) -> bool:
-        """Tell whether a request is arriving or being answered."""
+        """Return whether a request is arriving or being answered."""
         return any(not request.finished and not request.refused for request in self.requests)
 
     def connectionMade(self) -> None:
@@ -110,7 +110,7 @@ class Channel(http.HTTPChannel):
             super()._send100Continue()
 
     def _is_large(self) -> bool:
-        """Tell whether this body must ask before it is read; an unknown length must."""
+        """Return whether this body must ask before it is read; an unknown length must."""
         return self.length is None or self.length > limits.SMALL_BODY_BYTES
 
     def resumeProducing(self) -> None:

@@ -82,7 +82,7 @@ def error_response(
 
 
 def is_foreign(response: HttpResponseBase) -> bool:
-    """Tell whether Django or a middleware made this error answer."""
+    """Return whether Django or a middleware made this error answer."""
     ours = hasattr(response, "_bridge_error")
     is_json = response.get("Content-Type", "").startswith(JSON_TYPE)
     return response.status_code >= 400 and not ours and not is_json

@@ -1,4 +1,4 @@
-"""Tell the time for ages; hold back a jump of the machine's clock for a day.
+"""Provide the clock by which data expires; delay forward jumps of the machine's by a day.
 
 The chores of the serving process delete data by its age. When the clock is set forward by a year, all
 data would be old at once: unsent rows, open approvals, the ids of events that may be posted again.
@@ -16,7 +16,7 @@ _STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # it cou
 
 
 class AgeClock:
-    """Follow the machine's clock, but accept a jump forward only a day later.
+    """Follow the machine's clock, but apply a jump forward only a day later.
 
     By then all data stored before the jump has reached its age. A clock that is set back within the
     day cancels its jump.
@@ -33,7 +33,7 @@ class AgeClock:
         return time.time() - time.clock_gettime(_STEADY)
 
     def now(self) -> datetime:
-        """Return the present time for ages."""
+        """Return the time (UTC) to compare rows' timestamps with, to expire them."""
         with self._lock:
             offset, steady = self._measure(), time.clock_gettime(_STEADY)
             gained, self._offset = offset - self._offset, offset

@@ -207,7 +207,7 @@ def _exits_by(process: subprocess.Popen[bytes], deadline: float) -> bool:
 
 
 def _exited(process: subprocess.Popen[bytes]) -> bool:
-    """Tell whether it has ended, without reaping it where the system can."""
+    """Return whether it has ended, without reaping it where the system can."""
     if process.returncode is not None:
         return True
     if not hasattr(os, "waitid"):

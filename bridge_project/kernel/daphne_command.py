@@ -33,7 +33,7 @@ def arguments() -> argparse.Namespace | None:
 
 
 def is_running() -> bool:
-    """Tell whether daphne's own command runs this process."""
+    """Return whether daphne's own command runs this process."""
     return arguments() is not None
 
 
@@ -43,7 +43,7 @@ def tls_endpoints() -> list[Endpoint]:
 
 
 def is_tls(server: Sequence[Any] | None) -> bool:
-    """Tell whether a connection accepted at `scope["server"]` is encrypted.
+    """Return whether a connection accepted at `scope["server"]` is encrypted.
 
     It is when each endpoint that it may have come by ends TLS. What is not known is plain.
     """

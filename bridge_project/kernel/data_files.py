@@ -98,7 +98,7 @@ class DataFiles:
         return self.taken or " ".join(self.difference() or ()) or None
 
     def is_database(self, path: str) -> bool:
-        """Tell whether a path is the database's, or its -wal's or -shm's."""
+        """Return whether a path is the database's, or its -wal's or -shm's."""
         return path in self._database
 
     def put_wal_aside(self) -> None:

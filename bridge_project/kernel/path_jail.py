@@ -87,7 +87,7 @@ class Jail:
         return self._walk("directory", names)
 
     def hides(self, names: Names) -> bool:
-        """Tell whether a real path is forbidden or below a forbidden one."""
+        """Return whether a real path is forbidden or below a forbidden one."""
         return self._rules.hides(names)
 
     def forbidden_identities(self) -> frozenset[Identity]:
@@ -131,7 +131,7 @@ def mount_points() -> list[str]:
 
 
 def shown(text: str) -> str:
-    """Return a name that JSON can hold; one that is not UTF-8 then opens nothing."""
+    """Replace bytes that are no UTF-8 by U+FFFD, for JSON; the result may open no file."""
     return _SURROGATE.sub("\ufffd", text)
 
 

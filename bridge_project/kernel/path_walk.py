@@ -276,7 +276,7 @@ def translate_os_errors() -> Iterator[None]:
 
 
 def _is_procfs(fd: int) -> bool:
-    """Tell whether a descriptor is in a procfs, which shows processes' secrets."""
+    """Return whether a descriptor is in a procfs, which shows processes' secrets."""
     if _fstatfs is None:  # not Linux
         return False
     found = ctypes.create_string_buffer(256)  # struct statfs has 120 bytes and begins with the type

@@ -75,7 +75,7 @@ def _call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 def _has_ended() -> bool:
-    """Tell whether PostgreSQL has ended the kept connection.
+    """Return whether PostgreSQL has ended the kept connection.
 
     Between transactions the server sends nothing, so a connection with bytes to read has ended.
     Asking it (`SELECT 1`) would cost every call a round trip. A failed query is never sent again: it

@@ -92,7 +92,7 @@ def constraints_of(ca: x509.Certificate) -> x509.NameConstraints | None:
 
 
 def permits(ca: x509.Certificate, name: str) -> bool:
-    """Tell whether a certificate signed by the authority may have a name or address.
+    """Return whether a certificate signed by the authority may have a name or address.
 
     Because of one name that it may not have, clients refuse the whole certificate.
     """

@@ -75,13 +75,13 @@ def allowed_names(
 
 
 def host_allowed(names: frozenset[str], host_header: str) -> bool:
-    """Tell whether a ``Host`` header (with or without a port) names this bridge."""
+    """Return whether a ``Host`` header (with or without a port) names this bridge."""
     found = _HOST_HEADER.fullmatch(host_header)
     return found is not None and _named(names, _host(found[1]))
 
 
 def origin_allowed(conf: Conf, names: frozenset[str], origin: str | None) -> bool:
-    """Tell whether a page of this origin may open a WebSocket.
+    """Return whether a page of this origin may open a WebSocket.
 
     The bridge's own pages may, and those of BRIDGE_ALLOWED_ORIGINS. None (no header) may.
     """

@@ -97,7 +97,7 @@ class Transport:
 
 @lru_cache(4096)
 def parse_address(text: str) -> IPAddress | None:
-    """Return an address without brackets, zone and IPv4-mapping; None if it is none.
+    """Parse an IP address; drop brackets, zone and IPv4-mapping; None if invalid.
 
     ``::ffff:10.0.0.1`` becomes ``10.0.0.1``.
     """
@@ -130,7 +130,7 @@ def mode_of_address(text: str) -> ConnectionMode:
 
 
 def accepts_on(host_setting: str, local_address: str) -> bool:
-    """Tell whether connections to this local address are accepted (D44, D45).
+    """Return whether connections to this local address are accepted (D44, D45).
 
     `auto` takes none on a public one.
     """
@@ -138,7 +138,7 @@ def accepts_on(host_setting: str, local_address: str) -> bool:
 
 
 def is_trusted_proxy(conf: Conf, address: str) -> bool:
-    """Tell whether this peer is a proxy that speaks for many clients (D19).
+    """Return whether this peer is a proxy that speaks for many clients (D19).
 
     Its own address then identifies no client.
     """

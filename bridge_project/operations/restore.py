@@ -194,7 +194,7 @@ def devices(conf: Conf, *, revoked: bool) -> dict[tuple[int, str], str] | None:
 
 
 def is_database(file: Path) -> bool:
-    """Tell whether a file is an SQLite database and not an archive."""
+    """Return whether a file is an SQLite database and not an archive."""
     try:
         with file.open("rb") as found:
             return found.read(16) == b"SQLite format 3\0"

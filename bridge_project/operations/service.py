@@ -119,7 +119,7 @@ def _wait(condition: Callable[[], bool]) -> bool:
 
 
 def _is_ours(file: Path, conf: Conf) -> bool:
-    """Tell whether a unit file runs this clone with this data directory."""
+    """Return whether a unit file runs this clone with this data directory."""
     parser = configparser.RawConfigParser(strict=False)
     parser.optionxform = str  # type: ignore[assignment,method-assign]
     try:

@@ -24,7 +24,7 @@ _NOTE = re.compile(
 
 
 def is_task_notification(prompt: str) -> bool:
-    """Tell whether the agent wrote a prompt to itself, about a background job."""
+    """Return whether the agent wrote a prompt to itself, about a background job."""
     return _TASK.fullmatch(prompt) is not None
 
 

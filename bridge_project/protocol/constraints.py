@@ -83,7 +83,7 @@ def constraint_of(sentence: str) -> str:
 
 
 def secrets_in(*objects: Any) -> frozenset[str]:
-    """Return the strings in ``objects`` that stand, however deep, in a field of a secret's name."""
+    """Return all strings nested below a key that names a secret, to be hidden in errors."""
     return frozenset(
         text
         for item in objects

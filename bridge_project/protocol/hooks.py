@@ -47,7 +47,7 @@ ENFORCED: Final[Mapping[types.HookEventName, type[Received]]] = {
 
 @dataclass(frozen=True, slots=True)
 class HookEvent:
-    """Hold a valid hook event, as it was sent, but for a ``timestamp`` that was not in UTC.
+    """Hold a valid hook event as sent; only ``timestamp`` is converted, to UTC.
 
     ``event_id`` is the producer's own, in lower case, or None; ``extra`` holds the other unknown
     top-level fields (D3).

@@ -110,7 +110,7 @@ def now_text(now: datetime | None = None) -> str:
 
 
 def is_uuid(text: str) -> bool:
-    """Tell whether a text is a UUID of 36 characters, of any version and case."""
+    """Return whether a text is a UUID of 36 characters, of any version and case."""
     return _UUID.fullmatch(text) is not None
 
 
@@ -119,7 +119,7 @@ def is_uuid4(text: str) -> bool:
 
 
 def session_id_fault(text: str) -> str | None:
-    """Return the constraint that a text breaks as a session id; None if it is one."""
+    """Return the constraint that an invalid session id violates; None if valid."""
     if not text.strip():
         return "must be non-empty"
     if len(text) > limits.SESSION_ID_MAX_CHARS:

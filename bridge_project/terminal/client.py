@@ -64,7 +64,7 @@ def pinned_context() -> ssl.SSLContext:
 
 
 def is_row(message: Message) -> bool:
-    """Tell whether a message is a log row, resent until acknowledged (D26, D27)."""
+    """Return whether a message is a log row, resent until acknowledged (D26, D27)."""
     model = CATALOGUE.get(str(message.get("type")))
     return model is not None and model.feed is not None and bool(message.get("id"))
 
@@ -185,7 +185,7 @@ class Client:
                 yield message
 
     def idle(self) -> bool:
-        """Tell whether nothing more has arrived yet."""
+        """Return whether nothing more has arrived yet."""
         return self._arrived.empty()
 
     async def _read(self) -> None:

@@ -56,7 +56,7 @@ def resolve(parts: SplitResult) -> list[tuple[str, int]]:
 
 
 def is_public(text: str) -> bool:
-    """Tell whether an address is public, also one embedded in an IPv6 address."""
+    """Return whether an address is public, also one embedded in an IPv6 address."""
     address = parse_address(text)
     if isinstance(address, ipaddress.IPv6Address):
         within: IPAddress | None = address.sixtofour

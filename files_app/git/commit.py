@@ -144,7 +144,7 @@ def _make(git: Git, message: str, before: str) -> None:
 
 
 def _is_last(git: Git, message: str, begun: datetime) -> bool:
-    """Tell whether the last commit was made since then, with this message."""
+    """Return whether the last commit was made since then, with this message."""
     done = git.done(*_LOG, "--format=%ct %B", "HEAD", "--", good=(0, 128))
     made, _, body = done.out.decode("utf-8", "replace").partition(" ")
     cleaned = git("stripspace", stdin=message.encode()).decode("utf-8", "replace")

@@ -59,11 +59,11 @@ class Names:
         return shown(os.path.relpath(f"/{name}", f"/{self.inner}") + "/" * directory)
 
     def hidden(self, name: str) -> bool:
-        """Tell whether a name lies in one of the bridge's own directories."""
+        """Return whether a name lies in one of the bridge's own directories."""
         return self.jail.hides(names_of(f"{self.place.top}/{name}"))
 
     def secret(self, name: str) -> bool:
-        """Tell whether a name is hidden, or a hard link to a hidden file."""
+        """Return whether a name is hidden, or a hard link to a hidden file."""
         if self.hidden(name):
             return True
         try:

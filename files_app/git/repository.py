@@ -72,7 +72,7 @@ def _safe_directories() -> list[str]:
 
 
 def leads_out(git: Git, name: str) -> bool:
-    """Tell whether a submodule's git directory is outside the roots."""
+    """Return whether a submodule's git directory is outside the roots."""
     try:
         find_repository(f"{git.place.top}/{name}", git.jail)
     except BridgeError as error:

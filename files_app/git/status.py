@@ -29,7 +29,7 @@ _ENVELOPE_BYTES: Final = 4096
 
 @dataclass(slots=True)
 class Entry:
-    """Describe a change; ``old``: a renamed file's other name, ``moved``: a submodule's HEAD has."""
+    """Describe a change; ``old``: the name before a rename; ``moved``: a submodule's HEAD did."""
 
     name: str
     status: GitFileStatus
@@ -171,7 +171,7 @@ def _dirty_submodules(git: Git, state: State) -> list[str]:
 
 
 def _may_be_told(git: Git, entry: Entry) -> bool:
-    """Tell whether a change is none of a submodule outside the roots, where git reads too."""
+    """Return whether a change is none of a submodule outside the roots, where git reads too."""
     return not (entry.moved and leads_out(git, entry.name))
 
 

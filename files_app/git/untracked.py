@@ -82,7 +82,7 @@ def read(git: Git, name: str, most: int = limits.GIT_COUNT_MAX_BYTES) -> New | N
 
 
 def exists(git: Git, name: str) -> bool:
-    """Tell whether there is anything of that name, without following links."""
+    """Return whether there is anything of that name, without following links."""
     try:
         with _parent(git, name) as directory, translate_os_errors():
             os.stat(name.rpartition("/")[2] or ".", dir_fd=directory.fd, follow_symlinks=False)

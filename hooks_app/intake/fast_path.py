@@ -132,7 +132,7 @@ def _headers_of(scope: Scope) -> Headers:
 
 
 def _is_plain(scope: Scope, headers: Headers) -> bool:
-    """Tell whether the request needs nothing of the view."""
+    """Return whether the request needs nothing of the view."""
     bearer = tokens.bearer_of(headers.get(b"authorization", b"").decode("latin-1"))
     if bearer is None or not tokens.is_hook(bearer):
         return False

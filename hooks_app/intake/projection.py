@@ -81,7 +81,7 @@ def failure_of(event: HookEvent) -> Failure | None:
 
 
 def outcome_of(event: HookEvent) -> ToolOutcome:
-    """Return a tool's result for a person; the ``agent_event`` has all of it."""
+    """Return a tool's result, shortened for display; ``agent_event`` has it in full."""
     payload, took = event.payload, _took(event)
     result, metadata = payload["result"], payload.get("metadata")
     if failure := failure_of(event):

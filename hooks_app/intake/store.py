@@ -55,7 +55,7 @@ class Receipt:
 
 
 class Posted(NamedTuple):
-    """Hold an event and its sender: the session's agent from now on, if given (D6)."""
+    """Hold an event and its X-Hook-Source, which names the session's agent (D6)."""
 
     event: HookEvent
     source: str = ""

@@ -51,7 +51,7 @@ def remove(text: str, spool: str) -> str:
 
 
 def installed(text: str, spool: str) -> bool:
-    """Tell whether one of our hooks for ``spool`` is in the settings."""
+    """Return whether one of our hooks for ``spool`` is in the settings."""
     entries = _parse(text).get("hooks", {}).values()
     return any(True for listed in entries for _ in _ours(listed, spool))
 

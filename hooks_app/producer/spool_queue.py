@@ -51,7 +51,7 @@ def seconds_behind(waiting: Sequence[Item]) -> float:
 
 
 class SpoolQueue:
-    """Queue a spool's events; set a file aside that never becomes one."""
+    """Queue a spool's events; move files that stay invalid to ``rejected/``."""
 
     def __init__(self, spool: Spool) -> None:
         self.spool = spool

@@ -29,7 +29,7 @@ class Breaker:
 
     @property
     def open(self) -> bool:
-        """Tell whether starts are refused now; it is half open when a probe is due."""
+        """Return whether starts are refused now; it is half open when a probe is due."""
         return self._opened is not None and (self._probing or self._seconds_left() > 0)
 
     def _seconds_left(self) -> float:

@@ -27,7 +27,7 @@ TOO_MANY_WAIT = "The call was not asked about: too many wait for a decision alre
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Hold one message of the conversation that a resumed agent reports."""
+    """Represent one message of a resumed agent's earlier conversation."""
 
     text: str
     by_agent: bool

@@ -60,7 +60,7 @@ def taken_at(session_pk: int, moment: datetime) -> Command | None:
 
 
 def was_queued_since(session_pk: int, content: str, moment: datetime) -> bool:
-    """Tell whether a prompt with this text was queued at or after ``moment``."""
+    """Return whether a prompt with this text was queued at or after ``moment``."""
     payload = jsontext.dumps({"content": content})
     same = Command.objects.filter(session_id=session_pk, kind=Kind.PROMPT, payload=payload)
     return same.filter(created_at__gte=moment).exists()

@@ -57,7 +57,7 @@ def start_ended(session_pk: int, words: str = "") -> BridgeError:
 
 
 def was_prompted(session: Session) -> bool:
-    """Tell whether the agent was ever prompted; else it can begin afresh."""
+    """Return whether the agent was ever prompted; else it can begin afresh."""
     answers = LogRow.objects.filter(feed=session.feed_id, type="stream_start")
     return session.feed.dropped_seq > 0 or answers.exists()
 
@@ -234,7 +234,7 @@ def pause_orphans(
 
 
 class Look(NamedTuple):
-    """Hold the ids of sessions with queued commands, with watchers, and still owned."""
+    """Hold keys of sessions with queued commands, with joined connections, and still owned."""
 
     waiting: set[int]
     watched: set[int]
@@ -242,7 +242,7 @@ class Look(NamedTuple):
 
 
 def look(session_pks: Collection[int]) -> Look:
-    """Find which of this process's sessions have commands, watchers, and an owner."""
+    """Query which of these sessions have queued commands, joined connections, this owner."""
     held = Session.objects.filter(pk__in=list(session_pks), owner=leases.current())
     return Look(
         inbox.waiting(session_pks),

@@ -36,8 +36,8 @@ BACKGROUND_LOOKS, BACKGROUND_SECONDS = 10, 0.3
 class End:
     """Hold why a session's run is over.
 
-    ``died``: the agent ended, which the log already says; ``lost``: another process has the
-    session; ``stuck``: the agent did not stop when told to; ``expired``: nobody has watched it for
+    ``died``: the agent ended, which the log already says; ``lost``: the session was ended, or another
+    process has it; ``stuck``: the agent did not stop when told to; ``expired``: nobody has watched it for
     the grace time.
     """
 

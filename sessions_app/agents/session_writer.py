@@ -185,7 +185,7 @@ class SessionWriter:
 
     @property
     def in_turn(self) -> bool:
-        """Tell whether a turn has begun and not ended."""
+        """Return whether a turn has begun and not ended."""
         return self.session.turn != Session.Turn.IDLE or bool(self.session.open_message)
 
     def _cut_turn(self, reason: str, finish: FinishReason) -> None:
@@ -233,7 +233,7 @@ def writing(session_pk: int, owner: uuid.UUID | None) -> Iterator[SessionWriter]
 
 
 class Transcript:
-    """Write one session's log, as its owner; every method is one transaction.
+    """Write one session's rows as its owner; each method is one transaction.
 
     They raise OwnershipLost. A failed try may be repeated: if it had committed and only the answer
     was lost, nothing is done twice.

@@ -102,7 +102,7 @@ def _name(call: Call) -> str:
 def finish(
     box: Outbox, session: Session, call: Call, outcome: ToolOutcome, failure: Failure | None
 ) -> None:
-    """Record that a tool has run, by its hooks: ``tool_result``, ``tool_error``.
+    """Record a tool's outcome from its hooks; append ``tool_result`` or ``tool_error``.
 
     That it ran says who decided, if nobody had (D37).
     """
@@ -194,7 +194,7 @@ def reject_pending(box: Outbox, session: Session, *, by: str, reason: str = "") 
 
 
 def moved_on(box: Outbox, session: Session) -> None:
-    """Reject calls still pending when the session goes on: refused at the machine."""
+    """Reject pending calls as refused at the machine: the agent has gone on without them."""
     reject_pending(box, session, by=ToolCall.DecidedBy.AGENT)
     _report_not_run(box, session)
 

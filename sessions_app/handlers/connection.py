@@ -183,7 +183,7 @@ async def acknowledge_warning(connection: ClientConnection, message: ClientMessa
 
 
 def _is_settled(connection: ClientConnection) -> bool:
-    """Tell whether no warning waits to be acknowledged."""
+    """Return whether no warning waits to be acknowledged."""
     return not connection.is_direct_public or pairing.warning_acknowledged(connection.paired)
 
 

@@ -71,7 +71,7 @@ async def session_start(connection: ClientConnection, message: ClientMessage) ->
 
 
 def _must_wait(session: Session, *, resume: bool) -> bool:
-    """Tell whether the session's agent is being started, or must be."""
+    """Return whether the session's agent is being started, or must be."""
     resumed = resume and session_view.is_at_rest(session)
     return session.status == Session.Status.CREATED or resumed
 
@@ -225,8 +225,8 @@ async def _driven(connection: ClientConnection, message: ClientMessage) -> Sessi
     """Return the message's session, which is joined and whose agent the bridge runs."""
     session = await session_of(connection, message, acting=True)
     if session.kind != Session.Kind.BRIDGE:
-        words = "its agent listens to nobody but the person at its machine."
-        raise BridgeError("AGENT_UNAVAILABLE", f"This session is only watched: {words}")
+        words = "This session is only observed through hooks. Answer in the agent's own terminal."
+        raise BridgeError("AGENT_UNAVAILABLE", words)
     return session
 
 

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def positions(device: Device) -> dict[int, int]:
-    """Return feed id → newest row the device has; others stand at ``start_seq``."""
+    """Return feed id → cursor position; feeds not in it begin at ``Device.start_seq``."""
     return dict(Cursor.objects.filter(device=device).values_list("feed_id", "position"))
 
 
@@ -59,7 +59,7 @@ def acknowledge(
 
 
 def prove(device_id: int, sent: Mapping[int, int]) -> None:
-    """Move cursors to ``sent[feed id]``, which a heartbeat proves was received.
+    """Move cursors to ``sent`` (feed id → row): the device's heartbeat proves receipt.
 
     It counts for what the device never acknowledges: for everything if it acknowledges nothing, for
     all but notifications if it answers those alone, as the spec's table has it; for nothing if it

@@ -58,7 +58,7 @@ class Tail:
         self.notifier.publish({row.feed_id for row in rows}, rows[-1].seq)
 
     def notify_head(self, upto: int) -> None:
-        """Read what other processes have written, up to ``upto``."""
+        """Schedule reading other processes' rows up to ``upto``; the notifier calls it."""
         self._grown = max(self._grown, upto)
         if self._grown > self.head and (self._catching_up is None or self._catching_up.done()):
             self._catching_up = asyncio.ensure_future(self._catch_up())

@@ -121,7 +121,7 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     @property
     def is_direct_public(self) -> bool:
-        """Tell whether it uses a public address, which needs acknowledging."""
+        """Return whether it uses a public address, which needs acknowledging."""
         return self.transport.mode == "direct_public"
 
     # -- sending -----------------------------------------------------------------------------------

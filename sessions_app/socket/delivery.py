@@ -234,7 +234,7 @@ class Delivery:
             self.sent[gap.feed_id] = gap.through
 
     def _is_due(self, row: Row, feeds: Container[int]) -> bool:
-        """Tell whether a row of these feeds has not been sent in any form."""
+        """Return whether a row of these feeds has not been sent in any form."""
         return (
             row.feed_id in feeds
             and row.seq > self.sent.get(row.feed_id, 0)

@@ -23,7 +23,7 @@ class Refused(BridgeError):
 
 
 def handles(model: type[ClientPayload]) -> Callable[[Handler], Handler]:
-    """Register `async def handler(socket, message)` for payloads of `model`.
+    """Register `async def handler(connection, message)` for payloads of `model`.
 
     A handler returns the payload that answers, or None when it has answered through the socket or
     nothing does. It raises BridgeError for an `error`, Refused for a `connection_error`.

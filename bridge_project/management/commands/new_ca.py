@@ -1,4 +1,4 @@
-"""Make a new certificate authority, after a question (D55): `new_ca`."""
+"""Make a new certificate authority after asking for confirmation (D55): `new_ca`."""
 
 import argparse
 import sys

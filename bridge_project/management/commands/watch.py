@@ -89,7 +89,7 @@ async def _run(watcher: Watcher, *, commands: bool) -> None:
 
 
 def _can_prompt() -> bool:
-    """Tell whether a prompt is possible: a terminal, and prompt-toolkit."""
+    """Return whether a prompt is possible: a terminal, and prompt-toolkit."""
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     return terminal and importlib.util.find_spec("prompt_toolkit") is not None
 

@@ -83,7 +83,7 @@ def _tailscale(seen: Snapshot, url: str, port: int | None) -> Finding | None:
 
 
 def _is_trusted(url: str) -> bool:
-    """Tell whether this machine's authorities vouch for what answers there."""
+    """Return whether this machine's authorities vouch for what answers there."""
     host, port = urlsplit(url).hostname or "", urlsplit(url).port or 443
     try:
         with (

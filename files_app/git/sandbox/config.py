@@ -95,7 +95,7 @@ def of_repository(settings: Iterable[Setting]) -> list[Setting]:
 
 
 def of_user(settings: Iterable[Setting], *, filters: bool) -> list[Setting]:
-    """Select the settings that the user may make; ``filters``: his filters too."""
+    """Select the allowed settings of the user; ``filters``: git filters too."""
     home = f"HOME={shlex.quote(git.home())}; export HOME; "  # git itself has another one
     kept: list[Setting] = []
     for key, value in settings:

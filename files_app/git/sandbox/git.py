@@ -165,7 +165,7 @@ def _check_settings_files(top: str) -> None:
 
 
 def _is_special(path: str) -> bool:
-    """Tell whether a path leads to neither file nor directory; /dev/null is fine."""
+    """Return whether a path leads to neither file nor directory; /dev/null is fine."""
     try:
         found, null = os.stat(path), os.stat(os.devnull)
     except OSError:

@@ -61,7 +61,7 @@ def text_of(block: Any) -> str:
 
 
 class Telling:
-    """Collect the newest part of the conversation that a resumed agent reports."""
+    """Collect the messages that a resumed agent repeats; drop the oldest over the limit."""
 
     def __init__(self) -> None:
         # (whether by the agent, text); with None something else came in between

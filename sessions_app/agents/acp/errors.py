@@ -32,7 +32,7 @@ def refuse(error: Exception, what: str) -> NoReturn:
 
 
 def is_missing(error: Exception) -> bool:
-    """Tell whether an error means that a file does not exist."""
+    """Return whether an error means that a file does not exist."""
     return isinstance(error, BridgeError) and error.code == "FILE_NOT_FOUND"
 
 
@@ -45,7 +45,7 @@ def _words(error: Exception) -> str:
 
 
 def _took_too_long(error: Exception) -> bool:
-    """Tell whether it is the bridge's own limit; the system's time-outs have an errno."""
+    """Return whether it is the bridge's own limit; the system's time-outs have an errno."""
     return isinstance(error, TimeoutError) and error.errno is None
 
 

@@ -35,11 +35,11 @@ class Grant:
     files: Mapping[str, Sequence[_Edit]]
 
     def covers_command(self, shown: str, inner: str, cwd: str | None) -> bool:
-        """Tell whether it covers this command in this directory (a real path)."""
+        """Return whether it covers this command in this directory (a real path)."""
         return self.command in (shown, inner) and (cwd is None or cwd in self.places)
 
     def covers_text(self, path: str, before: str, after: str) -> bool:
-        """Tell whether this text for a file (a real path) was shown, as far as known."""
+        """Return whether this text for a file (a real path) was shown, as far as known."""
         edits = self.files.get(path)
         if not edits:
             return edits is not None  # of a patch in some form of its own nobody can tell

@@ -73,7 +73,7 @@ class Plan:
     option: str | None = None
 
     def may_act_unasked(self, mode: str) -> bool:
-        """Tell whether an agent in this mode may act without asking."""
+        """Return whether an agent in this mode may act without asking."""
         return self.asks is not False and mode not in ("", self.wanted, *self.fine)
 
 

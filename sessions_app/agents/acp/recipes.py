@@ -47,7 +47,7 @@ class Recipe:
 
     @property
     def needs_line(self) -> bool:
-        """Tell whether it asks only with options or environment that the bridge sets."""
+        """Return whether it asks only with options or environment that the bridge sets."""
         return bool(self.options or self.environment)
 
 

@@ -74,7 +74,7 @@ class Record:
 
     @property
     def is_known(self) -> bool:
-        """Tell whether the agent has said what the call does, and not only where."""
+        """Return whether the agent has said what the call does, and not only where."""
         if isinstance(self.raw_input, dict):
             return bool(self.raw_input.keys() - {"cwd"})
         return self.raw_input is not None or self.status == "in_progress"

@@ -17,7 +17,7 @@ _NOT_SAID = (  # in the person's place, by the program
 
 
 def told(resume_id: str) -> Sequence[Said]:
-    """Return the conversation of a transcript, without tool calls; empty if missing.
+    """Read the messages of a session's transcript, without tool calls; () if missing.
 
     It is looked for in all projects: in the project's own the SDK would run git.
     """

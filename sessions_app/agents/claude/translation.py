@@ -49,7 +49,7 @@ _USAGE = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_cre
 
 
 def asks(tool: str) -> bool:
-    """Tell whether the bridge requires an approval for calls of this tool."""
+    """Return whether the bridge requires an approval for calls of this tool."""
     return tool not in UNASKED
 
 
@@ -89,7 +89,7 @@ class Translation:
         self._interrupted = True
 
     def knows(self, call_id: str) -> bool:
-        """Tell whether a call is open."""
+        """Return whether a call is open."""
         return call_id in self._open
 
     def ask(

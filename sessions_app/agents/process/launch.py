@@ -1,11 +1,11 @@
-"""Run an agent's command, and stay until all that it started has ended.
+"""Run an agent's command below a guard process that ends all its descendants.
 
 Run as ``python -I -S launch.py CONTROL``, with the standard library only: its start is part of
 every agent's. ``CONTROL`` is the descriptor of a socket to the bridge.
 
 - It is given the command there, and not as its own arguments, by which others (``pkill -f``) would
   take it for the command: the number of words, a line feed, and the words, a NUL after each. The
-  first two are the marks of ``marks.py``.
+  first two are the values of BRIDGE_AGENT_OF and BRIDGE_AGENT_RUN.
 - It says, in lines: ``started PID``, ``exited CODE`` (of the command; negative: the signal that
   ended it), ``cleared`` when it has done what ``o`` asks for, ``ended`` when nothing is left.
 - It is told, in single bytes: ``t``: ask the command to end (SIGTERM); ``o``: end what the command
@@ -219,7 +219,7 @@ def signal_group(leader: int, number: int) -> None:
 
 
 def drop_streams() -> None:
-    """Close the command's streams: who reads its output waits for their end."""
+    """Replace this process's copies of the command's streams by /dev/null."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nothing, stream)
