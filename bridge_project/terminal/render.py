@@ -114,7 +114,9 @@ def _answer(body: Message) -> str:
 
 def _started(body: Message) -> str:
     one = _object(body.get("session"))
-    return plain(f"{one.get('agent', '')} in {one.get('working_directory') or 'an unknown directory'}")
+    return plain(
+        f"{one.get('agent', '')} in {one.get('working_directory') or 'an unknown directory'}"
+    )
 
 
 def _notice(body: Message) -> str:
