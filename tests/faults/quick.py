@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, ClassVar, Self
 
@@ -58,7 +59,8 @@ class QuickProcess:
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # it is buried, and its exit code on the way
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
