@@ -55,7 +55,7 @@ def renew() -> bool:
     return Process.objects.filter(pk=_current).update(lease_until=end_of_lease()) == 1
 
 
-def lives(process_id: uuid.UUID | None) -> bool:
+def is_alive(process_id: uuid.UUID | None) -> bool:
     """Return whether a process serves, as far as its lease says."""
     if process_id is None:
         return False

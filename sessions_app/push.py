@@ -155,7 +155,7 @@ def claim(due: Due) -> bool:
     return same.update(next_at=until) == 1
 
 
-def settle(subscription: PushSubscription, outcome: Outcome, seq: int | None) -> None:
+def store_outcome(subscription: PushSubscription, outcome: Outcome, seq: int | None) -> None:
     """Store the outcome of a row's push; None: a test's, which is not tried again."""
     # the device may have subscribed elsewhere meanwhile
     same = PushSubscription.objects.filter(pk=subscription.pk)
@@ -182,7 +182,7 @@ async def _deliver(due: Due) -> None:
         outcome = await threads.push.run(sending.send, due.subscription, due.push)
     except BridgeError as refused:
         outcome = Outcome(refused.message)
-    await writers.run(settle, due.subscription, outcome, due.seq)
+    await writers.run(store_outcome, due.subscription, outcome, due.seq)
 
 
 # -- in a serving process --------------------------------------------------------------------------

@@ -152,9 +152,9 @@ def _apply(box: Outbox, session: Session, event: HookEvent) -> None:
                 approvals.report(box, session, call)
         case "PostToolUse":
             call, outcome = projection.call_of(event), projection.outcome_of(event)
-            approvals.finish(box, session, call, outcome, projection.failure_of(event))
+            approvals.record_hook_outcome(box, session, call, outcome, projection.failure_of(event))
         case "UserPromptSubmit" | "Stop":
-            approvals.moved_on(box, session)
+            approvals.reject_passed_over(box, session)
             stops = event.event == "Stop"
             session.set_turn(Session.Turn.IDLE if stops else Session.Turn.WORKING)
         case "SessionEnd" if session.status == Session.Status.CLOSED:

@@ -26,7 +26,7 @@ TOO_MANY_WAIT = "The call was not asked about: too many wait for a decision alre
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class HistoryMessage:
     """Represent one message of a resumed agent's earlier conversation."""
 
     text: str
@@ -55,7 +55,7 @@ class AgentKind:
     mend: Callable[[], str] = str
     can_modify: bool = True
     asks: Callable[[], bool | None] = lambda: True
-    history: Callable[[str], Sequence[Said]] | None = None
+    history: Callable[[str], Sequence[HistoryMessage]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class Driver(ABC):
     """
 
     asks: bool | None = True
-    history: Sequence[Said] = ()
+    history: Sequence[HistoryMessage] = ()
 
     def __init__(self) -> None:
         self.events = EventQueue()

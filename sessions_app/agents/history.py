@@ -12,7 +12,7 @@ from bridge_project.protocol.base import ServerPayload
 from bridge_project.protocol.catalogue import encode
 from bridge_project.protocol.types import now_text
 from sessions_app.agents import registry
-from sessions_app.agents.driver import Said
+from sessions_app.agents.driver import HistoryMessage
 from sessions_app.agents.messages import prompt_event
 from sessions_app.agents.sanitize import clean
 from sessions_app.agents.supervisor import supervisor
@@ -45,7 +45,7 @@ def frames_of(feed_id: int, rows: Sequence[Row]) -> list[str]:
     return frames
 
 
-def _before(said: Sequence[Said], rows: Sequence[Row]) -> Sequence[Said]:
+def _before(said: Sequence[HistoryMessage], rows: Sequence[Row]) -> Sequence[HistoryMessage]:
     """Return what was said before the first prompt in ``rows``."""
     events = [json.loads(row.frame)["payload"] for row in rows if row.type == "agent_event"]
     prompts = [
@@ -55,15 +55,15 @@ def _before(said: Sequence[Said], rows: Sequence[Row]) -> Sequence[Said]:
     ]
     if not prompts:
         return said
-    first = Said(prompts[0], by_agent=False)
+    first = HistoryMessage(prompts[0], by_agent=False)
     places = [place for place, one in enumerate(said) if one == first]
     known = prompts.count(prompts[0])  # the same words may have been said before
     return said[: places[-known]] if len(places) >= known else said
 
 
-def _messages(session: Session, said: Sequence[Said]) -> list[list[str]]:
+def _messages(session: Session, said: Sequence[HistoryMessage]) -> list[list[str]]:
     """Return each prompt and answer as the messages in which it was first sent."""
-    found, seen = [], Counter[Said]()
+    found, seen = [], Counter[HistoryMessage]()
     # Agents do not say when; all of it is older than the rows that the log has.
     began = now_text(session.created_at)
     for one in said:
@@ -76,7 +76,9 @@ def _messages(session: Session, said: Sequence[Said]) -> list[list[str]]:
     return found
 
 
-def _payloads(session_id: str, said: Said, own_id: str, began: str) -> list[ServerPayload]:
+def _payloads(
+    session_id: str, said: HistoryMessage, own_id: str, began: str
+) -> list[ServerPayload]:
     text = said.text
     if len(text) > limits.STREAM_CHUNK_CHARS:
         text = f"{text[: limits.STREAM_CHUNK_CHARS]}\n[cut: {len(text)} characters in all]"

@@ -85,9 +85,9 @@ def _record(action: str, session: Session, device: Device | None, **details: Any
 
 
 def _active(session_pk: int) -> Session:
-    session = ownership.found(session_pk)
+    session = ownership.get_session(session_pk)
     if session.status == Session.Status.CLOSED:
-        raise ownership.closed(session)
+        raise ownership.closed_error(session)
     if session.status not in Session.RUNS:
         why = f" ({session.reason.rstrip('.')})" if session.reason else ""
         words = f"The session is {_STATES[Session.Status(session.status)]}{why}. Resume it: session_start with its id and resume true."

@@ -32,7 +32,7 @@ CANCELLED = "Its start was cancelled."
 Owned = tuple[int, uuid.UUID]  # a session and its owner
 
 
-def found(session_pk: int) -> Session:
+def get_session(session_pk: int) -> Session:
     """Return the session as it is now. Raises BridgeError SESSION_NOT_FOUND."""
     session = Session.objects.select_related("feed").filter(pk=session_pk).first()
     if session is None:
@@ -40,18 +40,18 @@ def found(session_pk: int) -> Session:
     return session
 
 
-def closed(session: Session) -> BridgeError:
+def closed_error(session: Session) -> BridgeError:
     """Return the error SESS_CLOSED, which says how to resume, if it can be (D60)."""
     words = "Nobody watched the session, so it was closed. Resume it: session_start with its id and resume true."
     message = words if session_view.is_resumable(session) else ""
     return BridgeError("SESS_CLOSED", message, session_id=session.session_id)
 
 
-def start_ended(session_pk: int, words: str = "") -> BridgeError:
+def start_error(session_pk: int, words: str = "") -> BridgeError:
     """Return the error of a start that somebody has ended or cancelled."""
-    session = found(session_pk)
+    session = get_session(session_pk)
     if session.status == Session.Status.CLOSED and not session.expired:
-        return closed(session)
+        return closed_error(session)
     why = words or session.reason or CANCELLED
     return BridgeError("SESS_NOT_ACTIVE", why, session_id=session.session_id)
 
@@ -97,9 +97,9 @@ def reserve_again(session_pk: int, device: Device) -> tuple[Session, bool]:
     Raises SESS_CLOSED, SESS_LIMIT_REACHED.
     """
     with outbox():
-        session = found(session_pk)
+        session = get_session(session_pk)
         if session.status == Session.Status.CLOSED and not session.expired:
-            raise closed(session)
+            raise closed_error(session)
         if session.status in Session.RUNS or session.owner is not None:
             return session, False
         _check_limit()
@@ -186,7 +186,7 @@ def cancel_start(session_pk: int, device: Device | None) -> bool:
     The process that starts it then ends it. A resumed session is again what it was, a new one is
     paused.
     """
-    if not session_view.is_starting(found(session_pk)):
+    if not session_view.is_starting(get_session(session_pk)):
         return False
     with writing(session_pk, owner=None) as writer:
         session = writer.session

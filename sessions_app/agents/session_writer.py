@@ -143,7 +143,7 @@ class SessionWriter:
                 failure = sanitize.storable_failure(event.failure)
                 outcome = failure.outcome()
         tool = sanitize.valid(event.call.tool)
-        approvals.conclude(self.box, self.session, tool_call_id, tool, outcome, failure)
+        approvals.record_outcome(self.box, self.session, tool_call_id, tool, outcome, failure)
 
     # -- the turn and the session ------------------------------------------------------------------
 
@@ -192,7 +192,7 @@ class SessionWriter:
         """End the calls and the stream that a turn leaves open."""
         cut = self.in_turn
         self.reject_pending(reason)
-        approvals.abandon(self.box, self.session, reason)
+        approvals.fail_open_calls(self.box, self.session, reason)
         if cut:
             self.open_stream()
         self.close_stream(finish)

@@ -82,7 +82,7 @@ async def start_agent(
     except OwnershipLost:
         breaker.succeeded()
         await close(driver, session.session_id)
-        raise await readers.run(ownership.start_ended, session.pk) from None
+        raise await readers.run(ownership.start_error, session.pk) from None
     except Exception as error:  # noqa: BLE001 - whatever it is, an agent that did not start is one that failed to
         await close(driver, session.session_id)
         raise await _not_started(launch, error) from None
@@ -117,23 +117,23 @@ async def _not_started(launch: Launch, error: Exception) -> BridgeError:
         else:
             await threads.persist(ownership.fail, session.pk, reason, launch.failure_id)
     except OwnershipLost:
-        return await readers.run(ownership.start_ended, session.pk)
+        return await readers.run(ownership.start_error, session.pk)
     return BridgeError(code, reason, session_id=session.session_id)
 
 
-async def settled(session: Session) -> Session:
+async def wait_for_start(session: Session) -> Session:
     """Wait until the session has started or failed to; return the session.
 
     Raises AGENT_ERROR, SESS_NOT_RESUMABLE or SESS_NOT_ACTIVE, like the start itself.
     """
     deadline = time.monotonic() + limits.AGENT_START_SECONDS + limits.AGENT_CLOSE_SECONDS
     while (  # noqa: ASYNC110 - another process sets no event here
-        session_view.is_starting(found := await readers.run(ownership.found, session.pk))
+        session_view.is_starting(found := await readers.run(ownership.get_session, session.pk))
         and time.monotonic() < deadline
     ):
         await asyncio.sleep(SETTLE_POLL_SECONDS)
     if found.reason == ownership.CANCELLED:
-        raise await readers.run(ownership.start_ended, session.pk)
+        raise await readers.run(ownership.start_error, session.pk)
     if found.kind == Session.Kind.BRIDGE and session_view.is_at_rest(found):
         failed = found.status == Session.Status.ERROR
         code = "AGENT_ERROR" if failed else "SESS_NOT_RESUMABLE"

@@ -19,7 +19,7 @@ from bridge_project.kernel.threads import readers
 from devices_app.models import Device
 from sessions_app import leases, working_directory
 from sessions_app.agents import breaker, ownership, registry, starting
-from sessions_app.agents.driver import AgentKind, Said
+from sessions_app.agents.driver import AgentKind, HistoryMessage
 from sessions_app.agents.process import groups
 from sessions_app.agents.session_runner import End, SessionRunner
 from sessions_app.agents.session_writer import OwnershipLost
@@ -113,11 +113,11 @@ class Supervisor:
         with attempted.attempt():
             session, ours = await threads.run(reserve)
             if not ours:
-                return await starting.settled(session)
+                return await starting.wait_for_start(session)
             await self._launch(Launch(session, kind.make(), attempted, failure_id))
-        return await readers.run(ownership.found, session.pk)
+        return await readers.run(ownership.get_session, session.pk)
 
-    def history(self, session_pk: int) -> Sequence[Said]:
+    def history(self, session_pk: int) -> Sequence[HistoryMessage]:
         """Return the history that an agent reported when resumed; callable in any thread."""
         runner = self._running.get(session_pk)
         return runner.driver.history if runner is not None else ()
@@ -141,7 +141,7 @@ class Supervisor:
             if not task.cancelled():
                 raise
             words = STOPPED if self._ticker is None else ""
-            raise await readers.run(ownership.start_ended, session.pk, words) from None
+            raise await readers.run(ownership.start_error, session.pk, words) from None
 
     def _launched(self, session_pk: int, task: asyncio.Task[None]) -> None:
         del self._launching[session_pk]

@@ -40,7 +40,9 @@ def decide(device: Device, asked: ApprovalResponse) -> ApprovalRecorded:
         if record.decision == ToolCall.Decision.PENDING:
             record.modifications = given
             record.forwarded = _forward(session, record, asked)
-            settle(box, session, record, decision, by=ToolCall.DecidedBy.DEVICE, device=device)
+            store_decision(
+                box, session, record, decision, by=ToolCall.DecidedBy.DEVICE, device=device
+            )
             session.last_activity_at = box.now
             session.decided_by_device = session.kind == Session.Kind.OBSERVED
             changed = ("pending_approvals", "turn", "last_activity_at", "decided_by_device")
@@ -68,10 +70,10 @@ def _forward(session: Session, record: ToolCall, asked: ApprovalResponse) -> boo
         return False
     decided = {"decision": asked.decision, "modifications": asked.modifications}
     inbox.add(session, inbox.Kind.DECIDE, tool_call_id=record.tool_call_id, **decided)
-    return leases.lives(session.owner)
+    return leases.is_alive(session.owner)
 
 
-def settle(
+def store_decision(
     box: Outbox,
     session: Session,
     record: ToolCall,

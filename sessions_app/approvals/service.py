@@ -18,7 +18,7 @@ from bridge_project.protocol.resources import ToolOutcome
 from bridge_project.protocol.types import ApprovalSource
 from sessions_app import notifications
 from sessions_app.approvals import open_calls
-from sessions_app.approvals.decisions import settle
+from sessions_app.approvals.decisions import store_decision
 from sessions_app.approvals.tool_call import Call
 from sessions_app.approvals.tool_result import Failure
 from sessions_app.log.outbox import Outbox, outbox
@@ -99,7 +99,7 @@ def _name(call: Call) -> str:
 # -- a call ends -----------------------------------------------------------------------------------
 
 
-def finish(
+def record_hook_outcome(
     box: Outbox, session: Session, call: Call, outcome: ToolOutcome, failure: Failure | None
 ) -> None:
     """Record a tool's outcome from its hooks; append ``tool_result`` or ``tool_error``.
@@ -114,7 +114,7 @@ def finish(
     _go_on(session)
 
 
-def conclude(
+def record_outcome(
     box: Outbox,
     session: Session,
     id_: str,
@@ -171,7 +171,7 @@ def _end(
     record.save(update_fields=["finished_at", "result"])
     if record.decision == _PENDING:
         decision = ToolCall.Decision.APPROVED if ran else _REJECTED
-        settle(box, session, record, decision, by=ToolCall.DecidedBy.AGENT)
+        store_decision(box, session, record, decision, by=ToolCall.DecidedBy.AGENT)
     elif record.decision == _REJECTED and ran:
         box.append_to_all(encode(notifications.ran_anyway(session, record)))
 
@@ -183,17 +183,19 @@ def withdraw(box: Outbox, session: Session, tool_call_id: str) -> None:
     """Reject a pending call because its agent no longer waits for a decision."""
     pending = open_calls.find_open(session).filter(tool_call_id=tool_call_id, decision=_PENDING)
     for record in pending:
-        settle(box, session, record, _REJECTED, by=ToolCall.DecidedBy.BRIDGE, reason="interrupted")
+        store_decision(
+            box, session, record, _REJECTED, by=ToolCall.DecidedBy.BRIDGE, reason="interrupted"
+        )
 
 
 def reject_pending(box: Outbox, session: Session, *, by: str, reason: str = "") -> None:
     """Reject a session's pending calls; ``by``: a ToolCall.DecidedBy."""
     if session.pending_approvals:
         for record in open_calls.find_open(session).filter(decision=_PENDING):
-            settle(box, session, record, _REJECTED, by=by, reason=reason)
+            store_decision(box, session, record, _REJECTED, by=by, reason=reason)
 
 
-def moved_on(box: Outbox, session: Session) -> None:
+def reject_passed_over(box: Outbox, session: Session) -> None:
     """Reject pending calls as refused at the machine: the agent has gone on without them."""
     reject_pending(box, session, by=ToolCall.DecidedBy.AGENT)
     _report_not_run(box, session)
@@ -210,7 +212,7 @@ def _report_not_run(box: Outbox, session: Session) -> None:
             box.append_to_all(encode(notifications.was_not_run(session, record)))
 
 
-def abandon(box: Outbox, session: Session, reason: str) -> None:
+def fail_open_calls(box: Outbox, session: Session, reason: str) -> None:
     """End every open call with a failed ``tool_result``: the agent is gone (D35)."""
     why = f"The call has no result {notifications.WHY[reason]}."
     outcome = ToolOutcome(success=False, content="", error=why)
@@ -219,7 +221,7 @@ def abandon(box: Outbox, session: Session, reason: str) -> None:
         _end(box, session, record, outcome, ran=False)
 
 
-def close(box: Outbox, session: Session, *, by: str) -> None:
+def close_calls(box: Outbox, session: Session, *, by: str) -> None:
     """Reject pending calls and end the open ones: the session has ended (D38).
 
     What a device has rejected stays open: its tool may be reported to have run only now (D37).

@@ -57,7 +57,7 @@ async def push_test(connection: ClientConnection, message: ClientMessage) -> p.P
             outcome = await threads.push_asked.run(sending.send, found, push.TEST)
     except TimeoutError:
         outcome = Outcome(f"No answer in {limits.PUSH_TEST_SECONDS:g} s.")
-    await writers.run(push.settle, found, outcome, None)
+    await writers.run(push.store_outcome, found, outcome, None)
     return _state(await readers.run(_subscription, connection.paired))
 
 

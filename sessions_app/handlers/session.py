@@ -48,7 +48,7 @@ async def session_of(
     if message.type == "session_end" and session.expired:
         return session
     if session.status == Session.Status.CLOSED and (acting or session.kind == Session.Kind.BRIDGE):
-        raise ownership.closed(session)
+        raise ownership.closed_error(session)
     check_joined(connection, session, message.type)
     return session
 
@@ -107,7 +107,7 @@ async def _start(connection: ClientConnection, message: ClientMessage) -> None:
     if session is None:
         session = await _new(connection, payload)
     elif session.status == Session.Status.CREATED:
-        session = await starting.settled(session)
+        session = await starting.wait_for_start(session)
     elif resumed := _must_wait(session, resume=payload.resume):
         with _told_once(connection) as failure_id:
             session = await supervisor.resume(session, connection.paired, failure_id)
@@ -133,7 +133,7 @@ async def _join(
 ) -> None:
     """Send ``session_ready``, then the session's rows for this device (D28)."""
     if session.kind == Session.Kind.BRIDGE and session.status == Session.Status.CLOSED:
-        raise ownership.closed(session)
+        raise ownership.closed_error(session)
     if connection.connection_id is None:
         return  # the phone vanished while its agent was started
     await writers.run(presence.join, connection.connection_id, session)

@@ -58,7 +58,7 @@ def acknowledge(
             _store(moved)
 
 
-def prove(device_id: int, sent: Mapping[int, int]) -> None:
+def advance(device_id: int, sent: Mapping[int, int]) -> None:
     """Move cursors to ``sent`` (feed id → row): the device's heartbeat proves receipt.
 
     It counts for what the device never acknowledges: for everything if it acknowledges nothing, for

@@ -68,7 +68,7 @@ def close(
 
     The caller saves it. ``by``: who rejects; ``row_id``: the id of the ``session_end``.
     """
-    approvals.close(box, session, by=by)
+    approvals.close_calls(box, session, by=by)
     session.status, session.closed_at = Session.Status.CLOSED, box.now
     session.set_turn(Session.Turn.IDLE)
     end = SessionEnd(session_id=session.session_id, reason=reason)

@@ -95,7 +95,7 @@ class Acknowledgements:
                     cursors.acknowledge, self._device_id, acked, through, gaps, answered
                 )
             if proven:
-                await writers.persist(cursors.prove, self._device_id, proven)
+                await writers.persist(cursors.advance, self._device_id, proven)
 
     async def flush(self) -> None:
         """Return when everything so far is stored, or cannot be soon."""

@@ -229,7 +229,7 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
             if task is not asyncio.current_task():
                 task.cancel()
 
-    async def settle(self) -> None:
+    async def end_work(self) -> None:
         """Stop, and return when all acknowledgements are stored."""
         self.cancel_tasks()
         if self.device is not None:

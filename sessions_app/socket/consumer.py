@@ -59,7 +59,7 @@ class BridgeConsumer(ClientConnection):
     async def disconnect(self, code: int) -> None:
         self.over = True
         registry.discard(self)
-        await self.settle()
+        await self.end_work()
 
     def _watch_clocks(self) -> None:
         """End a connection without `auth` in 10 s, frames in 45 s, or progress in sending.

@@ -124,7 +124,7 @@ def _claim(device_id: int, digest: str) -> tuple[ClientRequest, bool] | None:
         )
         if new or request.answer is not None:
             return request, new
-        if request.process_id != ours and leases.lives(request.process_id):
+        if request.process_id != ours and leases.is_alive(request.process_id):
             return None
         same.update(process_id=ours)
         return request, new

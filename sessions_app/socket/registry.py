@@ -85,7 +85,7 @@ class Registry:
             await connection.end(code)
         else:
             await connection.refuse(BridgeError(code))
-        await connection.settle()
+        await connection.end_work()
 
     def part(self, connection: ClientConnection) -> None:
         """Forget an ended connection, and delete its record when possible."""

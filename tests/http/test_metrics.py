@@ -133,7 +133,7 @@ def test_a_devices_lag_shrinks_as_it_acknowledges(
     newest = LogRow.objects.filter(feed__session__session_id="new").order_by("seq")
     cursors.acknowledge(phone.pk, [newest[0].message_id, newest[1].message_id], {})
     assert scrape(admin)[key] == 4
-    cursors.prove(phone.pk, {Feed.ALL: reader.head_seq()})
+    cursors.advance(phone.pk, {Feed.ALL: reader.head_seq()})
     assert scrape(admin)[key] == 4, "a device that acknowledges proves nothing by heartbeats (D27)"
     cursors.acknowledge(phone.pk, list(LogRow.objects.values_list("message_id", flat=True)), {})
     assert scrape(admin)[key] == 0

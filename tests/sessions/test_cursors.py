@@ -58,7 +58,7 @@ def test_a_client_that_acks_notifications_alone_proves_the_rest(phone: Device) -
     first, started, second = helpers.rows(Feed.ALL)
     events = helpers.rows(session.feed_id)
     ack(phone, first)
-    cursors.prove(phone.pk, {Feed.ALL: second.seq, session.feed_id: events[-1].seq})
+    cursors.advance(phone.pk, {Feed.ALL: second.seq, session.feed_id: events[-1].seq})
     assert position(phone, events[0]) == events[-1].seq
     assert position(phone, first) == started.seq
     ack(phone, second)

@@ -19,7 +19,7 @@ from acp import RequestError, schema
 from bridge_project.kernel.errors import BridgeError
 from sessions_app.agents import events
 from sessions_app.agents.acp import errors, files
-from sessions_app.agents.acp.content import Telling, text_of
+from sessions_app.agents.acp.content import HistoryCollector, text_of
 from sessions_app.agents.acp.modes import mode_in
 from sessions_app.agents.acp.permissions import Permissions, reason_of
 from sessions_app.agents.acp.terminal import Terminal, Terminals
@@ -51,7 +51,7 @@ class AcpClient:
         self._calls = ToolCalls(directory, self.terminals.text)
         self.permissions = Permissions(approvals, self._calls, queue)
         self.in_turn = False
-        self.telling: Telling | None = None  # while it loads a session
+        self.collector: HistoryCollector | None = None  # while it loads a session
         self.cost: dict[str, Any] | None = None
         self.heard = asyncio.Event()
 
@@ -74,8 +74,8 @@ class AcpClient:
             case schema.UsageUpdate(cost=cost) if cost is not None:
                 self.cost = {"amount": cost.amount, "currency": cost.currency}
             case _ if not self.in_turn:
-                if self.telling is not None:
-                    self.telling.take(update)
+                if self.collector is not None:
+                    self.collector.take(update)
             case schema.AgentMessageChunk():
                 if text := clean(text_of(update.content)):
                     self._events.put(events.Chunk(text))

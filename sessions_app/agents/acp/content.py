@@ -12,7 +12,7 @@ from acp import schema
 
 from bridge_project.kernel import limits
 from bridge_project.protocol.resources import ToolErrorDetails
-from sessions_app.agents.driver import Said
+from sessions_app.agents.driver import HistoryMessage
 from sessions_app.agents.process import shell
 from sessions_app.agents.sanitize import clean
 
@@ -60,7 +60,7 @@ def text_of(block: Any) -> str:
     return f"[{getattr(block, 'type', 'content')}]"
 
 
-class Telling:
+class HistoryCollector:
     """Collect the messages that a resumed agent repeats; drop the oldest over the limit."""
 
     def __init__(self) -> None:
@@ -79,13 +79,13 @@ class Telling:
         while self._chars > limits.AGENT_HISTORY_CHARS:
             self._chars -= len(self._pieces.popleft()[1])
 
-    def said(self) -> list[Said]:
+    def messages(self) -> list[HistoryMessage]:
         found = []
         for by_agent, pieces in groupby(self._pieces, itemgetter(0)):
             text = "".join(text for _, text in pieces)
             text = (text if by_agent else _FOR_THE_MODEL.sub("", text)).strip()
             if text:
-                found.append(Said(text, bool(by_agent)))
+                found.append(HistoryMessage(text, bool(by_agent)))
         return found
 
 

@@ -16,7 +16,7 @@ from bridge_project.protocol.types import FinishReason
 from sessions_app.agents import events
 from sessions_app.agents.acp import agent, recipes
 from sessions_app.agents.acp.client import AcpClient
-from sessions_app.agents.acp.content import Telling, added, usage_of
+from sessions_app.agents.acp.content import HistoryCollector, added, usage_of
 from sessions_app.agents.acp.errors import AUTH_REQUIRED, how_to_log_in, text_of_error
 from sessions_app.agents.acp.modes import ModeKeeper, offer_of
 from sessions_app.agents.acp.transport import AcpTransport
@@ -110,7 +110,7 @@ class AcpDriver(Driver):
                 session = await conn.new_session(cwd=str(start.directory), mcp_servers=[], **meta)
                 session_id = session.session_id
             offer, by_name = offer_of(session), of_line is None
-            self.asks = agent.asks[self._name] = await self._modes.settle(
+            self.asks = agent.asks[self._name] = await self._modes.set_asking_mode(
                 conn, session_id, offer, recipe, by_name=by_name, resumed=bool(start.resume_id)
             )
         except WillNotAsk:
@@ -137,7 +137,7 @@ class AcpDriver(Driver):
         """Load a session; what the agent reports until it falls silent is its history."""
         if not _can_load(hello):
             raise CannotResume(f"{self._name} cannot continue an earlier session.")
-        self._client.telling = Telling()
+        self._client.collector = HistoryCollector()
         try:
             answer = await conn.load_session(
                 cwd=str(start.directory), session_id=start.resume_id or "", mcp_servers=[], **meta
@@ -152,7 +152,7 @@ class AcpDriver(Driver):
                 while True:
                     self._client.heard.clear()
                     await asyncio.wait_for(self._client.heard.wait(), limits.ACP_QUIET_SECONDS)
-        self.history, self._client.telling = self._client.telling.said(), None
+        self.history, self._client.collector = self._client.collector.messages(), None
         return answer
 
     # -- a turn ------------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ def mode_in(update: Any) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ModePlan:
     """Hold the mode to keep an agent in, and whether it asks there (None: unknown).
 
     ``wanted`` is None when no mode is set; ``fine`` are the modes that need no setting back.
@@ -77,19 +77,19 @@ class Plan:
         return self.asks is not False and mode not in ("", self.wanted, *self.fine)
 
 
-def choose(name: str, recipe: Recipe | None, offer: Offer | None) -> Plan:
+def choose(name: str, recipe: Recipe | None, offer: Offer | None) -> ModePlan:
     """Choose how an agent is made to ask. Raises WillNotAsk."""
     if recipe is not None and recipe.configured:
         if offer is None or offer.current in recipe.modes:
-            return Plan(True, fine=recipe.modes)
+            return ModePlan(True, fine=recipe.modes)
         why = f"it is in its mode {offer.current} in spite of the options that the bridge gave it"
         raise WillNotAsk(f"{_CANNOT.format(name=name)}: {why}.")
     if offer is None and recipe is None:
-        return Plan(None, fine=ASKING_MODES)
+        return ModePlan(None, fine=ASKING_MODES)
     there = offer.ids if offer is not None else ()
     for mode in recipe.modes if recipe else ASKING_MODES:
         if offer is not None and mode in there:
-            return Plan(True, mode, option=offer.option)
+            return ModePlan(True, mode, option=offer.option)
     has = f"of its modes ({', '.join(there)}) none is known to do that"
     raise WillNotAsk(f"{_CANNOT.format(name=name)}: {has if there else 'it offers no modes'}.")
 
@@ -103,12 +103,12 @@ class ModeKeeper:
     def __init__(self, name: str, stopped_asking: Callable[[str], Awaitable[None]]) -> None:
         self._name = name
         self._stopped_asking = stopped_asking
-        self._plan: Plan | None = None  # until it is settled
+        self._plan: ModePlan | None = None  # until it is settled
         self._mode = ""  # as far as the agent has reported it
         self._returning: asyncio.Task[None] | None = None
         self._returns = 0  # in this turn
 
-    async def settle(
+    async def set_asking_mode(
         self,
         conn: ClientSideConnection,
         session_id: str,
@@ -118,7 +118,7 @@ class ModeKeeper:
         by_name: bool,
         resumed: bool,
     ) -> bool | None:
-        """Set the asking mode, whatever the agent's settings; tell whether it asks.
+        """Set the asking mode, whatever the agent's settings; return whether it asks.
 
         ``by_name``: the recipe is that of the agent's own name, not of its command line. Raises
         WillNotAsk when it cannot be made to, unless BRIDGE_ACP_UNASKED names it.
@@ -141,10 +141,10 @@ class ModeKeeper:
                 hint = f"BRIDGE_ACP_UNASKED={self._name} lets it run all the same."
                 raise WillNotAsk(f"{why} {hint}") from error
             log.warning("acp_agent_does_not_ask", agent=self._name, why=why)
-            self._plan = Plan(False)
+            self._plan = ModePlan(False)
         return self._plan.asks
 
-    async def _set(self, plan: Plan) -> None:
+    async def _set(self, plan: ModePlan) -> None:
         """Set the mode. Raises RequestError, and WillNotAsk when the agent takes another."""
         if plan.wanted is None:
             return
@@ -165,7 +165,7 @@ class ModeKeeper:
         if self._plan is not None and self._plan.may_act_unasked(mode) and not under_way:
             self._returning = asyncio.create_task(self._return(self._plan))
 
-    async def _return(self, plan: Plan) -> None:
+    async def _return(self, plan: ModePlan) -> None:
         while plan.may_act_unasked(left_for := self._mode):
             log.warning("acp_agent_changed_its_mode", agent=self._name, mode=left_for)
             self._returns += 1

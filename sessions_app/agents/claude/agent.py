@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from bridge_project.kernel import child_environment, child_process
-from sessions_app.agents.driver import AgentKind, Driver, Said
+from sessions_app.agents.driver import AgentKind, Driver, HistoryMessage
 
 NAME = "claude-code"
 PACKAGE = "claude-agent-sdk"
@@ -65,13 +65,13 @@ def make() -> Driver:
     return ClaudeDriver()
 
 
-def history(resume_id: str) -> Sequence[Said]:
+def history(resume_id: str) -> Sequence[HistoryMessage]:
     """Return a session's conversation from its transcript; empty without the SDK."""
     if _package() is None:
         return ()
-    from sessions_app.agents.claude.history import told
+    from sessions_app.agents.claude.history import read_transcript
 
-    return told(resume_id)
+    return read_transcript(resume_id)
 
 
 KIND = AgentKind(NAME, make, why_not, version, mend=mend, history=history)

@@ -6,7 +6,7 @@ from typing import Any
 from claude_agent_sdk import get_session_info, get_session_messages
 
 from bridge_project.kernel import limits
-from sessions_app.agents.driver import Said
+from sessions_app.agents.driver import HistoryMessage
 from sessions_app.agents.sanitize import clean
 
 _SUMMARY = "This session is being continued from a previous conversation"  # its own, in our place
@@ -16,7 +16,7 @@ _NOT_SAID = (  # in the person's place, by the program
 )
 
 
-def told(resume_id: str) -> Sequence[Said]:
+def read_transcript(resume_id: str) -> Sequence[HistoryMessage]:
     """Read the messages of a session's transcript, without tool calls; () if missing.
 
     It is looked for in all projects: in the project's own the SDK would run git.
@@ -25,7 +25,7 @@ def told(resume_id: str) -> Sequence[Said]:
     if info is None or (info.file_size or 0) > limits.AGENT_HISTORY_FILE_BYTES:
         return ()
     return [
-        Said(text, by_agent=message.type == "assistant" or text.startswith(_SUMMARY))
+        HistoryMessage(text, by_agent=message.type == "assistant" or text.startswith(_SUMMARY))
         for message in get_session_messages(resume_id)
         if message.parent_tool_use_id is None
         for text in _texts(message.message)

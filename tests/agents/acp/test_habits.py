@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sessions_app.agents.driver import Said
+from sessions_app.agents.driver import HistoryMessage
 from sessions_app.agents.events import (
     ApprovalAsked,
     Chunk,
@@ -110,7 +110,7 @@ async def test_history_that_comes_after_the_answer_is_not_said(opened: Open) -> 
     said = await drive.turn("hello")
     assert "what" not in text(said) and "hello" in text(said)
     assert drive.driver.history == [
-        Said("What was asked?", by_agent=False),
-        Said("I look.", by_agent=True),
-        Said("This is what was said.", by_agent=True),
+        HistoryMessage("What was asked?", by_agent=False),
+        HistoryMessage("I look.", by_agent=True),
+        HistoryMessage("This is what was said.", by_agent=True),
     ]
