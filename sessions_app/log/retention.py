@@ -25,22 +25,22 @@ def prune() -> int:
     pruned = 0
     for feed in list(Feed.objects.alias(since=Subquery(oldest)).filter(since__lte=kept_since)):
         kept = rows.filter(feed=feed, created_at__gt=kept_since).values_list("seq", flat=True)
-        pruned += _discard(feed.pk, before=kept.first())
+        pruned += _discard(feed.pk, kept.first() or feed.last_seq + 1)
     return pruned
 
 
-def empty(feed_id: int) -> None:
-    """Discard all rows of a feed."""
-    _discard(feed_id, before=None)
+def empty(feed: Feed) -> None:
+    """Discard all rows that a feed had when it was read."""
+    _discard(feed.pk, feed.last_seq + 1)
 
 
-def _discard(feed_id: int, before: int | None) -> int:
-    """Discard a feed's rows before a given one, or all, in steps; return how many."""
+def _discard(feed_id: int, before: int) -> int:
+    """Discard a feed's rows before a given one, in steps; return how many."""
     discarded = 0
     while True:
         with outbox() as box:
             oldest = ingest_sql.oldest(box.cursor, PRUNE_ROWS, feed_id)
-            rows = [row for row in oldest if before is None or row[0] < before]
+            rows = [row for row in oldest if row[0] < before]
             ingest_sql.discard(box.cursor, rows)
         discarded += len(rows)
         if len(rows) < PRUNE_ROWS:

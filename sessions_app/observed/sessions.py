@@ -8,7 +8,6 @@ from django.db.models import Q, QuerySet
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.ages import ages
-from bridge_project.kernel.database import delete_in_steps
 from bridge_project.kernel.text import printable
 from bridge_project.protocol.catalogue import encode
 from bridge_project.protocol.client_messages import SessionEnd
@@ -127,8 +126,15 @@ def forget_closed() -> int:
 
 
 def forget(old: QuerySet[Feed]) -> int:
-    """Delete sessions' feeds with all that is in them; return how many."""
-    for feed_id in list(old.values_list("pk", flat=True)):
-        retention.empty(feed_id)
-    delete_in_steps(ToolCall.objects.filter(session__feed__in=old))
-    return delete_in_steps(old)
+    """Delete sessions' feeds with all that is in them; return how many.
+
+    A session that begins again meanwhile stays, with all that it is sent from then on.
+    """
+    forgotten = 0
+    for feed in list(old):
+        retention.empty(feed)
+        with outbox():  # nothing is appended meanwhile
+            gone = old.filter(pk=feed.pk, last_seq=feed.last_seq)
+            ToolCall.objects.filter(session__feed__in=gone).delete()
+            forgotten += gone.delete()[1].get(Feed._meta.label, 0)
+    return forgotten

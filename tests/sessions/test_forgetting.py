@@ -3,6 +3,7 @@
 import json
 import uuid
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -13,6 +14,7 @@ from devices_app.models import Device, Token
 from hooks_app.intake import store as intake
 from hooks_app.models import HookEvent as StoredEvent
 from sessions_app.approvals import service as approvals
+from sessions_app.log import outbox as log_outbox
 from sessions_app.log import reader, retention
 from sessions_app.models import ClientRequest, Cursor, Feed, LogRow, Process, Session, ToolCall
 from sessions_app.observed import sessions as observed_sessions
@@ -116,8 +118,8 @@ def test_a_session_that_is_used_again_meanwhile_is_not_forgotten(
     Session.objects.update(status=Session.Status.CLOSED, last_activity_at=timezone.now() - LONG_AGO)
     real = retention.empty
 
-    def empty(feed_id: int) -> None:
-        real(feed_id)
+    def empty(feed: Feed) -> None:
+        real(feed)
         helpers.store(helpers.event("old", "SessionStart", working_directory="/w"))
 
     monkeypatch.setattr(retention, "empty", empty)
@@ -125,6 +127,26 @@ def test_a_session_that_is_used_again_meanwhile_is_not_forgotten(
     pages = list(iter(reader.Reader({session.feed_id: 0}, reader.head_seq()).page, None))
     assert [page.gaps for page in pages] == [[reader.Gap(session.feed_id, newest)]]
     assert [row.type for row in pages[0].rows] == ["agent_event"]
+
+
+def test_what_comes_while_older_rows_are_deleted_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All rows of two sessions are old; each gets an event before the first of them goes."""
+    late, real = ["pruned", "forgotten"], log_outbox.outbox
+    sessions = [helpers.post(name, 4) for name in late]
+    LogRow.objects.exclude(feed=Feed.ALL).update(created_at=timezone.now() - LONG_AGO)
+    ended = Session.objects.filter(session_id="forgotten")
+    ended.update(status=Session.Status.CLOSED, last_activity_at=timezone.now() - LONG_AGO)
+
+    def outbox() -> Any:
+        if late:
+            helpers.store(helpers.event(late.pop(), "SessionStart", working_directory="/w"))
+        return real()
+
+    monkeypatch.setattr(retention, "outbox", outbox)
+    assert observed_sessions.forget_closed() == 0
+    assert retention.prune() == 4
+    for session in sessions:
+        assert [row.type for row in helpers.rows(session.feed_id)] == ["agent_event"]
 
 
 def test_the_memory_of_events_and_of_requests() -> None:
