@@ -15,6 +15,7 @@ from hooks_app.producer.files import read_own, write_whole
 
 SPOOL_MAX_BYTES = 200 * 2**20
 HOOK_SCRIPT = "hook.sh"
+MOST_TRIES = 2000  # names for one process id: a try takes some microseconds
 HOOK_TIMEOUT_SECONDS = 10  # SPEC Hook producer configuration; SessionEnd would otherwise have 1.5
 HOOK_MARK = " #bridge-hook"
 # Event of the agent's settings file → matcher (None: the event takes none).
@@ -68,15 +69,18 @@ umask 077
 set -C # a redirection never overwrites a file that waits
 written=
 if cd {quoted(spool)} && [ ! -e full ]; then
-  # The process id names the file; one that comes round again finds the name taken.
-  for name in $$ $$.1 $$.2 $$.3 $$.4 $$.5 $$.6 $$.7 $$.8 $$.9; do
+  # The process id names the file. One that comes again, as in each new container, finds the name
+  # taken.
+  name=$$ tries=0
+  while [ ! $written ] && [ $tries -lt {MOST_TRIES} ]; do
     {{
       written=1
       # LC_ALL=C spares cat the reading of locale files. On a full disk leave a mark.
       LC_ALL=C cat || {{ rm -f $name; echo >lost; cat >/dev/null; }}
     }} >$name
-    [ $written ] && break
+    tries=$((tries + 1)) name=$$.$tries
   done
+  [ $written ] || echo >lost
   # Without a forwarder nobody empties the spool: one call in 257 measures it. A prime,
   # so that no rhythm of process ids avoids it.
   if [ $(($$ % 257)) = 0 ]; then

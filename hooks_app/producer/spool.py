@@ -193,7 +193,10 @@ class Spool:
 
     def report_unwritten(self, session: str) -> None:
         """Report the times in which hooks could not write, and delete their marks."""
-        for name, why in (("full", "the spool was full"), ("lost", "the disk was full")):
+        for name, why in (
+            ("full", "the spool was full"),
+            ("lost", "the disk was full, or no name was left"),
+        ):
             try:
                 since = (self.path / name).lstat().st_mtime
             except OSError:

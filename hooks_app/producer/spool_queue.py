@@ -162,8 +162,8 @@ class SpoolQueue:
 
     def refuse(self, file: File, reason: str, session: str = "") -> None:
         """Set a file aside for good."""
-        if not 0 < len(session) <= 256:
-            session = self.spool.session_of(file)
+        if len(session) > 256 or not session.strip() or not session.isprintable():
+            session = self.spool.session_of(file)  # or its notice would be refused too
         self.spool.set_aside(file, reason)
         log.warning("set aside %s: %s", file.name, reason)
         if not file.name.startswith(NOTICE):  # a notice about a notice would never end

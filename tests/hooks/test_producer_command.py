@@ -14,6 +14,7 @@ import pytest
 from hooks_app.producer import spool_queue
 from hooks_app.producer.shell_command import (
     HOOK_SCRIPT,
+    MOST_TRIES,
     hook_command,
     hook_script,
     write_hook_script,
@@ -83,12 +84,19 @@ def test_two_at_once_never_share_a_file(spool: Path) -> None:
 
 
 def test_a_recycled_process_id_overwrites_nothing(spool: Path) -> None:
-    """`$$` is replaced by a fixed number, which is what a process id that comes round again is."""
+    """`$$` is replaced by a fixed number, which is what a process id that comes round again is.
+
+    When there are too many of them, a mark is left.
+    """
     change_script(spool, "$$", "4711")
-    for number in range(3):
+    for number in range(15):
         assert quiet(run_hook(spool, str(number).encode()))
-    kept = [(spool / name).read_bytes() for name in ("4711", "4711.1", "4711.2")]
-    assert kept == [b"0", b"1", b"2"]
+    names = ["4711", *(f"4711.{number}" for number in range(1, 15))]
+    assert [(spool / name).read_bytes() for name in names] == [b"%d" % n for n in range(15)]
+    change_script(spool, str(MOST_TRIES), "15")
+    assert not (spool / "lost").exists()
+    assert quiet(run_hook(spool, b"15")) and (spool / "lost").exists()
+    assert sorted(waiting(spool)) == sorted(names)
 
 
 def test_the_bridge_was_uninstalled(spool: Path) -> None:
