@@ -146,11 +146,13 @@ def was_not_run(session: Session, call: ToolCall) -> Notification:
 
 
 def ran_anyway(session: Session, call: ToolCall) -> Notification:
-    """Report that a rejected call ran all the same: hooks cannot stop an agent."""
+    """Report that a call ran although it was rejected, or before anybody had decided."""
+    early = call.reason == "turn_ended"
+    how = "before anybody had decided" if early else "although it had been rejected"
     return _notification(
         "error",
         "A rejected tool call ran",
-        f"{call.tool} ran although it had been rejected: {shorten(call.description)}",
+        f"{call.tool} ran {how}: {shorten(call.description)}",
         priority="high",
         session_id=session.session_id,
         tool_call_id=call.tool_call_id,

@@ -77,6 +77,13 @@ class ToolFailed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class RanAnyway(Event):
+    """Report a call that ran although it had been rejected."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
 class AnswerEnded(Event):
     """Report the end of an answer whose turn goes on with another prompt."""
 

@@ -78,7 +78,12 @@ class SessionWriter:
                 self.close_stream("tool_call")
             case events.TurnEnded():
                 self._end_turn(event)
-            case events.ModelRetried() | events.TurnSilent() | events.StoppedAsking():
+            case (
+                events.ModelRetried()
+                | events.TurnSilent()
+                | events.StoppedAsking()
+                | events.RanAnyway()
+            ):
                 self._tell(event)
             case events.SessionIdentified(resume_id):
                 self.session.resume_id = sanitize.valid(resume_id).replace("\x00", "")
@@ -169,9 +174,12 @@ class SessionWriter:
         ids = {"error_id": row.id, "notification_id": notification_id}
         self.notify(notifications.happened(self.session, "failed", why, **ids))
 
-    def _tell(self, event: events.ModelRetried | events.TurnSilent | events.StoppedAsking) -> None:
+    def _tell(self, event: events.Event) -> None:
         """Notify every device of an event that no message of the session shows."""
         match event:
+            case events.RanAnyway(call):
+                id_ = usable_id(call.id) or ""
+                approvals.report_ran_anyway(self.box, self.session, id_)
             case events.StoppedAsking(reason):
                 why = sanitize.storable_reason(reason)
                 self.notify(notifications.happened(self.session, "stopped_asking", why))

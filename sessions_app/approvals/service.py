@@ -169,10 +169,20 @@ def _end(
     record.finished_at = box.now
     record.result = jsontext.dumps(outcome.wire()) if record.decision is not None else None
     record.save(update_fields=["finished_at", "result"])
-    if record.decision == _PENDING:
+    if record.decision == _PENDING and session.kind == Session.Kind.BRIDGE:  # it did not wait
+        by = ToolCall.DecidedBy.BRIDGE
+        store_decision(box, session, record, _REJECTED, by=by, reason="turn_ended")
+    elif record.decision == _PENDING:
         decision = ToolCall.Decision.APPROVED if ran else _REJECTED
         store_decision(box, session, record, decision, by=ToolCall.DecidedBy.AGENT)
-    elif record.decision == _REJECTED and ran:
+        return
+    if record.decision == _REJECTED and ran:
+        box.append_to_all(encode(notifications.ran_anyway(session, record)))
+
+
+def report_ran_anyway(box: Outbox, session: Session, id_: str) -> None:
+    """Notify every device that a rejected call of a bridge-run session ran all the same."""
+    for record in ToolCall.objects.filter(session=session, tool_call_id=id_, decision=_REJECTED):
         box.append_to_all(encode(notifications.ran_anyway(session, record)))
 
 

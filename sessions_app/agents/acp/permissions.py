@@ -57,6 +57,7 @@ class Permissions:
         if verdict.decision == "approved":
             record.granted = True
             return _choose(of_kind, "allow_once")
+        record.refused = True
         self._events.put(self._calls.stop(record, reason_of(verdict)))
         return _choose(of_kind, "reject_once", "reject_always")
 

@@ -19,7 +19,14 @@ from sessions_app.agents.acp import content
 from sessions_app.agents.acp.grants import PATH_MAX_CHARS, Grant, grant_of, paths_in, unnamed
 from sessions_app.agents.diffs import Change, diff_of_texts
 from sessions_app.agents.driver import make_call
-from sessions_app.agents.events import Event, ToolFailed, ToolStarted, ToolStopped, ToolSucceeded
+from sessions_app.agents.events import (
+    Event,
+    RanAnyway,
+    ToolFailed,
+    ToolStarted,
+    ToolStopped,
+    ToolSucceeded,
+)
 from sessions_app.approvals.tool_call import Call, usable_id
 from sessions_app.approvals.tool_result import INTERRUPTED, TOOL_FAILED, Failure
 
@@ -48,6 +55,7 @@ class Record:
     announced: Call | None = None  # as the bridge knows it
     grant: Grant | None = None  # what its approval covers, once somebody was asked
     granted: bool = False  # a person approved it
+    refused: bool = False  # a person did not, and it has not been reported again
     wrote: list[Change] = field(default_factory=list)  # what the bridge itself did for it
     over: bool = False  # its result has been reported
     # how the bridge failed at what it did for the call, which says more than the agent's `failed`
@@ -148,7 +156,8 @@ class ToolCalls:
         """Apply an agent's report, and return the events that follow."""
         record = self._record(update)
         if record.over:
-            return []
+            ran, record.refused = record.refused and update.status == "completed", False
+            return [RanAnyway(record.call)] if ran else []
         record.merge(update)
         if record.status in ("completed", "failed"):
             return [*self._announce(record), self._finish(record)]

@@ -93,7 +93,9 @@ def test_reject(begin: Begin) -> None:
     assert result["tool_call_id"] == asked["tool_call_id"] and result["result"]["success"] is False
     assert payloads(said, "tool_error") == []
     assert payloads(said, "stream_end")[-1]["finish_reason"] == "stop"
-    talk.turn(talk.order_write("kept", "overwritten"), "rejected")
+    said += talk.turn(talk.order_write("kept", "overwritten"), "rejected")
+    codes = [one["data"].get("code") for one in payloads(said, "notification")]
+    assert "REJECTED_CALL_RAN" not in codes, "it only says that the call was refused"
     assert (talk.directory / "kept").read_text() == "as it was" and talk.files() == ["kept"]
 
 
