@@ -46,7 +46,7 @@ class SessionList(Sent):
 class UserEvent(Received):
     """Describe the body of POST /sessions/:id/events."""
 
-    type: str
+    type: Literal["user_message"]  # another one, say an interrupt, must not begin a turn
     content: types.Prompt
     metadata: dict[str, Any] | None = None
 

@@ -163,7 +163,8 @@ def test_an_event_for_a_closed_session(shared: Bridge, sid: str) -> None:
 def test_a_bad_event(shared: Bridge, sid: str) -> None:
     """Type string, content string, metadata object."""
     shared.accept(prompt(sid, 1))
-    wrong = ({"type": 5}, {"content": 5}, {"content": ""}, {"content": " \t"}, {"metadata": "m"})
+    wrong: Any = ({"content": 5}, {"content": ""}, {"content": " \t"}, {"metadata": "m"})
+    wrong += ({"type": 5}, {"type": "interrupt"})
     lacking = ({"content": "hello"}, {"type": "user_message"})
     bodies: list[Any] = [None, [], "x", {}, *lacking, *(MESSAGE | part for part in wrong)]
     for body in bodies:
