@@ -154,9 +154,7 @@ class AcpClient:
     ) -> schema.CreateTerminalResponse:
         arguments, more = args or [], {variable.name: variable.value for variable in env or []}
         shown, inner = shell.quoted(command, arguments), shell.script(command, arguments)
-        work: Call | Record | None = None
-        if not more:  # nobody was shown the variables of an approved command
-            work = self._calls.granting_command(shown, inner, cwd)
+        work: Call | Record | None = self._calls.granting_command(shown, inner, cwd, more)
         if work is None:
             place = ({"cwd": cwd} if cwd else {}) | ({"env": more} if more else {})
             work = await self._ask("Bash", {"command": shown} | place)

@@ -13,6 +13,8 @@ from sessions_app.approvals.tool_call import Call
 
 PATH_MAX_CHARS = 4096  # as Linux has it; what is longer names no file
 _DEPTH = 3  # of parameters in which paths are looked for
+# the names that agents give the directory of a command
+_DIRECTORIES = ("cwd", "workdir", "directory", "dir_path", "working_directory")
 # the names that agents give a text before and after
 _TEXTS = (
     (None, "content"),
@@ -28,15 +30,19 @@ _Edit = tuple[str, str]  # the text before and after
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Hold the approved parts of a call: its command, paths, and changes to files."""
+    """Hold the approved parts of a call: its command and where it runs, its changes to files."""
 
     command: str | None
-    places: frozenset[str]
+    directories: set[str]  # the one of the command; of two nobody can tell
+    variables: Any  # the command's, as they were shown
     files: Mapping[str, Sequence[_Edit]]
 
-    def covers_command(self, shown: str, inner: str, cwd: str | None) -> bool:
-        """Return whether it covers this command in this directory (a real path)."""
-        return self.command in (shown, inner) and (cwd is None or cwd in self.places)
+    def covers_command(
+        self, shown: str, inner: str, cwd: str, variables: Mapping[str, str]
+    ) -> bool:
+        """Return whether it covers this command, in this directory (a real path)."""
+        as_shown = self.directories == {cwd} and self.variables == variables
+        return self.command in (shown, inner) and as_shown
 
     def covers_text(self, path: str, before: str, after: str) -> bool:
         """Return whether this text for a file (a real path) was shown, as far as known."""
@@ -62,8 +68,13 @@ def grant_of(call: Call, changes: Sequence[Change], resolve: Resolve, *, writes:
     for path, edit in (*_edits(shown), *((path, (old, new)) for path, old, new in changes)):
         if (where := resolve(path)) in files:
             files[where].append(edit)
-    places = frozenset({resolve("."), *named})
-    return Grant(command if isinstance(command, str) else None, places, files)
+    shown_in = {resolve(str(call.params[name])) for name in _DIRECTORIES if call.params.get(name)}
+    return Grant(
+        command if isinstance(command, str) else None,
+        shown_in or {resolve(".")},
+        call.params.get("env") or {},
+        files,
+    )
 
 
 def unnamed(

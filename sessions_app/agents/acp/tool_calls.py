@@ -7,7 +7,7 @@ and what is open at the turn's end is closed then.
 
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -217,14 +217,15 @@ class ToolCalls:
         naming = (one for one in open_ones if wanted in map(self._real, one.named_paths()))
         return next(naming, None)
 
-    def granting_command(self, shown: str, inner: str, cwd: str | None) -> Record | None:
+    def granting_command(
+        self, shown: str, inner: str, cwd: str | None, variables: Mapping[str, str]
+    ) -> Record | None:
         """Return the call whose approval permits this command, and use that approval up.
 
         The command is meant by itself (``shown``) or as what a shell is given (``inner``).
         """
-        where = None if cwd is None else self._real(cwd)
-        granted = self._granted()
-        covering = (one for one, grant in granted if grant.covers_command(shown, inner, where))
+        run = (shown, inner, self._real(cwd or "."), variables)
+        covering = (one for one, grant in self._granted() if grant.covers_command(*run))
         if record := next(covering, None):
             record.granted = False
         return record

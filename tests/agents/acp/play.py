@@ -76,9 +76,9 @@ class Play:
         await within(self.client.wait_for_terminal_exit("it", terminal))
         return terminal
 
-    async def ran(self, command: str, *arguments: str, cwd: str | None = None) -> bool:
+    async def ran(self, command: str, *arguments: str, **more: Any) -> bool:
         try:
-            await self.run(command, *arguments, cwd=cwd)
+            await self.run(command, *arguments, **more)
         except RequestError:
             return False
         return True

@@ -65,6 +65,32 @@ async def test_an_approved_command_runs(
 
 
 @pytest.mark.parametrize(
+    ("shown", "cwd", "env", "runs"),
+    [
+        ({"cwd": "there"}, "there", {}, True),
+        ({"cwd": "there"}, None, {}, False),
+        ({"cwd": "there"}, ".", {}, False),
+        ({"workdir": "there"}, None, {}, False),
+        ({"cwd": "there", "description": "elsewhere"}, "elsewhere", {}, False),
+        ({"env": {"STAGE": "test"}}, None, {"STAGE": "test"}, True),
+        ({"env": {"STAGE": "test"}}, None, {"STAGE": "production"}, False),
+        ({"env": {"STAGE": "test"}}, None, {}, False),
+        ({}, None, {"STAGE": "test"}, False),
+    ],
+)
+async def test_an_approved_command_runs_where_and_with_what_was_shown(
+    root: Path, shown: dict[str, Any], cwd: str | None, env: dict[str, str], runs: bool
+) -> None:
+    for name in ("there", "elsewhere"):
+        (root / name).mkdir()
+    play = Play(root, APPROVED, REJECTED)
+    await play.permit(kind="execute", raw_input={"command": "true"} | shown)
+    more = [schema.EnvVariable(name=name, value=value) for name, value in env.items()]
+    assert await play.ran("true", cwd=str(root / cwd) if cwd else None, env=more) is runs
+    assert len(play.asked) == (1 if runs else 2)
+
+
+@pytest.mark.parametrize(
     "later", [{"locations": [schema.ToolCallLocation(path="b")]}, {"raw_input": {"path": "b"}}]
 )
 async def test_an_approved_edit_lets_no_other_file_be_written(
