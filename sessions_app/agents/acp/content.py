@@ -30,7 +30,7 @@ TOOL_OF_KIND = {
     "fetch": "WebFetch",
     "switch_mode": "SwitchMode",
 }
-# approving one of these does not approve writing a file
+# calls of these kinds change no file: whatever files they name beside the parameters is not shown
 CHANGES_NOTHING = frozenset({"read", "search", "think", "fetch", "execute", "switch_mode"})
 HAS_NO_COMMAND = ("edit", "delete", "move", "other", "")  # its "command" is a word of its own
 AS_RISKY_AS = {"Search": "Grep", "Think": "TodoWrite"}

@@ -13,6 +13,11 @@ from sessions_app.approvals.tool_call import Call
 
 PATH_MAX_CHARS = 4096  # as Linux has it; what is longer names no file
 _DEPTH = 3  # of parameters in which paths are looked for
+# the names that agents give a path
+_PATHS = (
+    *("file_path", "filePath", "filepath", "path", "absolute_path", "notebook_path"),
+    "paths",  # as ``unnamed`` calls several
+)
 # the names that agents give the directory of a command
 _DIRECTORIES = ("cwd", "workdir", "directory", "dir_path", "working_directory")
 # the names that agents give a text before and after
@@ -61,13 +66,16 @@ class Grant:
 def grant_of(call: Call, changes: Sequence[Change], resolve: Resolve, *, writes: bool) -> Grant:
     """Return what approving a call covers; ``writes``: also changes to files."""
     command = call.params.get("command") if call.tool == "Bash" else None
-    named = {resolve(path) for path in paths_in(call.params)}
-    files: dict[str, list[_Edit]] = {path: [] for path in named} if writes else {}
+    named = paths_in(call.params) if writes else ()
+    files: dict[str, list[_Edit]] = {resolve(path): [] for path in named}
     more = call.params.get("more")
     shown = [call.params, *(more if isinstance(more, list) else [])]
-    for path, edit in (*_edits(shown), *((path, (old, new)) for path, old, new in changes)):
+    edits = [*_edits(shown), *((path, (old, new)) for path, old, new in changes)]
+    for path, edit in edits:
         if (where := resolve(path)) in files:
             files[where].append(edit)
+    if edits:  # then the call says what it writes, and no other file is written
+        files = {path: of_file for path, of_file in files.items() if of_file}
     shown_in = {resolve(str(call.params[name])) for name in _DIRECTORIES if call.params.get(name)}
     return Grant(
         command if isinstance(command, str) else None,
@@ -95,18 +103,23 @@ def unnamed(
 
 
 def paths_in(value: Any, depth: int = _DEPTH) -> Iterator[str]:
-    """Yield texts in a call's parameters that may be paths."""
-    if isinstance(value, str):
-        if 0 < len(value) <= PATH_MAX_CHARS:
-            yield value
-    elif depth and isinstance(value, Mapping | list):
-        for each in value.values() if isinstance(value, Mapping) else value:
-            yield from paths_in(each, depth - 1)
+    """Yield what stands in a call's parameters under a name for a path."""
+    if not depth or not isinstance(value, Mapping):
+        return
+    for name, given in value.items():
+        for each in given if isinstance(given, list) else [given]:
+            if not isinstance(each, str):
+                yield from paths_in(each, depth - 1)
+            elif name in _PATHS and 0 < len(each) <= PATH_MAX_CHARS:
+                yield each
 
 
 def _edits(shown: Sequence[Any]) -> Iterator[tuple[str, _Edit]]:
     for part in shown:
-        if not isinstance(part, Mapping) or not isinstance(path := part.get("file_path"), str):
+        if not isinstance(part, Mapping):
+            continue
+        path = next((one for name in _PATHS if isinstance(one := part.get(name), str)), None)
+        if path is None:
             continue
         for before, after in _TEXTS:
             old, new = part.get(before) if before else "", part.get(after)

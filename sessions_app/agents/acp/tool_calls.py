@@ -77,6 +77,8 @@ class Record:
             self.raw_input = given
         self.raw_output = self.raw_output if update.raw_output is None else update.raw_output
         self.changes = changes or self.changes
+        if self.changes and self.kind in ("", "other"):
+            self.kind = "edit"  # whatever the agent calls it
         self.content = parts or self.content
         self.paths = [location.path for location in update.locations or []] or self.paths
 
@@ -112,13 +114,11 @@ class Record:
 
     def _params(self) -> dict[str, Any]:
         """Return the agent's own parameters, else those that its content shows."""
-        if isinstance(self.raw_input, dict):
-            params = content.parameters_of(self.raw_input)
+        if (raw := self.raw_input) is not None:
+            params = content.parameters_of(raw if isinstance(raw, dict) else {"input": raw})
             # whoever approves a change sees each file that it is about
             harmless = self.kind in content.CHANGES_NOTHING
             return params | ({} if harmless else unnamed(params, self.changes, self.paths))
-        if self.raw_input is not None:
-            return {"input": self.raw_input}
         if self.changes:
             shown = ({"file_path": one.path, "content": one.new} for one in self.changes)
             first, *others = shown
@@ -181,7 +181,7 @@ class ToolCalls:
         record.content = []  # what was shown to the person who decides is not the call's result
         # a person is asked about the call as it is now, whatever was announced
         record.announced = record.describe()
-        writes = record.kind not in content.CHANGES_NOTHING
+        writes = record.kind == "edit"
         record.grant = grant_of(record.announced, record.changes, self._real, writes=writes)
         return record
 

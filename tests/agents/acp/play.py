@@ -61,7 +61,7 @@ class Play:
         await self.client.session_update("it", update)
 
     async def permit(self, **parts: Any) -> None:
-        call = schema.ToolCallUpdate(tool_call_id=CALL, **parts)
+        call = schema.ToolCallUpdate(**{"tool_call_id": CALL} | parts)
         await self._done(self.client.request_permission("it", call, OPTIONS))
 
     async def write(self, path: str, content: str) -> None:

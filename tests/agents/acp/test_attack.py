@@ -170,13 +170,42 @@ async def test_a_command_under_another_name(root: Path, kind: Any) -> None:
     assert not await play.ran(command)
 
 
-async def test_leave_to_read_is_none_to_write(root: Path) -> None:
+@pytest.mark.parametrize("kind", ["read", "delete", "move", "other"])
+async def test_leave_for_something_else_is_none_to_write(root: Path, kind: Any) -> None:
     (root / "a").write_text("old")
     play = Play(root, APPROVED, REJECTED)
-    await play.permit(title="Read a", kind="read", raw_input={"path": "a"})
+    await play.permit(title="Read a", kind=kind, raw_input={"path": "a"})
     with pytest.raises(RequestError):
         await play.write("a", "new")
     assert (root / "a").read_text() == "old"
+
+
+@pytest.mark.parametrize(("kind", "given"), [("other", {"query": "a"}), ("edit", '{"path": "a"}')])
+async def test_a_call_that_shows_a_change_is_an_edit(root: Path, kind: Any, given: Any) -> None:
+    play = Play(root, APPROVED, REJECTED)
+    change = [tool_diff_content("a", "new")]
+    await play.permit(title="A tool", kind=kind, raw_input=given, content=change)
+    await play.write("a", "new")
+    (asked,) = play.asked
+    assert (asked.call.tool, asked.call.params["more"][0]["content"]) == ("Edit", "new")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"new_string": "b"},
+        {"content": "text", "description": "b"},
+        {"content": "text", "paths": ["b"]},
+        {"description": "b"},
+    ],
+)
+async def test_a_word_of_an_edit_is_no_file(root: Path, more: dict[str, Any]) -> None:
+    """Nor is a file without a text, where a text was shown, one to be written."""
+    play = Play(root, APPROVED, REJECTED)
+    await play.permit(kind="edit", raw_input={"file_path": "a", "old_string": "x"} | more)
+    with pytest.raises(RequestError):
+        await play.write("b", "anything")
+    assert not (root / "b").exists()
 
 
 async def test_the_marks_are_ours(root: Path) -> None:
