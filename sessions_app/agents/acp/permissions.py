@@ -16,7 +16,7 @@ from sessions_app.agents.acp.tool_calls import ToolCalls
 from sessions_app.agents.driver import REJECTED, PendingApprovals, Verdict
 from sessions_app.agents.events import EventQueue, ToolFailed, ToolStarted
 from sessions_app.approvals.tool_call import Call
-from sessions_app.approvals.tool_result import Failure
+from sessions_app.approvals.tool_result import INTERRUPTED, Failure
 
 CHANGED = "The call was not run as it was asked for: when the agent has ended its turn it is told which parameters the call should have."
 TOO_MANY = "The call was not run, and the agent is not told the changed parameters: it has as many changes to make already as one turn may have."
@@ -63,9 +63,9 @@ class Permissions:
 
     async def ask(self, call: Call) -> Verdict | None:
         """Ask a person about a call; None when the turn was interrupted meanwhile."""
-        if self.interrupted:
-            return None
-        verdict = await self._approvals.ask(call)
+        verdict = None if self.interrupted else await self._approvals.ask(call)
+        if verdict is not None and self.interrupted:  # between the decision and here
+            return Verdict("rejected", reason=INTERRUPTED)
         if verdict is not None and verdict.decision == "modified":
             if len(self._changes) >= limits.ACP_FOLLOW_UPS:
                 return Verdict("rejected", reason=TOO_MANY)
@@ -73,8 +73,9 @@ class Permissions:
         return verdict
 
     def interrupt(self) -> None:
-        """Stop asking until the next turn."""
+        """Stop asking until the next turn; what was approved before is not used any more."""
         self.interrupted = True
+        self._calls.withdraw_grants()
         self.withdraw()
 
     def withdraw(self) -> None:

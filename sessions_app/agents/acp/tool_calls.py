@@ -230,6 +230,11 @@ class ToolCalls:
             record.granted = False
         return record
 
+    def withdraw_grants(self) -> None:
+        """Let no approval given so far cover anything any more."""
+        for record in self._records.values():
+            record.granted = False
+
     def _granted(self) -> Iterator[tuple[Record, Grant]]:
         for record in self._records.values():
             if record.granted and not record.over and record.grant is not None:

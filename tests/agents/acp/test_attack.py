@@ -11,10 +11,17 @@ from acp import RequestError, schema, tool_diff_content
 from bridge_project.kernel import limits
 from sessions_app.agents import session_runner
 from sessions_app.agents.driver import Start
-from sessions_app.agents.events import ApprovalAsked, ToolSucceeded, TurnEnded
+from sessions_app.agents.events import (
+    ApprovalAsked,
+    Chunk,
+    ToolStopped,
+    ToolSucceeded,
+    TurnEnded,
+)
+from sessions_app.approvals.tool_result import INTERRUPTED
 from tests.agents.acp.play import Play
 from tests.agents.conftest import Open, scripted
-from tests.agents.drive import APPROVED, REJECTED, carrying, eventually, text
+from tests.agents.drive import APPROVED, REJECTED, carrying, eventually, only, text
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -144,6 +151,36 @@ async def test_an_approved_edit_writes_what_was_shown(
     (done,) = [event for event in play.hear() if isinstance(event, ToolSucceeded)]
     assert len(play.asked) == 2 and (root / "a").read_bytes() == fine.encode()
     assert done.diff is not None and "innocent" not in done.diff
+
+
+async def test_an_interrupt_takes_back_what_was_granted(opened: Open, root: Path) -> None:
+    """D40: what was approved before is refused after it; in a later turn it is as ever."""
+    drive = await opened(APPROVED)
+    granted = (
+        "/do run = {'command': 'touch made'}; text = {'file_path': 'written', 'content': 'x'}\n"
+        "allowed(ask('c', kind='execute', rawInput=run)); allowed(ask('e', kind='edit', rawInput=text))\n"
+    )
+    uses = "agent.command('touch made'); write('written x')"
+    await drive.driver.prompt(f"{granted}say('granted'); agent.cancelled.wait(); {uses}")
+    await drive.said_one(Chunk)
+    await drive.driver.interrupt()
+    await drive.said_one(TurnEnded)
+    assert list(root.iterdir()) == [] and len(drive.of(ApprovalAsked)) == 2
+    await drive.turn(granted + uses)
+    assert {path.name for path in root.iterdir()} == {"made", "written"}
+    assert len(drive.of(ApprovalAsked)) == 4
+
+
+async def test_an_interrupt_right_after_the_yes(root: Path) -> None:
+    play = Play(root)
+    writing = asyncio.ensure_future(play.client.write_text_file("it", "a", "text"))
+    while not play.asked:
+        await asyncio.sleep(0)
+    play.client.permissions.interrupt()
+    with pytest.raises(RequestError):
+        await writing
+    assert only(ToolStopped, play.hear()).reason == INTERRUPTED
+    assert not (root / "a").exists()
 
 
 async def test_a_link_that_is_turned_after_the_yes(root: Path) -> None:
