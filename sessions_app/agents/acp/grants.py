@@ -56,7 +56,7 @@ class Grant:
             return edits is not None  # of a patch in some form of its own nobody can tell
         once = everywhere = before
         for old, new in edits:
-            if _equal(after, new):
+            if _equal(after, new) and (not old or _equal(before, old)):  # whole texts
                 return True
             if old:
                 once, everywhere = once.replace(old, new, 1), everywhere.replace(old, new)
