@@ -70,10 +70,11 @@ def commit(
         snapshot = f"{git.directory}/index.before"
         if os.path.exists(git.index):
             shutil.copy2(git.index, snapshot)
-        if begun is not None and _is_last(git, message, begun):
-            parent = _commit_at(git, "HEAD^")
+        base: str | None
+        if before and begun is not None and _is_last(git, before, message, begun):
+            own, base = before, _commit_at(git, f"{before}^") or empty_tree(git)
         else:
-            parent = before
+            base = None if files is None else before or empty_tree(git)
             if files is not None:
                 for name, what in _IN_PROGRESS.items():
                     if os.path.lexists(f"{place.git_dir}/{name}"):
@@ -82,9 +83,9 @@ def commit(
                 stage(git, Names(place, jail), files)
             _check_staged(git, files)
             hooks.install(made, git.environment)
-            _make(git, message, before)
-        _update_index(git, snapshot, None if files is None else parent or empty_tree(git))
-        return _summary(git)
+            own = _make(git, message, before)
+        _update_index(git, snapshot, base, own)
+        return _summary(git, own)
 
 
 @contextlib.contextmanager
@@ -129,32 +130,37 @@ def _check_staged(git: Git, files: list[str] | None) -> None:
         raise git_error(f"Nothing to commit: {why}.")
 
 
-def _make(git: Git, message: str, before: str) -> None:
-    """Commit the index; keep the commit whatever happens after it."""
+def _make(git: Git, message: str, before: str) -> str:
+    """Commit the index; return the commit, whatever happens after it."""
     try:
         command = ("commit", "--quiet", "--no-gpg-sign", "--cleanup=whitespace", "--file=-")
         git(*command, stdin=message.encode(), seconds=limits.GIT_COMMIT_SECONDS)
     except BridgeError as error:
-        head = git.done("rev-list", "--parents", "--max-count=1", "HEAD", "--", good=(0, 128))
-        made, *parents = head.out.decode().split() or [""]
-        follows = before in parents if before else not parents
-        if made == before or not follows:
-            raise
+        if not hooks.commit_made(git.directory):
+            if _commit_at(git, "HEAD") == before:
+                raise
+            text = "Somebody else committed meanwhile; this was not committed."
+            raise git_error(f"{text}\n{error.message}") from None
         log.warning("git_commit_ended_late", repository=git.place.top, reason=error.message)
+    # a hook may have amended it, and somebody may have committed on top of it
+    head, *parents = git("rev-list", "--parents", "--max-count=1", "HEAD", "--").decode().split()
+    is_own = before in parents if before else not parents
+    return head if is_own else hooks.commit_made(git.directory)
 
 
-def _is_last(git: Git, message: str, begun: datetime) -> bool:
+def _is_last(git: Git, last: str, message: str, begun: datetime) -> bool:
     """Return whether the last commit was made since then, with this message."""
-    done = git.done(*_LOG, "--format=%ct %B", "HEAD", "--", good=(0, 128))
-    made, _, body = done.out.decode("utf-8", "replace").partition(" ")
+    # Not by its files: others may have staged more since, which must not be committed for that.
+    logged = git(*_LOG, "--format=%ct %B", last, "--").decode("utf-8", "replace")
+    made, _, body = logged.partition(" ")
     cleaned = git("stripspace", stdin=message.encode()).decode("utf-8", "replace")
     return (
         made.isdigit() and int(made) >= int(begun.timestamp()) and body.strip() == cleaned.strip()
     )
 
 
-def _update_index(git: Git, snapshot: str, base: str | None) -> None:
-    """Write what was committed into the repository's own index.
+def _update_index(git: Git, snapshot: str, base: str | None, own: str) -> None:
+    """Write what the commit ``own`` changed into the repository's own index.
 
     ``snapshot`` is the index as it was before; ``base``: the commit under the named files, None
     when the whole index was committed. Changes that others staged meanwhile stay staged. The commit
@@ -164,9 +170,9 @@ def _update_index(git: Git, snapshot: str, base: str | None) -> None:
     raw = ("--raw", "-z", "--no-abbrev", "--no-renames")
     try:
         if base is None:
-            listed = git("diff-index", "--cached", "-R", *raw, "HEAD", "--", index=snapshot)
+            listed = git("diff-index", "--cached", "-R", *raw, own, "--", index=snapshot)
         else:
-            listed = git("diff-tree", "-r", *raw, base, "HEAD", "--")
+            listed = git("diff-tree", "-r", *raw, base, own, "--")
         fields = listed.split(b"\0")[:-1]
         entries = b"".join(map(_entry, fields[::2], fields[1::2]))
         for tries_left in reversed(range(_TRIES if entries else 0)):
@@ -193,12 +199,12 @@ def _entry(head: bytes, name: bytes) -> bytes:
     return b"%s %s\t%s\0" % (mode.lstrip(b"0") or b"0", commit, name)
 
 
-def _summary(git: Git) -> GitCommitSummary:
+def _summary(git: Git, own: str) -> GitCommitSummary:
     """Sum up the commit; a merge is compared with its first parent."""
-    logged = git(*_LOG, "--format=%H %s", "HEAD", "--").decode("utf-8", "replace")
+    logged = git(*_LOG, "--format=%H %s", own, "--").decode("utf-8", "replace")
     commit, _, subject = logged.partition(" ")
     shown = ("show", "--format=", "--numstat", "-z", "-m", "--first-parent", "--no-show-signature")
-    counted = numstat(git(*shown, *DIFF_OPTIONS, "HEAD", "--"))
+    counted = numstat(git(*shown, *DIFF_OPTIONS, own, "--"))
     return GitCommitSummary(
         hash=commit,
         summary=subject.rstrip("\n"),

@@ -1,11 +1,14 @@
 """Run a repository's commit hooks with their user's environment (D10).
 
-Only hooks inside the roots are run, each through a script that restores the environment.
+Only hooks inside the roots are run, each through a script that restores the environment. One hook
+is the bridge's own: it notes which commit was made.
 """
 
+import contextlib
 import os
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 from bridge_project.kernel.errors import BridgeError
@@ -17,6 +20,7 @@ from files_app.git.sandbox.mirror import Mirror
 NAMES: Final = ("pre-commit", "prepare-commit-msg", "commit-msg", "post-commit")
 # there is nobody to answer, and hooks go by that
 _KEPT: Final = frozenset({"GIT_TERMINAL_PROMPT", "GIT_EDITOR"})
+_MADE: Final = "made"  # the file in the mirror that names the commit
 
 
 def install(mirror: Mirror, environment: Mapping[str, str]) -> None:
@@ -28,17 +32,35 @@ def install(mirror: Mirror, environment: Mapping[str, str]) -> None:
     directory = f"{mirror.directory}/hooks"
     os.mkdir(directory)
     where = _directory(mirror)
-    for name in NAMES:
-        if _may_run(f"{where}/{name}", mirror.jail):
-            path = f"{directory}/{name}"
-            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700), "wb") as script:
-                script.write(os.fsencode(_script(f"{where}/{name}", environment)))
-            # without the hook git would commit what the hook would have refused
-            if not os.access(path, os.X_OK):
-                raise git_error(
-                    "The repository has commit hooks, but nothing can be run from where the"
-                    " bridge keeps its data."
-                )
+    theirs = [name for name in NAMES if _may_run(f"{where}/{name}", mirror.jail)]
+    scripts = {name: _script(f"{where}/{name}", environment) for name in theirs}
+    scripts["reference-transaction"] = _note(f"{mirror.directory}/{_MADE}")
+    for name, text in scripts.items():
+        path = f"{directory}/{name}"
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700), "wb") as script:
+            script.write(os.fsencode(text))
+        # git would leave the hook out, and commit what it would have refused
+        if not os.access(path, os.X_OK):
+            raise git_error(
+                "A commit needs hooks, but nothing can be run from where the bridge keeps its data."
+            )
+
+
+def commit_made(directory: str) -> str:
+    """Return the commit that git made in this mirror, empty for none."""
+    with contextlib.suppress(FileNotFoundError):
+        return Path(directory, _MADE).read_text().strip()
+    return ""
+
+
+def _note(made: str) -> str:
+    """Return a hook that writes the commit that HEAD was moved to into a file."""
+    return f"""#!/bin/sh
+[ "$1" = committed ] || exit 0
+while read -r old new name; do
+    [ "$name" != HEAD ] || echo "$new" >{shlex.quote(made)}
+done
+"""
 
 
 def _directory(mirror: Mirror) -> str:

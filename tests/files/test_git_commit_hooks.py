@@ -153,6 +153,41 @@ def test_what_somebody_stages_meanwhile_stays(
     assert repository.staged() == ["b"] and repository.git("diff", "--name-only") == ""
 
 
+# What somebody at the machine does while the bridge commits: in the repository and its own index.
+THEIR_GIT = "env -u GIT_DIR -u GIT_COMMON_DIR -u GIT_INDEX_FILE -u GIT_WORK_TREE git"
+COMMIT_B = f"echo 2 > b; {THEIR_GIT} add b; {THEIR_GIT} commit -q --no-verify -m Theirs -- b"
+
+
+@pytest.mark.parametrize("files", [(), ("a",)], ids=["staged", "named"])
+@pytest.mark.parametrize("code", [0, 1], ids=["accepts", "refuses"])
+def test_a_commit_that_somebody_makes_while_a_hook_runs(
+    repository: Repository, seen: Seen, code: int, files: tuple[str, ...]
+) -> None:
+    """It is not taken for the phone's, and what was staged for that stays staged."""
+    change(repository)
+    repository.git("add", "a")
+    hook(repository, "pre-commit", f"{COMMIT_B}; exit {code}")
+    with no_leak(), pytest.raises(BridgeError, match="Somebody else committed"):
+        seen.commit("Mine", *files)
+    assert repository.git("log", "-1", "--format=%s") == "Theirs\n"
+    assert repository.staged() == ["a"] and repository.git("show", ":a") == "2\n"
+
+
+@pytest.mark.parametrize("files", [(), ("a",)], ids=["staged", "named"])
+def test_a_commit_that_somebody_makes_on_top(
+    repository: Repository, seen: Seen, files: tuple[str, ...]
+) -> None:
+    """The answer is the phone's commit, and what they have staged since stays staged."""
+    change(repository)
+    repository.git("add", "a")
+    then = f"{COMMIT_B}; echo 3 > b; {THEIR_GIT} add b"
+    hook(repository, "post-commit", f"[ -e ../once ] || {{ touch ../once; {then}; }}")
+    summary = seen.commit("Mine", *files)
+    mine = (repository.git("rev-parse", "HEAD^").strip(), "Mine", 1)
+    assert (summary.hash, summary.summary, summary.files_changed) == mine
+    assert repository.staged() == ["b"] and repository.git("show", ":b") == "3\n"
+
+
 def test_four_commits_at_once(repository: Repository, seen: Seen) -> None:
     """One after the other; all are there, and nothing is left over."""
     repository.commit_files(dict.fromkeys("abcd", "1\n"))
