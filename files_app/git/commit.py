@@ -66,7 +66,9 @@ def commit(
         raise git_error("A commit message cannot hold a NUL.")
     with _turn(place.common_dir), mirror.committing(place, jail) as (git, made):
         _wait_for_index(place)
-        before = _commit_at(git, "HEAD")
+        branch, before = _head(git)
+        _wait_for_index(place)  # again: another commit moves HEAD before it writes the index
+        made.copy_index()
         snapshot = f"{git.directory}/index.before"
         if os.path.exists(git.index):
             shutil.copy2(git.index, snapshot)
@@ -80,10 +82,11 @@ def commit(
                     if os.path.lexists(f"{place.git_dir}/{name}"):
                         text = "Some files alone cannot be committed during"
                         raise git_error(f"{text} {what}: commit all that is staged.")
-                stage(git, Names(place, jail), files)
+                stage(git, Names(place, jail), files, before)
             _check_staged(git, files)
-            hooks.install(made, git.environment)
-            own = _make(git, message, before)
+            expected = before or "0" * len(empty_tree(git))
+            hooks.install(made, git.environment, branch, expected)
+            own = _make(git, message, branch, before)
         _update_index(git, snapshot, base, own)
         return _summary(git, own)
 
@@ -112,6 +115,12 @@ def _wait_for_index(place: RepositoryPaths) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
+def _head(git: Git) -> tuple[str, str]:
+    """Return the branch of HEAD, "HEAD" where it is detached, and the last commit."""
+    branch = git.done("symbolic-ref", "--quiet", "HEAD", good=(0, 1)).out
+    return os.fsdecode(branch).strip() or "HEAD", _commit_at(git, "HEAD")
+
+
 def _commit_at(git: Git, name: str) -> str:
     done = git.done("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", good=(0, 1))
     return done.out.decode().strip()
@@ -130,16 +139,16 @@ def _check_staged(git: Git, files: list[str] | None) -> None:
         raise git_error(f"Nothing to commit: {why}.")
 
 
-def _make(git: Git, message: str, before: str) -> str:
+def _make(git: Git, message: str, branch: str, before: str) -> str:
     """Commit the index; return the commit, whatever happens after it."""
     try:
         command = ("commit", "--quiet", "--no-gpg-sign", "--cleanup=whitespace", "--file=-")
         git(*command, stdin=message.encode(), seconds=limits.GIT_COMMIT_SECONDS)
     except BridgeError as error:
         if not hooks.commit_made(git.directory):
-            if _commit_at(git, "HEAD") == before:
+            if _head(git) == (branch, before):
                 raise
-            text = "Somebody else committed meanwhile; this was not committed."
+            text = "Somebody else committed or switched branches meanwhile; this was not committed."
             raise git_error(f"{text}\n{error.message}") from None
         log.warning("git_commit_ended_late", repository=git.place.top, reason=error.message)
     # a hook may have amended it, and somebody may have committed on top of it

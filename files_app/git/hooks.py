@@ -1,7 +1,7 @@
 """Run a repository's commit hooks with their user's environment (D10).
 
 Only hooks inside the roots are run, each through a script that restores the environment. One hook
-is the bridge's own: it notes which commit was made.
+is the bridge's own: it sees to it that git moves HEAD from where the bridge has seen it.
 """
 
 import contextlib
@@ -23,18 +23,19 @@ _KEPT: Final = frozenset({"GIT_TERMINAL_PROMPT", "GIT_EDITOR"})
 _MADE: Final = "made"  # the file in the mirror that names the commit
 
 
-def install(mirror: Mirror, environment: Mapping[str, str]) -> None:
+def install(mirror: Mirror, environment: Mapping[str, str], branch: str, before: str) -> None:
     """Put the scripts where git looks for hooks.
 
     ``environment``: that of the sandboxed git, which the scripts remove. Hooks outside the roots and
-    hooks that are not executable are left out.
+    hooks that are not executable are left out. ``branch`` and ``before``: what git may move, and
+    from which commit, zeros for none.
     """
     directory = f"{mirror.directory}/hooks"
     os.mkdir(directory)
     where = _directory(mirror)
     theirs = [name for name in NAMES if _may_run(f"{where}/{name}", mirror.jail)]
     scripts = {name: _script(f"{where}/{name}", environment) for name in theirs}
-    scripts["reference-transaction"] = _note(f"{mirror.directory}/{_MADE}")
+    scripts["reference-transaction"] = _guard(branch, before, f"{mirror.directory}/{_MADE}")
     for name, text in scripts.items():
         path = f"{directory}/{name}"
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700), "wb") as script:
@@ -53,13 +54,26 @@ def commit_made(directory: str) -> str:
     return ""
 
 
-def _note(made: str) -> str:
-    """Return a hook that writes the commit that HEAD was moved to into a file."""
+def _guard(branch: str, before: str, made: str) -> str:
+    """Return a hook that refuses to move HEAD unless it is where the index was copied.
+
+    Git reads HEAD after that copy: on top of a commit made in between it would commit the files of
+    the one before, and so undo it. Git runs this hook when it has locked the branch, with a line
+    ``OLD NEW NAME`` for HEAD (OLD is zero in some versions) and one for the branch, and again when
+    it has moved it; then the hook writes the commit to the file ``made``.
+    """
     return f"""#!/bin/sh
-[ "$1" = committed ] || exit 0
+[ "$1" = prepared ] || [ "$1" = committed ] || exit 0
+moved=
 while read -r old new name; do
-    [ "$name" != HEAD ] || echo "$new" >{shlex.quote(made)}
+    case "$old $name" in
+    {shlex.quote(f"{before} {branch}")})
+        [ "$1" = prepared ] || echo "$new" >{shlex.quote(made)}
+        exit 0 ;;
+    *" HEAD" | *" refs/heads/"*) moved=yes ;;
+    esac
 done
+[ -z "$moved" ]
 """
 
 

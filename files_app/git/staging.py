@@ -18,8 +18,8 @@ from files_app.git.sandbox.git import Git
 _NAMED: Final = 3  # how many names an error repeats
 
 
-def stage(git: Git, names: Names, files: list[str]) -> None:
-    """Fill the mirror's index from the last commit and these files.
+def stage(git: Git, names: Names, files: list[str], before: str) -> None:
+    """Fill the mirror's index from the commit ``before``, empty for none, and these files.
 
     Untracked and deleted files count too, and a directory means all files in it. A renamed file
     takes its old name with it. Raises BridgeError GIT_ERROR for files that cannot be committed.
@@ -45,7 +45,7 @@ def stage(git: Git, names: Names, files: list[str]) -> None:
     gone |= {entry.old for entry in meant if entry.old is not None}
     gone -= {entry.name for entry in meant if entry.status == "untracked"}
     there = [entry.name for entry in meant if entry.name not in gone and entry.name[-1:] != "/"]
-    git(*(("read-tree", "--reset", state.commit) if state.commit else ("read-tree", "--empty")))
+    git(*(("read-tree", "--reset", before) if before else ("read-tree", "--empty")))
     _update(git, gone, "--force-remove")
     _update(git, there, "--add", "--remove", "--replace")
 

@@ -188,6 +188,48 @@ def test_a_commit_that_somebody_makes_on_top(
     assert repository.staged() == ["b"] and repository.git("show", ":b") == "3\n"
 
 
+@pytest.mark.parametrize(
+    ("theirs", "first"),
+    [
+        *((COMMIT_B, False), (COMMIT_B, True)),
+        (f"{THEIR_GIT} checkout -q -b other", False),
+        (f"{THEIR_GIT} checkout -q --detach", False),
+    ],
+    ids=["commit", "first commit", "branch", "detached"],
+)
+def test_head_moves_before_git_commits(
+    house: House, repository: Repository, seen: Seen, theirs: str, first: bool
+) -> None:
+    """Git itself would commit the former files on top of their commit, and so undo that."""
+    if not first:
+        change(repository)
+    repository.write("a", "3\n")
+    repository.write(".git/info/attributes", "a filter=meanwhile\n")
+    once = house.top / "once"  # the user's filter runs once the index is copied
+    script = f"#!/bin/sh\n[ -e '{once}' ] || {{ touch '{once}'; {theirs}; }} >&2\ncat\n"
+    (house.top / "home/clean").write_text(script)
+    (house.top / "home/clean").chmod(0o755)
+    (house.top / "home/.gitconfig").write_text('[filter "meanwhile"]\n\tclean = ~/clean\n')
+    with no_leak(), pytest.raises(BridgeError, match="Somebody else committed or switched"):
+        seen.commit("Mine", "a")
+    assert "Mine" not in repository.git("log", "--all", "--format=%s")
+    assert repository.staged() == []
+
+
+def test_a_commit_that_is_not_in_the_index_yet(repository: Repository, seen: Seen) -> None:
+    """Another git moves HEAD first; while it holds the index, the bridge does not copy it."""
+    change(repository)
+    repository.git("add", "a")
+    before = index(repository)
+    repository.write("b", "2\n")
+    repository.git("commit", "-q", "-m", "Theirs", "--", "b")
+    lock = repository.write(".git/index.lock", index(repository))
+    repository.write(".git/index", before)
+    threading.Timer(0.5, lock.replace, [repository.path / ".git/index"]).start()
+    seen.commit("Mine")
+    assert committed(repository) == ["a"] and repository.porcelain() == ""
+
+
 def test_four_commits_at_once(repository: Repository, seen: Seen) -> None:
     """One after the other; all are there, and nothing is left over."""
     repository.commit_files(dict.fromkeys("abcd", "1\n"))

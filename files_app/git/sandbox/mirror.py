@@ -62,13 +62,14 @@ _REFERENCES_MAX: Final = 5  # one that names another, and so on; as git has it
 def reading(place: RepositoryPaths, jail: Jail) -> Iterator[Git]:
     """Yield a Git that can only read. Raises GIT_ERROR and the jail's errors."""
     with _made(place, jail) as mirror:
+        mirror.copy_index()
         mirror.configure([("core.bigFileThreshold", str(limits.GIT_BIG_FILE_BYTES))])
         yield Git(place, jail, mirror.directory, git.reading_environment(mirror.directory))
 
 
 @contextmanager
 def committing(place: RepositoryPaths, jail: Jail) -> Iterator[tuple[Git, Mirror]]:
-    """Yield a Git that moves HEAD and writes objects, on a copy of the index."""
+    """Yield a Git that moves HEAD and writes objects; its index is yet to be copied."""
     with _made(place, jail) as mirror:
         mirror.configure([], filters=True)
         environment = git.committing_environment(mirror.directory, place.git_dir)
@@ -91,7 +92,6 @@ def _made(place: RepositoryPaths, jail: Jail) -> Iterator[Mirror]:
     try:
         mirror = Mirror(place, jail, directory)
         mirror.link_references()
-        mirror.copy_index()
         yield mirror
     finally:
         shutil.rmtree(directory, ignore_errors=True)
