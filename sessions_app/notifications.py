@@ -147,8 +147,10 @@ def was_not_run(session: Session, call: ToolCall) -> Notification:
 
 def ran_anyway(session: Session, call: ToolCall) -> Notification:
     """Report that a call ran although it was rejected, or before anybody had decided."""
-    early = call.reason == "turn_ended"
-    how = "before anybody had decided" if early else "although it had been rejected"
+    rejected = call.decision == ToolCall.Decision.REJECTED
+    how = "although it had been rejected" if rejected else "although it had been refused"
+    if call.reason == "turn_ended":
+        how = "before anybody had decided"
     return _notification(
         "error",
         "A rejected tool call ran",

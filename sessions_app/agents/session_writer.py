@@ -129,11 +129,12 @@ class SessionWriter:
         self, event: events.ToolSucceeded | events.ToolStopped | events.ToolFailed
     ) -> None:
         """Write a call's end: ``tool_result``, and ``tool_error`` if the tool failed."""
-        known = self.ids.pop(event.call.id, None) if event.call.id is not None else None
+        known = self.ids.get(event.call.id) if event.call.id is not None else None
         tool_call_id = known or usable_id(event.call.id) or str(uuid.uuid4())
         failure = None
         match event:
             case events.ToolSucceeded():
+                self.ids.pop(event.call.id or "", None)  # another may yet be said to have run
                 outcome = ToolOutcome(
                     success=True,
                     content=sanitize.truncate(event.content),
@@ -178,8 +179,8 @@ class SessionWriter:
         """Notify every device of an event that no message of the session shows."""
         match event:
             case events.RanAnyway(call):
-                id_ = usable_id(call.id) or ""
-                approvals.report_ran_anyway(self.box, self.session, id_)
+                ours_id = self.ids.pop(call.id or "", "")
+                approvals.report_ran_anyway(self.box, self.session, ours_id)
             case events.StoppedAsking(reason):
                 why = sanitize.storable_reason(reason)
                 self.notify(notifications.happened(self.session, "stopped_asking", why))

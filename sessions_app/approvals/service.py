@@ -181,8 +181,8 @@ def _end(
 
 
 def report_ran_anyway(box: Outbox, session: Session, id_: str) -> None:
-    """Notify every device that a rejected call of a bridge-run session ran all the same."""
-    for record in ToolCall.objects.filter(session=session, tool_call_id=id_, decision=_REJECTED):
+    """Notify every device that a refused call of a bridge-run session ran all the same."""
+    for record in ToolCall.objects.filter(session=session, tool_call_id=id_):
         box.append_to_all(encode(notifications.ran_anyway(session, record)))
 
 

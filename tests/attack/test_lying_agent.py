@@ -54,28 +54,28 @@ def test_a_call_that_changes_while_it_is_decided_about(phone: Phone, session: st
     assert words(phone.messages).endswith("False False")
 
 
-@pytest.mark.parametrize("decision", ["rejected", None])
-def test_a_call_that_runs_although_nobody_allowed_it(
-    phone: Phone, session: str, decision: str | None
-) -> None:
-    """D37: every device is told, and the call never counts as approved."""
-    say(
-        phone,
-        session,
-        "/do asked = ask('c', kind='execute', rawInput={'command': 'rm x'})\n"
-        f"{'allowed(asked)' if decision else ''}\n"
-        "for _ in range(2):\n"
-        "    update('tool_call_update', toolCallId='c', status='completed')\n",
-    )
-    call = asked(phone, session)
-    if decision:
-        decide(phone, session, call["tool_call_id"], decision)
-    phone.expect("stream_end", session_id=session, finish_reason="stop")
-    told = [message["payload"] for message in phone.messages if message["type"] == "notification"]
-    about = [one for one in told if one["data"].get("tool_call_id") == call["tool_call_id"]]
-    [alarm] = [one for one in about if one["data"].get("code") == "REJECTED_CALL_RAN"]
-    assert alarm["priority"] == "high" and alarm["notification_type"] == "error"
-    assert {one["data"]["decision"] for one in about if "decision" in one["data"]} == {"rejected"}
+def test_a_call_that_runs_although_nobody_allowed_it(phone: Phone, session: str) -> None:
+    """D37: every device is told of that call, and it never counts as approved."""
+    for decision in ("rejected", "rejected", None):
+        say(
+            phone,
+            session,
+            "/do asked = ask('c', kind='execute', rawInput={'command': 'rm x'})\n"
+            f"{'allowed(asked)' if decision else ''}\n"
+            "for status in ('in_progress', 'completed', 'completed'):\n"
+            "    update('tool_call_update', toolCallId='c', status=status)\n",
+        )
+        call = asked(phone, session)
+        if decision:
+            decide(phone, session, call["tool_call_id"], decision)
+        phone.expect("stream_end", session_id=session, finish_reason="stop")
+        told = [one["payload"] for one in phone.messages if one["type"] == "notification"]
+        about = [one for one in told if one["data"].get("tool_call_id") == call["tool_call_id"]]
+        [alarm] = [one for one in about if one["data"].get("code") == "REJECTED_CALL_RAN"]
+        assert alarm["priority"] == "high" and alarm["notification_type"] == "error"
+        assert {one["data"]["decision"] for one in about if "decision" in one["data"]} == {
+            "rejected"
+        }
 
 
 def test_an_id_that_is_used_in_each_turn(phone: Phone, session: str) -> None:

@@ -122,10 +122,10 @@ class AcpClient:
     async def write_text_file(
         self, session_id: str, path: str, content: str, **_: Any
     ) -> schema.WriteTextFileResponse:
-        old = ""
+        granted, old = self._calls.granted(), ""  # now: the call may be over once the file is read
         with suppress(BridgeError, OSError):  # then it is written anew, or cannot be
             old = await files.read(path, self._directory)
-        work: Call | Record | None = self._calls.granting_text(path, old, content)
+        work: Call | Record | None = self._calls.granting_text(granted, path, old, content)
         if work is None:
             work = await self._ask("Write", {"file_path": path, "content": content})
         try:

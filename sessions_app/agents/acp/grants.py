@@ -70,7 +70,9 @@ def grant_of(call: Call, changes: Sequence[Change], resolve: Resolve, *, writes:
     files: dict[str, list[_Edit]] = {resolve(path): [] for path in named}
     more = call.params.get("more")
     shown = [call.params, *(more if isinstance(more, list) else [])]
-    edits = [*_edits(shown), *((path, (old, new)) for path, old, new in changes)]
+    changed = {resolve(path) for path, _, _ in changes}  # these say it more exactly
+    named_edits = [(path, edit) for path, edit in _edits(shown) if resolve(path) not in changed]
+    edits = [*named_edits, *((path, (old, new)) for path, old, new in changes)]
     for path, edit in edits:
         if (where := resolve(path)) in files:
             files[where].append(edit)

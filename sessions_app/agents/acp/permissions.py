@@ -47,7 +47,7 @@ class Permissions:
         clear = [option for option in options if times[option.option_id] == 1]
         of_kind = {option.kind: option.option_id for option in reversed(clear)}
         if "allow_once" not in of_kind:
-            record.over = True
+            record.over = record.refused = True
             self._events.put(ToolStarted(record.call))
             self._events.put(ToolFailed(record.call, Failure(_ONLY_ALWAYS)))
             return _choose(of_kind, "reject_once", "reject_always")

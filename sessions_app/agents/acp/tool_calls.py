@@ -156,8 +156,10 @@ class ToolCalls:
         """Apply an agent's report, and return the events that follow."""
         record = self._record(update)
         if record.over:
-            ran, record.refused = record.refused and update.status == "completed", False
-            return [RanAnyway(record.call)] if ran else []
+            if not record.refused or update.status not in ("completed", "failed"):
+                return []
+            record.refused = False
+            return [RanAnyway(record.call)] if update.status == "completed" else []
         record.merge(update)
         if record.status in ("completed", "failed"):
             return [*self._announce(record), self._finish(record)]
@@ -204,10 +206,21 @@ class ToolCalls:
 
     # -- what an approval covers -------------------------------------------------------------------
 
-    def granting_text(self, path: str, before: str, after: str) -> Record | None:
-        """Return the approved, running call that permits this change to a file."""
-        where, granted = self._real(path), self._granted()
-        covering = (one for one, grant in granted if grant.covers_text(where, before, after))
+    def granted(self) -> list[tuple[Record, Grant]]:
+        """Return the approved calls that run, and what their approvals cover."""
+        return [
+            (record, record.grant)
+            for record in self._records.values()
+            if record.granted and not record.over and record.grant is not None
+        ]
+
+    def granting_text(
+        self, granted: list[tuple[Record, Grant]], path: str, before: str, after: str
+    ) -> Record | None:
+        """Return the call of ``granted`` that still permits this change to a file."""
+        where = self._real(path)
+        still = ((one, grant) for one, grant in granted if one.granted)
+        covering = (one for one, grant in still if grant.covers_text(where, before, after))
         return next(covering, None)
 
     def reading_path(self, path: str) -> Record | None:
@@ -225,7 +238,7 @@ class ToolCalls:
         The command is meant by itself (``shown``) or as what a shell is given (``inner``).
         """
         run = (shown, inner, self._real(cwd or "."), variables)
-        covering = (one for one, grant in self._granted() if grant.covers_command(*run))
+        covering = (one for one, grant in self.granted() if grant.covers_command(*run))
         if record := next(covering, None):
             record.granted = False
         return record
@@ -234,11 +247,6 @@ class ToolCalls:
         """Let no approval given so far cover anything any more."""
         for record in self._records.values():
             record.granted = False
-
-    def _granted(self) -> Iterator[tuple[Record, Grant]]:
-        for record in self._records.values():
-            if record.granted and not record.over and record.grant is not None:
-                yield record, record.grant
 
     def _real(self, path: str) -> str:
         is_path = "\0" not in path and len(path) <= PATH_MAX_CHARS
