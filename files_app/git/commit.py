@@ -152,9 +152,10 @@ def _make(git: Git, message: str, branch: str, before: str) -> str:
             raise git_error(f"{text}\n{error.message}") from None
         log.warning("git_commit_ended_late", repository=git.place.top, reason=error.message)
     # a hook may have amended it, and somebody may have committed on top of it
-    head, *parents = git("rev-list", "--parents", "--max-count=1", "HEAD", "--").decode().split()
+    listed = git.done("rev-list", "--parents", "--max-count=1", "HEAD", "--", good=(0, 128))
+    head, *parents = listed.out.decode().split() or [""]
     is_own = before in parents if before else not parents
-    return head if is_own else hooks.commit_made(git.directory)
+    return head if head and is_own else hooks.commit_made(git.directory)
 
 
 def _is_last(git: Git, last: str, message: str, begun: datetime) -> bool:
@@ -182,8 +183,12 @@ def _update_index(git: Git, snapshot: str, base: str | None, own: str) -> None:
             listed = git("diff-index", "--cached", "-R", *raw, own, "--", index=snapshot)
         else:
             listed = git("diff-tree", "-r", *raw, base, own, "--")
-        fields = listed.split(b"\0")[:-1]
-        entries = b"".join(map(_entry, fields[::2], fields[1::2]))
+        changed = _by_name(listed)
+        on_top = git.done("merge-base", "--is-ancestor", own, "HEAD", good=(0, 1, 128)).code == 0
+        later = _by_name(git("diff-tree", "-r", *raw, own, "HEAD", "--")) if on_top else {}
+        # what somebody has committed on top must not look staged the other way round
+        changed |= {name: head for name, head in later.items() if name in changed}
+        entries = b"".join(_entry(head, name) for name, head in changed.items())
         for tries_left in reversed(range(_TRIES if entries else 0)):
             _wait_for_index(git.place)
             done = git.done(
@@ -200,6 +205,12 @@ def _update_index(git: Git, snapshot: str, base: str | None, own: str) -> None:
         git.done(*refresh, index=index, good=(0, 1, 128), seconds=limits.GIT_COMMIT_SECONDS)
     except (BridgeError, OSError) as error:
         log.warning("git_index_not_updated", repository=git.place.top, reason=str(error))
+
+
+def _by_name(listed: bytes) -> dict[bytes, bytes]:
+    """Return the records of ``--raw`` by the file's name."""
+    fields = listed.split(b"\0")[:-1]
+    return dict(zip(fields[1::2], fields[::2], strict=True))
 
 
 def _entry(head: bytes, name: bytes) -> bytes:

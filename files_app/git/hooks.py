@@ -62,18 +62,20 @@ def _guard(branch: str, before: str, made: str) -> str:
     ``OLD NEW NAME`` for HEAD (OLD is zero in some versions) and one for the branch, and again when
     it has moved it; then the hook writes the commit to the file ``made``.
     """
+    alone = '[ -z "$others" ]' if branch == "HEAD" else ":"
     return f"""#!/bin/sh
 [ "$1" = prepared ] || [ "$1" = committed ] || exit 0
-moved=
+moved= own= others=
 while read -r old new name; do
     case "$old $name" in
-    {shlex.quote(f"{before} {branch}")})
-        [ "$1" = prepared ] || echo "$new" >{shlex.quote(made)}
-        exit 0 ;;
-    *" HEAD" | *" refs/heads/"*) moved=yes ;;
+    {shlex.quote(f"{before} {branch}")}) own=$new ;;
+    *" HEAD") moved=yes ;;
+    *" refs/heads/"*) moved=yes others=yes ;;
     esac
 done
-[ -z "$moved" ]
+[ "$moved$own" ] || exit 0
+[ "$own" ] && {alone} || exit 1
+[ "$1" = prepared ] || echo "$own" >{shlex.quote(made)}
 """
 
 
