@@ -83,7 +83,7 @@ if cd {quoted(spool)} && [ ! -e full ]; then
   [ $written ] || echo >lost
   # Without a forwarder nobody empties the spool: one call in 257 measures it. A prime,
   # so that no rhythm of process ids avoids it.
-  if [ $(($$ % 257)) = 0 ]; then
+  if [ $((($$ + tries - 1) % 257)) = 0 ]; then
     set -- $(du -sk .)
     [ $1 -gt {SPOOL_MAX_BYTES // 1024 - 4800} ] && echo >full
   fi

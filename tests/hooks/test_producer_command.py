@@ -164,7 +164,9 @@ def test_without_a_forwarder_the_spool_stays_bounded(spool: Path) -> None:
     change_script(spool, "-gt 200000 ", "-gt 100 ")
     assert quiet(run_hook(spool, b"{}"))
     assert not (spool / "full").exists()
-    (spool / "1").write_bytes(b"x" * 200_000)
+    (spool / "514").write_bytes(b"x" * 200_000)  # a process id that comes again measures too
+    for number in range(1, 257):
+        (spool / f"514.{number}").touch()
     assert quiet(run_hook(spool, b"{}"))
     assert (spool / "full").exists()
     before = waiting(spool)
