@@ -135,6 +135,5 @@ def forget(old: QuerySet[Feed]) -> int:
         retention.empty(feed)
         with outbox():  # nothing is appended meanwhile
             gone = old.filter(pk=feed.pk, last_seq=feed.last_seq)
-            ToolCall.objects.filter(session__feed__in=gone).delete()
             forgotten += gone.delete()[1].get(Feed._meta.label, 0)
     return forgotten
