@@ -74,15 +74,14 @@ export class Database {
   }
 
   /**
-   * Store rows and what follows from them in one transaction.
+   * Store rows and the state that follows from them in one transaction.
    *
    * @param {{session: string, rows: any[]}[]} groups rows of a session, in the order of the log
-   * @param {(fresh: any[]) => Record<string, any>} keep from the new rows, the values to store
-   *   with them; called once, inside the transaction
+   * @param {() => any} home the value "home" to store with them; called once, in the transaction
    * @returns {Promise<{session: string, rows: any[], earlier: boolean}[]>} the rows that were
    *   new; `earlier` tells that some stand before rows that were there already
    */
-  async addRows(groups, keep) {
+  async addRows(groups, home) {
     const { transaction, end } = this.begin(["kept", "rows"], "readwrite");
     const store = transaction.objectStore("rows");
     const index = store.index("id");
@@ -114,8 +113,7 @@ export class Database {
       this.written.set(session, written > TRIM_EVERY ? 0 : written);
       if (written > TRIM_EVERY) await this.trim(store, session);
     }
-    for (const [name, value] of Object.entries(keep(fresh)))
-      transaction.objectStore("kept").put(value, name);
+    transaction.objectStore("kept").put(home(), "home");
     await end;
     return fresh;
   }
@@ -202,7 +200,7 @@ class MemoryDatabase {
     else this.kept.set(name, structuredClone(value));
   }
 
-  async addRows(groups, keep) {
+  async addRows(groups, home) {
     const fresh = groups.map(({ session, rows }) => {
       const list = this.rows.get(session) ?? [];
       const known = new Map(list.map(({ place, row }) => [row.id, place]));
@@ -220,7 +218,7 @@ class MemoryDatabase {
         earlier: placed.some(({ place }) => place < last),
       };
     });
-    for (const [name, value] of Object.entries(keep(fresh))) this.kept.set(name, value);
+    this.kept.set("home", home());
     return fresh;
   }
 

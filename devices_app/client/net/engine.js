@@ -147,8 +147,8 @@ export class Engine {
       else groups.push({ session, rows: [...rows], old });
     };
     const flush = async () => {
-      const kept = groups.length ? await this.store(groups) : true;
-      if (!kept) acks.length = 0; // not acknowledged: the next connection brings it again
+      // What was not kept is not acknowledged: the next connection brings it again.
+      if (groups.length && !(await this.store(groups))) acks.length = 0;
       groups = [];
     };
     for (const message of batch) {
@@ -177,25 +177,26 @@ export class Engine {
     return kept.some(({ row }) => /^(agent_event|stream_.*)$/.test(row.type));
   }
 
-  // Tell whether the rows are stored on this device; otherwise they are shown all the same.
+  // Tell whether the rows are stored on this device; otherwise they are shown all the same. Rows that
+  // were stored before are folded too: the page that stored them may have ended before the home was.
   async store(groups) {
-    const fold = (found) =>
-      found.reduce(
-        (home, { rows }, at) => (groups[at].old ? home : this.fold(home, rows)),
-        this.home,
-      );
+    const { home: before } = this;
+    const home = () => {
+      for (const { rows, old } of groups) if (!old) this.home = this.fold(this.home, rows);
+      return this.home;
+    };
     let fresh = groups.map(({ session, rows }) => ({ session, rows, earlier: false }));
-    let home = null;
     let kept = true;
     try {
-      fresh = await this.db.addRows(groups, (found) => ({ home: (home = fold(found)) }));
+      fresh = await this.db.addRows(groups, home);
     } catch (error) {
       if (this.stopped) return false;
       kept = false;
-      home = fold(fresh);
+      home();
+      this.keepSoon();
       this.note("What came could not be stored", error.message || String(error), FULL);
     }
-    this.setHome(home, kept);
+    if (this.home !== before) this.tell({ news: "home", home: this.home });
     for (const { session, rows, earlier } of fresh)
       if (rows.length) this.tell({ news: "rows", session, rows, earlier });
     for (const { rows, old } of groups) for (const row of rows) this.notice(row, !old);
@@ -265,12 +266,17 @@ export class Engine {
       this.tell({ news: "trouble", text: `${NOT_SENT} The call is not open any more.` });
   }
 
-  setHome(home, kept = false) {
+  setHome(home) {
     if (home === this.home || this.stopped) return;
     this.home = home;
     this.tell({ news: "home", home });
+    this.keepSoon();
+  }
+
+  // Not beside rows that are being stored: an older home would be stored behind theirs.
+  keepSoon() {
     clearTimeout(this.keeping);
-    this.keeping = kept ? 0 : setTimeout(() => this.keepHome(), KEEP_HOME_MS);
+    this.keeping = setTimeout(() => (this.working ? this.keepSoon() : this.keepHome()), KEEP_HOME_MS);
   }
 
   keepHome = () => this.keep("home", this.home, "The list of sessions could not be stored");

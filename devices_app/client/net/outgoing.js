@@ -130,10 +130,7 @@ export class Outgoing {
   }
 
   after(id, joining) {
-    joining.then(
-      () => this.again(id),
-      (error) => this.fail(id, error),
-    );
+    joining.then(() => this.again(id)).catch((error) => this.fail(id, error));
   }
 
   // Somebody else has decided otherwise: show and say the decision that stands.
