@@ -1,14 +1,19 @@
-# Every target sets up first what it needs; the second time that takes no time. `make` alone lists them.
-# Settings are environment variables: BRIDGE_PORT=9443 make run. More words for a command: make qr ARGS="--format url".
+# Every target sets up first what it needs; the second time that takes no time. `make` alone lists
+# them. Settings are environment variables: BRIDGE_PORT=9443 make run. More words for a command:
+# make qr ARGS="--format url".
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run watch hooks doctor qr admin upgrade uninstall test repeat test-agents test-web soak bench lint setup clean
+.PHONY: help run watch hooks doctor qr admin upgrade uninstall \
+	test repeat test-agents test-web soak bench lint setup clean
 
-# The newest Python that the pins were installed on and that can make an environment; any newer one is a last resort.
+# The newest Python that the pins were installed on and that can make an environment; any newer one is
+# a last resort.
 bootstrap = @for python in python3.13 python3.12 python3.11 python3; do \
-	"$$python" -c "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))" 2>/dev/null && exec "$$python" bridge_project/operations/setup.py $(1); \
-	done; echo "Python 3.11 or newer, with venv, is needed: install the packages python3.11 and python3.11-venv (Debian: apt install python3 python3-venv)." >&2; exit 1
+	"$$python" -c "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))" 2>/dev/null && \
+	exec "$$python" bridge_project/operations/setup.py $(1); \
+	done; echo "Python 3.11 or newer, with venv, is needed: install the packages python3.11 and" \
+	"python3.11-venv (Debian: apt install python3 python3-venv)." >&2; exit 1
 
 help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\): ## \(.*\)/  make \1\t\2/p' Makefile
@@ -43,13 +48,13 @@ test: ## linters, import contracts and every test
 repeat: ## the tests twenty times, every other time on a busy machine (ARGS=4: so often)
 	$(call bootstrap,check repeat $(or $(ARGS),20))
 
-test-agents: ## the bridge with seven real agents (no model and no account; what was not tried is said)
+test-agents: ## the bridge with seven real agents (no account; what was not tried is said)
 	$(call bootstrap,check test-agents $(ARGS))
 
 test-web: ## the web client in a real browser (needs Debian's chromium-driver)
 	$(call bootstrap,check test-web $(ARGS))
 
-soak: ## the long tests: 1,000 kills of one process, 1,000 of two, and more (ARGS="--instants 200": only so many kills)
+soak: ## the long tests: thousands of kills, and more (ARGS="--instants 200": only so many kills)
 	$(call bootstrap,check soak $(ARGS))
 
 bench: ## measure it, docs/performance.md says how (ARGS="events hookwait" for some parts)
