@@ -12,33 +12,20 @@ from devices_app.invitation import Invitation
 
 QUIET_ZONE = 4  # modules, as in the QR standard; with fewer, some cameras do not find the code
 PNG_SCALE = 8
-BLACK_ON_WHITE, RESET = "\033[38;5;16;48;5;231m", "\033[0m"
-HALF_BLOCKS = {
-    (False, False): " ",
-    (True, False): "\N{UPPER HALF BLOCK}",
-    (False, True): "\N{LOWER HALF BLOCK}",
-    (True, True): "\N{FULL BLOCK}",
-}
+WHITE_ON_BLACK, RESET = "\033[38;5;231;48;5;16m", "\033[0m"
 
 
 def terminal(invitation: Invitation, *, colour: bool) -> str:
-    """Draw the code in half blocks, two modules a character.
+    """Draw the code's light modules in half blocks, two modules a character.
 
-    ``colour`` forces black on white; without it, light modules are drawn, for a dark terminal.
+    ``colour`` makes them white on black; without it they suit a dark terminal.
     """
+    out = io.StringIO()
     code = segno.make(invitation.link, error="L", micro=False)
-    rows = [
-        [bool(module) == colour for module in row] for row in code.matrix_iter(border=QUIET_ZONE)
-    ]
-    # the number of rows is odd: one more light row fills the last pair
-    rows.append([not colour] * len(rows[0]))
-    lines = (
-        "".join(HALF_BLOCKS[pair] for pair in zip(upper, lower, strict=True))
-        for upper, lower in zip(rows[::2], rows[1::2], strict=True)
-    )
-    if colour:
-        lines = (f"{BLACK_ON_WHITE}{line}{RESET}" for line in lines)
-    return "\n".join(lines) + "\n"
+    code.terminal(out, border=QUIET_ZONE, compact=True)
+    if not colour:
+        return out.getvalue()
+    return "".join(f"{WHITE_ON_BLACK}{line}{RESET}\n" for line in out.getvalue().splitlines())
 
 
 def _image(kind: str, **options: Any) -> Callable[[Invitation], bytes]:

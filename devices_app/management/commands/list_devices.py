@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import unicodedata
 from datetime import datetime
 from typing import Any
 
@@ -63,18 +62,5 @@ def _row(device: Device) -> list[str]:
 
 
 def _table(rows: list[list[str]]) -> str:
-    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)
-        ).rstrip()
-        for row in rows
-    )
-
-
-def _width(text: str) -> int:
-    """Count terminal columns: East Asian characters take two, combining ones none."""
-    return sum(
-        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
-        for c in text
-    )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
