@@ -25,10 +25,6 @@ _Waiting = tuple[Posted, asyncio.Future[Receipt]]
 def store_group(group: Sequence[Posted]) -> list[Outcome]:
     """Store events in one transaction, or one by one if it fails; return outcomes."""
     metrics.groups.observe(len(group))
-    return _store(group)
-
-
-def _store(group: Sequence[Posted]) -> list[Outcome]:
     try:
         return list(store(group))
     except STORAGE_ERRORS as error:
@@ -37,7 +33,7 @@ def _store(group: Sequence[Posted]) -> list[Outcome]:
     except Exception as error:  # noqa: BLE001 - handed to those who wait; the others go on
         if len(group) == 1:
             return [error]
-        return [outcome for posted in group for outcome in _store([posted])]
+        return [outcome for posted in group for outcome in store_group([posted])]
 
 
 class GroupWriter:
