@@ -7,7 +7,9 @@ import os
 import stat
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -129,8 +131,10 @@ def test_any_settings_survive(text: str) -> None:
 
 
 def run(file: Path, spool: Path, *arguments: str) -> str:
-    out, where = StringIO(), ("--settings", str(file), "--spool", str(spool))
-    call_command("install_hooks", *where, "--yes", *arguments, stdout=out)
+    out, data = StringIO(), SimpleNamespace(bridge_data_dir=spool.parent)
+    with patch("hooks_app.management.commands.install_hooks.conf", data):
+        where = ("--settings", str(file), "--yes")
+        call_command("install_hooks", *where, *arguments, stdout=out)
     return out.getvalue()
 
 
@@ -230,7 +234,7 @@ def test_it_asks_and_without_a_terminal_does_nothing_unless_told(tmp_path: Path)
     file, data = tmp_path / "settings.json", tmp_path / "data"
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment = kept | {"BRIDGE_DATA_DIR": str(data)}
-    command = ("install_hooks", "--settings", str(file), "--spool", str(tmp_path / "spool"))
+    command = ("install_hooks", "--settings", str(file))
     for reply, written in ((None, False), ("", False), ("y", True)):
         file.write_text("{}")
         with Program(environment, *command, terminal=reply is not None) as program:
@@ -241,7 +245,7 @@ def test_it_asks_and_without_a_terminal_does_nothing_unless_told(tmp_path: Path)
         assert program.shown.lstrip().startswith("This adds one command to 12 events of")
         again = f"run this again with --yes (BRIDGE_DATA_DIR={data} make"
         assert (again in program.shown) is (reply is None)
-        assert (file.read_text() != "{}") is (tmp_path / "spool").exists() is written
+        assert (file.read_text() != "{}") is (data / "spool").exists() is written
     with Program(environment, *command, "--remove", terminal=False) as program:
         assert program.ended() == 1 and "make hooks ARGS='--remove --yes'" in program.shown
     nursery.forget(environment)

@@ -38,8 +38,6 @@ class Command(BaseCommand):
         parser.set_defaults(settings=None)
         settings = "the agent's settings file (default: ~/.claude/settings.json)"
         add("--settings", "--settings-file", dest="settings_file", type=Path, help=settings)
-        spool = "where the hooks write (default: `spool` in the data directory)"
-        add("--spool", type=Path, default=conf.bridge_data_dir / "spool", help=spool)
         yes = "do it without asking; needed where there is no terminal"
         add("--yes", action="store_true", help=yes)
         out = "take the hooks out, and give back the file as it was"
@@ -49,7 +47,7 @@ class Command(BaseCommand):
         shown = (options["settings_file"] or default_settings()).expanduser()
         # of a linked settings file the target is written, and the link stays
         file = Path(os.path.realpath(shown))
-        place = Path(os.path.abspath(options["spool"].expanduser()))
+        place = conf.bridge_data_dir / "spool"
         digest = hashlib.sha256(os.fsencode(place)).hexdigest()[:8]
         backup = file.with_name(f"{file.name}.before-bridge-{digest}")
         removing = options["remove"]
@@ -166,8 +164,7 @@ def _check_name(place: Path) -> None:
 
 def _make_spool(place: Path) -> None:
     try:
-        ours = place.parent == conf.bridge_data_dir
-        make_private_dir(place.parent, place.name) if ours else make_private_dir(place)
+        make_private_dir(place.parent, place.name)
         write_hook_script(place)
     except OSError as error:
         raise CommandError(f"{place} cannot be made: {error.strerror}.") from None
