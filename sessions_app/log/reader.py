@@ -4,6 +4,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from django.db import connection
 
@@ -46,20 +47,14 @@ class Row:
         return self._wire
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """Report rows discarded before a device had them, up to ``through``."""
+class Page(NamedTuple):
+    """Hold rows in order, and the gaps to be announced before them.
 
-    feed_id: int
-    through: int
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """Hold rows in order, and the gaps to be sent before them."""
+    ``gaps``: feed id → newest row that was discarded before the device had it.
+    """
 
     rows: list[Row]
-    gaps: list[Gap]
+    gaps: dict[int, int]
 
 
 class Reader:
@@ -112,14 +107,10 @@ class Reader:
     def _wants(self, seq: int, feed_id: int) -> bool:
         return seq > self._positions.get(feed_id, seq)
 
-    def _gaps(self, after: int) -> list[Gap]:
+    def _gaps(self, after: int) -> dict[int, int]:
         """Return what was discarded of these feeds beyond ``after`` and their positions."""
         marks = Feed.objects.filter(dropped_seq__gt=after).values_list("pk", "dropped_seq")
-        return [
-            Gap(feed_id, dropped)
-            for feed_id, dropped in marks
-            if dropped > self._positions.get(feed_id, dropped)
-        ]
+        return {feed_id: seq for feed_id, seq in marks if self._wants(seq, feed_id)}
 
 
 def newest(after: int, count: int, size: int) -> tuple[int, list[Row]]:

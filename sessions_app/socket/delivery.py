@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Protocol
@@ -18,7 +18,7 @@ from sessions_app import notifications
 from sessions_app.agents import history
 from sessions_app.approvals import decisions
 from sessions_app.log import cursors, reader, replay
-from sessions_app.log.reader import Gap, Page, Row
+from sessions_app.log.reader import Page, Row
 from sessions_app.log.tail import tail
 from sessions_app.models import Feed
 from sessions_app.socket.acknowledgements import Acknowledgements
@@ -127,7 +127,7 @@ class Delivery:
                 finally:
                     self._idle = False
             elif (rows := tail.after(self.live)) is not None:  # at the pace of the socket
-                await self._send_page(Page(rows, []), self.feeds)
+                await self._send_page(Page(rows, {}), self.feeds)
                 self.live = rows[-1].seq
             else:
                 await self._send_from_log()
@@ -207,7 +207,9 @@ class Delivery:
 
     async def _send_page(self, page: Page, feeds: Container[int]) -> None:
         """Send a page's gaps and rows, of these feeds, at the pace of the socket."""
-        await self._announce_gaps(gap for gap in page.gaps if gap.feed_id in feeds)
+        for feed_id, through in page.gaps.items():
+            if feed_id in feeds and through > self.sent.get(feed_id, 0):
+                await self._announce_gap(feed_id, through)
         for some in cursors.batched(page.rows, ROWS_AT_ONCE):
             due = [row for row in some if self._is_due(row, feeds)]
             while due:
@@ -220,18 +222,13 @@ class Delivery:
                     due = [row for row in due if self._is_due(row, feeds)]
             await asyncio.sleep(0)
 
-    async def _announce_gaps(self, gaps: Iterable[Gap]) -> None:
+    async def _announce_gap(self, feed_id: int, through: int) -> None:
         """Tell the device which rows it will never get, before sending later ones (D29)."""
-        for gap in gaps:
-            if gap.through <= self.sent.get(gap.feed_id, 0):
-                continue  # said before
-            session_id = await readers.run(notifications.session_of, gap.feed_id)
-            notice = encode(notifications.gap(session_id))
-            self._acknowledgements.sent_summary(
-                notice.id, gap.feed_id, through=gap.through, gap=gap.through
-            )
-            await self._outlet.send_in_turn(notice.text)
-            self.sent[gap.feed_id] = gap.through
+        session_id = await readers.run(notifications.session_of, feed_id)
+        notice = encode(notifications.gap(session_id))
+        self._acknowledgements.sent_summary(notice.id, feed_id, through, gap=through)
+        await self._outlet.send_in_turn(notice.text)
+        self.sent[feed_id] = through
 
     def _is_due(self, row: Row, feeds: Container[int]) -> bool:
         """Return whether a row of these feeds has not been sent in any form."""

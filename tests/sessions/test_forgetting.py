@@ -125,7 +125,7 @@ def test_a_session_that_is_used_again_meanwhile_is_not_forgotten(
     monkeypatch.setattr(retention, "empty", empty)
     assert observed_sessions.forget_closed() == 0
     pages = list(iter(reader.Reader({session.feed_id: 0}, reader.head_seq()).page, None))
-    assert [page.gaps for page in pages] == [[reader.Gap(session.feed_id, newest)]]
+    assert [page.gaps for page in pages] == [{session.feed_id: newest}]
     assert [row.type for row in pages[0].rows] == ["agent_event"]
 
 

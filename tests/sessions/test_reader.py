@@ -35,10 +35,10 @@ def told(pages: Iterator[log_reader.Page], sent: dict[int, int]) -> list[tuple[i
     """(feed, row, whether it is a gap up to there) as a device gets them."""
     said = []
     for page in pages:
-        for gap in page.gaps:
-            if gap.through > sent.get(gap.feed_id, 0):
-                said.append((gap.feed_id, gap.through, True))
-                sent[gap.feed_id] = gap.through
+        for feed_id, through in page.gaps.items():
+            if through > sent.get(feed_id, 0):
+                said.append((feed_id, through, True))
+                sent[feed_id] = through
         for row in page.rows:
             said.append((row.feed_id, row.seq, False))
             sent[row.feed_id] = row.seq
