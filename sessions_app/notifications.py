@@ -16,7 +16,7 @@ BODY_CHARS = 500
 NOTED = "Noted. The agent still waits for an answer at the machine."
 
 
-def _notification(
+def make(
     type_: NotificationType,
     title: str,
     body: str,
@@ -26,13 +26,14 @@ def _notification(
     notification_id: str = "",
     **data: Any,
 ) -> Notification:
-    """Make a notification; leave out of ``data`` what is an empty text."""
+    """Make a notification; shorten the body, leave out of ``data`` what is an empty text."""
+    body = " ".join(body.split())
     return Notification(
         notification_id=notification_id or str(uuid.uuid4()),
         session_id=session_id,
         notification_type=type_,
         title=title,
-        body=body,
+        body=body if len(body) <= BODY_CHARS else body[: BODY_CHARS - 1] + "…",
         priority=priority,
         data={name: value for name, value in data.items() if value != ""},
     )
@@ -43,13 +44,13 @@ def gap(session_id: str | None) -> Notification:
     where = "of this session" if session_id else "for all devices"
     body = f"Older messages {where} were discarded before this device received them."
     title, code = "Messages were missed", "MESSAGES_DISCARDED"
-    return _notification("error", title, body, session_id=session_id, code=code)
+    return make("error", title, body, session_id=session_id, code=code)
 
 
 def paired(device: Device, address: str) -> Notification:
     """Report a new device, in case it is not the owner's (D15)."""
     body = f"{device.name} was paired" + (f" from {address}." if address else ".")
-    return _notification("agent_notification", "New device", body, device=device.name)
+    return make("agent_notification", "New device", body, device=device.name)
 
 
 def session_of(feed_id: int) -> str | None:
@@ -62,10 +63,10 @@ def approval_required(session: Session, call: ToolCall) -> Notification:
     asker = "The agent" if call.tool == QUESTION else call.tool
     asks = "asks you" if call.tool == QUESTION else "needs approval"
     by_hooks = call.source == ToolCall.Source.HOOKS
-    return _notification(
+    return make(
         "approval_required",
         f"{asker} asks at the machine" if by_hooks else f"{asker} {asks}",
-        shorten(call.description),
+        call.description,
         priority="high",
         session_id=session.session_id,
         tool_call_id=call.tool_call_id,
@@ -89,14 +90,14 @@ def approval_decided(session: Session, call: ToolCall) -> Notification:
     name, decided = _decided(call)
     title, body = f"{name}: {decided}", f"{name} was {decided}{_where(call)}."
     given = json.loads(call.modifications or "{}").get("answers") if call.tool == QUESTION else None
-    if isinstance(given, dict) and (answers := shorten(", ".join(map(str, given.values())))):
+    if isinstance(given, dict) and (answers := ", ".join(map(str, given.values())).strip()):
         body = f"{body.rstrip('.')}: {answers}"
     if call.decided_by == ToolCall.DecidedBy.DEVICE and session.kind == Session.Kind.OBSERVED:
         title, body = f"{title}{_where(call)}", NOTED
     not_run: dict[str, Any] = {}
     if call.decided_by == ToolCall.DecidedBy.AGENT and call.decision == ToolCall.Decision.REJECTED:
         body, not_run = f"{body.rstrip('.')} and was not run.", {"ran": False}
-    return _notification(
+    return make(
         "approval_decided",
         title,
         body,
@@ -133,11 +134,10 @@ def _where(call: ToolCall) -> str:
 def was_not_run(session: Session, call: ToolCall) -> Notification:
     """Report that a call was not run after a device decided about it."""
     name, decided = _decided(call)
-    return _notification(
+    return make(
         "agent_notification",
         f"{name} was not run",
-        f"{name} was {decided}{_where(call)}, and was not run at the machine: "
-        + shorten(call.description),
+        f"{name} was {decided}{_where(call)}, and was not run at the machine: {call.description}",
         priority="low" if call.decision == ToolCall.Decision.REJECTED else "normal",
         session_id=session.session_id,
         tool_call_id=call.tool_call_id,
@@ -151,23 +151,15 @@ def ran_anyway(session: Session, call: ToolCall) -> Notification:
     how = "although it had been rejected" if rejected else "although it had been refused"
     if call.reason == "turn_ended":
         how = "before anybody had decided"
-    return _notification(
+    return make(
         "error",
         "A rejected tool call ran",
-        f"{call.tool} ran {how}: {shorten(call.description)}",
+        f"{call.tool} ran {how}: {call.description}",
         priority="high",
         session_id=session.session_id,
         tool_call_id=call.tool_call_id,
         code="REJECTED_CALL_RAN",
     )
-
-
-def reported(
-    session_id: str, type_: NotificationType, title: str, body: str, priority: Priority, **data: Any
-) -> Notification:
-    """Make a notification about a session, its body shortened to fit."""
-    body = shorten(body)
-    return _notification(type_, title, body, priority=priority, session_id=session_id, **data)
 
 
 # what happened to a session → type, title, priority, code in the data
@@ -187,7 +179,8 @@ _HAPPENED: dict[str, tuple[NotificationType, str, Priority, str]] = {
 def happened(session: Session, what: str, body: str, **data: str) -> Notification:
     """Make the notification ``what``, a key of the table, about a bridge-run session."""
     type_, title, priority, code = _HAPPENED[what]
-    return reported(session.session_id, type_, title, body, priority, code=code, **data)
+    about = {"session_id": session.session_id, "code": code, **data}
+    return make(type_, title, body, priority=priority, **about)
 
 
 def silent(session: Session) -> Notification:
@@ -209,7 +202,8 @@ def unasked(session: Session) -> Notification:
     else:
         title = f"{name} does not ask"
         body = f"{name} runs commands and changes files without asking you: BRIDGE_ACP_UNASKED lets it."
-    return reported(session.session_id, "agent_notification", title, body, "high", asks=asks)
+    about: dict[str, Any] = {"session_id": session.session_id, "asks": asks}
+    return make("agent_notification", title, body, priority="high", **about)
 
 
 def failed(failure: Failure) -> Notification:
@@ -218,10 +212,4 @@ def failed(failure: Failure) -> Notification:
     where = f"The bridge's log has more, at {reference}." if reference else row.remedy
     title, body = row.message.rstrip("."), f"{row.message} {where}"
     about: dict[str, Any] = {"session_id": failure.session_id, "code": row.code}
-    return _notification("error", title, body, reference=reference, **about)
-
-
-def shorten(text: str) -> str:
-    """Shorten a text so that it fits into a notification."""
-    text = " ".join(text.split())
-    return text if len(text) <= BODY_CHARS else text[: BODY_CHARS - 1] + "…"
+    return make("error", title, body, reference=reference, **about)

@@ -138,8 +138,8 @@ def notification_of(event: HookEvent, session: Session) -> Notification | None:
         case _:
             return None
     type_, title, priority = kind
-    body = body or session.title
-    return notifications.reported(session.session_id, type_, title, body, priority, **data)
+    data |= {"session_id": session.session_id, "priority": priority}
+    return notifications.make(type_, title, body or session.title, **data)
 
 
 def _agents_own(kind: str, level: str) -> Kind:
