@@ -68,7 +68,7 @@ def active_hooks() -> list[HookEventName]:
         entries = _ENTRIES.validate_python(known, strict=True)
     except ValidationError as error:
         prefix = ("hooks",) if inside else ()
-        wrong = [(_place((*prefix, *f.path)), f.constraint, f.sentence) for f in faults(error)]
+        wrong = [(_place(prefix, f.path), f.constraint, f.sentence) for f in faults(error)]
         raise _invalid(*wrong) from None
     return [name for name in HOOK_EVENTS if any(entry.hooks for entry in entries.get(name, ()))]
 
@@ -82,17 +82,14 @@ def check() -> None:
         log.warning("hook_configuration_invalid", file=file, problem=error.message)
 
 
-def _place(parts: tuple[str | int, ...]) -> str:
+def _place(prefix: tuple[str, ...], path: tuple[str | int, ...]) -> str:
     """Write a place as ``hooks.Stop[0].hooks[1].timeout``.
 
     Leave out the name of the variant, which pydantic puts after the index of a hook.
     """
-    text, after_index = "", False
-    for part in parts:
-        if not (after_index and part in ("command", "prompt")):
-            text += f"[{part}]" if isinstance(part, int) else f".{part}"
-        after_index = isinstance(part, int)
-    return text.removeprefix(".")
+    parts = (*prefix, *path[:4], *path[5:])
+    named = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
+    return "".join(named).removeprefix(".")
 
 
 def _read() -> Any:
