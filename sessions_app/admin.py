@@ -1,6 +1,7 @@
 """Show sessions, agents, approvals and the pending queue in the admin, read only."""
 
 import json
+from collections.abc import Iterable
 from datetime import timedelta
 
 from django.contrib import admin
@@ -41,10 +42,16 @@ def is_sessions(request: HttpRequest) -> bool:
 
 
 def shown(text: str | None) -> SafeString | str:
-    # of an agent's text, what cannot be encoded would end in an error
     """Show a text as it is: lines, spaces and all."""
+    # of an agent's text, what cannot be encoded would end in an error
     plain = (text or "").encode("utf-8", "replace").decode()
     return format_html('<pre class="bridge-text" tabindex="0">{}</pre>', plain) if plain else ""
+
+
+def timeline(steps: Iterable[tuple[str, str]]) -> SafeString:
+    """Show when what happened, line by line."""
+    lines = format_html_join("", "<li><time>{}</time> {}</li>", steps)
+    return format_html('<ol class="bridge-history">{}</ol>', lines)
 
 
 def input_text(params: str | None) -> str:
@@ -83,12 +90,10 @@ class SessionAdmin(ReadOnlyAdmin):
 
     @display(description="the last events")
     def lately(self, session: Session) -> SafeString:
-        rows = (
-            (one.get("timestamp", ""), one.get("type", ""), one.get("tool") or "")
-            for one in session.recent_events
+        events = session.recent_events
+        return timeline(
+            (one["timestamp"], f"{one['type']} {one.get('tool', '')}") for one in events
         )
-        row = "<li><time>{}</time> {} {}</li>"
-        return format_html('<ol class="bridge-history">{}</ol>', format_html_join("", row, rows))
 
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view(self.agents_view)
@@ -178,9 +183,7 @@ class ApprovalAdmin(LongAdmin):
         if call.finished_at is not None:
             ran = "The tool has run." if call.result is not None else "The call is over."
             steps.append((call.finished_at, ran))
-        rows = ((f"{at:%Y-%m-%d %H:%M:%S} UTC", text) for at, text in steps)
-        row = "<li><time>{}</time> {}</li>"
-        return format_html('<ol class="bridge-history">{}</ol>', format_html_join("", row, rows))
+        return timeline((f"{at:%Y-%m-%d %H:%M:%S} UTC", text) for at, text in steps)
 
 
 def _told(entry: AuditEntry, call: ToolCall) -> str:

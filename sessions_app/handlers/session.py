@@ -184,9 +184,7 @@ async def session_end(connection: ClientConnection, message: ClientMessage) -> N
         raise
 
 
-def _end(
-    session_pk: int, reason: SessionEndReason, device: Device | None, row_id: str | None = None
-) -> None:
+def _end(session_pk: int, reason: SessionEndReason, device: Device | None, row_id: str) -> None:
     with session_writer.writing(session_pk, owner=None) as writer:
         session_id = writer.session.session_id
         ends = session_view.is_starting(writer.session) or writer.session.expired
