@@ -66,14 +66,13 @@ def file_read(session: Session, payload: c.FileRead) -> r.FileReadResponse:
 
 @_answers(c.GitStatusRequest, threads.git)
 def git_status_request(session: Session, payload: c.GitStatusRequest) -> r.GitStatusResponse:
-    place, jail = repository_of(session.working_directory)
-    return status.status(place, jail, session.session_id)
+    return status.status(repository_of(session.working_directory), session.session_id)
 
 
 @_answers(c.GitDiff, threads.git)
 def git_diff(session: Session, payload: c.GitDiff) -> r.GitDiffResponse:
-    place, jail = repository_of(session.working_directory)
-    return diff.diff(place, jail, session.session_id, payload.files, cached=payload.cached)
+    place = repository_of(session.working_directory)
+    return diff.diff(place, session.session_id, payload.files, cached=payload.cached)
 
 
 @handles(c.GitCommit)
@@ -86,9 +85,9 @@ async def git_commit(socket: ClientConnection, message: ClientMessage) -> r.GitS
 
 
 def _commit(session: Session, payload: c.GitCommit, begun: datetime | None) -> r.GitStatusResponse:
-    place, jail = repository_of(session.working_directory)
-    committed = commit.commit(place, jail, payload.message, payload.files, begun=begun)
-    return status.status(place, jail, session.session_id, committed)
+    place = repository_of(session.working_directory)
+    committed = commit.commit(place, payload.message, payload.files, begun=begun)
+    return status.status(place, session.session_id, committed)
 
 
 def _record(device: Device | None, session: Session, made: GitCommitSummary | None) -> None:

@@ -22,8 +22,8 @@ _UNFIT = {
 
 
 @dataclass(frozen=True, slots=True)
-class RepositoryPaths:
-    """Hold the paths of a repository; real, absolute, inside the roots.
+class Repository:
+    """Hold the paths of a repository; real, absolute, inside the roots of ``jail``.
 
     ``top`` is the work tree, ``git_dir`` holds HEAD and the index, ``common_dir`` the rest (the
     same, but in a linked work tree).
@@ -33,6 +33,7 @@ class RepositoryPaths:
     top: str
     git_dir: str
     common_dir: str
+    jail: Jail
 
 
 def inside(directory: str) -> str:
@@ -47,7 +48,7 @@ def inside(directory: str) -> str:
         raise BridgeError(error.code, _UNFIT.get(error.code, error.message)) from None
 
 
-def find_repository(directory: str, jail: Jail) -> RepositoryPaths | None:
+def find_repository(directory: str, jail: Jail) -> Repository | None:
     """Return the repository around a working directory, or None.
 
     Raises the jail's errors, also for a repository that leads out of the roots, GIT_ERROR for one
@@ -62,9 +63,8 @@ def find_repository(directory: str, jail: Jail) -> RepositoryPaths | None:
         try:
             git_dir = _git_dir(top, jail)
             if git_dir is not None:
-                return RepositoryPaths(
-                    "/" + "/".join(names), top, git_dir, _common_dir(git_dir, jail)
-                )
+                common_dir = _common_dir(git_dir, jail)
+                return Repository("/" + "/".join(names), top, git_dir, common_dir, jail)
         except BridgeError as error:
             if error.code != "FILE_ACCESS_DENIED":
                 raise

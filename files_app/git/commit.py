@@ -18,7 +18,6 @@ import structlog
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.path_jail import Jail
 from bridge_project.protocol.resources import GitCommitSummary
 from files_app.git import hooks
 from files_app.git.patch import numstat
@@ -28,7 +27,7 @@ from files_app.git.sandbox.error_text import git_error
 from files_app.git.sandbox.git import Git
 from files_app.git.staging import stage
 from files_app.git.status import DIFF_OPTIONS, empty_tree
-from sessions_app.working_directory import RepositoryPaths
+from sessions_app.working_directory import Repository
 
 log = structlog.get_logger("bridge.git")
 
@@ -45,12 +44,7 @@ _LOG: Final = ("log", "--max-count=1", "--no-show-signature", "--encoding=UTF-8"
 
 
 def commit(
-    place: RepositoryPaths,
-    jail: Jail,
-    message: str,
-    files: list[str] | None,
-    *,
-    begun: datetime | None = None,
+    place: Repository, message: str, files: list[str] | None, *, begun: datetime | None = None
 ) -> GitCommitSummary:
     """Commit with the repository's hooks; ``files`` None: all that is staged.
 
@@ -64,7 +58,7 @@ def commit(
         raise git_error("A commit needs a message.")
     if "\0" in message:
         raise git_error("A commit message cannot hold a NUL.")
-    with _turn(place.common_dir), mirror.committing(place, jail) as (git, made):
+    with _turn(place.common_dir), mirror.committing(place) as (git, made):
         _wait_for_index(place)
         branch, before = _head(git)
         _wait_for_index(place)  # again: another commit moves HEAD before it writes the index
@@ -82,7 +76,7 @@ def commit(
                     if os.path.lexists(f"{place.git_dir}/{name}"):
                         text = "Some files alone cannot be committed during"
                         raise git_error(f"{text} {what}: commit all that is staged.")
-                stage(git, Names(place, jail), files, before)
+                stage(git, Names(place), files, before)
             _check_staged(git, files)
             expected = before or "0" * len(empty_tree(git))
             hooks.install(made, git.environment, branch, expected)
@@ -103,7 +97,7 @@ def _turn(common_dir: str) -> Iterator[None]:
         lock.release()
 
 
-def _wait_for_index(place: RepositoryPaths) -> None:
+def _wait_for_index(place: Repository) -> None:
     """Wait for another git that writes the index; GIT_ERROR if it takes long."""
     deadline = time.monotonic() + limits.GIT_LOCK_SECONDS
     while os.path.lexists(f"{place.git_dir}/index.lock"):

@@ -5,7 +5,6 @@ from typing import Final
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.path_jail import Jail
 from bridge_project.protocol.repository_messages import GitDiffResponse
 from bridge_project.protocol.resources import DiffFile
 from files_app.git import patch, untracked
@@ -15,7 +14,7 @@ from files_app.git.repository import leads_out
 from files_app.git.sandbox import mirror
 from files_app.git.sandbox.git import Git
 from files_app.git.status import DIFF_OPTIONS
-from sessions_app.working_directory import RepositoryPaths
+from sessions_app.working_directory import Repository
 
 _SUBMODULE: Final = "160000"
 _ENVELOPE_BYTES: Final = 4096
@@ -24,7 +23,7 @@ _LISTS: Final = ("diff", "--raw", "--numstat", "-z", "--no-abbrev", *DIFF_OPTION
 
 
 def diff(
-    place: RepositoryPaths, jail: Jail, session_id: str, files: list[str] | None, *, cached: bool
+    place: Repository, session_id: str, files: list[str] | None, *, cached: bool
 ) -> GitDiffResponse:
     """Compare work tree and index, or ``cached``: the index and the last commit.
 
@@ -32,11 +31,11 @@ def diff(
     Raises BridgeError FILE_NOT_FOUND for a file that neither git nor the work tree has, and the
     errors of ``mirror.reading`` and ``Names.to_git_name``.
     """
-    names = Names(place, jail)
+    names = Names(place)
     chosen = None if files is None else Selection(names, files)
     # a file in conflict is compared with our side: the answer has only two
     sides = "--cached" if cached else "--ours"
-    with mirror.reading(place, jail) as git:
+    with mirror.reading(place) as git:
         changes = [
             change
             for change in Lists(git(*_LISTS, sides)).by_name.values()

@@ -33,7 +33,7 @@ def install(mirror: Mirror, environment: Mapping[str, str], branch: str, before:
     directory = f"{mirror.directory}/hooks"
     os.mkdir(directory)
     where = _directory(mirror)
-    theirs = [name for name in NAMES if _may_run(f"{where}/{name}", mirror.jail)]
+    theirs = [name for name in NAMES if _may_run(f"{where}/{name}", mirror.place.jail)]
     scripts = {name: _script(f"{where}/{name}", environment) for name in theirs}
     scripts["reference-transaction"] = _guard(branch, before, f"{mirror.directory}/{_MADE}")
     for name, text in scripts.items():

@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError, Ignoring
-from bridge_project.kernel.path_jail import Jail, shown
+from bridge_project.kernel.path_jail import shown
 from bridge_project.kernel.path_walk import identity, names_of
 from files_app.git.sandbox.git import Git
-from sessions_app.working_directory import RepositoryPaths
+from sessions_app.working_directory import Repository
 
 REPLACED = "\ufffd"  # shown for a byte that is no text
 
@@ -22,10 +22,10 @@ class Names:
     A name that is not UTF-8 has surrogates here, and replacement characters at the client.
     """
 
-    def __init__(self, place: RepositoryPaths, jail: Jail) -> None:
+    def __init__(self, place: Repository) -> None:
         self.place = place
-        self.jail = jail
-        self.forbidden = jail.forbidden_identities()
+        self.jail = place.jail
+        self.forbidden = place.jail.forbidden_identities()
         # the working directory, below the top
         inner = os.path.relpath(place.directory, place.top)
         self.inner = "" if inner == "." else f"{inner}/"

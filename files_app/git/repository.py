@@ -8,20 +8,19 @@ from bridge_project.kernel.path_walk import split, translate_os_errors
 from files_app.git.sandbox import config
 from files_app.git.sandbox.error_text import git_error
 from files_app.git.sandbox.git import Git
-from sessions_app.working_directory import RepositoryPaths, find_repository
+from sessions_app.working_directory import Repository, find_repository
 
 
-def repository_of(working_directory: str, jail: Jail | None = None) -> tuple[RepositoryPaths, Jail]:
-    """Return the repository around a session's working directory, and its jail.
+def repository_of(working_directory: str, jail: Jail | None = None) -> Repository:
+    """Return the repository around a session's working directory.
 
     Errors: GIT_ERROR where there is none or it is not the user's, FILE_ACCESS_DENIED where any part
     of it lies outside the roots, and the jail's for the directory itself.
     """
-    jail = jail or default_jail()
     if not working_directory.startswith("/"):
         text = "The session has no working directory on this machine, so there is no repository."
         raise git_error(text)
-    place = find_repository(working_directory, jail)
+    place = find_repository(working_directory, jail or default_jail())
     if place is None:
         raise git_error(
             "Not a git repository: the session's working directory is in none that lies"
@@ -31,11 +30,11 @@ def repository_of(working_directory: str, jail: Jail | None = None) -> tuple[Rep
         text = "Not a work tree: the session's working directory is inside the git directory."
         raise git_error(text)
     _check_owner(place)
-    _check_mounts(place, jail)
-    return place, jail
+    _check_mounts(place)
+    return place
 
 
-def _check_owner(place: RepositoryPaths) -> None:
+def _check_owner(place: Repository) -> None:
     """Refuse another user's repository, as git does, unless `safe.directory` names it."""
     parts = (place.top, place.git_dir, place.common_dir)
     with translate_os_errors():
@@ -47,15 +46,15 @@ def _check_owner(place: RepositoryPaths) -> None:
         )
 
 
-def _check_mounts(place: RepositoryPaths, jail: Jail) -> None:
+def _check_mounts(place: Repository) -> None:
     """Refuse a repository into which a hidden file system is mounted."""
     for point in mount_points():
         parts = (place.top, place.git_dir, place.common_dir)
         below = any(point.startswith(f"{path.rstrip('/')}/") for path in parts)
         # files hidden by their path are removed from git's output
-        if below and not jail.hides(split(point)):
+        if below and not place.jail.hides(split(point)):
             try:
-                jail.resolve(point)
+                place.jail.resolve(point)
             except BridgeError as error:
                 if error.code == "FILE_ACCESS_DENIED":
                     text = "Something is mounted into the repository that is not to be seen."
@@ -74,7 +73,7 @@ def _safe_directories() -> list[str]:
 def leads_out(git: Git, name: str) -> bool:
     """Return whether a submodule's git directory is outside the roots."""
     try:
-        find_repository(f"{git.place.top}/{name}", git.jail)
+        find_repository(f"{git.place.top}/{name}", git.place.jail)
     except BridgeError as error:
         return error.code == "FILE_ACCESS_DENIED"
     return False

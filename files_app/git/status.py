@@ -9,7 +9,7 @@ from typing import Final
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.path_jail import Jail, shown
+from bridge_project.kernel.path_jail import shown
 from bridge_project.protocol.repository_messages import GitStatusResponse
 from bridge_project.protocol.resources import GitChange, GitCommitSummary
 from bridge_project.protocol.types import GitFileStatus
@@ -19,7 +19,7 @@ from files_app.git.paths import Names
 from files_app.git.repository import leads_out, repository_of
 from files_app.git.sandbox import mirror
 from files_app.git.sandbox.git import Git
-from sessions_app.working_directory import RepositoryPaths, detached
+from sessions_app.working_directory import Repository, detached
 
 # no external programs, no submodules, and renames found whatever the configuration says
 SAME_CHANGES: Final = ("--ignore-submodules=dirty", "--find-renames")
@@ -55,14 +55,14 @@ class State:
 
 
 def status(
-    place: RepositoryPaths, jail: Jail, session_id: str, commit: GitCommitSummary | None = None
+    place: Repository, session_id: str, commit: GitCommitSummary | None = None
 ) -> GitStatusResponse:
     """Return a repository's status; lines are counted against the last commit."""
-    with mirror.reading(place, jail) as git:
+    with mirror.reading(place) as git:
         state = read(git)
         for name in _dirty_submodules(git, state):
             state.entries[name] = Entry(name, "modified")
-        names = Names(place, jail)
+        names = Names(place)
         entries = [entry for entry in state.entries.values() if not names.secret(entry.name)]
         entries = [one for one in entries if _may_be_told(git, one)]
         new = [entry.name for entry in entries if entry.status == "untracked"]
@@ -178,10 +178,10 @@ def _may_be_told(git: Git, entry: Entry) -> bool:
 def _is_dirty(git: Git, name: str) -> bool:
     path = f"{git.place.top}/{name}"
     try:
-        place, jail = repository_of(path, git.jail)
+        place = repository_of(path, git.place.jail)
         if place.top != path:
             return False  # it is not checked out, and what was found is a repository around it
-        with mirror.reading(place, jail) as inner:
+        with mirror.reading(place) as inner:
             return any(_may_be_told(inner, one) for one in read(inner).entries.values())
     except BridgeError:
         return False

@@ -71,7 +71,7 @@ def read(git: Git, name: str, most: int = limits.GIT_COUNT_MAX_BYTES) -> New | N
             stat = os.stat(last, dir_fd=directory.fd, follow_symlinks=False)
             if st.S_ISLNK(stat.st_mode):
                 return New("120000", os.fsencode(os.readlink(last, dir_fd=directory.fd)))
-            with git.jail.below(directory, [last], "file") as file:
+            with git.place.jail.below(directory, [last], "file") as file:
                 data = bytearray()
                 while len(data) <= most and (chunk := os.read(file.fd, limits.MB)):
                     data += chunk
@@ -94,7 +94,7 @@ def exists(git: Git, name: str) -> bool:
 def _parent(git: Git, name: str) -> Opened:
     """Open the directory of a name; FILE_NOT_FOUND behind a link, as for git."""
     names = names_of(f"{git.place.top}/{name}".rpartition("/")[0])
-    directory = git.jail.at(names)
+    directory = git.place.jail.at(names)
     if directory.names != names:
         directory.close()
         raise BridgeError("FILE_NOT_FOUND")

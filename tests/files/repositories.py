@@ -28,7 +28,7 @@ class Seen:
         self.directory = directory
 
     def status(self) -> GitStatusResponse:
-        return status_module.status(*repository_of(str(self.directory), self.jail), "s")
+        return status_module.status(repository_of(str(self.directory), self.jail), "s")
 
     def changes(self) -> dict[str, tuple[str, int, int]]:
         found = self.status().changes
@@ -39,7 +39,7 @@ class Seen:
 
     def diff(self, *files: str, cached: bool = False) -> GitDiffResponse:
         return diff_module.diff(
-            *repository_of(str(self.directory), self.jail), "s", list(files) or None, cached=cached
+            repository_of(str(self.directory), self.jail), "s", list(files) or None, cached=cached
         )
 
     def files(self, *files: str, cached: bool = False) -> dict[str, DiffFile]:
@@ -47,7 +47,7 @@ class Seen:
 
     def commit(self, message: str = "A commit", *files: str, **more: Any) -> GitCommitSummary:
         return commit_module.commit(
-            *repository_of(str(self.directory), self.jail), message, list(files) or None, **more
+            repository_of(str(self.directory), self.jail), message, list(files) or None, **more
         )
 
 

@@ -15,9 +15,9 @@ from typing import Any, Final
 from bridge_project.kernel import child_environment, child_process, limits
 from bridge_project.kernel.child_process import Done
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.path_jail import Jail, shown
+from bridge_project.kernel.path_jail import shown
 from files_app.git.sandbox.error_text import git_error, reason
-from sessions_app.working_directory import RepositoryPaths
+from sessions_app.working_directory import Repository
 
 # Neither the machine's nor anybody's configuration, no lock, no question, no pager, no network; a
 # name is a name and no pattern.
@@ -92,8 +92,7 @@ def run(arguments: Sequence[str], *, seconds: float = limits.GIT_READ_SECONDS, *
 class Git:
     """Run git on one repository; ``directory`` is its mirror."""
 
-    place: RepositoryPaths
-    jail: Jail
+    place: Repository
     directory: str
     environment: Mapping[str, str]
 
@@ -140,7 +139,7 @@ class Git:
     def _reason(self, done: Done) -> str:
         """Return why git failed, in its words or a hook's."""
         for output in (done.err, done.out):
-            if said := reason(output, self.jail, self.place.top, self.directory):
+            if said := reason(output, self.place.jail, self.place.top, self.directory):
                 return said
         if done.code < 0:
             return f"git was ended by signal {-done.code}."

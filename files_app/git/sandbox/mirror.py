@@ -32,7 +32,7 @@ from files_app.git.sandbox.config import Setting
 from files_app.git.sandbox.error_text import git_error
 from files_app.git.sandbox.git import Git
 from files_app.git.sandbox.links import look_at, look_below
-from sessions_app.working_directory import RepositoryPaths
+from sessions_app.working_directory import Repository
 
 _SHARED: Final = ("packed-refs", "shallow", "reftable", "info/exclude", "info/attributes")
 # the logs of references, and the place where git-lfs keeps large files
@@ -59,23 +59,23 @@ _REFERENCES_MAX: Final = 5  # one that names another, and so on; as git has it
 
 
 @contextmanager
-def reading(place: RepositoryPaths, jail: Jail) -> Iterator[Git]:
+def reading(place: Repository) -> Iterator[Git]:
     """Yield a Git that can only read. Raises GIT_ERROR and the jail's errors."""
-    with _made(place, jail) as mirror:
+    with _made(place) as mirror:
         mirror.copy_index()
         mirror.configure([("core.bigFileThreshold", str(limits.GIT_BIG_FILE_BYTES))])
-        yield Git(place, jail, mirror.directory, git.reading_environment(mirror.directory))
+        yield Git(place, mirror.directory, git.reading_environment(mirror.directory))
 
 
 @contextmanager
-def committing(place: RepositoryPaths, jail: Jail) -> Iterator[tuple[Git, Mirror]]:
+def committing(place: Repository) -> Iterator[tuple[Git, Mirror]]:
     """Yield a Git that moves HEAD and writes objects; its index is yet to be copied."""
-    with _made(place, jail) as mirror:
+    with _made(place) as mirror:
         mirror.configure([], filters=True)
         environment = git.committing_environment(mirror.directory, place.git_dir)
         try:
             mirror.link_logs()
-            yield Git(place, jail, mirror.directory, environment), mirror
+            yield Git(place, mirror.directory, environment), mirror
         finally:
             with contextlib.suppress(OSError):  # it is only removed when nothing was committed
                 os.rmdir(f"{place.common_dir}/logs")
@@ -87,10 +87,10 @@ def forget_leftovers() -> None:
 
 
 @contextmanager
-def _made(place: RepositoryPaths, jail: Jail) -> Iterator[Mirror]:
+def _made(place: Repository) -> Iterator[Mirror]:
     directory = tempfile.mkdtemp(prefix="", dir=make_private_dir(conf.bridge_data_dir, "git"))
     try:
-        mirror = Mirror(place, jail, directory)
+        mirror = Mirror(place, directory)
         mirror.link_references()
         yield mirror
     finally:
@@ -101,8 +101,7 @@ def _made(place: RepositoryPaths, jail: Jail) -> Iterator[Mirror]:
 class Mirror:
     """Fill the temporary git directory."""
 
-    place: RepositoryPaths
-    jail: Jail
+    place: Repository
     directory: str
     settings: list[Setting] = field(default_factory=list)  # the complete ones of the repository
     user_settings: list[Setting] = field(default_factory=list)  # and of its user
@@ -112,11 +111,11 @@ class Mirror:
         for name in ("objects", "refs"):
             if not (real := self._link(name)):
                 raise git_error("Not a git repository: it has no objects or no references.")
-            look_below(real, self.jail)
+            look_below(real, self.place.jail)
         os.mkdir(f"{self.directory}/info")
         for name in _SHARED:
             if os.path.isdir(real := self._link(name)):
-                look_below(real, self.jail)
+                look_below(real, self.place.jail)
         self._link("info/sparse-checkout", self.place.git_dir)
         head = self._read(f"{self.place.git_dir}/HEAD", limits.FILE_PATH_MAX_BYTES)
         self._check_head(head)
@@ -141,9 +140,9 @@ class Mirror:
     def link_logs(self) -> None:
         """Link to the logs that a commit writes; refuse links out of the roots."""
         for directory in {self.place.git_dir, self.place.common_dir}:
-            look_at(directory, self.jail, but=_NOT_WRITTEN)
+            look_at(directory, self.place.jail, but=_NOT_WRITTEN)
             if os.path.isdir(f"{directory}/logs"):
-                look_below(f"{directory}/logs", self.jail)
+                look_below(f"{directory}/logs", self.place.jail)
         with contextlib.suppress(FileExistsError):
             # git makes it with the first commit, but not through a link
             os.mkdir(f"{self.place.common_dir}/logs")
@@ -177,12 +176,12 @@ class Mirror:
             names = os.listdir(self.place.git_dir)
         for name in ("index", *(name for name in names if name.startswith("sharedindex."))):
             with Ignoring("FILE_NOT_FOUND"):
-                _copy(self.jail, f"{self.place.git_dir}/{name}", f"{self.directory}/{name}")
+                _copy(self.place.jail, f"{self.place.git_dir}/{name}", f"{self.directory}/{name}")
 
     def _link(self, name: str, base: str = "") -> str:
         """Link to the real path of something; return it, empty when there is nothing."""
         with Ignoring("FILE_NOT_FOUND", "FILE_INVALID_PATH"):
-            real = self.jail.resolve(f"{base or self.place.common_dir}/{name}")
+            real = self.place.jail.resolve(f"{base or self.place.common_dir}/{name}")
             os.symlink(real, f"{self.directory}/{name}")
             return real
         return ""
@@ -193,7 +192,7 @@ class Mirror:
 
     def _read(self, path: str, most: int) -> bytes:
         data = b""
-        with Ignoring("FILE_NOT_FOUND"), self.jail.open_file(path) as opened:
+        with Ignoring("FILE_NOT_FOUND"), self.place.jail.open_file(path) as opened:
             data = os.read(opened.fd, most + 1)
         if len(data) > most:
             text = f"The repository's {os.path.basename(path)} is larger than any that git writes."
