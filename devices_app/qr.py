@@ -4,6 +4,7 @@ import io
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import segno
@@ -11,7 +12,7 @@ import segno
 from devices_app.invitation import Invitation
 
 QUIET_ZONE = 4  # modules, as in the QR standard; with fewer, some cameras do not find the code
-PNG_SCALE = 8
+SCALE = 8
 WHITE_ON_BLACK, RESET = "\033[38;5;231;48;5;16m", "\033[0m"
 
 
@@ -28,15 +29,11 @@ def terminal(invitation: Invitation, *, colour: bool) -> str:
     return "".join(f"{WHITE_ON_BLACK}{line}{RESET}\n" for line in out.getvalue().splitlines())
 
 
-def _image(kind: str, **options: Any) -> Callable[[Invitation], bytes]:
-    def render(invitation: Invitation) -> bytes:
-        out = io.BytesIO()
-        segno.make(invitation.link, error="M", micro=False).save(
-            out, kind=kind, border=QUIET_ZONE, **options
-        )
-        return out.getvalue()
-
-    return render
+def _image(invitation: Invitation, **options: Any) -> bytes:
+    out = io.BytesIO()
+    code = segno.make(invitation.link, error="M", micro=False)
+    code.save(out, border=QUIET_ZONE, scale=SCALE, light="white", **options)
+    return out.getvalue()
 
 
 def as_json(invitation: Invitation) -> bytes:
@@ -47,8 +44,8 @@ def as_json(invitation: Invitation) -> bytes:
 
 # Formats for a program or a file; ``terminal`` is for a person.
 RENDERERS: Mapping[str, Callable[[Invitation], bytes]] = {
-    "png": _image("png", scale=PNG_SCALE, light="white"),
-    "svg": _image("svg", scale=PNG_SCALE, light="white", title="Pairing code"),
+    "png": partial(_image, kind="png"),
+    "svg": partial(_image, kind="svg", title="Pairing code"),
     "url": lambda invitation: invitation.link.encode() + b"\n",
     "json": as_json,
 }
