@@ -69,7 +69,7 @@ async def auth(connection: ClientConnection, message: ClientMessage) -> None:
     )
     await connection.send_frame(ack)
     if not connection.is_direct_public:
-        connection.start_delivery(head)
+        connection.spawn(connection.delivery.run(head))
 
 
 def _check_version(version: str) -> None:
@@ -197,7 +197,7 @@ async def _reply(
     if begins:
         connection.phase = Phase.READY
         if connection.is_direct_public:
-            connection.start_delivery(head)
+            connection.spawn(connection.delivery.run(head))
 
 
 # -- heartbeats and acknowledgements ---------------------------------------------------------------

@@ -139,7 +139,7 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     async def send_in_turn(self, text: str) -> None:
         """Send a message when the socket has room, which bounds memory (D30)."""
-        await self.drain()
+        await self.socket.drain()
         await self.send_text(text)
 
     def send_rows(self, rows: Sequence[Row]) -> int:
@@ -148,10 +148,6 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
         A connection that is over takes all rows, and they are lost as on the way.
         """
         return len(rows) if self.over else self.socket.send_frames([row.wire for row in rows])
-
-    async def drain(self) -> None:
-        """Wait until the socket has room."""
-        await self.socket.drain()
 
     async def refuse(self, error: BridgeError, id: str | None = None) -> None:
         """Send ``connection_error`` and close."""
@@ -185,19 +181,11 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
             log.error("socket_task_failed", device=self.device_id, exc_info=error)
             self.spawn(self.end("BRIDGE_ERROR", 1011))
 
-    def start_delivery(self, upto: int) -> None:
-        """Send the log's rows for the device, then live ones (D28)."""
-        self.spawn(self.delivery.run(upto))
-
     def belong_to(self, device: Device) -> None:
-        """Prepare delivery to a device; nothing is sent until `start_delivery`."""
+        """Prepare delivery to a device; nothing is sent until it runs."""
         self.device = device
         self.acknowledgements = Acknowledgements(device.pk)
         self.delivery = Delivery(device, self, self.acknowledgements)
-
-    def wake(self) -> None:
-        """Send new rows: the log has grown."""
-        self.delivery.wake()
 
     # -- sessions ----------------------------------------------------------------------------------
 

@@ -103,7 +103,7 @@ async def _admit(connection: ClientConnection, message: ClientMessage) -> None:
     _meter(connection, message.type)
     if message.type not in UNMETERED:
         # a client that does not read its answers must wait before it asks for more (D30)
-        await connection.drain()
+        await connection.socket.drain()
 
 
 def _meter(connection: ClientConnection, type_: str | None) -> None:

@@ -51,7 +51,7 @@ class Registry:
             who = (device, token_digest, connection.transport.client)
             connection.connection_id = await writers.run(presence.open_connection, *who)
             self.sockets.add(connection)
-            tail.followers.add(connection.wake)
+            tail.followers.add(connection.delivery.wake)
         except BridgeError as error:
             raise Refused(error.code, error.message) from None
         finally:
@@ -59,7 +59,8 @@ class Registry:
 
     def discard(self, connection: ClientConnection) -> None:
         self.sockets.discard(connection)
-        tail.followers.discard(connection.wake)
+        if connection.device is not None:
+            tail.followers.discard(connection.delivery.wake)
 
     def revoked(self, device_id: int) -> None:
         """End a device's connections after a revocation; callable from any thread."""
