@@ -6,7 +6,7 @@ import io
 import json
 import os
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from bridge_project.kernel import limits
@@ -15,8 +15,10 @@ from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import Jail, shown
 from bridge_project.kernel.path_walk import Opened, translate_os_errors
 from bridge_project.protocol.jsontext import dumps_unicode
+from bridge_project.protocol.types import now_text
 
 _CHUNK: Final = 2**20
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TOO_MANY_LINES: Final = "These lines are more than one message holds; ask for fewer."
 _ENCODED: Final = 3 * 2**14  # bytes put into JSON at once; base64 takes three at a time
 # what an answer holds besides the content or the entries
@@ -112,12 +114,9 @@ def read_lines(
 def modified_at(stat: os.stat_result) -> str:
     """Return ISO 8601 UTC with milliseconds; clamp years it cannot hold."""
     try:
-        moment = datetime.fromtimestamp(stat.st_mtime_ns // 10**9, UTC).replace(
-            microsecond=stat.st_mtime_ns // 1000 % 10**6
-        )
-    except (ValueError, OverflowError, OSError):
+        return now_text(_EPOCH + timedelta(microseconds=stat.st_mtime_ns // 1000))
+    except OverflowError:
         return "9999-12-31T23:59:59.999Z" if stat.st_mtime_ns > 0 else "0001-01-01T00:00:00.000Z"
-    return f"{moment.year:04}-{moment:%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z"
 
 
 class _Reading:
