@@ -4,7 +4,6 @@ Those of a killed process stop counting when its lease ends, or as soon as its s
 the same data directory (D35).
 """
 
-import contextlib
 import uuid
 from datetime import datetime, timedelta
 
@@ -30,9 +29,8 @@ def current() -> uuid.UUID:
 def instance() -> str:
     """Return the data directory's id, by which a process knows its predecessor (D35)."""
     path = conf.bridge_data_dir / "instance"
-    with contextlib.suppress(FileNotFoundError):
-        return path.read_text().strip()
-    write_private_file(path, f"{uuid.uuid4()}\n".encode())
+    if not path.exists():
+        write_private_file(path, f"{uuid.uuid4()}\n".encode())
     return path.read_text().strip()
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import time
-from concurrent.futures import Future
 
 import structlog
 from django.db import Error as DatabaseError
@@ -58,7 +57,7 @@ async def _poll() -> None:
             if registry.sockets:
                 registry.retire(*await readers.run(presence.ended_elsewhere))
             for failure in failure_alerts.take():
-                _notify(failure)
+                chores.begin(_notify, failure)  # the lease must not wait for it
             # by the clock that says more: somebody may set one, or the machine slept
             since = max(time.monotonic() - renewed[0], abs(time.time() - renewed[1]))
             if since > limits.LEASE_RENEWAL_SECONDS:
@@ -80,23 +79,15 @@ _updating = BackgroundTask(session_updates.run)
 
 
 def _notify(failure: Failure) -> None:
-    """Store a failure's notification (D13) in a thread: the lease must not wait for it."""
-
-    def write() -> None:
+    """Store a failure's notification (D13); if that fails, it may be reported again."""
+    try:
         with outbox() as box:
             box.append_to_all(encode(notifications.failed(failure)))
-
-    def ended(done: Future[None]) -> None:
-        if not done.cancelled() and (error := done.exception()):
-            failure_alerts.forget(failure)
-            log.warning(
-                "failure_not_told",
-                code=failure.row.code,
-                reference=failure.reference,
-                error=error.__class__.__name__,
-            )
-
-    chores.begin(write).add_done_callback(ended)
+    except Exception as error:
+        failure_alerts.forget(failure)
+        about = {"code": failure.row.code, "reference": failure.reference}
+        log.warning("failure_not_told", **about, error=error.__class__.__name__)
+        raise  # `Threads` drops a connection that broke
 
 
 async def _renew() -> None:
