@@ -30,7 +30,7 @@ WORKS: Final[tuple[tuple[str, Step, Step], ...]] = (
     ("chores", chores.task.start, chores.task.stop),
     ("agents", supervisor.start, supervisor.stop),
     # of the agents that the supervisor has loaded
-    ("agent versions", registry.start, registry.stop),
+    ("agent versions", registry.versions.start, registry.versions.stop),
     ("git", request_limiter.start, request_limiter.stop),
     ("forwarder", server_forwarder.start, server_forwarder.stop),
     ("address", monitors.address.start, monitors.address.stop),

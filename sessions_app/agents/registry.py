@@ -3,13 +3,14 @@
 To add an agent, write one module with its driver and add one line to ``_kinds``.
 """
 
-import threading
+import asyncio
 from collections.abc import Iterator
 
 import structlog
 
 from bridge_project import __version__
 from bridge_project.kernel import limits
+from bridge_project.kernel.background_task import BackgroundTask
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.http import AgentInfo
@@ -25,7 +26,6 @@ VERSION_MAX_CHARS = 200  # the reason is in the agent's own words
 
 KINDS: dict[str, AgentKind] = {}
 _versions: dict[str, str] = {}
-_stopped = threading.Event()
 
 
 def _kinds() -> Iterator[AgentKind]:
@@ -87,23 +87,6 @@ def unavailable(name: str, reason: str = "") -> BridgeError:
     return BridgeError("AGENT_UNAVAILABLE", words)
 
 
-async def start() -> None:
-    """Ask for versions now and every AGENT_VERSIONS_SECONDS.
-
-    An agent may be installed, updated or started for the first time while the bridge runs. The
-    end of the process does not wait for the thread.
-    """
-    global _stopped
-    _stopped = threading.Event()
-    threading.Thread(
-        target=_keep_asking, args=(_stopped,), name="agent versions", daemon=True
-    ).start()
-
-
-async def stop() -> None:
-    _stopped.set()
-
-
 def ask_versions() -> None:
     """Ask every kind for its version; it may take seconds."""
     for kind in tuple(KINDS.values()):
@@ -114,7 +97,11 @@ def ask_versions() -> None:
             log.warning("agent_version_unknown", agent=kind.name, error=repr(error))
 
 
-def _keep_asking(stopped: threading.Event) -> None:
-    while not stopped.is_set():
-        ask_versions()
-        stopped.wait(limits.AGENT_VERSIONS_SECONDS)
+async def _keep_asking() -> None:
+    # an agent may be installed, updated or started for the first time while the bridge runs
+    while True:
+        await asyncio.to_thread(ask_versions)
+        await asyncio.sleep(limits.AGENT_VERSIONS_SECONDS)
+
+
+versions = BackgroundTask(_keep_asking)
