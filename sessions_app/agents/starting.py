@@ -2,10 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import structlog
 
@@ -21,7 +18,6 @@ from sessions_app.agents.driver import (
     CannotResume,
     CannotStart,
     Driver,
-    Start,
     WillNotAsk,
     with_last_words,
 )
@@ -61,10 +57,8 @@ async def find_kind_to_resume(session: Session) -> AgentKind:
     return kind
 
 
-async def start_agent(
-    launch: Launch, begin: Callable[[Callable[[], Coroutine[Any, Any, None]]], Awaitable[None]]
-) -> None:
-    """Start the agent through ``begin``, and mark its session as active.
+async def start_agent(launch: Launch, begun: asyncio.Task[None]) -> None:
+    """Wait until ``begun`` has started the agent, and mark its session as active.
 
     Raises BridgeError when that fails, having written the state down, CancelledError when it is
     cancelled; the driver is closed then.
@@ -72,9 +66,7 @@ async def start_agent(
     session, driver, breaker = launch.session, launch.driver, launch.breaker
     try:
         async with asyncio.timeout(limits.AGENT_START_SECONDS):
-            directory = Path(session.working_directory)
-            start = Start(session.session_id, directory, session.resume_id or None)
-            await begin(lambda: driver.start(start))
+            await begun
         await threads.persist(ownership.activate, session.pk, driver.asks)
     except asyncio.CancelledError:
         await close(driver, session.session_id)

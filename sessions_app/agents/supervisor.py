@@ -2,11 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import Context
 from functools import partial
-from typing import Any
+from pathlib import Path
 
 import structlog
 from django.db import Error as DatabaseError
@@ -19,7 +19,7 @@ from bridge_project.kernel.threads import readers
 from devices_app.models import Device
 from sessions_app import leases, working_directory
 from sessions_app.agents import breaker, ownership, registry, starting
-from sessions_app.agents.driver import AgentKind, HistoryMessage
+from sessions_app.agents.driver import AgentKind, HistoryMessage, Start
 from sessions_app.agents.process import groups
 from sessions_app.agents.session_runner import End, SessionRunner
 from sessions_app.agents.session_writer import OwnershipLost
@@ -40,7 +40,8 @@ class Supervisor:
     def __init__(self) -> None:
         self._running: dict[int, SessionRunner] = {}
         self._launching: dict[int, asyncio.Task[None]] = {}
-        self._starting: dict[int, asyncio.Task[None]] = {}  # the same, while the driver starts
+        # the part of each launch that may be cancelled: what follows writes how it went
+        self._starting: dict[int, asyncio.Task[None]] = {}
         self._ending: dict[int, asyncio.Task[None]] = {}
         self._ticker: asyncio.Task[None] | None = None
         self._looked_for_orphans = 0.0
@@ -152,25 +153,26 @@ class Supervisor:
 
     async def _start(self, launch: Launch) -> None:
         session = launch.session
+        begun = self._starting[session.pk] = asyncio.create_task(self._begin(launch))
         try:
-            await starting.start_agent(launch, partial(self._begin, session.pk))
+            await starting.start_agent(launch, begun)
         except asyncio.CancelledError:
             if self._ticker is None:  # else whoever cancelled it has written that down
                 with suppress(OwnershipLost):
                     await threads.persist(ownership.pause, session.pk, STOPPED)
             raise
+        finally:
+            del self._starting[session.pk]
         runner = SessionRunner(session, launch.driver, launch.breaker, self._end)
         self._running[session.pk] = runner
         runner.start()
 
-    async def _begin(self, session_pk: int, start: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Start a driver after the former one's end, in a task that can be cancelled."""
-        await self._end_former(session_pk)
-        task = self._starting[session_pk] = asyncio.create_task(start())
-        try:
-            await task
-        finally:
-            del self._starting[session_pk]
+    async def _begin(self, launch: Launch) -> None:
+        """Start a session's driver after the former one's end."""
+        session = launch.session
+        await self._end_former(session.pk)
+        directory = Path(session.working_directory)
+        await launch.driver.start(Start(session.session_id, directory, session.resume_id or None))
 
     async def _end_lost(self, session_pk: int) -> None:
         """End the agent of a session that is no longer this process's, before it is reserved again.
