@@ -19,10 +19,10 @@ from bridge_project.protocol.types import FinishReason, SessionEndReason
 from sessions_app import leases, notifications
 from sessions_app.agents import events, inbox, sanitize
 from sessions_app.approvals import service as approvals
-from sessions_app.approvals.tool_call import Call, usable_id
+from sessions_app.approvals.tool_call import usable_id
 from sessions_app.log.outbox import Outbox, outbox
 from sessions_app.log.reader import Row
-from sessions_app.models import Command, LogRow, Session, ToolCall
+from sessions_app.models import Command, LogRow, Session
 from sessions_app.observed import sessions as observed_sessions
 from sessions_app.socket import presence
 
@@ -47,7 +47,7 @@ class SessionWriter:
             raise OwnershipLost(session_pk)
         self.box = box
         self.session = session
-        self.ids: dict[str, str] = {}  # the agent's id of a call → ours
+        self.ids: dict[str | None, str] = {}  # the agent's id of a call → ours
 
     def save(self) -> None:
         self.session.last_activity_at = self.box.now
@@ -59,37 +59,29 @@ class SessionWriter:
                 self._write_chunk(event)
             case events.ToolStarted(call):
                 self.close_stream("tool_call")
-                self._remember(
-                    call, approvals.report(self.box, self.session, sanitize.storable_call(call))
-                )
+                ours = sanitize.storable_call(call)
+                self.ids[call.id] = approvals.report(self.box, self.session, ours)
             case events.ApprovalAsked(call):
                 self.close_stream("tool_call")
                 ours = sanitize.storable_call(call)
                 if call.id in self.ids:  # it was announced, under an id that was free
                     ours = replace(ours, id=self.ids[call.id])
-                record = approvals.ask(self.box, self.session, ours)
-                self._remember(call, record.tool_call_id)
+                self.ids[call.id] = approvals.ask(self.box, self.session, ours).tool_call_id
             case events.ApprovalWithdrawn(call_id):
-                ours_id = self.ids.get(call_id, call_id)
-                approvals.withdraw(self.box, self.session, ours_id)
+                self.reject_pending("interrupted", tool_call_id=self.ids.get(call_id, call_id))
             case events.ToolSucceeded() | events.ToolStopped() | events.ToolFailed():
                 self._conclude(event)
             case events.AnswerEnded():
                 self.close_stream("tool_call")
             case events.TurnEnded():
                 self._end_turn(event)
-            case (
-                events.ModelRetried()
-                | events.TurnSilent()
-                | events.StoppedAsking()
-                | events.RanAnyway()
-            ):
-                self._tell(event)
             case events.SessionIdentified(resume_id):
                 self.session.resume_id = sanitize.valid(resume_id).replace("\x00", "")
             case events.AgentDied(reason):
                 self.stop(Session.Status.ERROR, reason, "agent_died")
                 self.report_failure(reason)
+            case _:
+                self._tell(event)
 
     # -- the stream --------------------------------------------------------------------------------
 
@@ -121,20 +113,15 @@ class SessionWriter:
 
     # -- tools -------------------------------------------------------------------------------------
 
-    def _remember(self, call: Call, tool_call_id: str) -> None:
-        if call.id is not None:
-            self.ids[call.id] = tool_call_id
-
     def _conclude(
         self, event: events.ToolSucceeded | events.ToolStopped | events.ToolFailed
     ) -> None:
         """Write a call's end: ``tool_result``, and ``tool_error`` if the tool failed."""
-        known = self.ids.get(event.call.id) if event.call.id is not None else None
-        tool_call_id = known or usable_id(event.call.id) or str(uuid.uuid4())
+        tool_call_id = self.ids.get(event.call.id) or usable_id(event.call.id) or str(uuid.uuid4())
         failure = None
         match event:
             case events.ToolSucceeded():
-                self.ids.pop(event.call.id or "", None)  # another may yet be said to have run
+                self.ids.pop(event.call.id, None)  # another may yet be said to have run
                 outcome = ToolOutcome(
                     success=True,
                     content=sanitize.truncate(event.content),
@@ -163,10 +150,9 @@ class SessionWriter:
         elif not presence.followed([self.session.pk]):
             self.notify(notifications.happened(self.session, "done", self.session.title))
 
-    def reject_pending(self, reason: str) -> None:
-        """Reject the calls that wait for a decision."""
-        by = ToolCall.DecidedBy.BRIDGE
-        approvals.reject_pending(self.box, self.session, by=by, reason=reason)
+    def reject_pending(self, reason: str, **which: str) -> None:
+        """Reject the calls that wait for a decision, or ``which`` of them."""
+        approvals.reject_pending(self.box, self.session, reason=reason, **which)
 
     def report_failure(self, why: str, notification_id: str = "") -> None:
         """Report the agent's failure, in the session and to every device (D51)."""
@@ -179,7 +165,7 @@ class SessionWriter:
         """Notify every device of an event that no message of the session shows."""
         match event:
             case events.RanAnyway(call):
-                ours_id = self.ids.pop(call.id or "", "")
+                ours_id = self.ids.pop(call.id, "")
                 approvals.report_ran_anyway(self.box, self.session, ours_id)
             case events.StoppedAsking(reason):
                 why = sanitize.storable_reason(reason)
@@ -251,11 +237,11 @@ class Transcript:
     def __init__(self, session_pk: int) -> None:
         self._session_pk = session_pk
         self._owner = leases.current()
-        self._ids: dict[str, str] = {}  # the agent's id of a call → ours
+        self._ids: dict[str | None, str] = {}  # the agent's id of a call → ours
         # when a try took a command, by which that command is known again
         self._taking: datetime | None = None
         # the first message of a try to write, and the ids after it
-        self._tried: tuple[str, dict[str, str]] | None = None
+        self._tried: tuple[str, dict[str | None, str]] | None = None
 
     def take(self, *, busy: bool) -> Command | None:
         """Take the next command; a prompt begins the answer in the same transaction."""
@@ -263,8 +249,7 @@ class Transcript:
             if not Session.objects.filter(pk=self._session_pk, owner=self._owner).exists():
                 raise OwnershipLost(self._session_pk)
             return None
-        with outbox() as box:
-            writer = SessionWriter(box, self._session_pk, self._owner)
+        with writing(self._session_pk, self._owner) as writer:
             taken = inbox.taken_at(self._session_pk, self._taking) if self._taking else None
             if taken is None:
                 self._taking = timezone.now()
@@ -274,7 +259,6 @@ class Transcript:
                     writer.session.set_turn(Session.Turn.WORKING)
                 elif taken and taken.kind == inbox.Kind.INTERRUPT:
                     writer.reject_pending("interrupted")
-                writer.save()
         self._taking = None
         return taken
 

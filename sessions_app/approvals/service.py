@@ -81,7 +81,7 @@ def ask(box: Outbox, session: Session, call: Call, *, of_open_call: bool = False
     box.append(session.feed, message)
     box.append_to_all(encode(notifications.approval_required(session, record)))
     if session.status == Session.Status.CLOSED:
-        reject_pending(box, session, by=ToolCall.DecidedBy.BRIDGE, reason="session_closed")
+        reject_pending(box, session, reason="session_closed")
     return record
 
 
@@ -189,19 +189,17 @@ def report_ran_anyway(box: Outbox, session: Session, id_: str) -> None:
 # -- ending calls without a result -----------------------------------------------------------------
 
 
-def withdraw(box: Outbox, session: Session, tool_call_id: str) -> None:
-    """Reject a pending call because its agent no longer waits for a decision."""
-    pending = open_calls.find_open(session).filter(tool_call_id=tool_call_id, decision=_PENDING)
-    for record in pending:
-        store_decision(
-            box, session, record, _REJECTED, by=ToolCall.DecidedBy.BRIDGE, reason="interrupted"
-        )
-
-
-def reject_pending(box: Outbox, session: Session, *, by: str, reason: str = "") -> None:
-    """Reject a session's pending calls; ``by``: a ToolCall.DecidedBy."""
+def reject_pending(
+    box: Outbox,
+    session: Session,
+    *,
+    by: str = ToolCall.DecidedBy.BRIDGE,
+    reason: str = "",
+    **which: str,
+) -> None:
+    """Reject a session's pending calls, or ``which`` of them; ``by``: a ToolCall.DecidedBy."""
     if session.pending_approvals:
-        for record in open_calls.find_open(session).filter(decision=_PENDING):
+        for record in open_calls.find_open(session).filter(decision=_PENDING, **which):
             store_decision(box, session, record, _REJECTED, by=by, reason=reason)
 
 
