@@ -55,7 +55,7 @@ class Permissions:
         if verdict is None:
             return _choose({})
         if verdict.decision == "approved":
-            record.granted = True
+            record.grant = record.asked
             return _choose(of_kind, "allow_once")
         record.refused = True
         self._events.put(self._calls.stop(record, reason_of(verdict)))

@@ -53,8 +53,8 @@ class Record:
     paths: list[str] = field(default_factory=list)
     reasoning: str = ""
     announced: Call | None = None  # as the bridge knows it
-    grant: Grant | None = None  # what its approval covers, once somebody was asked
-    granted: bool = False  # a person approved it
+    asked: Grant | None = None  # what an approval would cover, once somebody was asked
+    grant: Grant | None = None  # what its approval covers
     refused: bool = False  # a person did not, and it has not been reported again
     wrote: list[Change] = field(default_factory=list)  # what the bridge itself did for it
     over: bool = False  # its result has been reported
@@ -168,7 +168,7 @@ class ToolCalls:
     def asked_before(self, update: Update) -> Record | None:
         """Return the open call of that id, if somebody was asked about it already."""
         found = self._records.get(update.tool_call_id)
-        return found if found is not None and found.grant is not None and not found.over else None
+        return found if found is not None and found.asked is not None and not found.over else None
 
     def ask(self, update: Update) -> Record:
         """Return the record of a call that needs permission, announced or not.
@@ -184,7 +184,7 @@ class ToolCalls:
         # a person is asked about the call as it is now, whatever was announced
         record.announced = record.describe()
         writes = record.kind == "edit"
-        record.grant = grant_of(record.announced, record.changes, self._real, writes=writes)
+        record.asked = grant_of(record.announced, record.changes, self._real, writes=writes)
         return record
 
     def stop(self, record: Record, why: str = _ASKED_AGAIN) -> ToolStopped:
@@ -206,22 +206,16 @@ class ToolCalls:
 
     # -- what an approval covers -------------------------------------------------------------------
 
-    def granted(self) -> list[tuple[Record, Grant]]:
-        """Return the approved calls that run, and what their approvals cover."""
-        return [
-            (record, record.grant)
-            for record in self._records.values()
-            if record.granted and not record.over and record.grant is not None
-        ]
+    def granted(self) -> list[Record]:
+        """Return the approved calls that run."""
+        return [one for one in self._records.values() if one.grant and not one.over]
 
     def granting_text(
-        self, granted: list[tuple[Record, Grant]], path: str, before: str, after: str
+        self, granted: list[Record], path: str, before: str, after: str
     ) -> Record | None:
         """Return the call of ``granted`` that still permits this change to a file."""
-        where = self._real(path)
-        still = ((one, grant) for one, grant in granted if one.granted)
-        covering = (one for one, grant in still if grant.covers_text(where, before, after))
-        return next(covering, None)
+        change = (self._real(path), before, after)
+        return next((one for one in granted if one.grant and one.grant.covers_text(*change)), None)
 
     def reading_path(self, path: str) -> Record | None:
         """Return the open call that names this path, approved or not."""
@@ -238,15 +232,16 @@ class ToolCalls:
         The command is meant by itself (``shown``) or as what a shell is given (``inner``).
         """
         run = (shown, inner, self._real(cwd or "."), variables)
-        covering = (one for one, grant in self.granted() if grant.covers_command(*run))
-        if record := next(covering, None):
-            record.granted = False
+        granted = self.granted()
+        record = next((one for one in granted if one.grant and one.grant.covers_command(*run)), None)
+        if record is not None:
+            record.grant = None
         return record
 
     def withdraw_grants(self) -> None:
         """Let no approval given so far cover anything any more."""
         for record in self._records.values():
-            record.granted = False
+            record.grant = None
 
     def _real(self, path: str) -> str:
         is_path = "\0" not in path and len(path) <= PATH_MAX_CHARS
