@@ -248,7 +248,7 @@ async def end_background(group: Group) -> None:
         await asyncio.wait_for(group.clear(), limits.AGENT_END_SECONDS)
 
 
-def reap(instance: str) -> int:
+def reap(instance: str) -> None:
     """End what an earlier bridge with this data directory left running.
 
     What is started from here on is marked as ``instance``'s. To be called once, at the start, by
@@ -256,16 +256,14 @@ def reap(instance: str) -> int:
     """
     global _instance
     _instance = instance
-    return _sweep(AGENT_OF, instance)
+    _sweep(AGENT_OF, instance)
 
 
-def _sweep(name: str, value: str) -> int:
-    """End our user's processes with this mark; return how many there were."""
-    ended: set[int] = set()
+def _sweep(name: str, value: str) -> None:
+    """End our user's processes with this mark."""
     unsure = _UNSURE_LOOKS
     for _ in range(_SWEEPS):
         found, blank = _carrying(name, value)
-        ended.update(process.pid for process in found)
         for process in found:
             # psutil knows a number that was given out anew by the time of birth
             with contextlib.suppress(psutil.Error):
@@ -276,7 +274,6 @@ def _sweep(name: str, value: str) -> int:
             if not blank or not unsure:
                 break
             time.sleep(_BLANK_SECONDS)
-    return len(ended)
 
 
 def _carrying(name: str, value: str) -> tuple[list[psutil.Process], bool]:
