@@ -64,31 +64,21 @@ class AcpDriver(Driver):
         try:
             group = await groups.start(command, start.directory, more=more, stdin=True)
         except OSError as error:
-            self._files.cleanup()
             why = f"{self._name} could not be started: {error.strerror or error}"
             raise CannotStart(f"{why}. Its command is in BRIDGE_ACP_AGENTS.") from error
         self._transport = AcpTransport(group, self._wait_for_room)
         self._client = AcpClient(self.events, self.approvals, start.directory, self._modes.reported)
         self._connection = ClientSideConnection(cast(Any, self._client), self._transport)
         self._group = group
-        try:
-            self._session_id, can_load = await self._introduce(self._connection, start)
-        except BaseException:
-            await asyncio.shield(self.close())
-            raise
-        if can_load:  # else there is nothing to resume by
-            self.events.put(events.SessionIdentified(self._session_id))
+        await self._introduce(self._connection, start)
         self._watch = asyncio.create_task(self._report_death(group))
 
     async def _wait_for_room(self) -> None:
         await asyncio.sleep(0)  # the message before this one reports what it has to first
         await self.events.wait_for_room()
 
-    async def _introduce(self, conn: ClientSideConnection, start: Start) -> tuple[str, bool]:
-        """Begin or load the session, and have the agent ask.
-
-        Return the session's id, and whether the agent can load it again.
-        """
+    async def _introduce(self, conn: ClientSideConnection, start: Start) -> None:
+        """Begin or load the session, and have the agent ask."""
         try:
             hello = await conn.initialize(
                 PROTOCOL_VERSION, _CAPABILITIES, schema.Implementation(name="bridge", version="1")
@@ -105,13 +95,13 @@ class AcpDriver(Driver):
             meta: Any = recipe.meta if recipe is not None else {}
             session: Any
             if start.resume_id:
-                session, session_id = await self._load(conn, hello, start, meta), start.resume_id
+                session = await self._load(conn, hello, start, meta)
             else:
                 session = await conn.new_session(cwd=str(start.directory), mcp_servers=[], **meta)
-                session_id = session.session_id
+            self._session_id = start.resume_id or session.session_id
             offer, by_name = offer_of(session), of_line is None
             self.asks = agent.asks[self._name] = await self._modes.set_asking_mode(
-                conn, session_id, offer, recipe, by_name=by_name, resumed=bool(start.resume_id)
+                conn, self._session_id, offer, recipe, by_name=by_name, resumed=bool(start.resume_id)
             )
         except WillNotAsk:
             agent.asks[self._name] = False
@@ -124,7 +114,8 @@ class AcpDriver(Driver):
         except ValidationError as error:
             why = "does not answer as the Agent Client Protocol says"
             raise CannotStart(f"{self._name} {why}.") from error
-        return session_id, _can_load(hello)
+        if _can_load(hello):  # else there is nothing to resume by
+            self.events.put(events.SessionIdentified(self._session_id))
 
     def _text_of(self, error: RequestError, what: str = "") -> str:
         if error.code == AUTH_REQUIRED:
