@@ -79,13 +79,19 @@ class Start:
 class CannotStart(Exception):
     """Report why the agent could not be started, for a person."""
 
+    code = "AGENT_ERROR"
+
 
 class WillNotAsk(CannotStart):
     """Report that the agent cannot be made to ask before it acts (D59)."""
 
+    code = "AGENT_UNAVAILABLE"  # settled by its modes: no failure that passes
+
 
 class CannotResume(CannotStart):
     """Report that the agent does not know its session any more."""
+
+    code = "SESS_NOT_RESUMABLE"
 
 
 class PendingApprovals:
@@ -130,7 +136,10 @@ class PendingApprovals:
 
 
 class Driver(ABC):
-    """Run one session of an agent.
+    """Run one session of an agent, and report what it does in ``events``.
+
+    What it asks waits in ``approvals``. Whoever has called ``start`` calls ``close``, also when the
+    start fails.
 
     ``asks``, once started: whether the agent asks before it changes or runs something; None when
     nobody knows (D59). ``history``: what it told of the session when it was resumed.
@@ -155,10 +164,6 @@ class Driver(ABC):
     @abstractmethod
     async def prompt(self, content: str) -> None:
         """Begin a turn, which TurnEnded ends. Never called during one."""
-
-    async def decide(self, call_id: str, verdict: Verdict) -> bool:
-        """Answer an ApprovalAsked; False when the agent no longer waits for it."""
-        return self.approvals.decide(call_id, verdict)
 
     @abstractmethod
     async def interrupt(self) -> None:

@@ -36,7 +36,7 @@ class ToolStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class ApprovalAsked(Event):
-    """Report a call that waits for ``Driver.decide``, under the id of ``call``."""
+    """Report a call that waits for a decision, under the id of ``call``."""
 
     call: Call
 

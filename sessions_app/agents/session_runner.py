@@ -193,7 +193,7 @@ class SessionRunner:
             verdict = Verdict(payload["decision"], payload["modifications"])
             if self._interrupted:
                 verdict = Verdict("rejected", reason=INTERRUPTED)
-            if call_id is None or not await self.driver.decide(call_id, verdict):
+            if call_id is None or not self.driver.approvals.decide(call_id, verdict):
                 log.info("decision_too_late", session=self.session_id, call=payload["tool_call_id"])
         elif self.busy:  # Kind.INTERRUPT
             self._interrupted = True

@@ -15,10 +15,8 @@ from sessions_app.agents import ownership, registry
 from sessions_app.agents.breaker import Breaker
 from sessions_app.agents.driver import (
     AgentKind,
-    CannotResume,
     CannotStart,
     Driver,
-    WillNotAsk,
     with_last_words,
 )
 from sessions_app.agents.session_runner import close
@@ -87,14 +85,12 @@ async def _not_started(launch: Launch, error: Exception) -> BridgeError:
     """Store why an agent did not start, and return the error for whoever asked."""
     session, agent = launch.session, launch.session.agent_type
     reason, code = str(error), "AGENT_ERROR"
-    if isinstance(error, TimeoutError):
+    if isinstance(error, CannotStart):
+        code = error.code
+    elif isinstance(error, TimeoutError):
         seconds = limits.AGENT_START_SECONDS
         reason = f"The agent {agent} was not ready within {seconds:g} seconds."
-    elif isinstance(error, CannotResume):
-        code = "SESS_NOT_RESUMABLE"
-    elif isinstance(error, WillNotAsk):  # settled by its modes: no failure that passes
-        code = "AGENT_UNAVAILABLE"
-    elif not isinstance(error, CannotStart):
+    else:
         log.error("driver_failed", session=session.session_id, exc_info=error)
         reason = f"The agent {agent} could not be started: {error}"
     if code != "AGENT_UNAVAILABLE":

@@ -77,7 +77,7 @@ class Drive:
                 self.news.notify_all()
             if isinstance(event, ApprovalAsked) and self.answers:
                 verdict = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-                await self.driver.decide(event.call.id or "", verdict)
+                self.driver.approvals.decide(event.call.id or "", verdict)
 
 
 def text(events: Sequence[Event]) -> str:

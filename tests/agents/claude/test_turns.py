@@ -219,7 +219,7 @@ async def test_no_approval_outlives_its_turn(
     assert (await session.said_one(ApprovalWithdrawn)).call_id == asked.call.id
     await session.said_one(TurnEnded)
     assert (await session.said_one(ToolStopped)).call.id == asked.call.id
-    assert not await session.driver.decide(asked.call.id or "", APPROVED)
+    assert not session.driver.approvals.decide(asked.call.id or "", APPROVED)
     assert not list(session.directory.iterdir())
 
 
