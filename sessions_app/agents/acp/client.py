@@ -48,18 +48,17 @@ class AcpClient:
         self._directory = directory
         self._mode_reported = mode_reported
         self.terminals = Terminals(directory)
-        self._calls = ToolCalls(directory, self.terminals.text)
+        self._calls = ToolCalls(queue, directory, self.terminals.text)
         self.permissions = Permissions(approvals, self._calls, queue)
         self.in_turn = False
         self.collector: HistoryCollector | None = None  # while it loads a session
-        self.cost: dict[str, Any] | None = None
+        self.cost: dict[str, Any] = {}  # the session's, once the agent has told it
         self.heard = asyncio.Event()
 
     def end_turn(self) -> None:
         """Close what the agent left open."""
         self.permissions.withdraw()
-        for event in self._calls.end_turn(interrupted=self.permissions.interrupted):
-            self._events.put(event)
+        self._calls.end_turn(interrupted=self.permissions.interrupted)
         self.in_turn = False
 
     # -- what the agent reports --------------------------------------------------------------------
@@ -72,7 +71,7 @@ class AcpClient:
             return
         match update:
             case schema.UsageUpdate(cost=cost) if cost is not None:
-                self.cost = {"amount": cost.amount, "currency": cost.currency}
+                self.cost = {"cost": {"amount": cost.amount, "currency": cost.currency}}
             case _ if not self.in_turn:
                 if self.collector is not None:
                     self.collector.take(update)
@@ -83,8 +82,7 @@ class AcpClient:
                 self._events.heard()
                 self._calls.think(clean(text_of(update.content)))
             case schema.ToolCallStart() | schema.ToolCallProgress():
-                for event in self._calls.update(update):
-                    self._events.put(event)
+                self._calls.update(update)
             case _:
                 return  # echoed prompts, plans, commands: devices are told none of these
 

@@ -148,22 +148,12 @@ def details_of(output: Any) -> ToolErrorDetails:
     return ToolErrorDetails(exit_code=codes[0] if codes else None, **texts)
 
 
-def usage_of(answer: schema.PromptResponse, cost: dict[str, Any] | None) -> dict[str, Any]:
-    """Return a turn's tokens and the session's cost, as far as the agent says."""
-    said = answer.usage
-    found = said.model_dump(exclude_none=True, exclude={"field_meta"}) if said else {}
+def tokens_of(answer: schema.PromptResponse) -> dict[str, int]:
+    """Return the tokens that a prompt took, as far as the agent says."""
+    if (said := answer.usage) is not None:
+        return said.model_dump(exclude_none=True, exclude={"field_meta"})
     quota = (answer.field_meta or {}).get("quota")
     tokens = quota.get("token_count") if isinstance(quota, dict) else None
-    if not found and isinstance(tokens, dict):  # as gemini does it, beside the protocol
-        found = {name: count for name, count in tokens.items() if isinstance(count, int)}
-    return found | ({"cost": cost} if cost else {})
-
-
-def added(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """Add the usage of two prompts; of values that are no numbers keep the later."""
-    return {
-        name: first[name] + second[name]
-        if isinstance(first.get(name), int) and isinstance(second.get(name), int)
-        else second.get(name, first.get(name))
-        for name in {**first, **second}
-    }
+    if not isinstance(tokens, dict):  # so gemini does it, beside the protocol
+        return {}
+    return {name: count for name, count in tokens.items() if isinstance(count, int)}

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +17,7 @@ from bridge_project.protocol.types import FinishReason
 from sessions_app.agents import events
 from sessions_app.agents.acp import agent, recipes
 from sessions_app.agents.acp.client import AcpClient
-from sessions_app.agents.acp.content import HistoryCollector, added, usage_of
+from sessions_app.agents.acp.content import HistoryCollector, tokens_of
 from sessions_app.agents.acp.errors import AUTH_REQUIRED, how_to_log_in, text_of_error
 from sessions_app.agents.acp.modes import ModeKeeper, offer_of
 from sessions_app.agents.acp.transport import AcpTransport
@@ -164,7 +165,7 @@ class AcpDriver(Driver):
 
     async def _converse(self, content: str) -> events.TurnEnded | None:
         """Give a prompt, and those that follow from changes; None if the agent is gone."""
-        usage: dict[str, Any] = {}
+        usage: Counter[str] = Counter()
         following: str | None = content
         ended = events.TurnEnded("stop")
         while following is not None and not self._client.permissions.interrupted:
@@ -177,7 +178,7 @@ class AcpDriver(Driver):
             except (RequestError, ValidationError) as error:
                 ended = self._failed(error)
                 break
-            usage = added(usage, usage_of(answer, self._client.cost))
+            usage.update(tokens_of(answer))
             reason = answer.stop_reason
             ended = events.TurnEnded(REASONS.get(reason, "error"), error=WHY.get(reason, ""))
             following = None
@@ -185,7 +186,7 @@ class AcpDriver(Driver):
                 following = self._client.permissions.next_follow_up()
             if following is not None:
                 self.events.put(events.AnswerEnded())
-        return replace(ended, usage=usage or None)
+        return replace(ended, usage={**usage, **self._client.cost} or None)
 
     def _failed(self, error: RequestError | ValidationError) -> events.TurnEnded:
         # some agents answer a cancelled prompt with an error

@@ -40,7 +40,7 @@ class Permissions:
         """
         if former := self._calls.asked_before(update):
             self._approvals.withdraw(former.key)
-            self._events.put(self._calls.stop(former))
+            self._calls.stop(former)
         record = self._calls.ask(update)
         times = Counter(option.option_id for option in options)
         # an id of two kinds stands for neither
@@ -58,7 +58,7 @@ class Permissions:
             record.grant = record.asked
             return _choose(of_kind, "allow_once")
         record.refused = True
-        self._events.put(self._calls.stop(record, reason_of(verdict)))
+        self._calls.stop(record, reason_of(verdict))
         return _choose(of_kind, "reject_once", "reject_always")
 
     async def ask(self, call: Call) -> Verdict | None:

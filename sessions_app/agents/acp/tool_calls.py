@@ -20,7 +20,7 @@ from sessions_app.agents.acp.grants import PATH_MAX_CHARS, Grant, grant_of, path
 from sessions_app.agents.diffs import Change, diff_of_texts
 from sessions_app.agents.driver import make_call
 from sessions_app.agents.events import (
-    Event,
+    EventQueue,
     RanAnyway,
     ToolFailed,
     ToolStarted,
@@ -33,6 +33,7 @@ from sessions_app.approvals.tool_result import INTERRUPTED, TOOL_FAILED, Failure
 Update = schema.ToolCallStart | schema.ToolCallProgress | schema.ToolCallUpdate
 
 _REASONING_MAX_CHARS = 2000
+_ENDED = ("completed", "failed")
 _NO_RESULT = "The agent reported no result of this call."
 _ASKED_AGAIN = "The agent has asked about this call again."
 
@@ -137,9 +138,12 @@ class Record:
 
 
 class ToolCalls:
-    """Track one session's calls; ``terminal_text`` returns a terminal's output."""
+    """Report one session's calls; ``terminal_text`` returns a terminal's output."""
 
-    def __init__(self, directory: Path, terminal_text: Callable[[str], str]) -> None:
+    def __init__(
+        self, events: EventQueue, directory: Path, terminal_text: Callable[[str], str]
+    ) -> None:
+        self._events = events
         self._directory = directory
         self._terminal_text = terminal_text
         self._records: dict[str, Record] = {}
@@ -152,18 +156,20 @@ class ToolCalls:
         """Store the agent's thought, shown as the reasoning of its next call."""
         self._thoughts = (self._thoughts + text)[-_REASONING_MAX_CHARS:]
 
-    def update(self, update: schema.ToolCallStart | schema.ToolCallProgress) -> list[Event]:
-        """Apply an agent's report, and return the events that follow."""
+    def update(self, update: schema.ToolCallStart | schema.ToolCallProgress) -> None:
+        """Apply an agent's report."""
         record = self._record(update)
         if record.over:
-            if not record.refused or update.status not in ("completed", "failed"):
-                return []
-            record.refused = False
-            return [RanAnyway(record.call)] if update.status == "completed" else []
+            if record.refused and update.status == "completed":
+                self._events.put(RanAnyway(record.call))
+            record.refused &= update.status not in _ENDED
+            return
         record.merge(update)
-        if record.status in ("completed", "failed"):
-            return [*self._announce(record), self._finish(record)]
-        return self._announce(record) if record.is_known else []
+        ended = record.status in _ENDED
+        if ended or record.is_known:
+            self._announce(record)
+        if ended:
+            self._finish(record)
 
     def asked_before(self, update: Update) -> Record | None:
         """Return the open call of that id, if somebody was asked about it already."""
@@ -187,22 +193,20 @@ class ToolCalls:
         record.asked = grant_of(record.announced, record.changes, self._real, writes=writes)
         return record
 
-    def stop(self, record: Record, why: str = _ASKED_AGAIN) -> ToolStopped:
+    def stop(self, record: Record, why: str = _ASKED_AGAIN) -> None:
         """Close the record of a call that will not run; ignore its later updates."""
         record.over = True
-        return ToolStopped(record.call, why)
+        self._events.put(ToolStopped(record.call, why))
 
-    def end_turn(self, *, interrupted: bool) -> list[Event]:
+    def end_turn(self, *, interrupted: bool) -> None:
         """Close what the agent left open."""
-        why = INTERRUPTED if interrupted else _NO_RESULT
-        events: list[Event] = []
         for record in self._records.values():
             if not record.over:
-                events += [*self._announce(record), self.stop(record, why)]
+                self._announce(record)
+                self.stop(record, INTERRUPTED if interrupted else _NO_RESULT)
         self._records.clear()
         self._asked.clear()
         self._thoughts = ""
-        return events
 
     # -- what an approval covers -------------------------------------------------------------------
 
@@ -264,21 +268,23 @@ class ToolCalls:
         self._records[call_id] = record
         return record
 
-    def _announce(self, record: Record) -> list[Event]:
-        if record.announced is not None:
-            return []
-        record.announced = record.call
-        return [ToolStarted(record.announced)]
+    def _announce(self, record: Record) -> None:
+        if record.announced is None:
+            record.announced = record.call
+            self._events.put(ToolStarted(record.announced))
 
-    def _finish(self, record: Record) -> Event:
+    def _finish(self, record: Record) -> None:
         record.over = True
         text, details = self._text(record), content.details_of(record.raw_output)
         exited = record.kind == "execute" and details.exit_code  # opencode calls it completed
         if record.status == "failed" or exited:
             why = f"Exit code {details.exit_code}" if details.exit_code else TOOL_FAILED
             known = record.failure or Failure(TOOL_FAILED)
-            return ToolFailed(record.call, replace(known, message=text or why, details=details))
-        return ToolSucceeded(record.call, text, diff_of_texts(record.wrote or record.changes))
+            failure = replace(known, message=text or why, details=details)
+            self._events.put(ToolFailed(record.call, failure))
+        else:
+            diff = diff_of_texts(record.wrote or record.changes)
+            self._events.put(ToolSucceeded(record.call, text, diff))
 
     def _text(self, record: Record) -> str:
         parts = []
