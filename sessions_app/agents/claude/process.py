@@ -50,7 +50,7 @@ class ClaudeProcess(Transport):
     def __init__(self, group: groups.Group) -> None:
         self.group = group
         self.lines = JsonLines(group, "claude-code", _message)
-        self._closing = self._closed = False
+        self._closing = False
 
     async def connect(self) -> None:
         """Do nothing: it has been started."""
@@ -89,22 +89,10 @@ class ClaudeProcess(Transport):
         """
         self._closing = True
         await self.end_input()
-        if self._closed:
-            return
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.group.exited.wait(), limits.AGENT_END_SECONDS)
         await groups.end_group(self.group, patience=0)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(_drain(self.group.stdout), limits.AGENT_END_SECONDS)
         self.lines.close()
-        self._closed = True
-
-
-async def _drain(stream: asyncio.StreamReader) -> None:
-    # A pipe that is not read to its end never closes; RuntimeError: its reader is still at it.
-    with contextlib.suppress(RuntimeError):
-        while await stream.read(limits.AGENT_LINE_BYTES):
-            pass
 
 
 def _message(line: bytes) -> Message | None:
