@@ -167,7 +167,7 @@ async def test_what_survived_the_bridge_is_reaped_at_the_next_start(
 async def test_a_bridge_that_an_agent_started_does_not_end_itself(tmp_path: Path) -> None:
     """It inherits the mark when it has the same data directory."""
     mine = uuid.uuid4().hex
-    script = f"from sessions_app.agents.process import groups as processes; processes.reap({mine!r}); print("here")"
+    script = f"from sessions_app.agents.process import groups as processes; processes.reap({mine!r}); print(1)"
     marked = {**os.environ, AGENT_OF: mine, "BRIDGE_DATA_DIR": str(tmp_path)}
     done = subprocess.run(
         ["sh", "-c", '"$0" -c "$1"; echo still here', sys.executable, script],
@@ -176,7 +176,7 @@ async def test_a_bridge_that_an_agent_started_does_not_end_itself(tmp_path: Path
         capture_output=True,
         text=True,
     )
-    assert done.stdout == "here\nstill here\n", done.stderr
+    assert done.stdout == "1\nstill here\n", done.stderr
 
 
 CALL = make_call("c1", "Bash", {})

@@ -102,7 +102,12 @@ class AcpDriver(Driver):
             self._session_id = start.resume_id or session.session_id
             offer, by_name = offer_of(session), of_line is None
             self.asks = agent.asks[self._name] = await self._modes.set_asking_mode(
-                conn, self._session_id, offer, recipe, by_name=by_name, resumed=bool(start.resume_id)
+                conn,
+                self._session_id,
+                offer,
+                recipe,
+                by_name=by_name,
+                resumed=bool(start.resume_id),
             )
         except WillNotAsk:
             agent.asks[self._name] = False

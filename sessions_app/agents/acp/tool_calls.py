@@ -237,7 +237,9 @@ class ToolCalls:
         """
         run = (shown, inner, self._real(cwd or "."), variables)
         granted = self.granted()
-        record = next((one for one in granted if one.grant and one.grant.covers_command(*run)), None)
+        record = next(
+            (one for one in granted if one.grant and one.grant.covers_command(*run)), None
+        )
         if record is not None:
             record.grant = None
         return record
