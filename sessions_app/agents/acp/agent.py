@@ -2,13 +2,12 @@
 
 import os
 import shutil
-from collections.abc import Callable
 from functools import partial
 
 from bridge_project.kernel.child_process import search_path
 from bridge_project.kernel.config import conf
 from sessions_app.agents.acp import recipes
-from sessions_app.agents.driver import AgentKind, Driver
+from sessions_app.agents.driver import AgentKind
 
 versions: dict[str, str] = {}  # what each agent said of itself when it was last started
 asks: dict[str, bool | None] = {}  # and whether it asks before it acts
@@ -16,22 +15,20 @@ asks: dict[str, bool | None] = {}  # and whether it asks before it acts
 
 def kinds() -> list[AgentKind]:
     """Return the kinds of the settings; one can start if its program exists."""
-    if not conf.acp_agents:
-        return []
+    return [_kind(name, command) for name, command in conf.acp_agents.items()]
+
+
+def _kind(name: str, command: list[str]) -> AgentKind:
     # now, for it takes half a second; a bridge without such agents does without it
     from sessions_app.agents.acp.driver import AcpDriver
 
-    return [_kind(name, command, AcpDriver) for name, command in conf.acp_agents.items()]
-
-
-def _kind(name: str, command: list[str], make: Callable[[str, list[str]], Driver]) -> AgentKind:
     program = command[0]
     if os.sep in program:
         # from where the bridge was started: a session's directory could hold a program of its own
         command = [os.path.abspath(os.path.expanduser(program)), *command[1:]]
     return AgentKind(
         name,
-        partial(make, name, command),
+        partial(AcpDriver, name, command),
         partial(_why_not, name, command[0]),
         version=lambda: versions.get(name, ""),
         can_modify=False,
