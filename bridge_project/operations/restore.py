@@ -12,6 +12,7 @@ import secrets
 import shutil
 import sqlite3
 import tarfile
+import tempfile
 import zlib
 from pathlib import Path
 from typing import Final
@@ -25,7 +26,7 @@ from bridge_project.kernel.database import sqlite_file
 from bridge_project.operations import backup, database_copies
 from bridge_project.protocol.types import SemVer
 
-ASIDE: Final = "before-restore-"  # and the time: what a restore replaced
+ASIDE: Final = "before-restore-"  # and the time: the directory of what a restore replaced
 # `serve.lock` is held; the backups are no part of what a restore replaces
 STAYS: Final = frozenset({"serve.lock", "backups"})
 # what a command leaves in a data directory that no bridge has used
@@ -35,31 +36,23 @@ DAMAGED: Final = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, Valu
 
 
 def restore(conf: Conf, archive: Path) -> tuple[backup.Manifest, Path | None]:
-    """Replace the data directory's files by an archive's; keep the old ones.
+    """Replace the data directory's files by an archive's; keep the old ones in it.
 
-    Its `backups` stay in it. Returns where the old files are now, None when they were not worth keeping. Raises CommandError: the
-    archive is damaged, not ours, of a newer version, or not for this database.
+    No device can read them there (D45). Returns where they are now, None when they were not worth
+    keeping. Raises CommandError: the archive is damaged, not ours, of a newer version, or not for
+    this database.
     """
-    directory, stamp = Path(os.path.realpath(conf.bridge_data_dir)), database_copies.now_name()
-    # Beside it, unless it is a volume, or a directory that was given to this user.
-    inside = os.path.ismount(directory) or not os.access(directory.parent, os.W_OK)
-    staged = directory.with_name(f".{directory.name}.restoring-{secrets.token_hex(4)}")
-    aside = directory.with_name(f"{directory.name}.{ASIDE}{stamp}")
-    if inside:
-        staged, aside = directory / staged.name, directory / f"{ASIDE}{stamp}"
-    if aside.exists():  # of a restore in this very second, which was killed
-        aside = aside.with_name(f"{aside.name}-{secrets.token_hex(4)}")
+    directory = Path(os.path.realpath(conf.bridge_data_dir))
     try:
-        staged.mkdir(mode=0o700)
-        manifest = _unpack(archive, staged)
-        place = _database_place(conf, staged, manifest)
-        _exchange(directory, staged, aside)
-        if place is not None and place != conf.bridge_data_dir / backup.DATABASE:
-            _put_database(directory / backup.DATABASE, place)
+        with tempfile.TemporaryDirectory(prefix=".restoring-", dir=directory) as place:
+            staged = Path(place)
+            manifest = _unpack(archive, staged)
+            target = _database_place(conf, staged, manifest)
+            aside = _exchange(directory, staged)
+        if target is not None and target != conf.bridge_data_dir / backup.DATABASE:
+            _put_database(directory / backup.DATABASE, target, aside)
     except OSError as error:
         raise CommandError(f"{archive} cannot be restored ({error}).") from None
-    finally:
-        shutil.rmtree(staged, ignore_errors=True)
     if {path.relative_to(aside).as_posix() for path in aside.rglob("*")} <= FRESH:
         shutil.rmtree(aside)
         return manifest, None
@@ -143,18 +136,21 @@ def _database_place(conf: Conf, staged: Path, manifest: backup.Manifest) -> Path
     return place
 
 
-def _exchange(directory: Path, staged: Path, aside: Path) -> None:
-    """Move the directory's files to `aside` and the staged in; undo a failure.
+def _make_aside(directory: Path) -> Path:
+    return Path(tempfile.mkdtemp(prefix=f"{ASIDE}{database_copies.now_name()}-", dir=directory))
+
+
+def _exchange(directory: Path, staged: Path) -> Path:
+    """Put the old files aside and the staged in their place; undo a failure.
 
     STAYS are not touched. The database comes last: without it no bridge starts.
     """
-    stays = {aside.name, staged.name, *STAYS}
-    old = [path for path in directory.iterdir() if path.name not in stays]
+    old = [path for path in directory.iterdir() if path.name not in {staged.name, *STAYS}]
     new = sorted(staged.iterdir(), key=lambda path: path.name == backup.DATABASE)
+    aside = _make_aside(directory)
     plan = [(path, aside / path.name) for path in old if not path.name.startswith(ASIDE)]
     plan += [(path, directory / path.name) for path in new]
     moved: list[tuple[Path, Path]] = []
-    aside.mkdir(mode=0o700)
     try:
         for source, target in plan:
             os.rename(source, target)
@@ -164,16 +160,15 @@ def _exchange(directory: Path, staged: Path, aside: Path) -> None:
             os.rename(target, source)
         aside.rmdir()
         raise
+    return aside
 
 
-def _put_database(source: Path, target: Path) -> Path | None:
-    """Replace the database; return where the old one is now, with its -wal."""
-    aside = target.with_name(f"{target.name}.{ASIDE}{database_copies.now_name()}")
+def _put_database(source: Path, target: Path, aside: Path) -> None:
+    """Replace the database; the old one goes aside, with its -wal."""
     for suffix in ("", "-wal", "-shm"):
         with contextlib.suppress(FileNotFoundError):
-            os.rename(f"{target}{suffix}", f"{aside}{suffix}")
+            shutil.move(f"{target}{suffix}", aside)
     shutil.move(source, target)
-    return aside if aside.exists() else None
 
 
 def devices(conf: Conf, *, revoked: bool) -> dict[tuple[int, str], str] | None:
@@ -218,7 +213,12 @@ def restore_database(conf: Conf, copy: Path) -> Path | None:
             applied = database_copies.applied_migrations(database)
             if unknown := database_copies.unknown_migrations(applied):
                 raise database_copies.newer(unknown, f"{copy}")
-        return _put_database(staged, target)
+        aside = _make_aside(conf.bridge_data_dir)
+        _put_database(staged, target, aside)
+        if any(aside.iterdir()):
+            return aside
+        aside.rmdir()
+        return None
     except (sqlite3.Error, OSError) as error:
         raise CommandError(f"{copy} cannot be restored ({error}).") from None
     finally:

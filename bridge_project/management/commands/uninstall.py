@@ -15,13 +15,13 @@ from django.core.management.base import BaseCommand, CommandError
 from bridge_project.kernel.config import PROJECT_DIR, conf
 from bridge_project.kernel.database import sqlite_file
 from bridge_project.operations import service, startup
-from bridge_project.operations.restore import ASIDE
 
 KEEP, REMOVE = "keep", "remove"
 # what the bridge makes in its data directory (docs/operations.md); nothing else is removed
 OURS: Final = (
     *("bridge.sqlite3*", "secrets", "tls", ".env", "instance", "server.json", "spool"),
-    *("watch.json", "watch-*.json", "logs", "backups", "git", "*.lock"),
+    *("watch.json", "watch-*.json", "logs", "backups", "before-restore-*", ".restoring-*"),
+    *("git", "*.lock"),
 )
 WHAT = (
     "This stops the bridge, takes its hooks out of the agent's settings file and removes its"
@@ -70,9 +70,6 @@ class Command(BaseCommand):
         for command in left:
             self.stdout.write(f"A service could not be removed. Run: {command}")
         self.stdout.write(REST.format(clone=shlex.quote(str(PROJECT_DIR))))
-        for path in _put_aside(directory):
-            remove = f"rm -rf {shlex.quote(str(path))}"
-            self.stdout.write(f"  {remove}   # put aside by a restore, with tokens")
 
     def _ask(self) -> str:
         """Ask whether to go on, and whether to keep the data. Raises CommandError."""
@@ -105,21 +102,11 @@ def _remove_services() -> list[str]:
     return left
 
 
-def _put_aside(directory: Path) -> list[Path]:
-    """List the old files that restores have kept; they hold tokens."""
-    database = sqlite_file(conf)
-    found = {*directory.glob(f"{ASIDE}*"), *directory.parent.glob(f"{directory.name}.{ASIDE}*")}
-    if database is not None:
-        found |= set(database.parent.glob(f"{database.name}.{ASIDE}*"))
-    return sorted(found)
-
-
 def _remove_data(directory: Path) -> list[Path]:
     """Remove what is the bridge's in its directories; return what is left there."""
     database = sqlite_file(conf)
     with startup.only_server(conf):
         found = [path for name in OURS for path in directory.glob(name)]
-        found += _put_aside(directory)
         if database is not None:
             found += [Path(f"{database}{suffix}") for suffix in ("", "-wal", "-shm")]
         for path in found:
