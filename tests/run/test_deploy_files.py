@@ -153,7 +153,7 @@ def test_what_the_image_holds_is_enough_to_run(image: Path, tmp_path: Path) -> N
         done = subprocess.run(command("HEALTHCHECK"), timeout=180, **pipes, **options)
         return done.returncode, done.stdout.strip()
 
-    assert healthcheck() == (1, "the bridge has not started yet")
+    assert healthcheck() == (1, "it was never started with this data")
     with bridge.log.open("ab") as log:
         bridge.process = subprocess.Popen(command("CMD"), stdout=log, stderr=log, **options)
     try:
@@ -164,12 +164,11 @@ def test_what_the_image_holds_is_enough_to_run(image: Path, tmp_path: Path) -> N
         assert healthcheck() == (0, "")
         right = recorded.read_text()
         recorded.write_text(re.sub(r'"pin": "[0-9a-f]{64}"', f'"pin": "{"0" * 64}"', right))
-        assert healthcheck() == (1, "what answers there is not this bridge")
+        assert healthcheck() == (1, "what answers there has another key than the bridge")
         recorded.write_text(right)
     finally:
         assert bridge.stop() == 0
-    code, said = healthcheck()
-    assert code == 1 and "ConnectionRefusedError" in said
+    assert healthcheck() == (1, "nothing listens there")
     made = [path for path in image.rglob("*") if path.suffix == ".pyc" or path.name == "var"]
     assert not made, "an image is read only"
 

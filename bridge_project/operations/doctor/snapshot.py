@@ -72,13 +72,13 @@ class Snapshot:
 
 def take(conf: Conf) -> Snapshot:
     """Read files, and ask /health and /info; tokens go to the recorded key only."""
-    recorded = None
+    recorded, held_by = None, holder(conf)
     with contextlib.suppress(OSError):
         recorded = server_address.recorded(conf)
-    held_by = holder(conf)
     if recorded is None:
-        return Snapshot(conf, None, "", held_by, trouble="it was never started with this data")
+        return Snapshot(conf, holder=held_by, trouble="it was never started with this data")
     url = f"https://{urlsplit(recorded.local_ws_url or recorded.ws_url).netloc}"
+    seen = Snapshot(conf, recorded, url, held_by)
 
     def ask(path: str, token: str, seconds: float) -> Reached:
         given = read_secret(conf, token)
@@ -86,17 +86,13 @@ def take(conf: Conf) -> Snapshot:
 
     try:
         health = ask("health", "hook_token", HEALTH_SECONDS)
-    except WrongKey as wrong:
-        served = wrong.certificate
-        return Snapshot(conf, recorded, url, held_by, trouble=str(wrong), served=served)
-    except OSError as error:
-        return Snapshot(conf, recorded, url, held_by, trouble=reason(error))
-    served, statuses = health.certificate, {"hook_token": health.status}
-    seen = Snapshot(conf, recorded, url, held_by, health, served=served, statuses=statuses)
-    try:
+        statuses = {"hook_token": health.status}
+        seen = replace(seen, health=health, served=health.certificate, statuses=statuses)
         info = ask("info", "admin_token", FETCH_SECONDS)
-    except OSError:  # a slow one has said enough with the first answer
-        return seen
+    except WrongKey as wrong:
+        return replace(seen, trouble=str(wrong), served=wrong.certificate)
+    except OSError as error:  # of a slow one the first answer has said enough
+        return replace(seen, trouble=reason(error))
     return replace(seen, statuses=statuses | {"admin_token": info.status}, info=info.body)
 
 
