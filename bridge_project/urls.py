@@ -38,8 +38,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("docs", pages.overview),
     path("docs/errors", pages.errors),
     path("docs/errors/<str:code>", pages.error),
-    path("docs/settings", pages.settings),
-    path("docs/messages", pages.messages),
     path("app", RedirectView.as_view(url="/app/")),
     re_path(r"^app/(?P<version>[0-9a-f]{16})/(?P<name>.+)$", web_client.file),
     path("app/", web_client.screen),

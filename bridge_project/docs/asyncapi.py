@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from bridge_project import PROTOCOL_VERSION
 from bridge_project.kernel import limits
@@ -31,14 +31,6 @@ joined. What the bridge keeps for a device is sent again, with the same id, unti
 """
 
 
-class Field(NamedTuple):
-    """Describe a field of a payload; ``type`` is in words."""
-
-    name: str
-    type: str
-    required: bool
-
-
 @dataclass(frozen=True, slots=True)
 class Message:
     """Describe a message in one direction.
@@ -51,20 +43,8 @@ class Message:
 
     @property
     def name(self) -> str:
-        both = self.model.from_client and self.model.from_server
-        return f"{self.type}.server" if both and not self.from_client else self.type
-
-    @property
-    def type(self) -> str:
-        return self.model.type
-
-    @property
-    def summary(self) -> str:
-        return self.model.summary
-
-    @property
-    def direction(self) -> str:
-        return "client to bridge" if self.from_client else "bridge to client"
+        other = self.model.from_client and not self.from_client
+        return f"{self.model.type}.server" if other else self.model.type
 
     @property
     def reply(self) -> tuple[str, ...]:
@@ -90,11 +70,12 @@ class Message:
         return json.dumps(sent, indent=2, ensure_ascii=False)
 
     @property
-    def fields(self) -> list[Field]:
+    def fields(self) -> list[tuple[str, str, bool]]:
+        """Return name, type in words and whether it is required, for each field."""
         schema = self.schema()
         required, defs = schema.get("required", ()), schema.get("$defs", {})
-        properties = {} if self.type in HEARTBEATS else schema.get("properties", {})
-        return [Field(name, _type(one, defs), name in required) for name, one in properties.items()]
+        properties = {} if self.model.type in HEARTBEATS else schema.get("properties", {})
+        return [(name, _type(one, defs), name in required) for name, one in properties.items()]
 
     def schema(self, ref_template: str = "#/$defs/{model}") -> Schema:
         mode: Any = "validation" if self.from_client else "serialization"

@@ -45,9 +45,6 @@ _EVERYWHERE: Final = (
     "RATE_LIMIT_EXCEEDED",
     "INTERNAL_ERROR",
 )
-# of an upgrade while the bridge stops
-_MORE_STATUSES: Final = {("websocket", "INTERNAL_ERROR"): 503}
-
 _KINDS: Final = {
     "device": ("deviceToken", "The token of a paired device."),
     "hook": ("hookToken", "BRIDGE_HOOK_TOKEN."),
@@ -123,8 +120,6 @@ def _add_to(operation: Schema) -> None:
     by_status: dict[int, list[str]] = {}
     for code in codes_of(operation):
         by_status.setdefault(ERRORS[code].status or 500, []).append(code)
-        if more := _MORE_STATUSES.get((operation["operationId"], code)):
-            by_status.setdefault(more, []).append(code)
     responses = operation["responses"]
     for status, answer in responses.items():
         if status.startswith("2"):

@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString, mark_safe
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
 
-from bridge_project.docs import asyncapi, reference
+from bridge_project.docs import reference
 from bridge_project.kernel.errors import ERRORS, BridgeError
 
 _CODE: Final = re.compile(r"`([^`]+)`")
@@ -53,11 +53,6 @@ def _error(code: str) -> dict[str, object]:
     return {"row": _error_row(code)}
 
 
-def _settings() -> dict[str, object]:
-    found = reference.settings()
-    return {"rows": [row._replace(description=inline(row.description)) for row in found]}
-
-
 def _error_row(code: str) -> dict[str, object]:
     row = ERRORS[code]
     return {
@@ -77,5 +72,4 @@ def _style() -> SafeString:
 
 home, overview = _page("home"), _page("overview")
 errors = _page("errors", lambda: {"rows": [_error_row(code) for code in ERRORS]})
-error, settings = _page("error", _error), _page("settings", _settings)
-messages = _page("messages", lambda: {"rows": asyncapi.messages()})
+error = _page("error", _error)

@@ -105,7 +105,9 @@ def messages_markdown() -> str:
         _MESSAGES.format(count=len(CATALOGUE), address=asyncapi.ADDRESS),
     ]
     for message in asyncapi.messages():
-        parts.append(f"## {message.type} ({message.direction})\n\n{message.summary}\n\n")
+        model = message.model
+        way = "client to bridge" if message.from_client else "bridge to client"
+        parts.append(f"## {model.type} ({way})\n\n{model.summary}\n\n")
         if message.rule:
             parts.append(f"{message.rule}\n\n")
         if message.reply:

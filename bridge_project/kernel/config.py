@@ -1,7 +1,7 @@
 """Read, check and describe every setting (D44); nothing else reads `os.environ`.
 
-`docs/settings.md` and the page `/docs/settings` are generated from the fields of `Conf`. Values
-come from the environment first, then from `.env` in the data directory.
+`docs/settings.md` is generated from the fields of `Conf`. Values come from the environment first,
+then from `.env` in the data directory.
 """
 
 from __future__ import annotations

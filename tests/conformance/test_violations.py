@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spec("wscode.PROTO_INVALID_MESSAGE", "error.violations"
 
 ANYTHING: tuple[Any, ...] = (5, 0.5, True, None, "text", [5], {})
 EXAMPLES = {
-    one.type: (one.schema(), json.loads(one.example)["payload"])
+    one.model.type: (one.schema(), json.loads(one.example)["payload"])
     for one in asyncapi.messages()
     if one.from_client and one.fields
 }

@@ -1,4 +1,4 @@
-"""The AsyncAPI document and the page of messages: all of the catalogue, with true examples."""
+"""The AsyncAPI document: all of the catalogue, with true examples."""
 
 import json
 from typing import Any
@@ -72,11 +72,3 @@ def test_a_reply_is_said(document: dict[str, Any], row: Any) -> None:
     said = document["operations"][f"receive_{row.type}"]["reply"]["messages"]
     replies = {one["$ref"].rpartition("/")[2] for one in said}
     assert replies == {*row.reply, "error"}
-
-
-def test_the_page_shows_every_message_with_its_example(stranger: Api) -> None:
-    html = stranger.get("/docs/messages").content.decode()
-    for message in asyncapi.messages():
-        assert f'id="{message.name}"' in html
-        assert all(f"<code>{field.name}</code>" in html for field in message.fields)
-    assert html.count("<pre>") == len(NAMES)
