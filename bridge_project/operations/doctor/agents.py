@@ -8,7 +8,6 @@ import contextlib
 import os
 import tempfile
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +21,6 @@ from sessions_app.agents.process import groups
 
 PROMPT: Final = "doctor"  # the demo repeats it
 DEMO_SECONDS: Final = 4.0  # it needs a tenth of one
-ASK_SECONDS: Final = 3.0  # for the versions, asked meanwhile
 REAL_SECONDS: Final = limits.AGENT_START_SECONDS  # as long as the bridge itself waits for it
 
 
@@ -33,36 +31,25 @@ class WrongAnswer(Exception):
 def agents(seen: Snapshot) -> list[Finding]:
     """Check every agent, and talk to the demo in a temporary directory."""
     registry.load()
-    kinds, until = list(registry.KINDS.values()), time.monotonic() + ASK_SECONDS
-    pool = ThreadPoolExecutor(len(kinds), thread_name_prefix="doctor")
-    versions = {kind.name: pool.submit(kind.version) for kind in kinds}
-    found = [_try(seen, kind, DEMO_SECONDS, PROMPT) for kind in kinds if not kind.real]
-    pool.shutdown(wait=False)
-    for kind in kinds:
-        if kind.real:
-            found += _look_at(seen, kind, _version(versions[kind.name], until))
+    kinds, found = registry.KINDS, []
+    for kind in sorted(kinds.values(), key=lambda one: one.real):
+        found += _look_at(seen, kind) if kind.real else [_try(seen, kind, DEMO_SECONDS, PROMPT)]
     name = seen.conf.bridge_default_agent
-    if name and name not in versions:
-        text = f"BRIDGE_DEFAULT_AGENT: there is no agent {name}; known are: {', '.join(versions)}."
+    if name and name not in kinds:
+        text = f"BRIDGE_DEFAULT_AGENT: there is no agent {name}; known are: {', '.join(kinds)}."
         found.append(broken(text, f"BRIDGE_DEFAULT_AGENT= {seen.run}"))
     return found
 
 
-def _version(asked: Future[str], until: float) -> str:
-    try:
-        return asked.result(max(0.0, until - time.monotonic())) or "version unknown"
-    except Exception as error:  # noqa: BLE001 - whatever is wrong with it is reported of it alone
-        return f"version unknown: {type(error).__name__}: {error}"
-
-
-def _look_at(seen: Snapshot, kind: AgentKind, version: str) -> list[Finding]:
+def _look_at(seen: Snapshot, kind: AgentKind) -> list[Finding]:
     """Check a real agent without starting it."""
     if (reason := kind.why_not()) is not None:
         return [_missing(seen, kind, f"{kind.name} cannot start here: {reason}")]
-    name, start = f"{kind.name} ({version})", _start_command(seen, kind)
     # The bridge that runs may have another PATH than this terminal.
     bridges = {one["name"]: one for one in seen.info.get("agents", [])}
     report: dict[str, Any] = bridges.get(kind.name, {})
+    name = f"{kind.name} ({report.get('version') or 'version unknown'})"
+    start = _start_command(seen, kind)
     found = [ok(f"{name} is there. It was not started; {start} does that.")]
     if bridges and not report.get("can_start"):
         why = report.get("reason", "it does not know the agent.")
