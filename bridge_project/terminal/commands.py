@@ -45,7 +45,9 @@ async def carry_out(console: Console, line: str) -> None:
     name, _, rest = line.strip().partition(" ")
     try:
         if name:
-            found = _find(name)
+            found = COMMANDS.get(name)
+            if found is None:
+                raise Wrong(f"{name}: no such command; `help` lists them.")
             typed = [rest.strip()] if found.whole and rest.strip() else shlex.split(rest)
             try:
                 inspect.signature(found.run).bind(None, *typed)
@@ -56,14 +58,6 @@ async def carry_out(console: Console, line: str) -> None:
         console.show(f"-- {error}.")
     except (Wrong, Lost, Refused) as wrong:
         console.show(f"-- {wrong}")
-
-
-def _find(name: str) -> Command:
-    alike = [known for known in COMMANDS if known.startswith(name)]
-    if name in COMMANDS or len(alike) == 1:
-        return COMMANDS[name if name in COMMANDS else alike[0]]
-    hint = f"; {' or '.join(alike)}?" if alike else "; `help` lists them."
-    raise Wrong(f"{name}: no such command{hint}")
 
 
 @command("help", "this list")
