@@ -1,8 +1,8 @@
 """Find, stop and start the systemd unit or process that runs this bridge."""
 
-import configparser
 import getpass
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -120,23 +120,20 @@ def _wait(condition: Callable[[], bool]) -> bool:
 
 def _is_ours(file: Path, conf: Conf) -> bool:
     """Return whether a unit file runs this clone with this data directory."""
-    parser = configparser.RawConfigParser(strict=False)
-    parser.optionxform = str  # type: ignore[assignment,method-assign]
     try:
         text = file.read_text(errors="replace")
-        if COMMAND not in text:
-            return False
         for specifier, value in (("%h", str(Path.home())), ("%i", getpass.getuser())):
             text = text.replace(specifier, value)
-        parser.read_string(text)
-    except (OSError, configparser.Error):
+        given = re.findall(r"^\s*(Environment|WorkingDirectory)\s*=(.*)$", text, re.MULTILINE)
+        words = [
+            word for name, value in given if name == "Environment" for word in shlex.split(value)
+        ]
+    except (OSError, ValueError):
         return False
-    lines = [line for line in text.splitlines() if line.startswith("Environment=")]
-    words = [word for line in lines for word in shlex.split(line.partition("=")[2])]
     data = dict(word.split("=", 1) for word in words if "=" in word).get("BRIDGE_DATA_DIR")
-    clone = parser.get("Service", "WorkingDirectory", fallback="")
-    here = os.path.realpath(data or PROJECT_DIR / "var")
-    return here == os.path.realpath(conf.bridge_data_dir) and Path(clone).resolve() == PROJECT_DIR
+    here = os.path.realpath(data or PROJECT_DIR / "var") == os.path.realpath(conf.bridge_data_dir)
+    clone = Path(dict(given).get("WorkingDirectory", "").strip())
+    return COMMAND in text and here and clone.resolve() == PROJECT_DIR
 
 
 def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
