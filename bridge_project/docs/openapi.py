@@ -137,7 +137,7 @@ def _add_to(operation: Schema) -> None:
         responses[str(status)] = {
             "description": " ".join(f"`{code}`: {ERRORS[code].message}" for code in codes),
             "content": {_JSON: {"schema": schema}},
-            "headers": _headers(status, sure=not own and "INTERNAL_ERROR" not in codes),
+            "headers": _headers(status, sure=not own),
         }
     operation["responses"] = dict(sorted(responses.items()))
 

@@ -29,8 +29,9 @@ from bridge_project.protocol.types import SemVer
 ASIDE: Final = "before-restore-"  # and the time: the directory of what a restore replaced
 # `serve.lock` is held; the backups are no part of what a restore replaces
 STAYS: Final = frozenset({"serve.lock", "backups"})
+ELSEWHERE: Final = "database"  # in that directory, where DATABASE_URL names an SQLite file
 # what a command leaves in a data directory that no bridge has used
-FRESH: Final = frozenset({"secrets", "secrets/django_secret"})
+FRESH: Final = frozenset({"secrets", "secrets/django_secret", ELSEWHERE})
 CHUNK: Final = 2**20
 DAMAGED: Final = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError)
 
@@ -50,7 +51,9 @@ def restore(conf: Conf, archive: Path) -> tuple[backup.Manifest, Path | None]:
             target = _database_place(conf, staged, manifest)
             aside = _exchange(directory, staged)
         if target is not None and target != conf.bridge_data_dir / backup.DATABASE:
-            _put_database(directory / backup.DATABASE, target, aside)
+            elsewhere = aside / ELSEWHERE  # what is put aside may have a file of the same name
+            elsewhere.mkdir(mode=0o700)
+            _put_database(directory / backup.DATABASE, target, elsewhere)
     except OSError as error:
         raise CommandError(f"{archive} cannot be restored ({error}).") from None
     if {path.relative_to(aside).as_posix() for path in aside.rglob("*")} <= FRESH:

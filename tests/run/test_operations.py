@@ -288,13 +288,13 @@ def test_what_was_put_aside_can_be_removed(idle: Bridge) -> None:
 def test_a_database_that_the_settings_want_elsewhere(
     saved: Path, target: Conf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    elsewhere = tmp_path / "elsewhere.sqlite3"
+    elsewhere = tmp_path / "bridge.sqlite3"
     elsewhere.write_text("the old one")
     monkeypatch.setenv("DATABASE_URL", f"sqlite://{elsewhere}")
     _, aside = restore.restore(target, saved)
     assert is_whole(elsewhere)
     assert not (target.bridge_data_dir / "bridge.sqlite3").exists()
-    assert aside is not None and (aside / elsewhere.name).read_text() == "the old one"
+    assert aside is not None and (aside / "database" / elsewhere.name).read_text() == "the old one"
 
 
 def entry(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
