@@ -3,7 +3,7 @@
 import re
 import socket
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -11,7 +11,7 @@ import structlog
 
 from bridge_project.kernel.config import Conf, ConfError, conf
 from bridge_project.network import certificates, interfaces
-from bridge_project.network.transport import accepts_on, normalise, parse_address
+from bridge_project.network.transport import normalise, parse_address
 
 log = structlog.get_logger("bridge.http")
 
@@ -24,7 +24,10 @@ _known: tuple[float, frozenset[str]] = (0.0, frozenset())
 
 
 def own_names(scope: Mapping[str, Any]) -> frozenset[str]:
-    """Return the names of certificate, public URL, interfaces and connection."""
+    """Return the names of certificate, public URL, interfaces and connection.
+
+    In lower case, IPv6 without brackets; ``*.`` begins a name of a whole domain.
+    """
     global _known
     until, names = _known
     if time.monotonic() >= until:
@@ -35,7 +38,8 @@ def own_names(scope: Mapping[str, Any]) -> frozenset[str]:
             except ConfError as error:  # the file is being replaced; the names in use stay
                 log.warning("certificate_unreadable", error=str(error))
                 certified += tuple(names)
-        names = allowed_names(conf, certified, interfaces.local_addresses())
+        # of all addresses: compared with, not listened on
+        names = frozenset(map(_host, certified)) - {"", "0.0.0.0", "::"}  # noqa: S104
         _known = (time.monotonic() + NAMES_SECONDS, names)
     accepted_on = (scope.get("server") or ("",))[0]
     return names | {normalise(str(accepted_on or ""))}
@@ -54,24 +58,6 @@ def local_name() -> str | None:
     except (OSError, UnicodeError):  # nobody knows it, or it is too long for a name
         return None
     return name if found & set(interfaces.local_addresses()) else None
-
-
-def allowed_names(
-    conf: Conf, certified: Iterable[str], addresses: Iterable[str] = ()
-) -> frozenset[str]:
-    """Return the host names and addresses that the bridge answers to.
-
-    In lower case, IPv6 without brackets; ``*.`` begins a name of a whole domain. ``certified``: the
-    names in its certificate; ``addresses``: those of the machine's interfaces, of which only those
-    it listens on are taken.
-    """
-    names = {_host(name) for name in certified}
-    names |= {_host(a) for a in addresses if accepts_on(conf.bridge_host, a)}
-    if conf.bridge_public_url:
-        names.add(_host(urlsplit(conf.bridge_public_url).hostname or ""))
-    if parse_address(conf.bridge_host) is not None:
-        names.add(_host(conf.bridge_host))
-    return frozenset(names - {"", "0.0.0.0", "::"})  # noqa: S104 - compared with, not listened on
 
 
 def host_allowed(names: frozenset[str], host_header: str) -> bool:

@@ -8,7 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridge_project.kernel.config import Conf
-from bridge_project.network.own_names import allowed_names, host_allowed, origin_allowed
+from bridge_project.network import interfaces
+from bridge_project.network.certificates import wanted_names
+from bridge_project.network.own_names import host_allowed, origin_allowed
 from bridge_project.network.transport import (
     ConnectionMode,
     accepts_on,
@@ -181,15 +183,16 @@ def test_secure_is_tls_or_the_word_of_a_trusted_proxy(
     assert through(PROXIES, HERE, peer, *headers, tls=tls).secure is secure
 
 
-NAMES = {"localhost", "box.local", "127.0.0.1", "::1", "*.bridge.example"}
+NAMES = frozenset({"localhost", "box.local", "127.0.0.1", "::1", "*.bridge.example"})
 
 
-def test_allowed_names_are_those_of_certificate_url_and_addresses() -> None:
+def test_its_names_are_those_of_machine_url_and_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In its certificate and in Host headers (D18, D19); a public address only where it listens."""
+    monkeypatch.setattr(interfaces, "local_addresses", lambda: (HERE, NEAR, FAR))
     settings = Conf(bridge_public_url="https://Public.example:9443", bridge_host="10.0.0.7")
-    names = allowed_names(settings, [*NAMES, "Box.local"], [NEAR])
-    assert names == NAMES | {NEAR, "public.example", "10.0.0.7"}
-    assert "8.8.8.8" not in allowed_names(Conf(), NAMES, ["8.8.8.8"])
-    assert "8.8.8.8" in allowed_names(Conf(bridge_host="0.0.0.0"), NAMES, ["8.8.8.8"])
+    assert {"localhost", HERE, NEAR, "public.example", "10.0.0.7"} <= {*wanted_names(settings)}
+    assert FAR not in wanted_names(Conf())
+    assert FAR in wanted_names(Conf(bridge_host="0.0.0.0"))
 
 
 HOSTS = {
@@ -200,7 +203,7 @@ HOSTS = {
 
 @pytest.mark.parametrize(("header", "allowed"), [*cases(HOSTS), ("", False)])
 def test_host_header(header: str, allowed: bool) -> None:
-    assert host_allowed(allowed_names(Conf(), NAMES), header) is allowed
+    assert host_allowed(NAMES, header) is allowed
 
 
 ORIGINS = {
@@ -219,11 +222,10 @@ def test_origin(origin: str | None, allowed: bool) -> None:
     others = "https://app.example/, http://localhost:3000, capacitor://localhost"
     given: dict[str, Any] = {"bridge_allowed_origins": others}
     settings = Conf(bridge_public_url="https://public.example", **given)
-    assert origin_allowed(settings, allowed_names(settings, NAMES), origin) is allowed
+    assert origin_allowed(settings, NAMES | {"public.example"}, origin) is allowed
 
 
 @given(st.text())
 def test_no_text_breaks_the_checks(text: str) -> None:
-    names = allowed_names(Conf(), NAMES)
-    assert host_allowed(names, text) in (True, False)
-    assert origin_allowed(Conf(), names, text) is False
+    assert host_allowed(NAMES, text) in (True, False)
+    assert origin_allowed(Conf(), NAMES, text) is False
