@@ -83,11 +83,10 @@ def _devices() -> list[dict[str, Any]]:
 
 
 def _sessions() -> list[dict[str, Any]]:
-    counts = Session.objects.order_by().values_list("status").annotate(Count("pk"))
-    found = dict(counts)
-    colours = {status: STATUS_COLOURS.get(status) for status in found}
+    counts = dict(Session.objects.order_by().values_list("status").annotate(Count("pk")))
+    colours = {status: STATUS_COLOURS.get(status) for status in counts}
     return [
-        {"status": status, "count": found.get(status, 0), "colour": colours.get(status)}
+        {"status": status, "count": counts.get(status, 0), "colour": colours.get(status)}
         for status in Session.Status.values
     ]
 

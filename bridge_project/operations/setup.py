@@ -33,13 +33,11 @@ class Missing(Exception):
 
 def main(arguments: list[str]) -> int:
     """Run `manage …`, `check …` (tests/checks.py) or `setup`, in its environment."""
-    what, rest = (arguments or [""])[0], arguments[1:]
+    what, *rest = arguments
     os.chdir(PROJECT)
     for variable in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL"):  # not for a make that the bridge starts
         os.environ.pop(variable, None)
     try:
-        if what not in (*COMMANDS, "setup"):
-            raise Missing(f"set-up: no such command: {what}")
         prepare("test" if what == "check" else "run")
     except Missing as missing:
         print(missing, file=sys.stderr)
