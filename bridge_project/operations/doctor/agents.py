@@ -33,7 +33,7 @@ def agents(seen: Snapshot) -> list[Finding]:
     registry.load()
     kinds, found = registry.KINDS, []
     for kind in sorted(kinds.values(), key=lambda one: one.real):
-        found += _look_at(seen, kind) if kind.real else [_try(seen, kind, DEMO_SECONDS, PROMPT)]
+        found += _look_at(seen, kind) if kind.real else [_try(seen, kind)]
     name = seen.conf.bridge_default_agent
     if name and name not in kinds:
         text = f"BRIDGE_DEFAULT_AGENT: there is no agent {name}; known are: {', '.join(kinds)}."
@@ -99,19 +99,18 @@ def trial(seen: Snapshot, name: str) -> Finding:
     if name not in kinds:
         text = f"There is no agent {name}; known are: {', '.join(kinds)}."
         return broken(text, f"BRIDGE_ACP_AGENTS='name=command line' {seen.run}")
-    if not kinds[name].real:
-        return _try(seen, kinds[name], DEMO_SECONDS, PROMPT)
     mark = f"doctor-{os.getpid()}"
     groups.reap(mark)  # from here on what is started carries this mark, and not the bridge's
     try:
-        return _try(seen, kinds[name], REAL_SECONDS)
+        return _try(seen, kinds[name])
     finally:
         groups.reap(mark)  # whatever a driver that was too slow to close has left
 
 
-def _try(seen: Snapshot, kind: AgentKind, seconds: float, prompt: str = "") -> Finding:
+def _try(seen: Snapshot, kind: AgentKind) -> Finding:
     if (reason := kind.why_not()) is not None:
         return broken(f"{kind.name} was not started: {reason}", *_remedies(seen, kind))
+    seconds, prompt = (REAL_SECONDS, "") if kind.real else (DEMO_SECONDS, PROMPT)
     again, began = _start_command(seen, kind), time.monotonic()
     driver = kind.make()
     try:
