@@ -118,8 +118,9 @@ AUTH_PASSWORD_VALIDATORS = [
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["devices_app.authentication.BearerAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
-    "DEFAULT_RENDERER_CLASSES": ["bridge_project.http.json.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["bridge_project.http.json.StrictJSONParser"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],  # only named in OpenAPI
+    "UNICODE_JSON": False,
     "DEFAULT_SCHEMA_CLASS": "bridge_project.docs.openapi.EndpointSchema",
     "EXCEPTION_HANDLER": "bridge_project.http.errors.exception_handler",
     "UNAUTHENTICATED_USER": None,

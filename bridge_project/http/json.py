@@ -1,12 +1,10 @@
-"""Read and write the JSON bodies of HTTP requests and answers (D8, D9)."""
+"""Read the JSON bodies of HTTP requests (D8, D9)."""
 
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 from django.http import HttpRequest
 from django.utils.http import parse_header_parameters
 from pydantic import BaseModel, ValidationError
-from rest_framework.parsers import BaseParser
-from rest_framework.renderers import BaseRenderer
 
 from bridge_project.http.error_body import JSON_TYPE
 from bridge_project.kernel.config import conf
@@ -15,31 +13,6 @@ from bridge_project.protocol import jsontext
 from bridge_project.protocol.constraints import faults, received, secrets_in
 
 M = TypeVar("M", bound=BaseModel)
-
-
-class JSONRenderer(BaseRenderer):
-    """Write compact ASCII JSON, and refuse NaN."""
-
-    media_type = JSON_TYPE
-    format = "json"
-    charset = None
-
-    def render(
-        self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None
-    ) -> bytes:
-        return b"" if data is None else jsontext.dumps(data).encode("ascii")
-
-
-class StrictJSONParser(BaseParser):
-    """Read the JSON that `jsontext` takes, in UTF-8."""
-
-    media_type = JSON_TYPE
-
-    def parse(
-        self, stream: IO[Any], media_type: str | None = None, parser_context: Any = None
-    ) -> Any:
-        check_media_type(media_type or "")
-        return _loads(stream.read())
 
 
 def check_media_type(content_type: str) -> None:

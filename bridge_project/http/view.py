@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 import structlog
 from django.http import HttpRequest
 from rest_framework.negotiation import BaseContentNegotiation
-from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -23,10 +22,6 @@ class SendBody(Exception):
 
 class AlwaysJSON(BaseContentNegotiation):
     """Answer in JSON whatever ``Accept`` says; a 406 would help nobody."""
-
-    def select_parser(self, request: Request, parsers: Any) -> BaseParser | None:
-        content_type = (request.content_type or "").partition(";")[0].strip().lower()
-        return next((parser for parser in parsers if parser.media_type == content_type), None)
 
     def select_renderer(
         self, request: Request, renderers: Any, format_suffix: str | None = None
@@ -46,11 +41,6 @@ class BridgeAPIView(APIView):
     rate_group: ClassVar[str]
     takes_large_bodies: ClassVar[bool] = False  # over limits.SMALL_BODY_BYTES
     content_negotiation_class = AlwaysJSON
-
-    def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
-        if "CONTENT_LENGTH" not in request.META:  # a chunked body, which DRF would take for none
-            request.META["CONTENT_LENGTH"] = str(len(request.body))
-        return super().initialize_request(request, *args, **kwargs)
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         self.format_kwarg = None
@@ -72,7 +62,7 @@ class BridgeAPIView(APIView):
             structlog.contextvars.bind_contextvars(principal=principal.rate_key)
         self.check_permissions(request)
         coding = request.headers.get("Content-Encoding", "").lower()
-        if coding not in ("", "identity") and request.META["CONTENT_LENGTH"] not in ("", "0"):
+        if coding not in ("", "identity") and request.method == "POST":
             text = "A body with a Content-Encoding is not taken."
             raise BridgeError("UNSUPPORTED_MEDIA_TYPE", text)
         if scope.get("bridge.body") == "awaited":

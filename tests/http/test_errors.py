@@ -17,7 +17,9 @@ from rest_framework.response import Response
 from bridge_project import urls
 from bridge_project.composition import health
 from bridge_project.http import view
+from bridge_project.http.json import json_model
 from bridge_project.kernel.errors import ERRORS, BridgeError
+from bridge_project.protocol.base import Received
 from tests.http.conftest import Api, check_error
 
 FOREIGN: list[tuple[Exception, str, int]] = [
@@ -53,7 +55,7 @@ class FailingView(view.BridgeAPIView):
         return Response(fail())
 
     def post(self, request: Request) -> Response:
-        return Response(request.data)
+        return Response(json_model(request, Received).wire())
 
 
 def fail() -> Any:
