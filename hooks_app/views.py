@@ -1,5 +1,6 @@
 """Answer POST /hooks/event, /hooks/batch and /admin/reload-hooks (D2, D8, D31)."""
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,7 +12,7 @@ from bridge_project.http.json import json_bytes
 from bridge_project.http.request import client_address
 from bridge_project.http.view import BridgeAPIView
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.protocol import examples, http
+from bridge_project.protocol import hooks, http
 from bridge_project.protocol.hooks import (
     HookEvent,
     HookInvalid,
@@ -19,7 +20,7 @@ from bridge_project.protocol.hooks import (
     parse_hook_batch,
     parse_hook_body,
 )
-from bridge_project.protocol.types import now_text
+from bridge_project.protocol.types import HOOK_EVENTS, now_text
 from devices_app.authentication import AdminOnly, HookOnly
 from hooks_app import config
 from hooks_app.intake import forwarders
@@ -32,12 +33,9 @@ HEADERS = [
         "X-Hook-Version", str, OpenApiParameter.HEADER, description="The sender's version."
     ),
 ]
-EVENTS = [
-    OpenApiExample(event, body, request_only=True) for event, body in examples.HOOK_EVENTS.items()
-]
-BATCH = [
-    OpenApiExample("All nine", {"events": list(examples.HOOK_EVENTS.values())}, request_only=True)
-]
+EXAMPLES = [json.loads((hooks.EXAMPLES / f"{name}.json").read_text()) for name in HOOK_EVENTS]
+EVENTS = [OpenApiExample(body["event"], body, request_only=True) for body in EXAMPLES]
+BATCH = [OpenApiExample("All nine", {"events": EXAMPLES}, request_only=True)]
 
 
 def _shown(violation: HookViolation) -> dict[str, str]:

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import structlog
 from django.db.models import Exists, OuterRef, QuerySet
-from drf_spectacular.utils import OpenApiExample, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -13,7 +13,7 @@ from bridge_project.http import ratelimit
 from bridge_project.http.json import json_model
 from bridge_project.http.view import BridgeAPIView
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.protocol import examples, http
+from bridge_project.protocol import http
 from bridge_project.protocol.types import now_text
 from devices_app.authentication import DeviceOrAdmin
 from devices_app.tokens import Principal
@@ -93,7 +93,6 @@ class SessionEventsView(BridgeAPIView):
 
     @extend_schema(
         operation_id="session_event",
-        examples=[OpenApiExample("user_message", examples.USER_EVENT, request_only=True)],
         request=http.UserEvent,
         responses={202: http.UserEventAccepted},
     )

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -12,6 +13,8 @@ from bridge_project.protocol import jsontext, types
 from bridge_project.protocol.base import Received
 from bridge_project.protocol.constraints import constraint_of, faults
 from bridge_project.protocol.risk import RiskLevel
+
+EXAMPLES: Final = Path(__file__).parent / "golden" / "hooks"
 
 
 class SessionStartPayload(Received):

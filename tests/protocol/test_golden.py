@@ -12,17 +12,17 @@ from bridge_project.docs import asyncapi
 from bridge_project.protocol import http, jsontext
 from bridge_project.protocol.base import Wire
 from bridge_project.protocol.catalogue import encode
-from bridge_project.protocol.hooks import parse_hook_body
+from bridge_project.protocol.hooks import EXAMPLES, parse_hook_body
 from bridge_project.protocol.parse import parse_client
 from bridge_project.protocol.types import HOOK_EVENTS
 
-GOLDEN = Path(__file__).parent.parent / "golden"
+BODIES = Path(__file__).parent.parent / "golden" / "http"
 NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
 MESSAGES = {message.name: message for message in asyncapi.messages()}
 
 
-def example(name: str) -> Any:
-    return json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
+def example(directory: Path, name: str) -> Any:
+    return json.loads((directory / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def names(directory: Path) -> set[str]:
@@ -31,7 +31,7 @@ def names(directory: Path) -> set[str]:
 
 def test_there_is_one_example_for_each_and_no_other() -> None:
     assert names(asyncapi.EXAMPLES) == MESSAGES.keys()
-    assert names(GOLDEN / "hooks") == set(HOOK_EVENTS)
+    assert names(EXAMPLES) == set(HOOK_EVENTS)
 
 
 @pytest.mark.parametrize("name", [name for name, one in MESSAGES.items() if one.from_client])
@@ -53,15 +53,16 @@ def test_a_server_message(name: str) -> None:
     assert encoded.type == sent["type"] == name.removesuffix(".server")
 
 
-@pytest.mark.parametrize("name", sorted(names(GOLDEN / "http")))
+@pytest.mark.parametrize("name", sorted(names(BODIES)))
 def test_an_http_body(name: str) -> None:
     model: type[Wire] = getattr(http, re.sub("(?:^|_)(.)", lambda found: found[1].upper(), name))
-    assert model.model_validate(example(f"http/{name}")).wire() == example(f"http/{name}")
+    sent = example(BODIES, name)
+    assert model.model_validate(sent).wire() == sent
 
 
 @pytest.mark.parametrize("name", HOOK_EVENTS)
 def test_a_hook_event(name: str) -> None:
-    sent = example(f"hooks/{name}")
+    sent = example(EXAMPLES, name)
     event = parse_hook_body(json.dumps(sent).encode(), now=NOW)
     assert (event.event, event.payload) == (name, sent["payload"])
     assert event.event_id == sent.get("event_id")
