@@ -22,9 +22,13 @@ if (_worker := os.environ.get("PYTEST_XDIST_WORKER")) and os.path.basename(
     # recorded address.
     os.environ["BRIDGE_DATA_DIR"] = os.path.join(os.environ["BRIDGE_DATA_DIR"], _worker)
 
+from collections.abc import Callable
+from typing import Any
+
 from bridge_project.kernel.config import conf
+from bridge_project.network import transport
 from bridge_project.settings import *  # noqa: F403
-from bridge_project.settings import DATABASES
+from bridge_project.settings import DATABASES, MIDDLEWARE
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
@@ -34,3 +38,20 @@ if not conf.database_url:
     # Django makes the file, which the bridge's own connections refuse
     del DATABASES["default"]["OPTIONS"]["factory"]
     DATABASES["default"]["TEST"] = {"NAME": str(conf.bridge_data_dir / "test.sqlite3")}
+
+
+def add_scope(get_response: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Give a request of Django's test client, which is none of ASGI, a local connection."""
+
+    def answer(request: Any) -> Any:
+        client = request.META.get("REMOTE_ADDR", "127.0.0.1")
+        carrier = transport.resolve(
+            conf, tls=True, local_address="127.0.0.1", peer_address=client, headers=[]
+        )
+        request.scope = getattr(request, "scope", {"bridge": carrier})
+        return get_response(request)
+
+    return answer
+
+
+MIDDLEWARE = ["tests.settings.add_scope", *MIDDLEWARE]

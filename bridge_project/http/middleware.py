@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from bridge_project.http import errors
-from bridge_project.http.request import request_id_of, transport_of
+from bridge_project.http.request import request_id_of, scope_of, transport_of
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.network.own_names import host_allowed, own_names
@@ -38,12 +38,10 @@ class RequestMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        scope = getattr(request, "scope", {})
-        if "bridge" in scope:
-            carrier = transport_of(request)
-            request.META["REMOTE_ADDR"] = carrier.client
-            # a proxy's word counts, so that CSRF compares the right origin
-            scope["scheme"] = "https" if carrier.secure else "http"
+        carrier = transport_of(request)
+        request.META["REMOTE_ADDR"] = carrier.client
+        # a proxy's word counts, so that CSRF compares the right origin
+        scope_of(request)["scheme"] = "https" if carrier.secure else "http"
         structlog.contextvars.clear_contextvars()
         structlog.contextvars.bind_contextvars(request_id=request_id_of(request))
         try:
@@ -82,7 +80,7 @@ class RequestMiddleware:
 
 def _refused_body(request: HttpRequest) -> str | None:
     """Return the error of a body too large for its endpoint, before it is read."""
-    awaited = getattr(request, "scope", {}).get("bridge.body") == "awaited"
+    awaited = scope_of(request).get("bridge.body") == "awaited"
     if awaited and not request.path.startswith(API_PREFIXES):
         return errors.NO_LARGE_BODY
     if request.path.startswith(errors.ADMIN_SITE):
@@ -104,7 +102,7 @@ class HostMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         if host := request.META.get("HTTP_HOST", ""):
-            if not host_allowed(own_names(getattr(request, "scope", {})), host):
+            if not host_allowed(own_names(scope_of(request)), host):
                 return errors.error_response(request, BridgeError("HOST_NOT_ALLOWED"))
             request.checked_host = host  # type: ignore[attr-defined]
         return self.get_response(request)

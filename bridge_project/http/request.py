@@ -4,24 +4,20 @@ from typing import cast
 
 from django.http import HttpRequest
 
+from bridge_project.http.asgi_types import Scope
 from bridge_project.http.error_body import request_id as sane_request_id
 from bridge_project.kernel.config import conf
-from bridge_project.network import transport
-from bridge_project.network.transport import ConnectionMode, Transport
+from bridge_project.network.transport import Transport
+
+
+def scope_of(request: HttpRequest) -> Scope:
+    """Return a request's ASGI scope, which `TransportMiddleware` has completed."""
+    return cast(Scope, request.scope)  # type: ignore[attr-defined]
 
 
 def transport_of(request: HttpRequest) -> Transport:
-    """Return the connection of a request; a local one in Django's test clients."""
-    found = getattr(request, "scope", {}).get("bridge")
-    if found is not None:
-        return cast(Transport, found)
-    return Transport(
-        secure=True,
-        client=request.META.get("REMOTE_ADDR", "127.0.0.1"),
-        mode=ConnectionMode.LOCAL_ONLY,
-        via_proxy=False,
-        base_url=transport.base_url(conf),
-    )
+    """Return the connection of a request."""
+    return cast(Transport, scope_of(request)["bridge"])
 
 
 def client_address(request: HttpRequest) -> str:

@@ -12,7 +12,7 @@ from rest_framework.views import APIView
 
 from bridge_project.http import ratelimit
 from bridge_project.http.errors import NO_LARGE_BODY
-from bridge_project.http.request import client_address
+from bridge_project.http.request import client_address, scope_of
 from bridge_project.kernel.errors import BridgeError
 
 
@@ -48,7 +48,7 @@ class BridgeAPIView(APIView):
             request
         )
         address = client_address(request)
-        scope = getattr(request._request, "scope", {})
+        scope = scope_of(request._request)
         try:
             principal: Any = request.user
         except BridgeError:
