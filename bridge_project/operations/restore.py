@@ -24,7 +24,7 @@ from bridge_project import __version__
 from bridge_project.kernel.config import Conf
 from bridge_project.kernel.database import sqlite_file
 from bridge_project.operations import backup, database_copies
-from bridge_project.protocol.types import SemVer
+from bridge_project.protocol.types import parse_version
 
 ASIDE: Final = "before-restore-"  # and the time: the directory of what a restore replaced
 # `serve.lock` is held; the backups are no part of what a restore replaces
@@ -86,7 +86,7 @@ def _unpack(archive: Path, staged: Path) -> backup.Manifest:
             while whole.read(CHUNK):
                 pass  # to its end, where the sum over everything stands
         manifest = backup.Manifest.model_validate_json((staged / backup.MANIFEST).read_bytes())
-        version = SemVer.parse(manifest.version)
+        version = parse_version(manifest.version)
     except FileNotFoundError as error:
         text = f"{archive} is not there, or damaged: {error.filename} is missing."
         raise CommandError(text) from None
@@ -100,7 +100,7 @@ def _unpack(archive: Path, staged: Path) -> backup.Manifest:
         if digests.get(name) != expected.get(name):
             text = f"the checksum of {name!r} is not that of its manifest."
             raise CommandError(f"{archive} is damaged: {text}")
-    if manifest.format != backup.FORMAT or version > SemVer.parse(__version__):
+    if manifest.format != backup.FORMAT or version > parse_version(__version__):
         raise database_copies.newer([f"version {manifest.version}"], f"{archive}")
     if unknown := database_copies.unknown_migrations(manifest.migrations):
         raise database_copies.newer(unknown, f"{archive}")

@@ -1,9 +1,6 @@
 """Define timestamps, ids, versions and every closed list of values."""
 
-from __future__ import annotations
-
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final, Literal, get_args
 
@@ -109,6 +106,14 @@ def now_text(now: datetime | None = None) -> str:
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def parse_version(text: str) -> tuple[int, ...]:
+    """Return a version's major, minor and patch, to compare. Raises ValueError."""
+    found = _SEMVER.fullmatch(text)
+    if found is None:
+        raise ValueError("must be a version such as 1.2.3")
+    return tuple(map(int, found.groups()))
+
+
 def is_uuid(text: str) -> bool:
     """Return whether a text is a UUID of 36 characters, of any version and case."""
     return _UUID.fullmatch(text) is not None
@@ -179,23 +184,3 @@ Prompt = Annotated[
 
 Count = Annotated[int, Field(ge=0)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class SemVer:
-    """Compare versions by major.minor.patch only."""
-
-    major: int
-    minor: int
-    patch: int
-
-    @classmethod
-    def parse(cls, text: str) -> SemVer:
-        """Parse a version. Raises ValueError."""
-        found = _SEMVER.fullmatch(text)
-        if found is None:
-            raise ValueError("must be a version such as 1.2.3")
-        return cls(*map(int, found.groups()))
-
-    def __str__(self) -> str:
-        return f"{self.major}.{self.minor}.{self.patch}"

@@ -18,7 +18,7 @@ from bridge_project.protocol.base import Phase
 from bridge_project.protocol.catalogue import Encoded, encode
 from bridge_project.protocol.parse import ClientMessage
 from bridge_project.protocol.resources import HealthChecks, PushOffer
-from bridge_project.protocol.types import SemVer, now_text, parse_timestamp
+from bridge_project.protocol.types import now_text, parse_timestamp, parse_version
 from devices_app import pairing, tokens
 from devices_app.push import vapid
 from sessions_app import session_view
@@ -75,24 +75,24 @@ async def auth(connection: ClientConnection, message: ClientMessage) -> None:
 def _check_version(version: str) -> None:
     """Raise Refused VERSION_INCOMPATIBLE with the reason (SPEC Versioning)."""
     try:
-        client = SemVer.parse(version)
+        client = parse_version(version)
     except ValueError:
         rule = "major.minor.patch"
         why = f"client_version is not {rule}."
         raise invalid_message(why, "client_version", rule, version[:64]) from None
-    lowest = SemVer.parse(conf.bridge_min_client_version)
-    highest = SemVer.parse(conf.bridge_max_client_version)
-    if lowest <= client <= highest:
+    lowest, highest = conf.bridge_min_client_version, conf.bridge_max_client_version
+    too_old = client < parse_version(lowest)
+    if not too_old and client <= parse_version(highest):
         return
-    reason = "CLIENT_TOO_OLD" if client < lowest else "CLIENT_TOO_NEW"
+    reason = "CLIENT_TOO_OLD" if too_old else "CLIENT_TOO_NEW"
     raise Refused(
         "VERSION_INCOMPATIBLE",
         f"{reason}: this bridge takes clients from {lowest} to {highest}.",
         details={
             "reason": reason,
             "client_version": version,
-            "min_client_version": str(lowest),
-            "max_client_version": str(highest),
+            "min_client_version": lowest,
+            "max_client_version": highest,
         },
     )
 
