@@ -54,34 +54,22 @@ def test_nesting_is_taken_up_to_the_limit_and_no_further(kinds: list[bool], sibl
 
 
 @pytest.mark.parametrize(
-    ("data", "reason"),
+    "data",
     [
-        (b"", "not JSON"),
-        (b"{}x", "not JSON"),
-        (b"{'a': 1}", "not JSON"),
-        (b"[1,]", "not JSON"),
-        (b"01", "not JSON"),
-        (b"\xff{}", "not UTF-8"),
-        (b'"\xed\xa0\x80"', "not UTF-8"),
-        ("{}".encode("utf-16"), "not UTF-8"),
-        ("[]".encode("utf-32-le"), "not JSON"),
-        (b"\xef\xbb\xbf{}", "byte order mark"),
-        ("\ufeff{}", "byte order mark"),
-        (b"NaN", "NaN is no JSON number"),
-        (b'{"a": [Infinity]}', "Infinity is no JSON number"),
-        (b"-Infinity", "-Infinity is no JSON number"),
-        (b"1e400", "too large"),
-        (b"9" * 4301, "more than 4300 digits"),
-        (b'"\\ud800"', r"lone surrogate \(\\ud800\)"),
-        (b'{"\\ud83d": 1}', "lone surrogate"),
-        (b'[[["a", {"b": "\\ud83d\\ud83d\\ude00"}]]]', "lone surrogate"),
-        ('"\ud800"', "lone surrogate"),
-        (b'"a\nb"', "not JSON"),
-        (b'"a\x00b"', "not JSON"),
+        *(b"", b"{}x", b"{'a': 1}", b"[1,]", b"01", b"NaN", b'{"a": [Infinity]}', b"-Infinity"),
+        *("{}".encode("utf-16"), "[]".encode("utf-32-le"), b"\xef\xbb\xbf{}", "\ufeff{}"),
+        *(b"\xff{}", b'"\xed\xa0\x80"', b'"a\nb"', b'"a\x00b"', b"9" * 4301),
+        *(b"1e400", b'{"a": ["Infinity", -1e400]}', b"9" * 400 + b".0"),
+        *(
+            '"\ud800"',
+            b'"\\ud800"',
+            b'{"\\ud83d": 1}',
+            b'[[["a", {"b": "\\ud83d\\ud83d\\ude00"}]]]',
+        ),
     ],
 )
-def test_it_refuses(data: bytes | str, reason: str) -> None:
-    with pytest.raises(JsonError, match=reason):
+def test_it_refuses(data: bytes | str) -> None:
+    with pytest.raises(JsonError):
         loads(data)
 
 
@@ -98,6 +86,7 @@ def test_it_refuses(data: bytes | str, reason: str) -> None:
         (b"9" * 4300, int("9" * 4300)),
         (b'"' + b"9" * 5000 + b'"', "9" * 5000),
         (b'["' + b"[" * 1000 + b'"]', ["[" * 1000]),
+        (b'["Infinity", 1e308]', ["Infinity", 1e308]),
         (b"[" + b"[]," * 999 + b"[]]", [[]] * 1000),
     ],
 )
