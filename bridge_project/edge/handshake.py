@@ -7,7 +7,6 @@ import bridge_project.edge.connection  # noqa: F401 - isort: skip  installs the 
 from autobahn.websocket.compress import PerMessageDeflateOffer
 from daphne.ws_protocol import WebSocketProtocol
 
-from bridge_project.edge.request import raw_error_response, raw_response
 from bridge_project.http import error_body
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
@@ -21,7 +20,7 @@ class Handshake(WebSocketProtocol):  # type: ignore[misc]
     """Run a WebSocket until it is open."""
 
     client_addr: list[Any] | None = None
-    _refusal: tuple[int, list[tuple[bytes, bytes]], bytes] | None = None
+    _refusal: tuple[int, list[tuple[bytes, bytes]]]
 
     def _parseExtensionsHeader(self, header: str, removeQuotes: bool = True) -> list[Any]:
         """Leave out offers that autobahn cannot take, for which it would refuse the upgrade (D58)."""
@@ -30,20 +29,6 @@ class Handshake(WebSocketProtocol):  # type: ignore[misc]
             for name, parameters in super()._parseExtensionsHeader(header, removeQuotes)
             if name != PerMessageDeflateOffer.EXTENSION_NAME or _can_take(parameters)
         ]
-
-    def _accept(self, message: dict[str, Any]) -> None:
-        headers: dict[str, list[str]] = {}
-        for name, value in message.get("headers", []):
-            headers.setdefault(name.decode("latin-1"), []).append(value.decode("latin-1"))
-        self.serverAccept((message.get("subprotocol"), headers))
-
-    def _refuse(self, message: dict[str, Any]) -> None:
-        if self._refusal is None:
-            raise ValueError("websocket.http.response.body came before its start")
-        status, headers, body = self._refusal
-        self._refusal = (status, headers, body + message.get("body", b""))
-        if not message.get("more_body", False) and self.state == self.STATE_CONNECTING:
-            self._end_handshake(raw_response(*self._refusal), status)
 
     def deny(self, code: str, *, status: int, message: str = "") -> None:
         """Refuse the upgrade with the error body of D9."""
@@ -56,13 +41,10 @@ class Handshake(WebSocketProtocol):  # type: ignore[misc]
         self.dropConnection(abort=False)
 
     def _error(self, code: str, status: int, message: str) -> bytes:
-        """Make the response of an error that the edge answers, and log it."""
-        server, request_id = self.factory.server_class, self._request_id()
+        server, error = self.factory.server_class, BridgeError(code, message)
         base_url = server.transport_of(self.transport, []).base_url
-        server.log_error(code, request_id, b"GET", self._path(), status, self._client())
-        return raw_error_response(
-            code, request_id, base_url=base_url, status=status, message=message
-        )
+        where = b"GET", self._path(), self._client(), base_url
+        return bytes(server.error_response(error, self.request_id(), status, *where))
 
     def sendHttpErrorResponse(self, code: int, reason: str, responseHeaders: Any = None) -> None:
         """Answer a request that autobahn refuses; it then drops the connection."""
@@ -74,7 +56,7 @@ class Handshake(WebSocketProtocol):  # type: ignore[misc]
         """Refuse: the application did not answer the handshake in time."""
         self.deny("INTERNAL_ERROR", status=503, message="The bridge did not answer in time.")
 
-    def _request_id(self) -> str:
+    def request_id(self) -> str:
         headers = getattr(self, "http_headers", None) or {}
         return error_body.request_id(headers.get("x-request-id"))
 

@@ -10,10 +10,10 @@ from bridge_project.edge.connection import connection_of  # isort: skip  sets th
 from twisted.python.failure import Failure
 from twisted.web import http
 
-from bridge_project.edge.request import Request, ask_for_body, raw_error_response
+from bridge_project.edge.request import Request, ask_for_body
 from bridge_project.http import error_body
 from bridge_project.kernel import limits
-from bridge_project.kernel.errors import ERRORS
+from bridge_project.kernel.errors import ERRORS, BridgeError
 from bridge_project.network.transport import FORWARDING_HEADERS
 
 # RFC 9112 section 3.2.2: a target with scheme and authority. A fragment is never sent.
@@ -206,16 +206,14 @@ class Channel(http.HTTPChannel):
         self.setTimeout(SILENT_SECONDS)
 
     def _error(self, code: str, status: int, message: str) -> bytes:
-        """Make the response of an error that the edge answers, and log it."""
         request = self.requests[-1] if self.requests else None
         bridge = getattr(request, "bridge", None) or self.server.transport_of(self.transport, [])
         request_id = request.request_id() if request else error_body.request_id(None)
         method = getattr(self, "_command", None) or getattr(request, "method", b"-")
         path = getattr(self, "_path", None) or getattr(request, "uri", b"-")
-        self.server.log_error(code, request_id, method, path, status, bridge.client)
-        return raw_error_response(
-            code, request_id, base_url=bridge.base_url, status=status, message=message
-        )
+        where = method, path, bridge.client, bridge.base_url
+        error = BridgeError(code, message)
+        return bytes(self.server.error_response(error, request_id, status, *where))
 
     def lineLengthExceeded(self, line: bytes) -> None:
         self._respondToBadRequestAndDisconnect()

@@ -13,7 +13,6 @@ from daphne.http_protocol import HEADER_NAME_RE, INVALID_HEADER_VALUE_BYTES, Web
 from twisted.web.http import NO_BODY_CODES
 
 from bridge_project.http import error_body
-from bridge_project.kernel.errors import BridgeError
 from bridge_project.network.transport import Transport
 
 
@@ -32,18 +31,6 @@ def raw_response(
             lines.append(name.title() + b": " + value)
     lines += [b"Content-Length: %d" % len(body), *([b"Connection: close"] * last), b"", b""]
     return b"\r\n".join(lines) + body
-
-
-def raw_error_response(
-    code: str, request_id: str, *, base_url: str, status: int, message: str = ""
-) -> bytes:
-    """Make the raw response of an error, with the six fields of D9."""
-    answer = error_body.error_answer(
-        BridgeError(code, message), request_id, base_url, status=status
-    )
-    headers = {**answer.headers, "Cache-Control": "no-store"}
-    named = [(name.encode(), value.encode()) for name, value in headers.items()]
-    return raw_response(status, named, answer.body)
 
 
 async def ask_for_body(application: Any, head: dict[str, Any]) -> bytes | None:
@@ -179,13 +166,8 @@ class Request(WebRequest):  # type: ignore[misc]
         if self.channel is not None:
             await drain(self.channel.transport)
 
-    def handle_exception(self, exception: BaseException) -> None:
-        """Answer 500: the application raised."""
-        self.server.log_failure(exception, self.request_id())
-        self.basic_error(500, b"", "")
-
     def fail(self) -> None:
-        """Answer 500: the application ended without a whole answer."""
+        """Answer 500: the application raised, or ended without a whole answer."""
         self.basic_error(500, b"", "")
 
     def basic_error(self, status: int, status_text: bytes, body: str) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import daphne.server  # isort: skip  installs the asyncio reactor, before anything of twisted's
 from twisted.internet import reactor
 from twisted.logger import globalLogBeginner
+from twisted.protocols.tls import TLSMemoryBIOFactory
 
 from bridge_project.edge import http, websocket
 from bridge_project.edge.connection import (
@@ -28,7 +29,7 @@ from bridge_project.edge.connection import (
 )
 from bridge_project.edge.request import Request
 from bridge_project.edge.server_log import ServerLog, forward_failures
-from bridge_project.edge.tls import TLSContextHolder, TLSFactory
+from bridge_project.edge.tls import TLSContextHolder
 from bridge_project.http.asgi_types import Application
 from bridge_project.kernel import limits
 from bridge_project.kernel import logging as bridge_logging
@@ -118,7 +119,10 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
         try:
             await self.on_start()
             try:
-                tls_factory = TLSFactory(self.tls_context, self.http_factory)
+                tls_factory = TLSMemoryBIOFactory(
+                    self.tls_context, False, self.http_factory, reactor
+                )
+                tls_factory.protocol = TLSConnection
                 self._listen(secure, tls_factory, "BRIDGE_PORT", "TLS")
                 self._listen(plain, self.http_factory, "BRIDGE_PLAIN_PORT", "plain, for a proxy")
                 await self.on_listening()
@@ -261,12 +265,9 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
         del self.tasks[protocol]
         ended = self._kills.pop(protocol, None) is not None
         error = None if task.cancelled() else task.exception()
-        if ended:
-            if error is not None:
-                self.log_failure(error, "-")
-        elif error is not None:
-            protocol.handle_exception(error)
-        else:
+        if error is not None:
+            self.log_failure(error, protocol.request_id())
+        if not ended:
             protocol.fail()
         if isinstance(protocol, Request):
             protocol.leave()

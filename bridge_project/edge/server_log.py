@@ -4,9 +4,11 @@ import logging
 from typing import Any
 from urllib.parse import quote
 
+from bridge_project.edge.request import raw_response  # isort: skip  sets the reactor
 from twisted.logger import LogLevel
 
 from bridge_project.http import error_body
+from bridge_project.kernel.errors import BridgeError
 
 log = logging.getLogger("bridge.server")
 access = logging.getLogger("bridge.access")
@@ -50,15 +52,26 @@ class ServerLog:
         what = (_printable(method), _printable(path), status, client, size, seconds * 1000)
         access.info("%s %s %d %s %d bytes %.0f ms", *what, extra=who)
 
-    def log_error(
-        self, code: str, request_id: str, method: bytes, path: bytes, status: int, client: str
-    ) -> None:
-        """Log an error that the edge has answered; exceptions are in the log already."""
+    def error_response(
+        self,
+        error: BridgeError,
+        request_id: str,
+        status: int,
+        method: bytes,
+        path: bytes,
+        client: str,
+        base_url: str,
+    ) -> bytes:
+        """Make the response of an error that the edge answers, and log it."""
         if status >= 500:
-            self.log_access(method, path, status, client)
-            return
-        where = {"method": _printable(method), "path": _printable(path)[:200], "client": client}
-        error_body.log_error(code, request_id=request_id, status=status, **where)
+            self.log_access(method, path, status, client)  # an exception is in the log already
+        else:
+            where = {"method": _printable(method), "path": _printable(path)[:200], "client": client}
+            error_body.log_error(error.code, request_id=request_id, status=status, **where)
+        answer = error_body.error_answer(error, request_id, base_url, status=status)
+        headers = {**answer.headers, "Cache-Control": "no-store"}
+        named = [(name.encode(), value.encode()) for name, value in headers.items()]
+        return raw_response(status, named, answer.body)
 
 
 def _printable(text: bytes) -> str:

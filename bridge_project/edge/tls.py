@@ -1,5 +1,5 @@
 # ruff: noqa: N802 - the names are twisted's
-"""Put TLS below the protocols, with the newest certificate (D19)."""
+"""Serve the newest certificate (D19)."""
 
 import asyncio
 import logging
@@ -7,13 +7,10 @@ from typing import Any
 
 import daphne.server  # noqa: F401  installs the asyncio reactor: before anything else of twisted's
 from OpenSSL import SSL
-from twisted.internet import reactor
 from twisted.internet.interfaces import IOpenSSLServerConnectionCreator
 from twisted.internet.ssl import CertificateOptions, TLSVersion
-from twisted.protocols.tls import TLSMemoryBIOFactory
 from zope.interface import implementer
 
-from bridge_project.edge.connection import TLSConnection
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import Conf, ConfError
 from bridge_project.network.certificate_files import Certificates
@@ -63,12 +60,3 @@ class TLSContextHolder:
             except ConfError as error:
                 message = "The certificate could not be renewed, the old one stays in use: %s"
                 log.error(message, error)
-
-
-class TLSFactory(TLSMemoryBIOFactory):
-    """Put TLS below the protocols of another factory."""
-
-    protocol = TLSConnection
-
-    def __init__(self, holder: TLSContextHolder, wrapped: Any) -> None:
-        super().__init__(holder, False, wrapped, reactor)

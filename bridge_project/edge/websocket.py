@@ -9,6 +9,7 @@ from typing import Any
 from daphne.ws_protocol import WebSocketFactory
 
 from bridge_project.edge.handshake import TOO_BIG, MessageLimit
+from bridge_project.edge.request import raw_response
 from bridge_project.edge.socket import Inbox, Socket, accept_compression
 from bridge_project.kernel import limits
 from bridge_project.protocol.catalogue import compressed_frame, text_frame
@@ -150,10 +151,7 @@ class Protocol(MessageLimit):
 
     def serverSend(self, content: Any, binary: bool = False) -> None:
         """Send a message, past autobahn's size limit, which is for incoming ones."""
-        if binary:
-            super().serverSend(content, binary)
-        else:
-            self.send_frames([text_frame(content)])
+        self.send_frames([text_frame(content)])
 
     def send_frames(self, frames: Sequence[bytes]) -> None:
         """Send frames that are made already; nothing follows the close frame."""
@@ -175,14 +173,12 @@ class Protocol(MessageLimit):
 
     def handle_reply(self, message: dict[str, Any]) -> None:
         kind = message["type"]
-        if kind == "websocket.accept":
-            if self.state == self.STATE_CONNECTING:
-                self._accept(message)
-        elif kind == "websocket.http.response.start":
-            headers = [(bytes(name), bytes(value)) for name, value in message.get("headers", [])]
-            self._refusal = (message["status"], headers, b"")
+        if kind == "websocket.http.response.start":
+            self._refusal = message["status"], message["headers"]
         elif kind == "websocket.http.response.body":
-            self._refuse(message)
+            if self.state == self.STATE_CONNECTING:
+                status, headers = self._refusal
+                self._end_handshake(raw_response(status, headers, message["body"]), status)
         elif kind == "websocket.close":
             reason = message.get("reason") or ""
             if self.state == self.STATE_CONNECTING:
@@ -200,15 +196,8 @@ class Protocol(MessageLimit):
             self.sendCloseFrame(code=code, reasonUtf8=text or None)
             self.taken()  # or the client's answer would not be seen
 
-    def serverClose(self, code: int | None = None) -> None:
-        self.close(code or 1000)
-
-    def handle_exception(self, exception: BaseException) -> None:
-        self.factory.server_class.log_failure(exception, self._request_id())
-        self.fail()
-
     def fail(self) -> None:
-        """Close with an error: the application ended without closing."""
+        """Close with an error: the application raised, or ended without closing."""
         if self.state == self.STATE_CONNECTING:
             self.deny("INTERNAL_ERROR", status=500)
         else:
