@@ -7,14 +7,12 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from pydantic import BaseModel
-
 from bridge_project.kernel import limits, threads
 from bridge_project.kernel.path_jail import default_jail
 from bridge_project.kernel.threads import Threads
 from bridge_project.protocol import client_messages as c
 from bridge_project.protocol import repository_messages as r
-from bridge_project.protocol.base import ClientPayload
+from bridge_project.protocol.base import ClientPayload, Payload
 from bridge_project.protocol.catalogue import Encoded, encode
 from bridge_project.protocol.parse import ClientMessage
 from bridge_project.protocol.resources import GitCommitSummary
@@ -30,7 +28,7 @@ from sessions_app.socket import idempotency
 from sessions_app.socket.connection import ClientConnection
 from sessions_app.socket.dispatch import handles
 
-Make = Callable[[Session, Any], BaseModel]
+Make = Callable[[Session, Any], Payload]
 
 
 def _answers(model: type[ClientPayload], pool: Threads) -> Callable[[Make], Make]:

@@ -1,6 +1,6 @@
 """Run Django's request cycle in a few threads that keep database connections."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, cast
 from urllib.parse import quote
 
@@ -8,7 +8,6 @@ from django.core import signals
 from django.core.exceptions import RequestAborted
 from django.core.handlers.asgi import ASGIHandler, ASGIRequest, get_script_prefix
 from django.http import HttpResponse
-from django.http.response import HttpResponseBase
 from django.urls import set_script_prefix
 
 from bridge_project.kernel.threads import Threads, requests
@@ -57,18 +56,10 @@ class Handler(ASGIHandler):
         request = ASGIRequest({**scope, "query_string": query.encode()}, body)
         response = self.get_response(request)
         response._handler_class = self.__class__  # type: ignore[attr-defined]
-        whole = _whole(response)
+        if response.streaming:  # a small static file
+            parts = b"".join(cast(Iterable[bytes], response))
+            whole = HttpResponse(parts, status=response.status_code, headers=dict(response.items()))
+        else:
+            whole = cast(HttpResponse, response)
         response.close()
         return whole
-
-
-def _whole(response: HttpResponseBase) -> HttpResponse:
-    """Return the answer with its body in memory; only small static files stream."""
-    if not response.streaming:
-        return cast(HttpResponse, response)
-    parts = cast(Any, response)
-    whole = HttpResponse(
-        b"".join(parts), status=response.status_code, headers=dict(response.items())
-    )
-    whole.cookies = response.cookies
-    return whole

@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel
-
 from bridge_project.protocol import (
     client_messages,
     jsontext,
@@ -39,18 +37,13 @@ class Encoded:
     text: str
 
 
-def encode(payload: BaseModel, *, id: str | None = None, timestamp: str | None = None) -> Encoded:
+def encode(payload: Payload, *, id: str | None = None, timestamp: str | None = None) -> Encoded:
     """Encode a payload as a message.
 
-    ``id``: the request's in a reply, else None for a fresh UUID v4 (D4); a ``notification`` takes
-    its ``notification_id`` (D13), and raises ValueError when given another. ``timestamp``: default
-    now. Raises TypeError for a model that is no payload.
+    ``id``: the request's in a reply, else None for a fresh UUID v4 (D4); a ``notification`` has
+    always its ``notification_id`` (D13). ``timestamp``: default now.
     """
-    if not isinstance(payload, Payload):
-        raise TypeError(f"{type(payload).__name__} is no message's payload")
     if isinstance(payload, server_messages.Notification):
-        if id not in (None, payload.notification_id):
-            raise ValueError("a notification's id is its notification_id")
         id = payload.notification_id
     return encode_raw(payload.type, payload.wire(), id=id, timestamp=timestamp)
 

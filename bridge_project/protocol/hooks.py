@@ -92,9 +92,8 @@ class HookInvalid(Exception):
 
     def __init__(self, violations: list[HookViolation]) -> None:
         self.violations = violations
-        first = violations[0]
-        self.code, self.field, self.constraint = first.rule, first.field, first.constraint
-        super().__init__(f"{self.code}: {first.message}")
+        self.code = violations[0].rule
+        super().__init__(f"{self.code}: {violations[0].message}")
 
 
 _BASE_FIELDS: Final = {"event", "event_type", "event_id", "session_id", "timestamp", "payload"}

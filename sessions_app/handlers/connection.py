@@ -3,7 +3,6 @@
 from datetime import UTC, datetime
 
 from django.utils import timezone
-from pydantic import BaseModel
 
 from bridge_project import __version__
 from bridge_project.http import ratelimit
@@ -14,7 +13,7 @@ from bridge_project.kernel.threads import readers, writers
 from bridge_project.network.transport import MODE_DESCRIPTIONS, Transport, websocket_url
 from bridge_project.protocol import client_messages as c
 from bridge_project.protocol import server_messages as s
-from bridge_project.protocol.base import Phase
+from bridge_project.protocol.base import Payload, Phase
 from bridge_project.protocol.catalogue import Encoded, encode
 from bridge_project.protocol.parse import ClientMessage
 from bridge_project.protocol.resources import HealthChecks, PushOffer
@@ -188,7 +187,7 @@ def _is_settled(connection: ClientConnection) -> bool:
 
 
 async def _reply(
-    connection: ClientConnection, message: ClientMessage, answer: BaseModel, *, ready: bool
+    connection: ClientConnection, message: ClientMessage, answer: Payload, *, ready: bool
 ) -> None:
     """Answer, and begin with the session messages when the client is ready."""
     begins = ready and connection.phase is not Phase.READY

@@ -9,7 +9,6 @@ from typing import Any
 import structlog
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.utils import timezone
-from pydantic import BaseModel
 
 from bridge_project.http import ratelimit
 from bridge_project.http.error_body import connection_error_payload, error_payload, log_error
@@ -17,7 +16,7 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import readers, writers
 from bridge_project.network.transport import Transport
-from bridge_project.protocol.base import Phase
+from bridge_project.protocol.base import Payload, Phase
 from bridge_project.protocol.catalogue import CATALOGUE, Encoded, encode
 from bridge_project.protocol.parse import ClientMessage
 from devices_app.models import Device
@@ -126,7 +125,7 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     # -- sending -----------------------------------------------------------------------------------
 
-    async def send_payload(self, payload: BaseModel, *, id: str | None = None) -> None:
+    async def send_payload(self, payload: Payload, *, id: str | None = None) -> None:
         """Send a message outside the log; ``id``: the request's, in a reply."""
         await self.send_frame(encode(payload, id=id))
 

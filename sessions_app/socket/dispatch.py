@@ -3,16 +3,14 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from pydantic import BaseModel
-
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.protocol.base import ClientPayload, Phase
+from bridge_project.protocol.base import ClientPayload, Payload, Phase
 from bridge_project.protocol.catalogue import CATALOGUE
 from bridge_project.protocol.parse import ClientMessage
 from sessions_app.models import Session
 from sessions_app.socket.connection import ClientConnection
 
-Handler = Callable[[Any, ClientMessage], Awaitable[BaseModel | None]]
+Handler = Callable[[Any, ClientMessage], Awaitable[Payload | None]]
 
 # every client message of the catalogue has one
 HANDLERS: dict[str, Handler] = {}
