@@ -4,13 +4,12 @@ from typing import Any, ClassVar
 
 import structlog
 from django.http import HttpRequest
-from rest_framework.negotiation import BaseContentNegotiation
-from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from bridge_project.http import ratelimit
+from bridge_project.http.error_body import JSON_TYPE
 from bridge_project.http.errors import NO_LARGE_BODY
 from bridge_project.http.request import client_address, scope_of
 from bridge_project.kernel.errors import BridgeError
@@ -18,15 +17,6 @@ from bridge_project.kernel.errors import BridgeError
 
 class SendBody(Exception):
     """Tell the edge to read the large body; raised, but not an error."""
-
-
-class AlwaysJSON(BaseContentNegotiation):
-    """Answer in JSON whatever ``Accept`` says; a 406 would help nobody."""
-
-    def select_renderer(
-        self, request: Request, renderers: Any, format_suffix: str | None = None
-    ) -> tuple[BaseRenderer, str]:
-        return renderers[0], renderers[0].media_type
 
 
 class BridgeAPIView(APIView):
@@ -40,13 +30,11 @@ class BridgeAPIView(APIView):
 
     rate_group: ClassVar[str]
     takes_large_bodies: ClassVar[bool] = False  # over limits.SMALL_BODY_BYTES
-    content_negotiation_class = AlwaysJSON
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        self.format_kwarg = None
-        request.accepted_renderer, request.accepted_media_type = self.perform_content_negotiation(
-            request
-        )
+        # JSON whatever `Accept` says; a 406 would help nobody
+        request.accepted_renderer = self.get_renderers()[0]
+        request.accepted_media_type = JSON_TYPE
         address = client_address(request)
         scope = scope_of(request._request)
         try:
