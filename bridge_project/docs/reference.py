@@ -22,7 +22,7 @@ def settings() -> list[Setting]:
     """Return every setting, in the order of ``Conf``."""
     rows = []
     for name, field in Conf.model_fields.items():
-        default = "" if field.default in (None, []) else field.default
+        default = "" if field.default in (None, [], {}) else field.default
         default = str(int(default) if isinstance(default, bool) else default)
         description = " ".join((field.description or "").split())
         rows.append(Setting(name.upper(), default, description, name in SECRET_FIELDS))

@@ -90,7 +90,7 @@ class Conf(BaseModel):
     """`off` lifts every rate limit, for benchmarks and tests."""
     bridge_default_agent: str = ""
     """The agent that `primary-agent` and an empty agent name mean."""
-    bridge_acp_agents: types.AgentLines = ""
+    bridge_acp_agents: types.AgentLines = {}
     """Agents that speak the Agent Client Protocol: `name=command line`, `;` between them."""
     bridge_acp_unasked: types.CommaList = []
     """Agents of `BRIDGE_ACP_AGENTS` that may run although they cannot be made to ask before they
@@ -120,7 +120,7 @@ class Conf(BaseModel):
 
     @model_validator(mode="after")
     def _check_together(self) -> Conf:
-        unknown = set(self.bridge_acp_unasked) - self.acp_agents.keys()
+        unknown = set(self.bridge_acp_unasked) - self.bridge_acp_agents.keys()
         oldest, newest = (
             tuple(map(int, version.split(".")))
             for version in (self.bridge_min_client_version, self.bridge_max_client_version)
@@ -149,11 +149,6 @@ class Conf(BaseModel):
     def allowed_roots(self) -> tuple[str, ...]:
         """Return real, absolute directories; relative HTTP paths begin in the first (D12)."""
         return tuple(self.bridge_allowed_roots) or (os.path.realpath(os.getcwd()),)
-
-    @cached_property
-    def acp_agents(self) -> dict[str, list[str]]:
-        """Return name → command line of BRIDGE_ACP_AGENTS, in their order."""
-        return types.read_agents(self.bridge_acp_agents)
 
     @property
     def rate_limits_on(self) -> bool:

@@ -84,10 +84,12 @@ def _begins_with(message: str, *schemes: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def read_agents(text: str) -> dict[str, list[str]]:
-    """Read `name=command line`, with `;` between them."""
+def _read_agents(parts: Any) -> Any:
+    """Read `name=command line` into a dict of command lines, in their order."""
+    if not isinstance(parts, list):
+        return parts
     found: dict[str, list[str]] = {}
-    for part in filter(None, (part.strip() for part in text.split(";"))):
+    for part in parts:
         name, _, line = (piece.strip() for piece in part.partition("="))
         try:
             command = shlex.split(line)
@@ -99,11 +101,6 @@ def read_agents(text: str) -> dict[str, list[str]]:
             raise ValueError(f"names {name} twice, or a name that the bridge has for itself")
         found[name] = command
     return found
-
-
-def _check_agents(value: str) -> str:
-    read_agents(value)
-    return value
 
 
 def one_line(error: ValidationError, schema: dict[str, Any]) -> str:
@@ -147,4 +144,4 @@ RedisUrl = Annotated[
 ]
 Host = Annotated[str, AfterValidator(_check_host)]
 PublicUrl = Annotated[str, AfterValidator(_check_url)]
-AgentLines = Annotated[str, AfterValidator(_check_agents)]
+AgentLines = Annotated[dict[str, list[str]], BeforeValidator(_read_agents), _split(";")]

@@ -48,7 +48,9 @@ def test_the_first_real_one_that_can_start(
 def test_the_reason_names_no_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """It goes to devices, in /info and in AGENT_UNAVAILABLE."""
     monkeypatch.setitem(
-        config.conf.__dict__, "acp_agents", {"own": ["/home/alice/secret place/agent", "--key=1"]}
+        config.conf.__dict__,
+        "bridge_acp_agents",
+        {"own": ["/home/alice/secret place/agent", "--key=1"]},
     )
     (kind,) = agent.kinds()
     reason = kind.why_not()
@@ -58,7 +60,7 @@ def test_the_reason_names_no_path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_agents_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BRIDGE_ACP_AGENTS", "qwen = npx -y 'a b' --acp; gemini=gemini --acp ;")
-    assert config.load().acp_agents == {
+    assert config.load().bridge_acp_agents == {
         "qwen": ["npx", "-y", "a b", "--acp"],
         "gemini": ["gemini", "--acp"],
     }

@@ -75,14 +75,18 @@ def _missing(seen: Snapshot, kind: AgentKind, text: str) -> Finding:
         without = f"BRIDGE_DEFAULT_AGENT= {seen.run}   # to do without it"
         text = f"{text} BRIDGE_DEFAULT_AGENT names it."
         return broken(text, *_remedies(seen, kind), without)
-    return warning(text, *_remedies(seen, kind)) if kind.name in seen.conf.acp_agents else ok(text)
+    return (
+        warning(text, *_remedies(seen, kind))
+        if kind.name in seen.conf.bridge_acp_agents
+        else ok(text)
+    )
 
 
 def _remedies(seen: Snapshot, kind: AgentKind) -> list[str]:
     if command := kind.mend():
         return [command]
     setting = f"BRIDGE_ACP_AGENTS='{kind.name}=…' {seen.run}   # with the path of its program"
-    return [setting] if kind.name in seen.conf.acp_agents else []
+    return [setting] if kind.name in seen.conf.bridge_acp_agents else []
 
 
 def _start_command(seen: Snapshot, kind: AgentKind) -> str:

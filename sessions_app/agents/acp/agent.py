@@ -15,7 +15,7 @@ asks: dict[str, bool | None] = {}  # and whether it asks before it acts
 
 def kinds() -> list[AgentKind]:
     """Return the kinds of the settings; one can start if its program exists."""
-    return [_kind(name, command) for name, command in conf.acp_agents.items()]
+    return [_kind(name, command) for name, command in conf.bridge_acp_agents.items()]
 
 
 def _kind(name: str, command: list[str]) -> AgentKind:
