@@ -142,6 +142,10 @@ class Channel(http.HTTPChannel):
         if self._refused is not None:
             return
         request = self.requests[-1]
+        hosts = len(request.requestHeaders.getRawHeaders(b"Host", []))
+        if hosts > 1 or (hosts == 0 and self._version == b"HTTP/1.1"):  # RFC 9112 section 3.2
+            self._respondToBadRequestAndDisconnect()
+            return
         if absolute := ABSOLUTE_FORM.fullmatch(self._path):  # its host counts more than `Host`
             request.requestHeaders.setRawHeaders(b"Host", [absolute[1]])
             self._path = b"/" + absolute[2].removeprefix(b"/")

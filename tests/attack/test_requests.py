@@ -218,11 +218,14 @@ def test_the_host_of_the_target_counts(bridge: Bridge) -> None:
     for url in (f"https://{own}{HEALTH}", f"https://localhost:{bridge.port}{HEALTH}"):
         for host in (f"Host: {own}", "Host: evil.example"):
             assert target(url, host).status == 200, (url, host)
-    assert target(f"HTTPS://{own}{HEALTH}").status == 200
+    assert target(f"HTTPS://{own}{HEALTH}", "Host: evil.example").status == 200
     assert target(f"https://{own}", f"Host: {own}").status == 200
     for name in ("evil.example", "evil.example:443", f"x@{own}", f"{own}@evil.example"):
         answer = target(f"https://{name}{HEALTH}", f"Host: {own}")
         assert_error(answer, 400, "HOST_NOT_ALLOWED")
+    for url in (HEALTH, f"https://{own}{HEALTH}"):
+        for hosts in ([], [f"Host: {own}"] * 2):
+            assert_error(target(url, *hosts), 400, "VALIDATION_ERROR")
 
 
 # -- WebSockets --
