@@ -54,16 +54,42 @@ def test_a_call_that_changes_while_it_is_decided_about(phone: Phone, session: st
     assert words(phone.messages).endswith("False False")
 
 
+def test_a_call_that_is_another_by_the_time_it_is_approved(phone: Phone, session: str) -> None:
+    """What was shown is approved, not what the agent has reported since."""
+    say(
+        phone,
+        session,
+        "/do asked = ask('c', kind='execute', rawInput={'command': 'ls'})\n"
+        "update('tool_call_update', toolCallId='c', rawInput={'command': 'touch made'})\n"
+        "say('changed'); say(str(allowed(asked)))",
+    )
+    call = asked(phone, session)
+    phone.expect("stream_chunk", session_id=session, content="changed")
+    decide(phone, session, call["tool_call_id"], "approved")
+    phone.expect("stream_end", session_id=session, finish_reason="stop")
+    assert words(phone.messages).endswith("changedFalse")
+    [result] = [one["payload"]["result"] for one in of(phone, "tool_result", session)]
+    assert not result["success"] and "changed" in result["error"]
+
+
 def test_a_call_that_runs_although_nobody_allowed_it(phone: Phone, session: str) -> None:
-    """D37: every device is told of that call, and it never counts as approved."""
-    for decision in ("rejected", "rejected", None):
+    """D37: every device is told of that call, and it never counts as approved.
+
+    Also when the agent reports it as if it were another one.
+    """
+    for decision, report in (
+        ("rejected", "tool_call_update"),
+        ("rejected", "tool_call"),
+        (None, "tool_call_update"),
+    ):
         say(
             phone,
             session,
             "/do asked = ask('c', kind='execute', rawInput={'command': 'rm x'})\n"
             f"{'allowed(asked)' if decision else ''}\n"
-            "for status in ('in_progress', 'completed', 'completed'):\n"
-            "    update('tool_call_update', toolCallId='c', status=status)\n",
+            f"update('{report}', toolCallId='c', title='rm', status='in_progress')\n"
+            "for _ in range(2):\n"
+            "    update('tool_call_update', toolCallId='c', status='completed')\n",
         )
         call = asked(phone, session)
         if decision:

@@ -20,6 +20,7 @@ from sessions_app.approvals.tool_result import INTERRUPTED, Failure
 
 CHANGED = "The call was not run as it was asked for: when the agent has ended its turn it is told which parameters the call should have."
 TOO_MANY = "The call was not run, and the agent is not told the changed parameters: it has as many changes to make already as one turn may have."
+_CHANGED_MEANWHILE = "The agent changed the call while its question waited, so it was rejected."
 _ONLY_ALWAYS = "The agent offers no way to allow this call once, so it was rejected."
 
 
@@ -47,17 +48,19 @@ class Permissions:
         clear = [option for option in options if times[option.option_id] == 1]
         of_kind = {option.kind: option.option_id for option in reversed(clear)}
         if "allow_once" not in of_kind:
-            record.over = record.refused = True
+            record.over, record.refused = True, record.call
             self._events.put(ToolStarted(record.call))
             self._events.put(ToolFailed(record.call, Failure(_ONLY_ALWAYS)))
             return _choose(of_kind, "reject_once", "reject_always")
         verdict = await self.ask(record.call)
         if verdict is None:
             return _choose({})
+        if verdict.decision == "approved" and record.has_changed:
+            verdict = Verdict("rejected", reason=_CHANGED_MEANWHILE)
         if verdict.decision == "approved":
             record.grant = record.asked
             return _choose(of_kind, "allow_once")
-        record.refused = True
+        record.refused = record.call
         self._calls.stop(record, reason_of(verdict))
         return _choose(of_kind, "reject_once", "reject_always")
 

@@ -56,7 +56,7 @@ class Record:
     announced: Call | None = None  # as the bridge knows it
     asked: Grant | None = None  # what an approval would cover, once somebody was asked
     grant: Grant | None = None  # what its approval covers
-    refused: bool = False  # a person did not, and it has not been reported again
+    refused: Call | None = None  # what a person did not approve, until its result is reported
     wrote: list[Change] = field(default_factory=list)  # what the bridge itself did for it
     over: bool = False  # its result has been reported
     # how the bridge failed at what it did for the call, which says more than the agent's `failed`
@@ -89,6 +89,12 @@ class Record:
         if isinstance(self.raw_input, dict):
             return bool(self.raw_input.keys() - {"cwd"})
         return self.raw_input is not None or self.status == "in_progress"
+
+    @property
+    def has_changed(self) -> bool:
+        """Return whether the agent has changed parameters that were shown; it may add others."""
+        now = self.describe().params
+        return {**now, **self.call.params} != now
 
     @property
     def call(self) -> Call:
@@ -160,16 +166,22 @@ class ToolCalls:
         """Apply an agent's report."""
         record = self._record(update)
         if record.over:
-            if record.refused and update.status == "completed":
-                self._events.put(RanAnyway(record.call))
-            record.refused &= update.status not in _ENDED
+            self._report_ran_anyway(record, update.status)
             return
         record.merge(update)
         ended = record.status in _ENDED
         if ended or record.is_known:
             self._announce(record)
         if ended:
+            self._report_ran_anyway(record, record.status)
             self._finish(record)
+
+    def _report_ran_anyway(self, record: Record, status: str | None) -> None:
+        """Report a refused call that ran, once it has ended."""
+        if record.refused is not None and status in _ENDED:
+            if status == "completed":
+                self._events.put(RanAnyway(record.refused))
+            record.refused = None
 
     def asked_before(self, update: Update) -> Record | None:
         """Return the open call of that id, if somebody was asked about it already."""
@@ -185,6 +197,7 @@ class ToolCalls:
         if record.over:
             record = self._open(update.tool_call_id)
         self._asked.add(record.key)
+        record.refused = None
         record.merge(update)
         record.content = []  # what was shown to the person who decides is not the call's result
         # a person is asked about the call as it is now, whatever was announced
@@ -258,7 +271,10 @@ class ToolCalls:
     def _record(self, update: Update) -> Record:
         record = self._records.get(update.tool_call_id)
         if record is None or (record.over and isinstance(update, schema.ToolCallStart)):
+            # codex reports a call as new that it has asked about
+            refused = record.refused if record is not None else None
             record = self._open(update.tool_call_id)
+            record.refused = refused
         return record
 
     def _open(self, call_id: str) -> Record:
