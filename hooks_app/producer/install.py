@@ -72,9 +72,9 @@ def _ours(entries: list[Any], spool: str) -> Iterator[tuple[dict[str, Any], dict
 
 
 def _parse(text: str) -> dict[str, Any]:
-    """Parse the settings and check what is edited. Raises SettingsError."""
+    """Parse the settings, which may be empty, and check what is edited. Raises SettingsError."""
     try:
-        settings = json.loads(text.removeprefix("\ufeff"), parse_constant=_refuse)
+        settings = json.loads(text.removeprefix("\ufeff") or "{}", parse_constant=_refuse)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise SettingsError(f"it is not JSON: {error.msg} ({where})") from None
