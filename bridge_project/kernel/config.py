@@ -6,6 +6,7 @@ then from `.env` in the data directory.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 from collections.abc import Mapping
@@ -252,8 +253,10 @@ def _stored_secret(data_dir: Path, name: str) -> str:
         # the first of two processes that start together wins, the other reads what it made
         os.link(draft, path)
     except FileExistsError:
-        if not path.read_text().strip():  # what a full disk left of it
-            os.replace(draft, path)
+        with path.open() as existing:
+            fcntl.flock(existing, fcntl.LOCK_EX)
+            if not path.read_text().strip():  # what a full disk left of it
+                os.replace(draft, path)
     finally:
         draft.unlink(missing_ok=True)
     return path.read_text().strip()

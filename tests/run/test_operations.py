@@ -14,16 +14,18 @@ import sqlite3
 import subprocess
 import tarfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from bridge_project.kernel.config import Conf, conf
+from bridge_project.kernel.config import Conf, conf, load
 from bridge_project.operations import restore
 from devices_app import pairing
 from devices_app.models import Device, Token
@@ -444,3 +446,23 @@ def test_prune_says_what_it_removed() -> None:
         lines = out.getvalue().splitlines()
         assert f"{removed} devices that never paired removed" in lines
         assert len(lines) == 8 and sum(not line.startswith("0 ") for line in lines) == int(removed)
+
+
+def test_starts_at_the_same_moment_agree_on_a_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also beside the empty file that a full disk left, where each might make its own."""
+    file, together = tmp_path / "secrets/hook_token", Barrier(4)
+    monkeypatch.setenv("BRIDGE_DATA_DIR", str(tmp_path))
+
+    def read(settings: Conf) -> str:
+        together.wait()
+        return settings.secret("hook_token")
+
+    conf_of_each = [load() for _ in range(4)]
+    file.parent.mkdir(mode=0o700)
+    with ThreadPoolExecutor(4) as starts:
+        for _ in range(1000):
+            file.write_text("")
+            found = {*starts.map(read, conf_of_each)}
+            assert found == {file.read_text().strip()}
