@@ -36,12 +36,12 @@ BACKGROUND_LOOKS, BACKGROUND_SECONDS = 10, 0.3
 class End:
     """Hold why a session's run is over.
 
-    ``died``: the agent ended, which the log already says; ``lost``: the session was ended, or another
-    process has it; ``stuck``: the agent did not stop when told to; ``expired``: nobody has watched it for
-    the grace time.
+    ``died``: the agent ended, which the log already says; ``released``: the session was ended, or
+    another process has it; ``stuck``: the agent did not stop when told to; ``expired``: nobody has
+    watched it for the grace time.
     """
 
-    how: Literal["stopped", "idle", "stuck", "failed", "died", "lost", "expired"]
+    how: Literal["stopped", "idle", "stuck", "failed", "died", "released", "expired"]
     reason: str = ""
 
 
@@ -114,7 +114,7 @@ class SessionRunner:
         if task.cancelled() or (error := task.exception()) is None:
             return
         if isinstance(error, OwnershipLost):
-            self._end(self, End("lost"))
+            self._end(self, End("released"))
         else:
             log.error("agent_task_failed", session=self.session_id, exc_info=error)
             self._end(self, End("failed", FAULT))

@@ -187,7 +187,7 @@ class Supervisor:
     async def _end_former(self, session_pk: int) -> None:
         """End the former agent of a session that this process had lost and has got back."""
         if runner := self._running.get(session_pk):
-            self._end(runner, End("lost"))
+            self._end(runner, End("released"))
         if ending := self._ending.get(session_pk):
             await asyncio.wait({ending})
 
@@ -266,7 +266,7 @@ class Supervisor:
         """
         pk, now = runner.session_pk, time.monotonic()
         if pk not in found.held:
-            self._end(runner, End("lost"))
+            self._end(runner, End("released"))
             return
         if pk in found.waiting:
             runner.wake()
