@@ -15,9 +15,14 @@ UNASKED = "wild, careful"
 ALLOWS_ALL = '{"permission": {"bash": "allow"}}'
 
 
+def plays(name: str) -> str:
+    """The command line of the moody agent as the agent of this name."""
+    return shlex.join([sys.executable, "-IS", str(PROGRAM), name, os.devnull])
+
+
 def moody(**spec: Any) -> str:
     """A command line of an agent that nobody knows."""
-    return shlex.join([sys.executable, "-IS", str(PROGRAM), json.dumps(spec)])
+    return f"{plays('moody')} {shlex.quote(json.dumps(spec))}"
 
 
 def lines(programs: Path) -> dict[str, str]:
@@ -56,10 +61,7 @@ def install(programs: Path) -> dict[str, str]:
     """Make the programs that the lines name; the settings of a bridge that has these agents."""
     programs.mkdir()
     for name in ("opencode", "codex-acp"):
-        # Read by sh and by Python: a first line cannot name a Python whose path has a space.
-        start = f"#!/bin/sh\n''':'\nexec {shlex.quote(sys.executable)} -IS \"$0\" \"$@\"\n'''\n"
-        program = PROGRAM.read_text().replace("from __future__ import annotations\n", "")
-        (programs / name).write_text(start + program)
+        (programs / name).write_text(f'#!/bin/sh\nexec {plays(name)} "$@"\n')
     (programs / "npx").write_text(NPX)
     for path in programs.iterdir():
         path.chmod(0o755)

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.conformance.agents import begin, say
-from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.bridge import REPOSITORY, Bridge, eventually
 from tests.conformance.phone import Message, Phone
 from tests.faults.quick import QuickBridge, nursery
 from tests.servers import Postgres, Redis
 
 CHAT = {"content": "hi", "role": "user"}  # a message, but for its session
 USER_MESSAGE = {"type": "user_message", "content": "hi"}  # the same over HTTP
-PROGRAM = Path(__file__).with_name("scripted_agent.py")
+PROGRAM = REPOSITORY / "tests" / "agents" / "scripted_agent.py"
 
 
 class Script:

@@ -42,12 +42,15 @@ def main() -> None:
         sys.stdout.write("Welcome!\n\nChecking for updates …\n")
     if MODE == "lingers":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    agent = Scripted()
-    for line in sys.stdin.buffer:
-        agent.hear(json.loads(line))
+    listen(Scripted())
     if MODE == "lingers":
         journal("over")
         wait_for_go()
+
+
+def listen(agent: Scripted) -> None:
+    for line in sys.stdin.buffer:
+        agent.hear(json.loads(line))
 
 
 def wait_for_go() -> None:
@@ -73,6 +76,26 @@ class Scripted:
         self.waiting: dict[int, dict[str, Any]] = {}
         self.answered = threading.Condition()
         self.cancelled = threading.Event()
+        self.handlers = {
+            "initialize": self.initialize,
+            "session/new": self.new,
+            "session/load": self.load,
+            "session/prompt": self.prompt,
+        }
+        self.commands: dict[str, Callable[[str], None]] = {
+            "/rate": self.rate,
+            "/stamp": self.stamp,
+            "/ask": self.ask_for,
+            "/ask-many": self.ask_many,
+            "/exit": self.exit,
+            "/spawn": self.spawn,
+            "/deaf": self.deaf,
+            "/run": self.run,
+            "/do": self.do,
+            "/read": self.read,
+            "/write": self.write,
+            "/command": self.command,
+        }
 
     def hear(self, message: dict[str, Any]) -> None:
         if "method" not in message:
@@ -95,16 +118,10 @@ class Scripted:
 
     def obey(self, message: dict[str, Any]) -> None:
         self.number = message["id"]
-        handlers = {
-            "initialize": self.initialize,
-            "session/new": self.new,
-            "session/load": self.load,
-            "session/prompt": self.prompt,
-        }
         try:
-            if message["method"] not in handlers:
+            if message["method"] not in self.handlers:
                 raise Refusal(-32601, "Method not found", "")
-            result = handlers[message["method"]](message.get("params") or {})
+            result = self.handlers[message["method"]](message.get("params") or {})
         except Refusal as refusal:
             code, text, details = refusal.args
             error = {"code": code, "message": text, "data": {"details": details}}
@@ -128,7 +145,8 @@ class Scripted:
         if MODE == "refuses":
             raise Refusal(-32000, "Authentication required", "log in with `scripted login` first")
         journal("new")
-        return {"sessionId": f"scripted-{os.getpid()}"}
+        self.session = f"scripted-{os.getpid()}"
+        return {"sessionId": self.session}
 
     def load(self, params: dict[str, Any]) -> dict[str, Any]:
         self.session = params["sessionId"]
@@ -169,22 +187,8 @@ class Scripted:
         self.session = params["sessionId"]
         journal("prompt", text=text[:200], session=self.session)
         word, _, rest = text.partition(" ")
-        commands: dict[str, Callable[[str], None]] = {
-            "/rate": self.rate,
-            "/stamp": self.stamp,
-            "/ask": self.ask_for,
-            "/ask-many": self.ask_many,
-            "/exit": self.exit,
-            "/spawn": self.spawn,
-            "/deaf": self.deaf,
-            "/run": self.run,
-            "/do": self.do,
-            "/read": self.read,
-            "/write": self.write,
-            "/command": self.command,
-        }
-        if word in commands:
-            commands[word](rest)
+        if word in self.commands:
+            self.commands[word](rest)
         else:
             digest = hashlib.sha256(text.encode()).hexdigest()
             self.say(f"{len(text)} characters, {digest}: {text[-100:]}")
@@ -222,9 +226,9 @@ class Scripted:
             self.answered.wait_for(lambda: number in self.waiting)
         return self.waiting[number].get("result") or {}
 
-    def ask(self, call_id: str, **call: Any) -> int:
+    def ask(self, call_id: str, options: list[dict[str, str]] = OPTIONS, **call: Any) -> int:
         call = {"toolCallId": call_id, "status": "pending"} | call
-        return self.request("session/request_permission", toolCall=call, options=OPTIONS)
+        return self.request("session/request_permission", toolCall=call, options=options)
 
     def allowed(self, number: int) -> bool:
         return bool(self.answer(number).get("outcome", {}).get("optionId") == "allow_once")
