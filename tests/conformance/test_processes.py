@@ -112,26 +112,6 @@ def test_another_bridge_on_the_same_redis_server(
             stranger.stop()
 
 
-def test_posters_on_both(pair: tuple[Bridge, Bridge]) -> None:
-    """D26: a reader never sees 6 before a 5 that commits later: all see one order."""
-    sid = new_session()
-    pair[0].accept(prompt(sid, "start"))
-    phones = joined_on_each(pair, sid)
-
-    def post(poster: int) -> None:
-        pair[poster % 2].accept(*[prompt(sid, f"{poster}-{number}") for number in range(40)])
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(post, range(4)))
-    for phone in phones:
-        phone.collect(lambda phone=phone: len(phone.events(sid)) >= 160, "160 events", 30)  # type: ignore[misc]
-    here, there = (phone.numbers(sid) for phone in phones)
-    assert here == there and len(set(here)) == 160
-    for poster in range(4):
-        own = [number for number in here if number.startswith(f"{poster}-")]
-        assert own == [f"{poster}-{number}" for number in range(40)]
-
-
 def test_the_same_event_id_on_both(pair: tuple[Bridge, Bridge]) -> None:
     """D31 across processes, at the same time."""
     body = prompt(new_session(), 1, event_id=new_id())
