@@ -1,5 +1,5 @@
-"""Guess tokens through a trusted proxy, and through one that is not (D16, D19). By other ways, and
-from an IPv6 network: tests/conformance/test_rate_limits.py.
+"""Guess tokens through a trusted proxy, and through one that is not (D16, D19). By other ways:
+tests/conformance/test_rate_limits.py.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -79,6 +79,7 @@ LIES: dict[str, Callable[[int, str], list[str]]] = {
         *[f"{name}: 203.0.113.{n}" for name in OTHERS],
         f"{FOR}{me}",
     ],
+    "an IPv6 network": lambda n, me: [f"{FOR}2001:db8:1:{me.rpartition('.')[2]}:{n:x}::1"],
     "an IPv4 address in IPv6": lambda n, me: [f"{FOR}203.0.113.{n}, [::ffff:{me}]:{n}"],
 }
 
@@ -89,7 +90,7 @@ def test_behind_a_trusted_proxy(bridge: ClockBridge, lie: str) -> None:
     number = list(LIES).index(lie)
     me, other = f"198.51.100.{10 + number}", f"198.51.100.{110 + number}"
     assert guess(lambda n: through(bridge, f"wrong-{n}", *LIES[lie](n, me))) >= RATE
-    assert through(bridge, "wrong", f"{FOR}{other}").status == 401
+    assert through(bridge, "wrong", *LIES[lie](0, other)).status == 401
     token = bridge.device_token()
     assert through(bridge, token, f"{FOR}{me}", path="/api/v1/sessions").status == 200
 

@@ -250,11 +250,5 @@ def two_roots(narrow: Bridge) -> tuple[Bridge, Path]:
 
 @pytest.fixture(scope="session")
 def rated(make_bridge: Callable[..., Bridge]) -> Bridge:
-    """Rate limits on, with a plain listener for a proxy on 127.0.0.1."""
-    return make_bridge(
-        "rated",
-        BRIDGE_RATE_LIMITS="on",
-        BRIDGE_PLAIN_PORT=str(free_port()),
-        BRIDGE_TRUSTED_PROXIES="127.0.0.1",
-        BRIDGE_MAX_WEBSOCKETS="50",
-    )
+    """Rate limits on."""
+    return make_bridge("rated", BRIDGE_RATE_LIMITS="on", BRIDGE_MAX_WEBSOCKETS="50")
