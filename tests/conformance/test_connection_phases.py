@@ -98,12 +98,6 @@ def test_strict_ids(narrow: Bridge) -> None:
     phone.close()
 
 
-@pytest.mark.spec("state.unknown", "wscode.SESS_NOT_FOUND")
-def test_resuming_an_unknown_session(phone: Phone) -> None:
-    answer = phone.start(new_session(), resume=True)
-    assert answer["type"] == "error" and answer["payload"]["code"] == "SESS_NOT_FOUND"
-
-
 @pytest.mark.spec("ws.session_start", "ws.session_ready")
 def test_joining_an_observed_session(shared: Bridge, sid: str, phone: Phone) -> None:
     """D22: agent and working_directory are ignored; D31: joining is always done."""

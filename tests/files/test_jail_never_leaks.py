@@ -136,12 +136,18 @@ def _file(jail: Jail) -> str:
     return str(json.loads(content(jail, "d/deep/f"))["content"])
 
 
+def _lines(jail: Jail) -> str:
+    return str(read_lines(jail, "d/deep/f")["content"])
+
+
 def _tree(jail: Jail) -> str:
     entries = {entry["name"]: entry for entry in tree(jail, ".", 3)["entries"]}
     return str(entries["d"]["children"][0]["children"][0]["name"])
 
 
-@pytest.mark.parametrize(("look", "what"), [(_file, "d/deep/f"), (_tree, "d/deep")])
+@pytest.mark.parametrize(
+    ("look", "what"), [(_file, "d/deep/f"), (_lines, "d/deep/f"), (_tree, "d/deep")]
+)
 def test_a_place_swapped_for_a_link_outside_never_leads_there(
     house: House, look: Callable[[Jail], str], what: str
 ) -> None:
