@@ -10,7 +10,7 @@ import pytest
 from tests.conformance.bridge import Bridge, Pairing
 from tests.conformance.phone import Closed, Phone
 from tests.conformance.samples import new_session
-from tests.faults.quick import QuickBridge
+from tests.faults.quick import QuickBridge, bridge_of_module
 from tests.run.terminal import Program
 from tests.servers import Postgres, Redis
 
@@ -19,11 +19,7 @@ REFUSED = (401, "AUTH_INVALID_TOKEN")
 READS = ("/api/v1/info", "/api/v1/sessions", "/api/v1/files/tree")
 
 
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    """One process on SQLite."""
-    with QuickBridge(tmp_path_factory.mktemp("copied")) as bridge:
-        yield bridge
+alone = bridge_of_module()  # one process on SQLite
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.agent_tools import Script, quick_bridge
+from tests.conformance.agent_tools import Script, quick_bridge, script_of
 from tests.conformance.agents import begin, end, say, tool
 from tests.conformance.approvals import decide
 from tests.conformance.bridge import REPOSITORY, Bridge
@@ -39,9 +39,7 @@ HIDDEN = {
 OWN = {"ANTHROPIC_API_KEY": "the user's own", "PGHOST": "localhost", "TZ": "Asia/Tokyo"}
 
 
-@pytest.fixture(scope="module")
-def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
-    return Script(tmp_path_factory.mktemp("script"), "plain")
+script = script_of("plain")
 
 
 @pytest.fixture(scope="module")

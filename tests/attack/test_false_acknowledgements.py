@@ -2,17 +2,14 @@
 
 import json
 import uuid
-from collections.abc import Iterator
 from typing import Any
-
-import pytest
 
 from bridge_project.kernel import limits
 from tests.conformance.bridge import Bridge
 from tests.conformance.delivery import back, nothing_more
 from tests.conformance.phone import Phone
 from tests.conformance.samples import new_id, new_session, now, prompt
-from tests.faults.quick import QuickBridge
+from tests.faults.quick import bridge_of_module
 
 FALSE: list[Any] = [
     # numbers of rows, which no client knows
@@ -23,10 +20,7 @@ FALSE: list[Any] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    with QuickBridge(tmp_path_factory.mktemp("acks")) as bridge:
-        yield bridge
+bridge = bridge_of_module()
 
 
 def missed(bridge: Bridge, session_id: str, *phones: Phone) -> None:

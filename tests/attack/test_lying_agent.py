@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from bridge_project.kernel import limits
-from tests.conformance.agent_tools import Script, alive, quick_bridge, wait_status
+from tests.conformance.agent_tools import alive, bridge_of, script_of, wait_status
 from tests.conformance.agents import ask, begin, end, log_of, say, words
 from tests.conformance.approvals import decide, of
 from tests.conformance.bridge import Bridge
@@ -17,11 +17,7 @@ from tests.conformance.phone import Phone
 LINE_BYTES = 100 * 2**20
 
 
-@pytest.fixture(scope="module")
-def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    script = Script(tmp_path_factory.mktemp("script"), "plain")
-    with quick_bridge(tmp_path_factory.mktemp("lies"), script) as bridge:
-        yield bridge
+script, bridge = script_of("plain"), bridge_of()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,16 +10,13 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.repositories import Repository, session_in, status
 from tests.conformance.samples import new_session
-from tests.faults.quick import QuickBridge
+from tests.faults.quick import QuickBridge, bridge_of_module
 from tests.servers import wait_until
 
 SOON = 15.0  # seconds; a git call that hangs is ended after 30
 
 
-@pytest.fixture(scope="module")
-def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    with QuickBridge(tmp_path_factory.mktemp("odd-files")) as bridge:
-        yield bridge
+bridge = bridge_of_module()
 
 
 @pytest.fixture

@@ -7,12 +7,11 @@ import json
 import os
 import random
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.conformance.agent_tools import Script, quick_bridge
+from tests.conformance.agent_tools import bridge_of, script_of
 from tests.conformance.agents import ask, begin, end, say, words
 from tests.conformance.approvals import decide
 from tests.conformance.bridge import Bridge, eventually
@@ -35,11 +34,7 @@ COMMAND = (
 )
 
 
-@pytest.fixture(scope="module")
-def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    script = Script(tmp_path_factory.mktemp("script"), "plain")
-    with quick_bridge(tmp_path_factory.mktemp("processes"), script, BRIDGE_DEMO_SHELL="1") as found:
-        yield found
+script, bridge = script_of("plain"), bridge_of(BRIDGE_DEMO_SHELL="1")
 
 
 class Left:

@@ -10,6 +10,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.conformance.agents import begin, say
 from tests.conformance.bridge import REPOSITORY, Bridge, eventually
 from tests.conformance.phone import Message, Phone
@@ -76,6 +78,27 @@ def quick_bridge(
             script.assert_gone()
     finally:
         nursery.forget(bridge.environment)
+
+
+def script_of(*modes: str) -> object:
+    """A fixture of a module, `script`: the scripted agent in these modes."""
+
+    @pytest.fixture(scope="module")
+    def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
+        return Script(tmp_path_factory.mktemp("script"), *modes)
+
+    return script
+
+
+def bridge_of(**settings: Any) -> object:
+    """A fixture of a module: a bridge with the agents of its fixture `script`; see `quick_bridge`."""
+
+    @pytest.fixture(scope="module")
+    def bridge(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator[QuickBridge]:
+        with quick_bridge(tmp_path_factory.mktemp("bridge"), script, **settings) as bridge:
+            yield bridge
+
+    return bridge
 
 
 @contextmanager

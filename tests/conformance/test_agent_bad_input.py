@@ -15,6 +15,7 @@ from tests.conformance.agent_tools import (
     http_say,
     quick_bridge,
     restart,
+    script_of,
     status,
     stream,
     wait_status,
@@ -44,7 +45,6 @@ from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, new_id, new_session
 from tests.faults.quick import with_limits
 
-MODES = ("plain", "exits", "garbage", "nonsense", "version", "refuses", "hangs")
 LIMIT = 10
 KEY = "the-user's-own-key"
 # after which an agent that does not start has failed here; elsewhere it has a minute
@@ -52,9 +52,7 @@ START_SECONDS = 20
 Hanging = tuple[Phone, str, str]
 
 
-@pytest.fixture(scope="module")
-def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
-    return Script(tmp_path_factory.mktemp("script"), *MODES)
+script = script_of("plain", "exits", "garbage", "nonsense", "version", "refuses", "hangs")
 
 
 @pytest.fixture(scope="module")

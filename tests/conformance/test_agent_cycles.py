@@ -1,13 +1,12 @@
 """Sessions that begin and end, over and over, leave nothing behind (issue, Shown by)."""
 
 import os
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.conformance.agent_tools import Script, figure, quick_bridge
+from tests.conformance.agent_tools import Script, bridge_of, figure, script_of
 from tests.conformance.agents import ask, begin, end, start, words
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.phone import Phone
@@ -24,15 +23,7 @@ GROWTH = 2 * 2**20
 FEW_ROWS = "from sessions_app.log import tail; tail.TAIL_ROWS = 40\n"
 
 
-@pytest.fixture(scope="module")
-def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
-    return Script(tmp_path_factory.mktemp("script"), "plain", "exits")
-
-
-@pytest.fixture(scope="module")
-def bridge(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator[Bridge]:
-    with quick_bridge(tmp_path_factory.mktemp("cycles"), script, first=FEW_ROWS) as bridge:
-        yield bridge
+script, bridge = script_of("plain", "exits"), bridge_of(first=FEW_ROWS)
 
 
 def files(bridge: Bridge) -> int:

@@ -1,11 +1,8 @@
 """A session whose beginning the log has lost: the agent itself tells the last of it (D29, D60)."""
 
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
-from tests.conformance.agent_tools import Script, quick_bridge, restart
+from tests.conformance.agent_tools import bridge_of, restart, script_of
 from tests.conformance.agents import ask, begin, end, start, words
 from tests.conformance.approvals import of
 from tests.conformance.bridge import Bridge
@@ -14,16 +11,7 @@ from tests.conformance.phone import Phone
 KEPT = 9  # rows of a session: those of two turns, and one
 
 
-@pytest.fixture(scope="module")
-def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
-    return Script(tmp_path_factory.mktemp("script"), "plain", "tells")
-
-
-@pytest.fixture(scope="module")
-def bridge(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator[Bridge]:
-    place = tmp_path_factory.mktemp("history")
-    with quick_bridge(place, script, BRIDGE_QUEUE_MAX=str(KEPT)) as bridge:
-        yield bridge
+script, bridge = script_of("plain", "tells"), bridge_of(BRIDGE_QUEUE_MAX=str(KEPT))
 
 
 def buffers(phone: Phone, session_id: str) -> list[dict[str, Any]]:

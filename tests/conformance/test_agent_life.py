@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,10 @@ import pytest
 from tests.conformance.agent_tools import (
     Script,
     begun,
+    bridge_of,
     http_say,
-    quick_bridge,
     restart,
+    script_of,
     status,
     stream,
     wait_for,
@@ -43,17 +43,8 @@ GRACE = 2
 SESSIONS, PER_SECOND, COUNT = 10, 100, 200
 
 
-@pytest.fixture(scope="module")
-def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
-    modes = ("plain", "told", "no-load", "forgets", "hangs", "stuck")
-    return Script(tmp_path_factory.mktemp("script"), *modes)
-
-
-@pytest.fixture(scope="module")
-def bridge(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator[Bridge]:
-    settings = {"BRIDGE_SESSION_GRACE_SECONDS": str(GRACE), "BRIDGE_MAX_SESSIONS": "50"}
-    with quick_bridge(tmp_path_factory.mktemp("life"), script, **settings) as bridge:
-        yield bridge
+script = script_of("plain", "told", "no-load", "forgets", "hangs", "stuck")
+bridge = bridge_of(BRIDGE_SESSION_GRACE_SECONDS=str(GRACE), BRIDGE_MAX_SESSIONS="50")
 
 
 @pytest.fixture

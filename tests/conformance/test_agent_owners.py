@@ -9,6 +9,7 @@ from tests.conformance.agent_tools import (
     Script,
     begun,
     http_say,
+    script_of,
     several_bridges,
     status,
     stream,
@@ -53,15 +54,8 @@ class Orphaned:
     phone: Phone  # on another process, has joined both, not connected
 
 
-@pytest.fixture(scope="module")
-def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
-    return Script(tmp_path_factory.mktemp("script"), "plain", "told")
-
-
-@pytest.fixture(scope="module")
-def mortal(tmp_path_factory: pytest.TempPathFactory) -> Script:
-    """The same as `plain`, with a journal of its own: the agent of the process that is killed."""
-    return Script(tmp_path_factory.mktemp("mortal"), "mortal")
+script = script_of("plain", "told")
+mortal = script_of("mortal")  # as `plain`, of the process that is killed, with a journal of its own
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.conformance.agent_tools import Script, figure, several_bridges
+from tests.conformance.agent_tools import Script, figure, script_of, several_bridges
 from tests.conformance.agents import begin, end, say
 from tests.conformance.approvals import assert_stands, decision_of, greeted, notifications, of, pre
 from tests.conformance.bridge import Bridge, Pairing
@@ -33,9 +33,7 @@ Call = tuple[str, str]  # of a session
 pytestmark = pytest.mark.timeout(420 + TIMES)
 
 
-@pytest.fixture(scope="module")
-def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
-    return Script(tmp_path_factory.mktemp("agents"), "plain")
+script = script_of("plain")
 
 
 @pytest.fixture(scope="module")

@@ -48,8 +48,8 @@ RETRIES = {
 
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    script = Script(tmp_path_factory.mktemp("script"), "plain")
     place = tmp_path_factory.mktemp("limits")
+    script = Script(place, "plain")
     with quick_bridge(place, script, first=FIRST, BRIDGE_DEMO_SHELL="1") as bridge:
         (bridge.root / "hangs").write_text("text\n")
         yield bridge

@@ -12,13 +12,14 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, ClassVar, Self
 
 import psutil
 import psycopg
+import pytest
 
 from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.servers import Running
@@ -268,6 +269,17 @@ class QuickBridge(Bridge):
             return subprocess.CompletedProcess(
                 arguments, returncode, out.read().decode(), err.read().decode()
             )
+
+
+def bridge_of_module(**settings: Any) -> object:
+    """A fixture of a module: a quick bridge with these settings."""
+
+    @pytest.fixture(scope="module")
+    def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuickBridge]:
+        with QuickBridge(tmp_path_factory.mktemp("bridge"), **settings) as bridge:
+            yield bridge
+
+    return bridge
 
 
 MANAGE = """
