@@ -1,13 +1,12 @@
 """A scripted Messages API on loopback, with what the agent asked of it."""
 
-import contextlib
 import json
 import re
 import threading
-import uuid
 from collections.abc import Iterator, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
+
+from tests.agents.real import models
 
 PATIENCE = 60.0
 MARK = re.compile(r"play:([a-z_]+)")
@@ -45,7 +44,7 @@ class Request(NamedTuple):
     body: dict[str, Any]
 
 
-class Model:
+class Model(models.Model):
     """A prompt says ``play:NAME``; its replies come in turn as tools report, the last repeated."""
 
     def __init__(self) -> None:
@@ -54,25 +53,12 @@ class Model:
             "notified": [[Text("The background job is done.")]],
         }
         self.requests: list[Request] = []
-        handler = type("Bound", (_Handler,), {"model": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
-        self._thread.start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        super().__init__(_Handler)
 
     def play(self, name: str, *replies: Reply) -> str:
         """Learn a play; the prompt that has it played."""
         self.plays[name] = replies
         return f"Please play:{name}"
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
 
     def reply(self, body: dict[str, Any]) -> Reply:
         if not body.get("tools"):
@@ -107,76 +93,18 @@ def _said_backwards(messages: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             yield from reversed(whole if isinstance(content, str) else content)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(models.Handler):
     model: Model
-    protocol_version = "HTTP/1.1"
 
-    def do_HEAD(self) -> None:
-        self._answer({})
-
-    def do_GET(self) -> None:
-        self._answer({}, 404)
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
-        path = self.path.partition("?")[0]
-        if path == "/v1/messages/count_tokens":
-            return self._answer({"input_tokens": 100})
-        if path != "/v1/messages":
-            return self._answer({}, 404)
+    def anthropic(self, body: dict[str, Any]) -> None:
         reply = self.model.reply(body)
         if isinstance(reply, Refused):
             error = {"type": reply.kind, "message": reply.message}
-            return self._answer({"type": "error", "error": error}, reply.status)
-        whole = {
-            "id": f"msg_{uuid.uuid4().hex}",
-            "type": "message",
-            "role": "assistant",
-            "model": body.get("model"),
-            "content": [_content(block) for block in reply],
-            "stop_reason": _stop_reason(reply),
-            "stop_sequence": None,
-            "usage": USAGE,
-        }
+            return self.json({"type": "error", "error": error}, reply.status)
+        whole = models.anthropic_message(list(map(_content, reply)), USAGE, body["model"])
         if not body.get("stream"):
-            return self._answer(whole)
-        # the agent was interrupted, or killed
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self._stream(whole | {"content": [], "stop_reason": None}, reply)
-        return None
-
-    def _answer(self, body: dict[str, Any], status: int = 200) -> None:
-        data = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(data)
-
-    def _stream(self, message: dict[str, Any], reply: Sequence[Block]) -> None:
-        self.close_connection = True
-        self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream")
-        self.send_header("Connection", "close")
-        self.end_headers()
-        self._event("message_start", message=message)
-        for index, block in enumerate(reply):
-            begun = _content(Text("") if isinstance(block, Text) else block._replace(input={}))
-            self._event("content_block_start", index=index, content_block=begun)
-            for delta in _deltas(block):
-                self._event("content_block_delta", index=index, delta=delta)
-            self._event("content_block_stop", index=index)
-        delta = {"stop_reason": _stop_reason(reply), "stop_sequence": None}
-        self._event("message_delta", delta=delta, usage=USAGE)
-        self._event("message_stop")
-
-    def _event(self, kind: str, **fields: Any) -> None:
-        self.wfile.write(f"event: {kind}\ndata: {json.dumps({'type': kind} | fields)}\n\n".encode())
-        self.wfile.flush()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nobody reads what it served; `requests` has it."""
+            return self.json(whole)
+        return self.stream(models.anthropic_events(whole, map(_deltas, reply)), named=True)
 
 
 USAGE = {
@@ -187,15 +115,10 @@ USAGE = {
 }
 
 
-def _stop_reason(reply: Sequence[Block]) -> str:
-    return "tool_use" if any(isinstance(block, Tool) for block in reply) else "end_turn"
-
-
 def _content(block: Block) -> dict[str, Any]:
     if isinstance(block, Text):
         return {"type": "text", "text": block.text}
-    id_ = f"toolu_{uuid.uuid4().hex}"
-    return {"type": "tool_use", "id": id_, "name": block.name, "input": block.input}
+    return models.tool_use(block.name, block.input)
 
 
 def _deltas(block: Block) -> Iterator[dict[str, Any]]:

@@ -13,6 +13,7 @@ import re
 import shlex
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -115,46 +116,48 @@ def _call(names: tuple[str, ...], arguments: Json, tools: dict[str, Json]) -> Re
 class Model:
     """The server at ``url``; ``heard`` is all it was asked, ``go_on`` lets what it holds go on."""
 
-    def __init__(self) -> None:
+    def __init__(self, handler: "type[Handler] | None" = None) -> None:
         self.heard: list[str] = []
         self.go_on = threading.Event()
-        handler = type("Bound", (_Handler,), {"heard": self.heard, "go_on": self.go_on})
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        bound = type("Bound", (handler or Handler,), {"model": self})
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), bound)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
     def close(self) -> None:
         self.server.shutdown()
         self.server.server_close()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    heard: list[str]
-    go_on: threading.Event
+    model: Model
 
     def log_message(self, format: str, *args: Any) -> None:
         """The tests' output is theirs."""
 
+    def do_HEAD(self) -> None:
+        self.json({})
+
     def do_GET(self) -> None:
-        self._json({}, 404)
+        self.json({}, 404)
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.heard.append(json.dumps(body))
+        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
+        self.model.heard.append(json.dumps(body))
         ways: dict[str, Callable[[Json], None]] = {
             "/chat/completions": self._openai,
             "/responses": self._responses,
-            "/v1/messages": self._anthropic,
-            "/count_tokens": lambda _: self._json({"input_tokens": IN}),
+            "/v1/messages": self.anthropic,
+            "/count_tokens": lambda _: self.json({"input_tokens": IN}),
             ":streamGenerateContent": self._gemini,
             ":generateContent": self._gemini_whole,
-            ":countTokens": lambda _: self._json({"totalTokens": IN}),
+            ":countTokens": lambda _: self.json({"totalTokens": IN}),
         }
         for ending, way in ways.items():
             if self.path.partition("?")[0].endswith(ending):
                 return way(body)
-        return self._json({}, 404)
+        return self.json({}, 404)
 
     # -- OpenAI ------------------------------------------------------------------------------------
 
@@ -164,19 +167,19 @@ class _Handler(BaseHTTPRequestHandler):
         tools = {one["name"]: one.get("parameters", {}) for one in functions}
         reply = reply_to(prompts, tools)
         if reply.fails:
-            self._json({"error": FAILURE}, 400)
+            self.json({"error": FAILURE}, 400)
         elif body.get("stream"):
-            self._stream(self._openai_events(reply), end=b"data: [DONE]\n\n")
+            self.stream(self._openai_events(reply), end=b"data: [DONE]\n\n")
         else:
             message = {"role": "assistant", "content": reply.text}
-            self._json(_completion("chat.completion", {"message": message}, "stop"))
+            self.json(_completion("chat.completion", {"message": message}, "stop"))
 
     def _openai_events(self, reply: Reply) -> Iterator[Json]:
         def event(delta: Json, finish: str | None = None) -> Json:
             return _completion("chat.completion.chunk", {"delta": delta}, finish)
 
         yield event({"role": "assistant", "content": ""})
-        for word in reply.spoken(self.go_on):
+        for word in reply.spoken(self.model.go_on):
             yield event({"content": word})
         if reply.tool:
             function = {"name": reply.tool, "arguments": json.dumps(reply.arguments)}
@@ -197,9 +200,9 @@ class _Handler(BaseHTTPRequestHandler):
         ]
         reply = reply_to(prompts, tools)
         if reply.fails:
-            self._json({"error": FAILURE}, 400)
+            self.json({"error": FAILURE}, 400)
         else:
-            self._stream(self._response_events(reply))
+            self.stream(self._response_events(reply))
 
     def _response_events(self, reply: Reply) -> Iterator[Json]:
         said = {"type": "message", "role": "assistant", "id": "m1"}
@@ -207,7 +210,7 @@ class _Handler(BaseHTTPRequestHandler):
         item = "response.output_item"
         yield {"type": "response.created", "response": {"id": "r1"}}
         yield {"type": f"{item}.added", "output_index": 0, "item": said | {"content": []}}
-        for word in reply.spoken(self.go_on):
+        for word in reply.spoken(self.model.go_on):
             delta = {"item_id": "m1", "output_index": 0, "content_index": 0, "delta": word}
             yield {"type": "response.output_text.delta"} | delta
         yield {"type": f"{item}.done", "output_index": 0, "item": whole}
@@ -220,7 +223,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     # -- Anthropic ---------------------------------------------------------------------------------
 
-    def _anthropic(self, body: Json) -> None:
+    def anthropic(self, body: Json) -> None:
         tools = {tool["name"]: tool.get("input_schema", {}) for tool in body.get("tools") or []}
         prompts = []
         for message in body["messages"]:
@@ -230,30 +233,15 @@ class _Handler(BaseHTTPRequestHandler):
                 prompts.append((role, part.get("text", "")))
         reply = reply_to(prompts, tools) if tools else Reply(["A title"])
         if reply.fails:
-            self._json({"type": "error", "error": FAILURE}, 400)
+            self.json({"type": "error", "error": FAILURE}, 400)
         elif body.get("stream"):
-            self._stream(self._anthropic_events(reply), named=True)
-        else:
-            self._json(_anthropic_message(reply))
-
-    def _anthropic_events(self, reply: Reply) -> Iterator[Json]:
-        whole = _anthropic_message(reply)
-
-        def block(index: int, content: Json, deltas: Iterable[Json]) -> Iterator[Json]:
-            yield {"type": "content_block_start", "index": index, "content_block": content}
-            for delta in deltas:
-                yield {"type": "content_block_delta", "index": index, "delta": delta}
-            yield {"type": "content_block_stop", "index": index}
-
-        yield {"type": "message_start", "message": whole | {"content": [], "stop_reason": None}}
-        words = ({"type": "text_delta", "text": word} for word in reply.spoken(self.go_on))
-        yield from block(0, {"type": "text", "text": ""}, words)
-        if reply.tool:
+            words = (
+                {"type": "text_delta", "text": word} for word in reply.spoken(self.model.go_on)
+            )
             call = {"type": "input_json_delta", "partial_json": json.dumps(reply.arguments)}
-            yield from block(1, whole["content"][1] | {"input": {}}, [call])
-        stop = {"stop_reason": whole["stop_reason"]}
-        yield {"type": "message_delta", "delta": stop, "usage": {"output_tokens": OUT}}
-        yield {"type": "message_stop"}
+            self.stream(anthropic_events(_anthropic_message(reply), [words, [call]]), named=True)
+        else:
+            self.json(_anthropic_message(reply))
 
     # -- Gemini ------------------------------------------------------------------------------------
 
@@ -275,12 +263,12 @@ class _Handler(BaseHTTPRequestHandler):
         reply = self._gemini_reply(body)
         if reply.fails:
             error = {"code": 400, "message": FAILURE["message"], "status": "INVALID_ARGUMENT"}
-            self._json({"error": error}, 400)
+            self.json({"error": error}, 400)
         else:
-            self._stream(self._gemini_events(reply))
+            self.stream(self._gemini_events(reply))
 
     def _gemini_events(self, reply: Reply) -> Iterator[Json]:
-        for number, word in enumerate(reply.spoken(self.go_on), 1):
+        for number, word in enumerate(reply.spoken(self.model.go_on), 1):
             last = number == len(reply.words) and not reply.tool
             yield _candidate([{"text": word}], last=last)
         if reply.tool:
@@ -291,24 +279,25 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer what the agent asks on the side, such as which model to take: any JSON will do."""
         wants = body.get("generationConfig", {})
         if wants.get("responseMimeType") != "application/json":
-            self._json(_candidate([{"text": word} for word in self._gemini_reply(body).words]))
+            self.json(_candidate([{"text": word} for word in self._gemini_reply(body).words]))
             return
         names = (wants.get("responseJsonSchema") or {}).get("properties", {})
         numbers = ("number", "integer")
         answer = {name: 1 if kind.get("type") in numbers else "x" for name, kind in names.items()}
-        self._json(_candidate([{"text": json.dumps(answer)}]))
+        self.json(_candidate([{"text": json.dumps(answer)}]))
 
     # -- answers -----------------------------------------------------------------------------------
 
-    def _json(self, body: Json, status: int = 200) -> None:
+    def json(self, body: Json, status: int = 200) -> None:
         data = json.dumps(body).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
-        self.wfile.write(data)
+        if self.command != "HEAD":
+            self.wfile.write(data)
 
-    def _stream(self, events: Iterator[Json], end: bytes = b"", *, named: bool = False) -> None:
+    def stream(self, events: Iterator[Json], end: bytes = b"", *, named: bool = False) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
@@ -325,7 +314,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _id(kind: str) -> str:
-    return f"{kind}_{time.monotonic_ns()}"
+    return f"{kind}_{uuid.uuid4().hex}"
 
 
 def _completion(kind: str, choice: Json, finish: str | None) -> Json:
@@ -338,14 +327,37 @@ def _completion(kind: str, choice: Json, finish: str | None) -> Json:
 def _anthropic_message(reply: Reply) -> Json:
     content: list[Json] = [{"type": "text", "text": reply.text}]
     if reply.tool:
-        call = {"type": "tool_use", "id": _id("toolu"), "name": reply.tool}
-        content.append(call | {"input": reply.arguments})
-    about = {"id": _id("msg"), "type": "message", "role": "assistant", "model": "scripted"}
+        content.append(tool_use(reply.tool, reply.arguments))
+    return anthropic_message(content, {"input_tokens": IN, "output_tokens": OUT})
+
+
+def tool_use(name: str, arguments: Json) -> Json:
+    return {"type": "tool_use", "id": _id("toolu"), "name": name, "input": arguments}
+
+
+def anthropic_message(content: list[Json], usage: Json, model: str = "scripted") -> Json:
+    stop = "tool_use" if any(block["type"] == "tool_use" for block in content) else "end_turn"
+    about = {"id": _id("msg"), "type": "message", "role": "assistant", "model": model}
     return about | {
         "content": content,
-        "stop_reason": "tool_use" if reply.tool else "end_turn",
-        "usage": {"input_tokens": IN, "output_tokens": OUT},
+        "stop_reason": stop,
+        "stop_sequence": None,
+        "usage": usage,
     }
+
+
+def anthropic_events(message: Json, deltas: Iterable[Iterable[Json]]) -> Iterator[Json]:
+    """The message as a stream, each block of its content in these pieces."""
+    yield {"type": "message_start", "message": message | {"content": [], "stop_reason": None}}
+    for index, (block, pieces) in enumerate(zip(message["content"], deltas, strict=False)):
+        empty: Json = {"text": ""} if block["type"] == "text" else {"input": {}}
+        yield {"type": "content_block_start", "index": index, "content_block": block | empty}
+        for delta in pieces:
+            yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield {"type": "content_block_stop", "index": index}
+    stop = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+    yield {"type": "message_delta", "delta": stop, "usage": message["usage"]}
+    yield {"type": "message_stop"}
 
 
 def _candidate(parts: list[Json], *, last: bool = True) -> Json:
