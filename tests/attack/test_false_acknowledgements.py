@@ -14,7 +14,7 @@ from tests.faults.quick import bridge_of_module
 FALSE: list[Any] = [
     # numbers of rows, which no client knows
     *("0", "1", "-1", "2", "9223372036854775807", "18446744073709551616", "1e309", "NaN"),
-    *("", " ", "\x00", "\u202e", "x" * 100_000, "*", "%", "' OR 1=1 --", "null"),
+    *("", " ", "\x00", "\ud800", "\u202e", "x" * 100_000, "*", "%", "' OR 1=1 --", "null"),
     "00000000-0000-0000-0000-000000000000",
     str(uuid.uuid4()),
 ]
@@ -39,8 +39,10 @@ def test_what_it_was_never_sent(bridge: Bridge, phone: Phone) -> None:
     honest.join(before)
     bridge.accept(prompt(before, 9))
     old = honest.wait_numbers(before, [0, 9])[1]["id"]
-    phone.ack(*FALSE, to_come, old)
-    for ids in ([1], [-1], [2**63], [None], [{"id": old}], "all", {"from": 0}, None):
+    for one in (*FALSE, to_come, old):
+        phone.ack(one)
+    many = [new_id()] * (limits.ACK_MAX_IDS + 1)
+    for ids in ([1], [-1], [2**63], [None], [{"id": old}], "all", {"from": 0}, None, many):
         refused = phone.request("notification_ack", {"notification_ids": ids})
         assert refused["payload"]["code"] == "PROTO_INVALID_MESSAGE", ids
     for each in (phone, honest):
@@ -48,7 +50,8 @@ def test_what_it_was_never_sent(bridge: Bridge, phone: Phone) -> None:
     bridge.accept(*[prompt(session, number) for number in (1, 2, 3)])
     missed(bridge, session, phone, honest)
     phone.ready()
-    phone.ack(*FALSE, to_come)
+    for one in (*FALSE, to_come):
+        phone.ack(one)
     phone.close()
     missed(bridge, session, phone, honest)
 

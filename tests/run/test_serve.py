@@ -78,12 +78,16 @@ def test_misconfigured_is_said_plainly(tmp_path: Path) -> None:
 BAD = {
     "BRIDGE_DATA_DIR": ("/proc/nowhere", ""),
     "BRIDGE_PORT": ("0", ": must be a number from 1 to 65535"),
+    "BRIDGE_HOOK_TOKEN": ("short-sesame", ""),
+    "BRIDGE_TRUSTED_PROXIES": ("not-an-address", ""),
+    "BRIDGE_TLS_CERT": ("/no/such/file.pem", ""),
     "BRIDGE_PUSH_HOSTS": ("https://push.example/x", ": must hold names of hosts"),
     "BRIDGE_QUEUE_MAX": ("1.5", ": must be a whole number of 1 or more"),
     "DATABASE_URL": ("postgres://user:sesame-sesame@127.0.0.1:1/none", ""),
 }
 
 
+@pytest.mark.spec("settings", "severity.fatal")
 @pytest.mark.parametrize("setting", BAD)
 def test_what_cannot_be_used_is_one_line_that_names_the_setting(
     tmp_path: Path, setting: str
