@@ -9,6 +9,7 @@ import pytest
 
 from tests.conformance.bridge import Bridge, Pairing
 from tests.conformance.phone import Closed, Phone
+from tests.conformance.raw import upgraded
 from tests.conformance.samples import new_session
 from tests.faults.quick import QuickBridge, bridge_of_module
 from tests.run.terminal import Program
@@ -78,9 +79,7 @@ def http(bridge: Bridge, token: str) -> list[tuple[int, str | None]]:
 
 def refused(bridge: Bridge, token: str, device_id: str | None = OWN_ID) -> bool:
     """Whether the token is good for nothing at this process: over HTTP, the upgrade, and `auth`."""
-    headers = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
-    headers["Sec-WebSocket-Key"] = "AAAAAAAAAAAAAAAAAAAAAA=="
-    upgrade = bridge.get("/api/v1/ws", token, headers=headers)
+    upgrade = upgraded(bridge.port, Authorization=f"Bearer {token}")
     answers = {*http(bridge, token), (upgrade.status, upgrade.json()["code"])}
     code = greeted(phone(bridge, token, device_id)).get("code")
     return answers == {REFUSED} and code == "AUTH_FAILED"

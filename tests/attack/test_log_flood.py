@@ -15,7 +15,7 @@ from bridge_project.kernel import limits
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import Https
 from tests.conformance.phone import Phone
-from tests.conformance.raw import RawSocket
+from tests.conformance.raw import upgraded
 from tests.faults.quick import QuickBridge, nursery
 from tests.servers import free_port
 
@@ -76,9 +76,8 @@ def test_refusals_of_one_address(bridge: Bridge) -> None:
     https = bridge.https(source=source)
 
     def refused_upgrade() -> None:
-        socket = RawSocket(bridge.port, source=source)
-        assert socket.upgrade(headers={"Origin": "https://evil.example"}).status == 403
-        socket.close()
+        page = {"Origin": "https://evil.example"}
+        assert upgraded(bridge.port, source=source, **page).status == 403
 
     def failed_auth() -> None:
         phone = Phone(bridge.port, "wrong", bridge.pin, source=source)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_error
+from tests.conformance.raw import upgraded
 from tests.conformance.samples import new_session, prompt
 from tests.faults.quick import QuickBridge
 from tests.servers import Postgres
@@ -79,11 +80,9 @@ def test_an_auth_without_a_database(store: Store) -> None:
         payload = answer["payload"]
         assert (answer["type"], payload["code"]) == ("connection_error", "STORAGE_UNAVAILABLE")
         assert phone.wait_closed() == 4503
-        upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
-        upgrade["Sec-WebSocket-Key"] = "AAAAAAAAAAAAAAAAAAAAAA=="
         for refused in (
             bridge.post_hook(prompt(new_session(), 1)),
-            bridge.get("/api/v1/ws", phone.token, headers=upgrade),
+            upgraded(bridge.port, Authorization=f"Bearer {phone.token}"),
         ):
             assert_error(refused, 503, "STORAGE_UNAVAILABLE")
             assert refused.headers["retry-after"] == "5"

@@ -9,12 +9,21 @@ import socket
 import ssl
 import struct
 from collections.abc import Iterable
+from contextlib import closing
 from typing import Any
 
 from tests.conformance.https import LOOPBACK, Response, pinned_context, strict_json
 from tests.conformance.samples import new_id, now
 
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
+
+
+def upgraded(
+    port: int, path: str = "/api/v1/ws", *, source: str | None = None, **headers: str | None
+) -> Response:
+    """The answer to an upgrade by hand, over a connection that is closed then."""
+    with closing(RawSocket(port, source=source)) as client:
+        return client.upgrade(path=path, headers=headers)
 
 
 def encoded(

@@ -15,7 +15,7 @@ import pytest
 
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import Response, assert_error
-from tests.conformance.raw import RawSocket
+from tests.conformance.raw import upgraded
 from tests.conformance.samples import hook, new_id, new_session, now, prompt
 from tests.servers import Redis
 
@@ -95,15 +95,10 @@ def test_admin(rated: Bridge) -> None:
     until_refused(asker(rated, "POST", "/api/v1/admin/reload-hooks", token=token), 10)
 
 
-def upgrade(bridge: Bridge, source: str, **headers: str | None) -> Response:
-    with closing(RawSocket(bridge.port, source=source)) as socket:
-        return socket.upgrade(headers=headers)
-
-
 def test_upgrades(rated: Bridge) -> None:
     """D17: 30 a minute per address, refused with HTTP 429; another address is not."""
-    until_refused(lambda: upgrade(rated, "127.0.0.21"), 30, (101,))
-    assert upgrade(rated, "127.0.0.22").status == 101
+    until_refused(lambda: upgraded(rated.port, source="127.0.0.21"), 30, (101,))
+    assert upgraded(rated.port, source="127.0.0.22").status == 101
 
 
 @pytest.mark.spec("wscode.RATE_LIMITED")
@@ -169,7 +164,9 @@ def test_failures_of_other_kinds_count(rated: Bridge) -> None:
     """D16, D18: a wrong Authorization on the upgrade, and a device's token at the hooks."""
     https, token = rated.https(source="127.0.0.47"), rated.device_token()
     until_refused(lambda: https.post("/hooks/event", token=token, json_body={}), 10, (401,))
-    until_refused(lambda: upgrade(rated, "127.0.0.45", Authorization="Bearer wrong"), 10, (401,))
+    until_refused(
+        lambda: upgraded(rated.port, source="127.0.0.45", Authorization="Bearer wrong"), 10, (401,)
+    )
 
 
 def test_processes_share_a_count_in_redis(

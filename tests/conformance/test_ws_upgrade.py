@@ -1,25 +1,22 @@
 """GET /ws (spec, Endpoints; D9, D14, D17, D18): who gets a socket; and CORS (D44)."""
 
-from contextlib import closing
-
 import pytest
 
 from tests.conformance.bridge import Bridge
 from tests.conformance.conftest import ALLOWED_ORIGIN
 from tests.conformance.https import assert_error
 from tests.conformance.phone import Phone
-from tests.conformance.raw import RawSocket
+from tests.conformance.raw import upgraded
 
 pytestmark = pytest.mark.spec("http.ws")
 
 
 def upgrade_status(bridge: Bridge, path: str = "/api/v1/ws", **headers: str | None) -> int:
     """The status of a hand-made upgrade; an error's body must be D9's."""
-    with closing(RawSocket(bridge.port)) as socket:
-        answer = socket.upgrade(path=path, headers=headers)
-        if answer.status in (401, 403, 429):
-            assert_error(answer, answer.status)
-        return answer.status
+    answer = upgraded(bridge.port, path, **headers)
+    if answer.status in (401, 403, 429):
+        assert_error(answer, answer.status)
+    return answer.status
 
 
 @pytest.mark.spec("code.WS_UPGRADE_REQUIRED")
