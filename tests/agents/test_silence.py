@@ -1,11 +1,8 @@
 """What is told of a turn that gives no sign, and of a session in which nothing is said (D35)."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from tests.conformance.agent_tools import Script, quick_bridge, wait_status
+from tests.conformance.agent_tools import bridge_of, script_of, wait_status
 from tests.conformance.agents import begin, end, say, tool
 from tests.conformance.approvals import assert_refused, decide, notifications
 from tests.conformance.bridge import Bridge
@@ -16,13 +13,8 @@ SECONDS = 2  # of silence, in place of a minute
 IDLE = 5  # in place of half an hour
 
 
-@pytest.fixture(scope="module")
-def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    script = Script(tmp_path_factory.mktemp("script"), "plain")
-    sooner = with_limits(TURN_SILENCE_SECONDS=SECONDS, AGENT_IDLE_SECONDS=IDLE)
-    place = tmp_path_factory.mktemp("silence")
-    with quick_bridge(place, script, first=sooner, BRIDGE_DEMO_SHELL="1") as bridge:
-        yield bridge
+SOONER = with_limits(TURN_SILENCE_SECONDS=SECONDS, AGENT_IDLE_SECONDS=IDLE)
+script, bridge = script_of("plain"), bridge_of(first=SOONER, BRIDGE_DEMO_SHELL="1")
 
 
 def low(phone: Phone, session_id: str) -> list[str]:

@@ -129,6 +129,26 @@ def several_bridges(
         script.assert_gone()
 
 
+def bridges_of(count: int, *scripts: str, **settings: str) -> object:
+    """A fixture of a module: so many processes of one bridge; `scripts` names fixtures."""
+
+    @pytest.fixture(scope="module")
+    def bridges(
+        request: pytest.FixtureRequest,
+        tmp_path_factory: pytest.TempPathFactory,
+        postgres_server: Postgres,
+        redis_server: Redis,
+    ) -> Iterator[list[QuickBridge]]:
+        directories = [tmp_path_factory.mktemp("one-of-several") for _ in range(count)]
+        agents = [request.getfixturevalue(name) for name in scripts]
+        with several_bridges(
+            directories, postgres_server, redis_server, *agents, **settings
+        ) as bridges:
+            yield bridges
+
+    return bridges
+
+
 def figure(text: str) -> None:
     """What was measured, for whoever reads along (`-s`, or the output of a test that failed)."""
     sys.stdout.write(f"\n{text}\n")

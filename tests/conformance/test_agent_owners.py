@@ -8,9 +8,9 @@ import pytest
 from tests.conformance.agent_tools import (
     Script,
     begun,
+    bridges_of,
     http_say,
     script_of,
-    several_bridges,
     status,
     stream,
     wait_status,
@@ -33,7 +33,7 @@ from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.phone import PATIENCE, Phone
 from tests.conformance.samples import new_id, new_session
 from tests.faults.quick import QuickBridge
-from tests.servers import Postgres, Redis
+from tests.servers import Redis
 
 pytestmark = pytest.mark.spec("processes")
 
@@ -58,29 +58,9 @@ script = script_of("plain", "told")
 mortal = script_of("mortal")  # as `plain`, of the process that is killed, with a journal of its own
 
 
-@pytest.fixture(scope="module")
-def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
-    server = Redis(tmp_path_factory.mktemp("redis"))
-    server.start()
-    yield server
-    server.stop()
-
-
-@pytest.fixture(scope="module")
-def three(
-    tmp_path_factory: pytest.TempPathFactory,
-    postgres_server: Postgres,
-    redis: Redis,
-    script: Script,
-    mortal: Script,
-) -> Iterator[list[QuickBridge]]:
-    """Two that the tests use, and one that is killed while they do, on one database and Redis."""
-    directories = [tmp_path_factory.mktemp(name) for name in ("first", "second", "killed")]
-    settings = {"BRIDGE_SESSION_GRACE_SECONDS": str(GRACE), "BRIDGE_MAX_SESSIONS": str(LIMIT)}
-    with several_bridges(
-        directories, postgres_server, redis, script, mortal, **settings
-    ) as bridges:
-        yield bridges
+# two that the tests use, and one that is killed while they do
+SETTINGS = {"BRIDGE_SESSION_GRACE_SECONDS": str(GRACE), "BRIDGE_MAX_SESSIONS": str(LIMIT)}
+three = bridges_of(3, "script", "mortal", **SETTINGS)
 
 
 @pytest.fixture(scope="module")
@@ -218,11 +198,11 @@ def test_a_decision_after_its_phone_has_vanished(pair: Pair, script: Script, nea
     far.close()
 
 
-def test_without_redis(pair: Pair, redis: Redis, near: Phone, far: Phone) -> None:
+def test_without_redis(pair: Pair, redis_server: Redis, near: Phone, far: Phone) -> None:
     """D46: a prompt and a decision still reach the agent at the other process."""
     sid = begin(pair[0], near, agent="plain")
     far.join(sid)
-    redis.stop()
+    redis_server.stop()
     try:
         assert "in spite of it" in words(ask(far, sid, "in spite of it"))
         say(far, sid, "/ask make test")
@@ -235,7 +215,7 @@ def test_without_redis(pair: Pair, redis: Redis, near: Phone, far: Phone) -> Non
         )
         assert stream(near.messages, sid) == stream(far.messages, sid)
     finally:
-        redis.start()
+        redis_server.start()
     near.untaken.clear()
     assert "9 characters" in words(ask(near, sid, "and again"))
     end(near, sid)

@@ -6,12 +6,11 @@ import os
 import random
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.conformance.agent_tools import Script, figure, script_of, several_bridges
+from tests.conformance.agent_tools import Script, bridges_of, figure, script_of
 from tests.conformance.agents import begin, end, say
 from tests.conformance.approvals import assert_stands, decision_of, greeted, notifications, of, pre
 from tests.conformance.bridge import Bridge, Pairing
@@ -19,7 +18,6 @@ from tests.conformance.delivery import send
 from tests.conformance.phone import Message, Phone
 from tests.conformance.repositories import Repository, session_in
 from tests.conformance.samples import hook, new_id, new_session, prompt
-from tests.servers import Postgres, Redis
 
 DECISIONS = {"approved": "allow_once", "rejected": "reject_once"}  # what an agent is told of each
 GROUP = 10  # decisions on their way at once, at most: who is first often wins a whole group
@@ -36,16 +34,7 @@ pytestmark = pytest.mark.timeout(420 + TIMES)
 script = script_of("plain")
 
 
-@pytest.fixture(scope="module")
-def pair(
-    tmp_path_factory: pytest.TempPathFactory,
-    postgres_server: Postgres,
-    redis_server: Redis,
-    script: Script,
-) -> Iterator[tuple[Bridge, Bridge]]:
-    directories = [tmp_path_factory.mktemp(name) for name in ("first", "second")]
-    with several_bridges(directories, postgres_server, redis_server, script) as (first, second):
-        yield first, second
+pair = bridges_of(2, "script")
 
 
 class Racer:
@@ -172,9 +161,9 @@ def race_observed(one: Bridge, two: Bridge, times: int) -> None:
 
 
 @pytest.mark.spec("decision.logged", "wscode.TOOL_ALREADY_DECIDED", "processes")
-def test_on_two_processes(pair: tuple[Bridge, Bridge]) -> None:
+def test_on_two_processes(pair: list[Bridge]) -> None:
     """D38, D46: on PostgreSQL and Redis, one phone on each process."""
-    race_observed(*pair, TIMES)
+    race_observed(pair[0], pair[1], TIMES)
 
 
 def test_on_one_process(shared: Bridge) -> None:
@@ -182,7 +171,7 @@ def test_on_one_process(shared: Bridge) -> None:
     race_observed(shared, shared, 30)
 
 
-def test_an_agent_is_told_once(pair: tuple[Bridge, Bridge], script: Script) -> None:
+def test_an_agent_is_told_once(pair: list[Bridge], script: Script) -> None:
     """D38, D46: questions of an agent that the bridge runs: it is told what each phone is told."""
     one, times = pair[0], TIMES // 5
     racers, won = racing(*pair), Counter[str]()
@@ -205,7 +194,7 @@ def test_an_agent_is_told_once(pair: tuple[Bridge, Bridge], script: Script) -> N
 
 
 @pytest.mark.spec("client.repeat", "processes")
-def test_a_repetition_after_a_kill(pair: tuple[Bridge, Bridge]) -> None:
+def test_a_repetition_after_a_kill(pair: list[Bridge]) -> None:
     """D31, D46: the process dies before its answer is read; the other answers: one commit."""
     first, second = pair
     repository = Repository(first.root / "repository")
@@ -227,7 +216,7 @@ def test_a_repetition_after_a_kill(pair: tuple[Bridge, Bridge]) -> None:
 
 
 @pytest.mark.spec("client.repeat", "processes")
-def test_a_repetition_at_the_same_time(pair: tuple[Bridge, Bridge]) -> None:
+def test_a_repetition_at_the_same_time(pair: list[Bridge]) -> None:
     """D23, D31: while the other process still works on it: one decision, each answer names it."""
     first, second = pair
     sid, pairing = new_session(), first.pairing()

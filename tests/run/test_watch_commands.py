@@ -20,7 +20,7 @@ from tests.conformance.approvals import decide, pre
 from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.repositories import Repository
 from tests.conformance.samples import hook, new_id, new_session
-from tests.faults.quick import QuickBridge
+from tests.faults.quick import bridge_of_module
 from tests.hooks.scripted import fixture
 from tests.run import afternoon
 from tests.run.terminal import Program
@@ -30,10 +30,7 @@ CHANGED = "modified  +1     -1     kept.txt"
 KINDS = {"prompt", "calls", "asks", "result", "notice", "report", "answer", "error", "ended"}
 
 
-@pytest.fixture(scope="module")
-def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    with QuickBridge(tmp_path_factory.mktemp("watched")) as bridge:
-        yield bridge
+bridge = bridge_of_module()
 
 
 @pytest.fixture

@@ -7,36 +7,18 @@ from contextlib import suppress
 
 import pytest
 
-from tests.conformance.agent_tools import Script, begun, several_bridges, wait_status
+from tests.conformance.agent_tools import Script, begun, bridges_of, script_of, wait_status
 from tests.conformance.agents import answer_to, ask, begin, end, log_of, send_start, start, words
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.phone import Phone
 from tests.faults.quick import with_limits
-from tests.servers import Postgres, Redis
+from tests.servers import Postgres
 
 LEASE = 5
-Pair = tuple[Bridge, Bridge]
+Pair = list[Bridge]
 
-
-@pytest.fixture(scope="module")
-def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
-    return Script(tmp_path_factory.mktemp("script"), "plain")
-
-
-@pytest.fixture(scope="module")
-def pair(
-    tmp_path_factory: pytest.TempPathFactory,
-    postgres_server: Postgres,
-    redis_server: Redis,
-    script: Script,
-) -> Iterator[Pair]:
-    hasty = with_limits(LEASE_SECONDS=LEASE, LEASE_RENEWAL_SECONDS=1)  # taken for dead sooner
-    directories = [tmp_path_factory.mktemp(name) for name in ("first", "second")]
-    with several_bridges(directories, postgres_server, redis_server, script, first=hasty) as (
-        first,
-        second,
-    ):
-        yield first, second
+HASTY = with_limits(LEASE_SECONDS=LEASE, LEASE_RENEWAL_SECONDS=1)  # taken for dead sooner
+script, pair = script_of("plain"), bridges_of(2, "script", first=HASTY)
 
 
 @pytest.fixture

@@ -8,7 +8,15 @@ import pytest
 
 from bridge_project.kernel import limits
 from sessions_app.agents.acp.permissions import CHANGED
-from tests.conformance.agent_tools import CHAT, Script, begun, http_say, quick_bridge, wait_status
+from tests.conformance.agent_tools import (
+    CHAT,
+    Script,
+    begun,
+    bridge_of,
+    http_say,
+    script_of,
+    wait_status,
+)
 from tests.conformance.agents import ask, begin, end, reasons, say, start, words
 from tests.conformance.approvals import assert_refused, decide, notifications, of
 from tests.conformance.bridge import Bridge, eventually
@@ -19,23 +27,15 @@ from tests.faults.quick import with_limits
 WAITING, LEASE, REPLAYED = 2, 2, 2
 
 
-@pytest.fixture(scope="module")
-def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
-    return Script(tmp_path_factory.mktemp("script"), "plain", "lingers", "cancelling")
-
-
-@pytest.fixture(scope="module")
-def bridge(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator[Bridge]:
-    small = with_limits(
-        AGENT_CLOSE_SECONDS=300,
-        AGENT_PROMPTS_WAITING=WAITING,
-        LEASE_SECONDS=LEASE,
-        LEASE_RENEWAL_SECONDS=0.5,
-        REPLAY_BUFFER_SECONDS=REPLAYED,
-    )
-    place = tmp_path_factory.mktemp("agents")
-    with quick_bridge(place, script, first=small, BRIDGE_SESSION_GRACE_SECONDS="1") as bridge:
-        yield bridge
+SMALL = with_limits(
+    AGENT_CLOSE_SECONDS=300,
+    AGENT_PROMPTS_WAITING=WAITING,
+    LEASE_SECONDS=LEASE,
+    LEASE_RENEWAL_SECONDS=0.5,
+    REPLAY_BUFFER_SECONDS=REPLAYED,
+)
+script = script_of("plain", "lingers", "cancelling")
+bridge = bridge_of(first=SMALL, BRIDGE_SESSION_GRACE_SECONDS="1")
 
 
 @pytest.fixture
