@@ -44,20 +44,6 @@ def test_one_agent_event_per_hook_event(bridge: Bridge, sid: str, phone: Phone) 
     assert events == [*EVENTS, "UserPromptSubmit"]
 
 
-def test_the_join_continues(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """D28: what waited comes after session_ready, before what is live; nothing twice."""
-    bridge.accept(*[prompt(sid, number) for number in range(3)])
-    phone.join(sid)
-    bridge.accept(prompt(sid, 3))
-    phone.wait_numbers(sid, range(4))
-    types = [message["type"] for message in phone.messages]
-    assert types.index("session_ready") < types.index("agent_event")
-    phone.join(sid)
-    bridge.accept(prompt(sid, 4))
-    phone.wait_numbers(sid, range(5))
-    nothing_more(bridge, phone, sid, list(range(5)))
-
-
 @pytest.mark.spec("ws.session_end")
 def test_leaving_and_coming_back(bridge: Bridge, sid: str, phone: Phone) -> None:
     """D22: an observed session goes on; joining again continues where this connection stands."""

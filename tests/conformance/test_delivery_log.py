@@ -49,27 +49,6 @@ def test_joining_before_the_backlog_is_through(bridge: Bridge, sid: str, device:
     poster.join()
 
 
-@pytest.mark.spec("device.replaced")
-def test_a_half_open_socket(bridge: Bridge, sid: str) -> None:
-    """D23: events went into the old socket; the newer connection gets them all, and new ones."""
-    bridge.accept(prompt(sid, 0))
-    pairing = bridge.pairing()
-    old = bridge.phone(pairing).ready()
-    old.join(sid)
-    bridge.accept(prompt(sid, 1), prompt(sid, 2))
-    old.wait_numbers(sid, [1, 2])
-    new = bridge.phone(pairing).ready()
-    new.wait_numbers(sid, [1, 2])
-    # the replaced connection has joined nothing any more
-    assert bridge.accept(prompt(sid, 3))[0]["broadcast_count"] == 0
-    new.join(sid)
-    bridge.accept(prompt(sid, 4))
-    new.wait_numbers(sid, [1, 2, 3, 4])
-    assert old.wait_closed() == 4409
-    assert old.numbers(sid) == [1, 2]
-    new.close()
-
-
 def test_a_large_event_does_not_block_what_follows(bridge: Bridge, sid: str, device: Phone) -> None:
     """A message that is hard to send keeps a device from nothing after it (D30)."""
     bridge.accept(prompt(sid, 0))

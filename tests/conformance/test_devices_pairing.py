@@ -178,15 +178,20 @@ def test_a_new_token_for_a_paired_device(shared: Bridge, sid: str) -> None:
 
 
 @pytest.mark.spec("device.replaced", "wscode.CONN_REPLACED")
-def test_newer_connection_replaces_older(shared: Bridge) -> None:
-    """D23: error CONN_REPLACED, not recoverable; only authenticated connections count."""
+def test_newer_connection_replaces_older(shared: Bridge, sid: str) -> None:
+    """D23: error CONN_REPLACED, not recoverable; only authenticated connections count. D33: who was
+    replaced has joined nothing any more.
+    """
     pairing = shared.pairing()
     older = shared.phone(pairing).ready()
+    shared.accept(prompt(sid, 0))
+    older.join(sid)
     stranger = shared.phone(pairing).connect(headers={"Authorization": f"Bearer {pairing.token}"})
     shared.fence(older)
     stranger.close()
     older.ping()
     newer = shared.phone(pairing).ready()
+    assert shared.accept(prompt(sid, 1))[0]["broadcast_count"] == 0
     error = older.expect("error", code="CONN_REPLACED")
     assert error["payload"]["recoverable"] is False
     assert older.wait_closed() == 4409
