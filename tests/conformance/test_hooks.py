@@ -234,31 +234,6 @@ def test_bad_ones_in_the_middle(bridge: Bridge, sid: str, phone: Phone) -> None:
     assert not bridge.knows(unknown)
 
 
-@on_both
-@pytest.mark.spec("hook.event_id")
-def test_the_same_event_id_in_one_batch(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """D31: stored and sent once, also against an earlier post; the first answer's ids."""
-    known, twice = new_id(), new_id()
-    first = bridge.accept(prompt(sid, 0, event_id=known))[0]["event_id"]
-    phone.join(sid)
-    ids = (twice, None, twice, known, None)
-    events = [prompt(sid, number, event_id=id_) for number, id_ in enumerate(ids, 1)]
-    body = accepted(bridge, events)
-    assert body["accepted"] == 5
-    assert body["event_ids"][0] == body["event_ids"][2] and body["event_ids"][3] == first
-    assert len(set(body["event_ids"])) == 4
-    phone.collect(lambda: 5 in phone.numbers(sid), "event 5")
-    assert [number for number in phone.numbers(sid) if number != 0] == [1, 2, 5]
-
-
-def test_a_batch_repeated(bridge: Bridge, sid: str) -> None:
-    """D31: nothing is doubled, the answer is the same."""
-    events = [prompt(sid, number, event_id=new_id()) for number in range(20)]
-    first, second = accepted(bridge, events), accepted(bridge, events)
-    assert first["event_ids"] == second["event_ids"]
-    assert bridge.session(sid)["hook_count"] == 20
-
-
 def test_500_are_taken_and_501_are_not(bridge: Bridge, sid: str) -> None:
     events = [prompt(sid, number) for number in range(501)]
     assert_error(bridge.post_batch(events), 400, "HOOK_INVALID_PAYLOAD")
