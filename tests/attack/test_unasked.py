@@ -83,36 +83,29 @@ def test_what_cannot_be_made_to_ask_does_not_start(
     assert info(bridge)[agent]["asks"] is False
 
 
-def test_the_user_may_let_one_run_that_does_not_ask(bridge: Bridge) -> None:
-    """BRIDGE_ACP_UNASKED: its session says so, and so does every device, once."""
+@pytest.mark.parametrize(
+    ("agent", "asks", "title"),
+    [
+        ("wild", False, "wild does not ask"),
+        ("silent", None, "Nobody knows whether silent asks"),  # it has no modes
+    ],
+)
+def test_the_user_may_let_one_run_that_may_act_unasked(
+    bridge: Bridge, agent: str, asks: bool | None, title: str
+) -> None:
+    """BRIDGE_ACP_UNASKED: its session says so, also to who joins, and so does every device, once."""
     with bridge.phones(2) as (phone, other):
-        ready = start(phone, bridge.root, agent="wild")["payload"]
-        assert ready["asks"] is False
+        ready = start(phone, bridge.root, agent=agent)["payload"]
+        assert ready["asks"] is asks
         session = ready["session_id"]
         for each in (phone, other):
             each.expect("notification", session_id=session, notification_type="agent_notification")
-        assert other.join(session)["payload"]["asks"] is False
-        assert words(ask(phone, session, "/act wild")) == "written"
+        assert other.join(session)["payload"]["asks"] is asks
+        assert words(ask(phone, session, f"/act {agent}")) == "written"
         [told] = notices(other, session)
-        assert told["title"] == "wild does not ask" and told["priority"] == "high"
+        assert told["title"] == title and (asks is None or told["priority"] == "high")
         end(phone, session)
-    assert info(bridge)["wild"]["asks"] is False
-
-
-def test_nobody_knows_of_one_without_modes(bridge: Bridge) -> None:
-    """asks is null, also for who joins and after a resume; every device is told once."""
-    with bridge.phones(2) as (phone, other):
-        ready = start(phone, bridge.root, agent="silent")["payload"]
-        assert ready["asks"] is None
-        session = ready["session_id"]
-        for each in (phone, other):
-            each.expect("notification", session_id=session, notification_type="agent_notification")
-        assert other.join(session)["payload"]["asks"] is None
-        assert words(ask(phone, session, "/act silent")) == "written"
-        [told] = notices(other, session)
-        assert told["title"] == "Nobody knows whether silent asks"
-        end(phone, session)
-    assert "asks" not in info(bridge)["silent"]
+    assert info(bridge)[agent].get("asks") is asks
 
 
 def info(bridge: Bridge) -> dict[str, dict[str, Any]]:
