@@ -21,7 +21,6 @@ PARTS: dict[str, tuple[str, int, float]] = {
     "streams": ("streams", 5, 8.0),
     "scale": ("scale", 5, 2.0),
     "idle": ("resources", 1, 30.0),
-    "growth": ("resources", 1, 60.0),
     "processes": ("compare", 5, 2.0),
     "client": ("client", 5, 5.0),
 }

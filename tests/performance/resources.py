@@ -1,9 +1,8 @@
-"""Memory and CPU time: with nothing to do, with much, and of one more socket."""
+"""Memory and CPU time: with nothing to do, and of one more socket."""
 
 import asyncio
 import time
 
-from tests.conformance.bridge import Bridge
 from tests.performance.load import Flight, cpu_seconds, resident_mb
 from tests.performance.report import Report, progress
 from tests.performance.servers import SESSION, bridge, connect, directory, process_of, target
@@ -50,41 +49,6 @@ def idle(rounds: int, seconds: float) -> Report:
     for state, _, memory, cpu in report.rows:
         report.goal(f"memory, {state}", float(memory), MEMORY_MB, "MB")
         report.goal(f"CPU, {state}", float(cpu), CPU_PERCENT, "% of a core")
-    return report
-
-
-POSTERS = 64
-LEFT_SECONDS, GROWTH_MB = 5.0, 64.0
-
-
-def growth(rounds: int, seconds: float) -> Report:
-    """What a minute of 64 posters leaves in memory."""
-    columns = "accepted | events/s | before MB | highest MB | after MB | lost, doubled, reordered"
-    report = Report("growth", f"{POSTERS} posters, {PHONES} sockets; resident memory", columns)
-
-    async def measure(ours: Bridge) -> None:
-        where, processes = target(ours), process_of(ours)
-        tokens = [ours.device_token() for _ in range(PHONES)]
-        sockets = [await connect(ours, token, SESSION) for token in tokens]
-        await asyncio.sleep(LEFT_SECONDS)
-        before = highest = resident_mb(processes)
-        flight = asyncio.create_task(Flight(where, sockets).run(POSTERS, seconds))
-        while not flight.done():
-            await asyncio.sleep(0.5)
-            highest = max(highest, resident_mb(processes))
-        flown = await flight
-        await asyncio.sleep(LEFT_SECONDS)
-        memory = before, highest, resident_mb(processes)
-        report.add(flown.accepted, flown.rate, *memory, flown.wrong)
-        report.goal("growth of memory", max(memory) - before, GROWTH_MB, "MB")
-        report.goal("lost, doubled or reordered", flown.wrong, 0)
-        progress("growth: measured")
-        for opened in sockets:
-            opened.close()
-
-    for _ in range(rounds):
-        with directory() as path, bridge(path / "bridge") as ours:
-            asyncio.run(measure(ours))
     return report
 
 
