@@ -21,6 +21,7 @@ from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.repositories import Repository, commit, committed, session_in
 from tests.conformance.samples import prompt
+from tests.files.repositories import hook
 
 HOOK, ADMIN, SMALL, PASSWORD = (secrets.token_urlsafe(32) for _ in range(4))
 HIDDEN = {
@@ -89,10 +90,7 @@ def test_settings_are_read_in_capitals_only(bridge: Bridge) -> None:
 def test_hooks_and_filters_of_a_commit(bridge: Bridge, phone: Phone) -> None:
     repository = Repository(bridge.root / "repository")
     repository.commit_files({".gitattributes": "*.txt filter=looks\n"})
-    hook = repository.path / ".git/hooks/pre-commit"
-    hook.parent.mkdir(exist_ok=True)
-    hook.write_text(f"#!/bin/sh\nenv > '{bridge.directory}/hook'\n")
-    hook.chmod(0o755)
+    hook(repository, "pre-commit", f"env > '{bridge.directory}/hook'")
     repository.write("a.txt", "1\n")
     session = session_in(bridge, phone, repository.path)
     committed(commit(phone, session, "Look around", ["a.txt"]), session)

@@ -8,6 +8,8 @@ from tests.conformance.approvals import assert_refused
 from tests.conformance.phone import Message
 from tests.conformance.repositories import Repository, Work, changes, committed
 from tests.conformance.test_git_status import ODD_NAMES
+from tests.files.repositories import committed as names_in_head
+from tests.files.repositories import hook
 
 pytestmark = pytest.mark.spec("ws.git_commit")
 
@@ -25,11 +27,6 @@ def assert_as_it_was(
     payload = assert_refused(answer, "GIT_ERROR", True)
     assert state(repository) == before
     return payload
-
-
-def names_in_head(repository: Repository) -> list[str]:
-    listed = repository.git("show", "--name-only", "--format=", "-z")
-    return sorted(listed.strip("\0\n").split("\0"))
 
 
 def test_all_that_is_staged(repository: Repository, work: Work) -> None:
@@ -103,10 +100,6 @@ def test_nothing_to_commit(repository: Repository, work: Work) -> None:
     assert "commit" in said.lower()
 
 
-def hook_file(repository: Repository, name: str, text: str) -> None:
-    repository.write(f".git/hooks/{name}", f"#!/bin/sh\n{text}\n").chmod(0o755)
-
-
 @pytest.mark.parametrize(
     ("name", "files"), [("pre-commit", None), ("commit-msg", ["a", "untracked"])]
 )
@@ -115,7 +108,7 @@ def test_a_hook_that_refuses(
 ) -> None:
     """D10: GIT_ERROR with the hook's own words."""
     repository.commit_files({"a": "1\n", "b": "1\n"})
-    hook_file(repository, name, "echo 'the tests fail: seven of nine' >&2\nexit 1")
+    hook(repository, name, "echo 'the tests fail: seven of nine' >&2\nexit 1")
     for path in ("a", "b", "untracked"):
         repository.write(path, "2\n")
     repository.git("add", "b")
@@ -126,7 +119,7 @@ def test_a_hook_that_refuses(
 
 def test_a_hook_that_asks_a_terminal_holds_nobody_up(repository: Repository, work: Work) -> None:
     repository.commit_files({"a": "1\n"})
-    hook_file(repository, "pre-commit", "read answer && exit 1\nexit 0")
+    hook(repository, "pre-commit", "read answer && exit 1\nexit 0")
     repository.write("a", "2\n")
     work.committed("Asked", ["a"])
 
