@@ -76,7 +76,7 @@ const blank = (sentence) => ({
   paint: () => {},
 });
 
-// -- the frame --------------------------------------------------------------------------------------
+// -- the frame
 
 const WIDE = matchMedia("(min-width: 900px)");
 
@@ -231,7 +231,7 @@ addEventListener("unhandledrejection", (event) => {
   toast(event.reason.message, "warn");
 });
 
-// -- start ------------------------------------------------------------------------------------------
+// -- start
 
 // Not with the first screen, but before the bridge may be gone.
 async function loadServer() {

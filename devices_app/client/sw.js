@@ -43,7 +43,7 @@ worker.addEventListener("fetch", (event) => {
   else if (pathname.startsWith(BASE)) event.respondWith(answer(pathname, request));
 });
 
-// -- push -------------------------------------------------------------------------------------------
+// -- push
 
 const part = encodeURIComponent;
 

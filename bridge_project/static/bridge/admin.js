@@ -5,14 +5,12 @@
 // templates use, and no name of the browser but those in GLOBALS.
 "use strict";
 (() => {
+  const CALLED =
+    "theme searchForm searchDropdown searchCommand getCurrentTab sortRecords".split(" ");
   const GLOBALS = {
     localStorage,
     window: { location },
-    ...Object.fromEntries(
-      ["theme", "searchForm", "searchDropdown", "searchCommand", "getCurrentTab", "sortRecords"].map(
-        (name) => [name, (...given) => window[name](...given)],
-      ),
-    ),
+    ...Object.fromEntries(CALLED.map((name) => [name, (...given) => window[name](...given)])),
   };
   const WORDS = { true: true, false: false, null: null, undefined };
   const HIDDEN = ["constructor", "__proto__", "prototype"]; // the ways from a value to its code
@@ -20,8 +18,13 @@
   const REWRITTEN = {
     "'width: ' + changeListWidth + 'px'": "{width: changeListWidth + 'px'}",
   };
-  const TOKEN =
-    /\s*(?:(?<name>[A-Za-z_$][\w$]*)|(?<number>\d+)|(?<text>'[^'\\]*'|"[^"\\]*")|(?<sign>[=!]==?|=>|&&|\|\||[-+!?:.,;(){}[\]=<>]))\s*/y;
+  const KINDS = [
+    /(?<name>[A-Za-z_$][\w$]*)/,
+    /(?<number>\d+)/,
+    /(?<text>'[^'\\]*'|"[^"\\]*")/,
+    /(?<sign>[=!]==?|=>|&&|\|\||[-+!?:.,;(){}[\]=<>])/,
+  ];
+  const TOKEN = new RegExp(`\\s*(?:${KINDS.map(({ source }) => source).join("|")})\\s*`, "y");
   const OPERATORS = [
     { "||": (left, right) => left() || right() },
     { "&&": (left, right) => left() && right() },

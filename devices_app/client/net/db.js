@@ -55,7 +55,7 @@ export class Database {
     db.onversionchange = () => db.close();
   }
 
-  /** Read a kept value, such as "identity", "home", "outbox" or "draft:SESSION"; null when absent. */
+  /** Read a kept value, such as "identity", "home" or "draft:SESSION"; null when absent. */
   async get(name) {
     const transaction = this.db.transaction("kept");
     const request = transaction.objectStore("kept").get(name);
@@ -118,7 +118,7 @@ export class Database {
     return fresh;
   }
 
-  // The greatest place before another one, or null; another tab may have written since the last time.
+  // The greatest place before another one, or null; another tab may have written meanwhile.
   async placeBefore(store, session, place) {
     const range = IDBKeyRange.bound([session, -Infinity], [session, place], false, true);
     const cursor = await done(store.openKeyCursor(range, "prev"));
@@ -134,7 +134,7 @@ export class Database {
     return { transaction, end };
   }
 
-  /** Give up what is stored and, as a page must before it sleeps, read: others would wait for it. */
+  /** Give up writes and, as a page must before it sleeps, reads: others would wait for them. */
   abort({ reading = false } = {}) {
     for (const transaction of this.open)
       try {
@@ -150,7 +150,8 @@ export class Database {
       return await this.read(session, place, count);
     } catch (error) {
       if (error.name !== "AbortError") throw error;
-      await new Promise((go) => setTimeout(go, AWAKE_MS)); // it slept: its timers go on when it wakes
+      // The page slept: its timers go on when it wakes.
+      await new Promise((go) => setTimeout(go, AWAKE_MS));
       return this.rowsBefore(session, place, count);
     }
   }
@@ -236,7 +237,7 @@ class MemoryDatabase {
 
 /**
  * Give places to rows that came in one replay: known ones keep theirs, unknown ones go between
- * their known neighbours, so that history from before this device was paired stands before the rest.
+ * their known neighbours, so that what is older than this device's pairing stands before the rest.
  *
  * @param {{id: string}[]} rows in the order of the log
  * @param {Map<string, number>} known place of each row that is kept already

@@ -136,7 +136,7 @@ export class Engine {
     while (this.incoming.length) await this.take(this.incoming.splice(0, BATCH));
   }
 
-  // Rows are stored before the answers that came behind them, so that nobody sees one without the other.
+  // Rows are stored before the answers that came behind them: nobody sees one without the other.
   async take(batch) {
     const { number } = this.socket;
     const acks = [];
@@ -177,8 +177,8 @@ export class Engine {
     return kept.some(({ row }) => /^(agent_event|stream_.*)$/.test(row.type));
   }
 
-  // Tell whether the rows are stored on this device; otherwise they are shown all the same. Rows that
-  // were stored before are folded too: the page that stored them may have ended before the home was.
+  // Tell whether the rows are stored on this device; otherwise they are shown all the same. Rows
+  // stored before are folded too: the page that stored them may have ended before the home was.
   async store(groups) {
     const { home: before } = this;
     const home = () => {
@@ -205,7 +205,7 @@ export class Engine {
 
   fold = (home, rows) => foldHome(home, rows, new Set(this.viewing.values()));
 
-  // Apply a row to the outbox and to the sessions to join, whether this device had it before or not.
+  // Apply a row to the outbox and to the sessions to join, also one that was here before.
   notice({ type, id, payload }, live) {
     if (type === "agent_event" && payload.payload.message_id)
       this.outgoing.settle(payload.payload.message_id);
@@ -276,7 +276,8 @@ export class Engine {
   // Not beside rows that are being stored: an older home would be stored behind theirs.
   keepSoon() {
     clearTimeout(this.keeping);
-    this.keeping = setTimeout(() => (this.working ? this.keepSoon() : this.keepHome()), KEEP_HOME_MS);
+    const keep = () => (this.working ? this.keepSoon() : this.keepHome());
+    this.keeping = setTimeout(keep, KEEP_HOME_MS);
   }
 
   keepHome = () => this.keep("home", this.home, "The list of sessions could not be stored");

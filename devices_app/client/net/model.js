@@ -125,7 +125,8 @@ export class Model {
     const engine = new Engine(this.db, this.identity, (news) => this.tell(news));
     this.engine = engine;
     this.loseLeader();
-    await Promise.race([engine.started, lasting]); // of a page that sleeps the storage does not answer
+    // Of a page that sleeps the storage does not answer.
+    await Promise.race([engine.started, lasting]);
     if (engine.stopped) return null;
     engine.commands.view(this.tab, this.viewed ?? null);
     this.tell({ news: "snapshot", ...engine.commands.snapshot() });
@@ -207,8 +208,8 @@ export class Model {
     }
   }
 
-  // Another tab leads from here on, perhaps this one: commands to the last one are sent again, unless
-  // that one has begun to carry them out.
+  // Another tab leads from here on, perhaps this one: commands to the last one are sent again,
+  // unless that one has begun to carry them out.
   loseLeader() {
     for (const { lost } of [...this.asked.values()]) lost();
   }

@@ -22,7 +22,8 @@ export class Outgoing {
 
   async load() {
     const kept = (await this.engine.db.get("outbox")) ?? [];
-    this.items = kept.map((item) => ({ ...item, connection: 0 })); // those numbers were another page's
+    // The numbers of connections were another page's.
+    this.items = kept.map((item) => ({ ...item, connection: 0 }));
   }
 
   find(id) {

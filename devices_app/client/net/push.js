@@ -9,12 +9,21 @@ export function whyNot({ acked, phase }) {
   if (phase !== "ready") return "There is no connection to the bridge.";
   if (!acked.push) return "The bridge is set up to send none (BRIDGE_PUSH).";
   if (/iPhone|iPad/.test(navigator.userAgent) && !("PushManager" in window))
-    return "On an iPhone or iPad only an app on the Home Screen is told: Share, Add to Home Screen, and pair it there.";
+    return (
+      "On an iPhone or iPad only an app on the Home Screen is told: Share, Add to Home Screen, " +
+      "and pair it there."
+    );
   if (served.worker === "unknown") return "One moment…";
   if (served.worker !== "kept" || !("PushManager" in window))
-    return "This browser takes none here. It needs a certificate that it trusts; “What is wrong?” has the steps.";
+    return (
+      "This browser takes none here. It needs a certificate that it trusts; “What is wrong?” has " +
+      "the steps."
+    );
   if (Notification.permission === "denied")
-    return "Notifications of this page are blocked: allow them in the browser's settings for this site.";
+    return (
+      "Notifications of this page are blocked: allow them in the browser's settings for this " +
+      "site."
+    );
   return "";
 }
 

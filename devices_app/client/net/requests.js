@@ -38,7 +38,7 @@ export class Requests {
     for (const go of this.waiters.splice(0)) go();
   }
 
-  /** Send a message and return its answer; rejects with `Unanswered` or with what the bridge says. */
+  /** Send a message and return its answer; rejects with `Unanswered` or what the bridge says. */
   send(type, payload, timeout = ANSWER_MS) {
     const socket = this.socket();
     if (!socket.ready)

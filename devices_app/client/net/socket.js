@@ -12,10 +12,10 @@ export class Socket {
    * @param {string} on.url
    * @param {string[]} on.tokens
    * @param {string} on.deviceId
-   * @param {(message: object) => void} on.deliver a message that the connection itself does not need
+   * @param {(message: object) => void} on.deliver a message that is not the connection's own
    * @param {(state: object) => void} on.changed the connection's state is another
    * @param {() => void} on.ready this connection may be used
-   * @param {(tokens: string[]) => Promise<boolean>} on.keep store the tokens; tells whether they are safe
+   * @param {(tokens: string[]) => Promise<boolean>} on.keep store tokens; are they safe now?
    * @param {(problem: any) => void} on.strange a message that cannot be read
    */
   constructor(on) {

@@ -6,7 +6,7 @@ const QUIET_MS = 500; // a card that appears or changes takes no tap for so long
  * Make an element.
  *
  * @param {string} tag a tag's name, with classes after dots: `button.primary`
- * @param {object} [attributes] `on` holds listeners, `data` data attributes; false and null are left out
+ * @param {object} [attributes] `on`: listeners, `data`: data attributes; none that is false or null
  * @param {...any} children nodes, texts, lists of them; null and false are left out
  * @returns {any} the element
  */

@@ -1,5 +1,5 @@
-// Turn Markdown into nodes. HTML and unknown syntax stay text. Only changed blocks are made again, so
-// that a long answer can stream.
+// Turn Markdown into nodes. HTML and unknown syntax stay text. Only changed blocks are made again,
+// so that a long answer can stream.
 
 import { h } from "./dom.js";
 
@@ -11,7 +11,8 @@ import { h } from "./dom.js";
  * @param {(path: string) => object} linkTo what makes an element a link to a file
  */
 export function showMarkdown(node, text, linkTo) {
-  const blocks = split(text.replace(/[\u202a-\u202e\u2066-\u2069]/g, "\ufffd")); // they turn text round
+  // Bidi controls turn the text around them round.
+  const blocks = split(text.replace(/[\u202a-\u202e\u2066-\u2069]/g, "\ufffd"));
   const before = node.markdownBlocks ?? [];
   let same = 0;
   while (same < before.length && same < blocks.length && before[same] === blocks[same]) same += 1;
@@ -149,8 +150,21 @@ function table(lines) {
   );
 }
 
-const INLINE =
-  /(`+)([^`]|[^`][\s\S]*?[^`])\1(?!`)|\*\*([^\s*](?:[\s\S]*?[^\s*])?)\*\*|__([^\s_](?:[\s\S]*?[^\s_])?)__|\*([^\s*](?:[^*]*[^\s*])?)\*|(?<![\w])_([^\s_](?:[^_]*[^\s_])?)_(?![\w])|~~([^~]+)~~|\[([^\]\n]{1,500})\]\(([^()\s]{1,2000})\)|(https?:\/\/[^\s<>"')\]]{1,2000})/g;
+const INLINE = new RegExp(
+  [
+    /(`+)([^`]|[^`][\s\S]*?[^`])\1(?!`)/, // code
+    /\*\*([^\s*](?:[\s\S]*?[^\s*])?)\*\*/, // strong
+    /__([^\s_](?:[\s\S]*?[^\s_])?)__/, // strong
+    /\*([^\s*](?:[^*]*[^\s*])?)\*/, // emphasis
+    /(?<![\w])_([^\s_](?:[^_]*[^\s_])?)_(?![\w])/, // emphasis
+    /~~([^~]+)~~/, // struck out
+    /\[([^\]\n]{1,500})\]\(([^()\s]{1,2000})\)/, // a link
+    /(https?:\/\/[^\s<>"')\]]{1,2000})/, // a bare address
+  ]
+    .map(({ source }) => source)
+    .join("|"),
+  "g",
+);
 
 /** Make the nodes of a text with code, emphasis and links; links open only by a tap. */
 function inline(text) {
@@ -179,12 +193,14 @@ function link(address, label, whole) {
   return h("a", { href: address, target: "_blank", rel: "noopener noreferrer" }, shown);
 }
 
-// A path within a text has a slash and an ending, such as src/app.py:12; in code, or as the target of
-// a link, one of these endings is enough.
+// A path within a text has a slash and an ending, such as src/app.py:12; in code, or as the target
+// of a link, one of these endings is enough.
 const PATH =
   /(?<![\w/:.~@-])(?:\.{0,2}\/)?(?:[\w@+.-]+\/)+[\w@+.-]*\.[a-z]\w{0,9}(?::\d+)*(?![\w/])/gi;
-const NAME =
-  /^[\w@+-][\w@+.-]*\.(?:c|cc|cfg|conf|cpp|cs|css|csv|go|h|hpp|html|ini|java|js|json|jsx|kt|lock|log|md|mjs|php|py|rb|rs|sh|sql|svg|swift|toml|ts|tsx|txt|xml|yaml|yml)(?::\d+)*$/i;
+const ENDINGS =
+  "c|cc|cfg|conf|cpp|cs|css|csv|go|h|hpp|html|ini|java|js|json|jsx|kt|lock|log|md|mjs|" +
+  "php|py|rb|rs|sh|sql|svg|swift|toml|ts|tsx|txt|xml|yaml|yml";
+const NAME = new RegExp(String.raw`^[\w@+-][\w@+.-]*\.(?:${ENDINGS})(?::\d+)*$`, "i");
 
 function linkPaths(block, linkTo) {
   const link = (path, label = path) => h("a", linkTo(path.replace(/(?::\d+)+$/, "")), label);

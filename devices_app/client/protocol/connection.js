@@ -21,7 +21,8 @@ export const FINAL = new Set([
 const UP = new Set(["warned", "ready"]); // phases in which heartbeats go
 
 /**
- * @typedef {"off" | "connecting" | "authenticating" | "keeping" | "checking" | "warned" | "ready" | "waiting" | "stopped"} Phase
+ * @typedef {"off" | "connecting" | "authenticating" | "keeping" | "checking" | "warned" | "ready" |
+ *   "waiting" | "stopped"} Phase
  * @typedef {object} Connection
  * @property {Phase} phase
  * @property {number} attempt failed attempts since the last connection that became ready
@@ -30,7 +31,7 @@ const UP = new Set(["warned", "ready"]); // phases in which heartbeats go
  * @property {string} deviceId
  * @property {object | null} acked payload of `connection_ack`
  * @property {object | null} health payload of `health_status`
- * @property {{code: string, message: string, remediation?: string} | null} fault why it is stopped or waits
+ * @property {{code: string, message: string, remediation?: string} | null} fault why it failed
  * @property {boolean} pinged a pong is awaited
  * @property {string} fresh the token that is being stored, in the phase "keeping"
  */
@@ -55,8 +56,8 @@ const now = () => new Date().toISOString();
  * Advance the connection by one event.
  *
  * Events: `{kind: "start" | "stop" | "opened" | "closed" | "wake" | "accept"}`,
- * `{kind: "timer", name}`, `{kind: "message", message}`, and `{kind: "kept", safe}` as the answer to
- * the effect "keep". Effects: `{do: "open" | "close" | "send" | "timer" | "cancel" | "keep" |
+ * `{kind: "timer", name}`, `{kind: "message", message}`, and `{kind: "kept", safe}` as the answer
+ * to the effect "keep". Effects: `{do: "open" | "close" | "send" | "timer" | "cancel" | "keep" |
  * "ready" | "deliver", …}`; times are in milliseconds.
  *
  * @param {Connection} state
@@ -187,7 +188,7 @@ function acked(state, got) {
   const fresh = got.payload.device_token;
   const held = { ...state, acked: got.payload };
   const deliver = { do: "deliver", message: got };
-  // Somebody may have copied the code's token: the fresh one is stored beside it, then used at once.
+  // Somebody may have copied the code's token: the fresh one is stored beside it and used at once.
   if (fresh) {
     const tokens = [state.tokens[0], fresh];
     return [{ ...held, phase: "keeping", fresh }, [deliver, { do: "keep", tokens }]];

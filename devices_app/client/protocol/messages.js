@@ -73,8 +73,8 @@ export function make(type, payload, id = crypto.randomUUID(), now = new Date()) 
  * Read a text that came over the socket.
  *
  * @param {string} text
- * @returns {{message?: Message, problem?: string, type?: string, text?: string}} the message, or why
- *   it cannot be shown; that is kept for "What is wrong?".
+ * @returns {{message?: Message, problem?: string, type?: string, text?: string}} the message, or
+ *   why it cannot be shown; that is kept for "What is wrong?".
  */
 export function read(text) {
   let message;
@@ -118,7 +118,7 @@ export const isRow = (message) =>
 export const sessionOf = (message) => message.payload?.session_id ?? null;
 
 /**
- * The rows of a `replay_buffer`; where the bridge has discarded older ones, first a row that says so.
+ * The rows of a `replay_buffer`; where the bridge discarded older ones, first a row that says so.
  *
  * @param {Message} message
  * @param {(strange: object) => void} strange takes what is no row, as `read` gives it
@@ -138,12 +138,15 @@ export function rowsOf({ id, timestamp, payload }, strange = () => {}) {
 // -- words from elsewhere
 
 const PICTURE = "\\p{Extended_Pictographic}";
-const JOINED = `(?<=[${PICTURE}\\ufe0f\\u{1f3fb}-\\u{1f3ff}])\\u200d(?=${PICTURE})`; // within one emoji
+// Within one emoji.
+const JOINED = `(?<=[${PICTURE}\\ufe0f\\u{1f3fb}-\\u{1f3ff}])\\u200d(?=${PICTURE})`;
 // Controls, bidi marks, zero width, tags, variation selectors that change what is read.
 const HIDDEN =
-  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e0fff}]/u;
+  String.raw`\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u17b4\u17b5` +
+  String.raw`\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb` +
+  String.raw`\u{e0000}-\u{e0fff}`;
 /** One such character. */
-export const ODD = new RegExp(`(?!${JOINED})${HIDDEN.source}`, "u");
+export const ODD = new RegExp(`(?!${JOINED})[${HIDDEN}]`, "u");
 export const ODD_ALL = new RegExp(ODD.source, "gu");
 
 /** Write a hidden character as people name it: "U+202E". */

@@ -20,7 +20,8 @@ export function readPairingLink(text, host) {
   const fragment = text.trim().split("#").at(-1) ?? "";
   if (!fragment) {
     throw new Error(
-      "There is no pairing code in this link. Scan the QR code that the bridge shows in its terminal.",
+      "There is no pairing code in this link. Scan the QR code that the bridge shows in its " +
+        "terminal.",
     );
   }
   // Split by hand: URLSearchParams would turn a "+" into a space.
@@ -32,9 +33,8 @@ export function readPairingLink(text, host) {
   );
   const wrong = Object.keys(FORMS).filter((key) => !FORMS[key].test(found[key] ?? ""));
   if (wrong.length) {
-    throw new Error(
-      `The pairing code is damaged (${wrong.map((key) => NAMES[key]).join(", ")}). Scan the whole code again.`,
-    );
+    const names = wrong.map((key) => NAMES[key]).join(", ");
+    throw new Error(`The pairing code is damaged (${names}). Scan the whole code again.`);
   }
   const other = URL.canParse(found.url) ? new URL(found.url).host : "an unknown place";
   if (other !== host) {

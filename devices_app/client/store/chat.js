@@ -1,6 +1,6 @@
 // Fold a session's rows into its conversation. Pure.
 //
-// Items, in the order in which they began: {kind: "prompt" | "answer" | "tool" | "note" | "gap", …}.
+// Items stand in the order in which they began.
 
 import { named } from "../protocol/messages.js";
 

@@ -39,7 +39,7 @@ const blankSession = (id) => ({
   trouble: "",
 });
 
-/** Take one message of the bridge into the state; `viewing` is the session on the screen, if any. */
+/** Take a message of the bridge into the state; `viewing` is the session on the screen, if any. */
 export function reduceHome(home, message, viewing = null) {
   const { type, payload, timestamp } = message;
   switch (type) {
@@ -115,7 +115,7 @@ export function reduceSessionList(home, list) {
   return known.reduce((next, view) => withSession(next, view, null), state);
 }
 
-// connection_ack lists every session that is not closed: any other that was open has ended meanwhile.
+// connection_ack lists every session that is not closed: any other that was open has ended.
 function listed(home, list) {
   const open = new Set(list.map((view) => view.session_id));
   const sessions = Object.fromEntries(
@@ -204,7 +204,7 @@ function streamEnded(home, payload, viewing) {
 export const markSeen = (home, id) =>
   home.sessions[id]?.unseen ? withSession(home, { session_id: id, unseen: false }, id) : home;
 
-/** Return a session's state in one word: approval, error, finished, working, paused, idle, ended. */
+/** Return a session's state in one word of ORDER. */
 export function attention(home, session) {
   if (
     openApprovals(home).some(({ session_id }) => session_id === session.session_id) ||

@@ -27,8 +27,8 @@ export function put(items, message, now, connection) {
  *
  * @param {Item[]} items
  * @param {{now: number, connection: number, joined: Set<string>, open: Set<string>}} on `joined`:
- *   sessions that this connection has joined; `open`: keys of approvals that the bridge has shown on
- *   it (a decision that was made earlier and never sent goes only if its call is still open)
+ *   sessions that this connection has joined; `open`: keys of approvals that the bridge has shown
+ *   on it (a decision that was made earlier and never sent goes only if its call is still open)
  * @returns {{items: Item[], send: object[], join: string[]}} `items`: the same list when nothing
  *   changed; `join`: sessions to join first
  */
@@ -63,7 +63,7 @@ export const settle = (items, id) => items.filter(({ message }) => message.id !=
 export const fail = (items, id, problem) =>
   items.map((item) => (item.message.id === id ? { ...item, state: "failed", problem } : item));
 
-/** Let an item be sent again on this connection, after its session was resumed or a limit is over. */
+/** Let an item be sent again on this connection: its session was resumed, or a limit is over. */
 export const again = (items, id) =>
   items.map((item) => (item.message.id === id ? { ...item, state: "waiting" } : item));
 

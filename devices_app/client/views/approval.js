@@ -127,8 +127,8 @@ function decider(approval, model, { open, done }) {
 const CARD = { characters: 400, lines: 12 }; // of a call that is seen whole in a conversation
 
 /**
- * Make the card on which a call is decided in its conversation; null for one that takes the sheet: it
- * is critical, long, a question, or is answered at the machine.
+ * Make the card on which a call is decided in its conversation; null for one that takes the sheet:
+ * it is critical, long, a question, or is answered at the machine.
  */
 export function decisionCard(approval, { model, go }) {
   if (approval?.source !== "agent_sdk" || approval.risk_level === "critical") return null;

@@ -71,7 +71,8 @@ export function settingsView(app) {
       h(
         "p.meta",
         {},
-        "Forgetting removes the token and everything that was kept here. The bridge keeps the device until it is revoked there.",
+        "Forgetting removes the token and everything that was kept here. The bridge keeps the " +
+          "device until it is revoked there.",
       ),
       forget,
     ),
@@ -168,7 +169,10 @@ export function settingsView(app) {
 }
 
 const PUSH =
-  "While this page is closed, the bridge can tell this device that an agent needs you, is done or failed: at once when it is not connected, after 20 seconds when it does not react. The message goes through the push service of this browser's maker (Google, Apple, Mozilla or Microsoft). They see that your bridge has sent something and when; only this browser can read it.";
+  "While this page is closed, the bridge can tell this device that an agent needs you, is done " +
+  "or failed: at once when it is not connected, after 20 seconds when it does not react. The " +
+  "message goes through the push service of this browser's maker (Google, Apple, Mozilla or Microsoft). " +
+  "They see that your bridge has sent something and when; only this browser can read it.";
 
 // The switch, how much is said, and a test.
 function pushSection(model) {
@@ -234,7 +238,7 @@ function installRow(offer) {
   return h("div.row-link", {}, about);
 }
 
-// The origin of an address or of a pairing link, whose token is not for here; "" when it is neither.
+// The origin of an address or of a pairing link, whose token is not for here; "" for neither.
 function originOf(text) {
   const whole = /^https?:/i.test(text.trim()) ? text.trim() : `https://${text.trim()}`;
   const url = URL.canParse(whole) ? new URL(whole) : null;

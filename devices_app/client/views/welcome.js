@@ -43,7 +43,8 @@ export function welcomeView(model, paired, problem = "") {
         h(
           "p.meta",
           {},
-          "An app on the Home Screen keeps its own storage. To use one, add this page first (Share, Add to Home Screen), open it from there, and paste the link in it.",
+          "An app on the Home Screen keeps its own storage. To use one, add this page first " +
+            "(Share, Add to Home Screen), open it from there, and paste the link in it.",
         ),
       form(
         "form",

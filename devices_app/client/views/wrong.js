@@ -100,7 +100,9 @@ function connection({ phase, fault, neverOpened, reached }) {
   if (neverOpened >= 2 && answers)
     return {
       tone: "bad",
-      text: "The page loads, but the browser refuses the live connection. This is what browsers do with a certificate that they do not trust.",
+      text:
+        "The page loads, but the browser refuses the live connection. This is what browsers do " +
+        "with a certificate that they do not trust.",
       steps: certificateSteps(),
     };
   if (neverOpened >= 1 && answers === false)
@@ -121,9 +123,11 @@ const REMEDIES = {
   CONN_REPLACED:
     "This device is connected in another browser window. Close that one, then look again here.",
   AUTH_FAILED:
-    "This device was revoked, or its code ran out. Pair it again: Settings, Forget this bridge, then scan a new code.",
+    "This device was revoked, or its code ran out. Pair it again: Settings, Forget this bridge, " +
+    "then scan a new code.",
   VERSION_INCOMPATIBLE:
-    "Reload this page: it comes from the bridge, in its version. Where that does not help, update the bridge (“git pull”, then “make run”).",
+    "Reload this page: it comes from the bridge, in its version. Where that does not help, " +
+    "update the bridge (“git pull”, then “make run”).",
 };
 
 const warnings = (health) =>
@@ -140,12 +144,16 @@ function certificate() {
   if (served.worker === "kept")
     return {
       tone: "good",
-      text: "This browser trusts the certificate. The page is kept here and starts without a network.",
+      text:
+        "This browser trusts the certificate. The page is kept here and starts without a " +
+        "network.",
     };
   if (served.worker === "refused")
     return {
       tone: "warn",
-      text: "This browser does not trust the certificate, so the page is not kept here and cannot be installed.",
+      text:
+        "This browser does not trust the certificate, so the page is not kept here and cannot be " +
+        "installed.",
       detail: served.trouble,
       steps: certificateSteps(),
     };
@@ -170,7 +178,9 @@ function clock() {
   const side = served.skew > 0 ? "ahead of" : "behind";
   return {
     tone: "warn",
-    text: `The clock of this device is ${showMinutes(served.skew)} ${side} the bridge's. Times are wrong here, and a certificate may seem to have run out.`,
+    text:
+      `The clock of this device is ${showMinutes(served.skew)} ${side} the bridge's. Times are ` +
+      "wrong here, and a certificate may seem to have run out.",
     steps: ["Let both take the time from the network (“timedatectl” at the machine)."],
   };
 }
@@ -179,7 +189,9 @@ function storage(db) {
   if (db.lasting) return { tone: "good", text: "What is received is kept on this device." };
   return {
     tone: "warn",
-    text: `This browser keeps nothing: ${db.trouble}. What you see is gone when the page is closed.`,
+    text:
+      `This browser keeps nothing: ${db.trouble}. What you see is gone when the page is ` +
+      "closed.",
     steps: ["Leave private browsing, or free some storage."],
   };
 }
@@ -187,9 +199,10 @@ function storage(db) {
 function aside(problems) {
   const count = problems.filter(({ what }) => what.includes("could not be read")).length;
   if (!count) return null;
+  const [what, it] = count === 1 ? ["A message was", "it"] : [`${count} messages were`, "them"];
   return {
     tone: "warn",
-    text: `${count === 1 ? "A message was" : `${count} messages were`} put aside: this page does not understand ${count === 1 ? "it" : "them"}. Below is what came.`,
+    text: `${what} put aside: this page does not understand ${it}. Below is what came.`,
     steps: ["Reload this page; report it where that does not help."],
   };
 }
@@ -198,8 +211,10 @@ const isApple = () => /iPhone|iPad|Macintosh/.test(navigator.userAgent);
 
 function certificateSteps() {
   return [
-    "Best: reach the machine through Tailscale (tailscale serve or tailscale cert), whose certificates every browser trusts.",
-    "Let this device trust the bridge's authority: open /pair#trust here, which has the steps for this system.",
+    "Best: reach the machine through Tailscale (tailscale serve or tailscale cert), whose " +
+      "certificates every browser trusts.",
+    "Let this device trust the bridge's authority: open /pair#trust here, which has the steps " +
+      "for this system.",
     "Or put a tunnel with a certificate of its own before the bridge.",
     ...(isApple() ? [] : ["Only to try it: open this page again and accept the warning."]),
   ];
