@@ -171,7 +171,8 @@ export function settingsView(app) {
 const PUSH =
   "While this page is closed, the bridge can tell this device that an agent needs you, is done " +
   "or failed: at once when it is not connected, after 20 seconds when it does not react. The " +
-  "message goes through the push service of this browser's maker (Google, Apple, Mozilla or Microsoft). " +
+  "message goes through the push service of this browser's maker (Google, Apple, Mozilla or " +
+  "Microsoft). " +
   "They see that your bridge has sent something and when; only this browser can read it.";
 
 // The switch, how much is said, and a test.
