@@ -19,6 +19,12 @@ const done = (request) =>
     request.onerror = () => reject(request.error);
   });
 
+const freshRows = (session, placed, byId, last) => ({
+  session,
+  rows: placed.map(({ id }) => byId.get(id)),
+  earlier: placed.some(({ place }) => place < last),
+});
+
 /** @returns {Promise<void>} */
 const finished = (transaction) =>
   new Promise((resolve, reject) => {
@@ -104,11 +110,7 @@ export class Database {
         for (const { id, place } of some) put = store.put({ session, place, row: byId.get(id) });
         await done(put);
       }
-      fresh.push({
-        session,
-        rows: placed.map(({ id }) => byId.get(id)),
-        earlier: placed.some(({ place }) => place < last),
-      });
+      fresh.push(freshRows(session, placed, byId, last));
       const written = (this.written.get(session) ?? 0) + placed.length;
       this.written.set(session, written > TRIM_EVERY ? 0 : written);
       if (written > TRIM_EVERY) await this.trim(store, session);
@@ -213,11 +215,7 @@ class MemoryDatabase {
         ...placed.map(({ id, place }) => ({ session, place, row: byId.get(id) })),
       ];
       this.rows.set(session, all.sort((a, b) => a.place - b.place).slice(-ROWS_KEPT));
-      return {
-        session,
-        rows: placed.map(({ id }) => byId.get(id)),
-        earlier: placed.some(({ place }) => place < last),
-      };
+      return freshRows(session, placed, byId, last);
     });
     this.kept.set("home", home());
     return fresh;

@@ -95,13 +95,9 @@ const PATHS = {
 /** Draw one of the client's icons; it is decoration, the text beside it has the name. */
 export function icon(name) {
   const svg = document.createElementNS(SVG, "svg");
-  for (const [key, value] of Object.entries({
-    viewBox: "0 0 24 24",
-    class: "icon",
-    "aria-hidden": "true",
-    focusable: "false",
-  }))
-    svg.setAttribute(key, value);
+  svg.classList.add("icon");
+  svg.setAttribute("viewBox", "0 0 24 24");
+  svg.setAttribute("aria-hidden", "true");
   const path = document.createElementNS(SVG, "path");
   path.setAttribute("d", PATHS[name]);
   svg.append(path);
@@ -129,13 +125,12 @@ export function keyed(list, items, /** @type {any} */ { key, make, update }) {
 /** Run `paint` once in the next frame, however often it is asked for. */
 export function onFrame(paint) {
   let asked = 0;
-  const run = () => {
+  return () => {
     asked ||= requestAnimationFrame(() => {
       asked = 0;
       paint();
     });
   };
-  return run;
 }
 
 /** Let an element take no tap for half a second after it appeared or changed. */

@@ -63,11 +63,8 @@ function render(block) {
   const fence = /^\s{0,3}(`{3,}|~{3,})\s*([\w+#.-]*)/.exec(lines[0]);
   if (fence) {
     const closed = lines.length > 1 && lines.at(-1).trim().startsWith(fence[1]);
-    return h(
-      "pre",
-      { tabindex: "0" },
-      h("code", {}, lines.slice(1, closed ? -1 : undefined).join("\n")),
-    );
+    const code = lines.slice(1, closed ? -1 : undefined).join("\n");
+    return h("pre", { tabindex: "0" }, h("code", {}, code));
   }
   const heading = /^(#{1,6})\s+(.*)$/.exec(lines[0]);
   if (heading && lines.length === 1)
@@ -77,16 +74,12 @@ function render(block) {
     return h(
       "blockquote",
       {},
-      lines.map((line) => [inline(line.replace(/^>\s?/, "")), h("br")]),
+      ...lines.map((line) => [inline(line.replace(/^>\s?/, "")), h("br")]),
     );
   if (ITEM.test(lines[0])) return list(lines);
   if (lines.length > 1 && /^\|?[\s:|-]+\|[\s:|-]*$/.test(lines[1]) && lines[0].includes("|"))
     return table(lines);
-  return h(
-    "p",
-    {},
-    lines.flatMap((line, index) => [index ? h("br") : null, inline(line)]),
-  );
+  return h("p", {}, ...lines.map((line, index) => [index ? h("br") : null, inline(line)]));
 }
 
 const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])\s+(.*)$/;
@@ -141,11 +134,7 @@ function table(lines) {
       "table",
       {},
       h("thead", {}, row(lines[0], "th")),
-      h(
-        "tbody",
-        {},
-        lines.slice(2).map((line) => row(line, "td")),
-      ),
+      h("tbody", {}, ...lines.slice(2).map((line) => row(line, "td"))),
     ),
   );
 }

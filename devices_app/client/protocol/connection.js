@@ -10,13 +10,8 @@ export const PONG_MS = 10000;
 export const WAKE_MS = 1000;
 
 // After these codes a person has to act; connecting again would not help.
-export const FINAL = new Set([
-  "AUTH_FAILED",
-  "VERSION_INCOMPATIBLE",
-  "MISCONFIGURED",
-  "INSECURE_TRANSPORT",
-  "CONN_REPLACED",
-]);
+const FINAL =
+  "AUTH_FAILED VERSION_INCOMPATIBLE MISCONFIGURED INSECURE_TRANSPORT CONN_REPLACED".split(" ");
 
 const UP = new Set(["warned", "ready"]); // phases in which heartbeats go
 
@@ -248,7 +243,7 @@ function refused(state, fault) {
     const [next, effects] = open({ ...state, tokens });
     return [next, [{ do: "close" }, { do: "keep", tokens }, ...effects]];
   }
-  if (FINAL.has(fault.code)) {
+  if (FINAL.includes(fault.code)) {
     return [{ ...state, phase: "stopped", fault, pinged: false }, [...quiet, { do: "close" }]];
   }
   const [next, effects] = closed(state);

@@ -2,26 +2,6 @@
 
 import { named } from "../protocol/messages.js";
 
-/**
- * @typedef {object} Approval
- * @property {string} key session and tool call
- * @property {string} row_id the id of its message
- * @property {string} session_id
- * @property {string} tool_call_id
- * @property {string} tool
- * @property {object} params
- * @property {string} description
- * @property {string} risk_level
- * @property {string} source hooks, agent_sdk
- * @property {string} reasoning
- * @property {string} at when it was asked, ISO 8601
- * @property {boolean} open somebody may decide
- * @property {string} decision "" for one that is not open any more, nobody here knows why
- * @property {string} by who decided, in words for a person
- * @property {string} decided_at
- * @property {boolean | null} forwarded true: the agent was told; null: not known
- */
-
 const RISKS = ["low", "medium", "high", "critical"];
 const KEPT_DECIDED = 40;
 
@@ -33,8 +13,8 @@ export function asked(home, { payload, id, timestamp }) {
   const before = home.approvals[key];
   if (before?.row_id === id && before.decision) return home;
   const approval = {
-    key,
-    row_id: id,
+    key, // session and tool call
+    row_id: id, // of its message
     session_id: payload.session_id,
     tool_call_id: payload.tool_call_id,
     tool: payload.tool,
@@ -44,11 +24,11 @@ export function asked(home, { payload, id, timestamp }) {
     source: payload.source,
     reasoning: payload.reasoning ?? "",
     at: timestamp,
-    open: true,
-    decision: "",
-    by: "",
+    open: true, // somebody may decide
+    decision: "", // also of one that is not open any more, when nobody here knows why
+    by: "", // who decided, in words for a person
     decided_at: "",
-    forwarded: null,
+    forwarded: null, // true: the agent was told; null: not known
   };
   const state = withApproval(home, approval);
   return !payload.decision || payload.decision === "pending" ? state : decided(state, payload);

@@ -1,16 +1,9 @@
 // Fold a session's rows into its conversation. Pure.
 //
-// Items stand in the order in which they began.
+// Items stand in the order in which they began; the `version` of one grows when it changes, so that
+// a view knows what to paint.
 
 import { named } from "../protocol/messages.js";
-
-/**
- * @typedef {object} Item
- * @property {string} key
- * @property {"prompt" | "answer" | "tool" | "note" | "gap"} kind
- * @property {string} at
- * @property {number} version grows when the item changes, so that a view knows what to paint
- */
 
 export const emptyChat = () => ({ items: [], byKey: new Map(), seen: new Set() });
 

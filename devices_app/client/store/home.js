@@ -4,23 +4,6 @@
 import { sessionOf } from "../protocol/messages.js";
 import { asked, closeApprovals, decided, openApprovals } from "./approvals.js";
 
-/**
- * @typedef {object} Session
- * @property {string} session_id
- * @property {string} agent
- * @property {string} title
- * @property {string} working_directory
- * @property {"observed" | "bridge" | ""} kind
- * @property {string} session_status created, active, paused, closed, error
- * @property {string} turn idle, working, waiting
- * @property {{tool: string, summary: string, since: string} | null} doing
- * @property {number} pending_approvals
- * @property {string} last_activity_at
- * @property {boolean} resumable
- * @property {boolean} unseen it finished or failed while nobody looked
- * @property {string} trouble why it is in error, in words
- */
-
 export const emptyHome = () => ({ device: "", sessions: {}, approvals: {} });
 
 const blankSession = (id) => ({
@@ -28,16 +11,17 @@ const blankSession = (id) => ({
   agent: "",
   title: "",
   working_directory: "",
-  kind: "",
-  session_status: "active",
-  turn: "idle",
-  doing: null,
+  kind: "", // observed, bridge
+  session_status: "active", // or created, paused, closed, error
+  turn: "idle", // or working, waiting
+  doing: null, // or {tool, summary, since}
   pending_approvals: 0,
   last_activity_at: "",
   resumable: false,
-  unseen: false,
-  trouble: "",
+  unseen: false, // it finished or failed while nobody looked
+  trouble: "", // why it is in error, in words
 });
+const CLOSED = { session_status: "closed", turn: "idle", doing: null };
 
 /** Take a message of the bridge into the state; `viewing` is the session on the screen, if any. */
 export function reduceHome(home, message, viewing = null) {
@@ -121,9 +105,7 @@ function listed(home, list) {
   const sessions = Object.fromEntries(
     Object.entries(home.sessions).map(([id, session]) => [
       id,
-      open.has(id) || session.session_status === "closed"
-        ? session
-        : { ...session, session_status: "closed", turn: "idle", doing: null },
+      open.has(id) || session.session_status === "closed" ? session : { ...session, ...CLOSED },
     ]),
   );
   return list.reduce(
@@ -147,18 +129,9 @@ function withSession(home, view, viewing) {
 }
 
 function ended(home, payload, viewing) {
-  const state = withSession(
-    home,
-    {
-      session_id: payload.session_id,
-      session_status: "closed",
-      turn: "idle",
-      doing: null,
-      pending_approvals: 0,
-    },
-    viewing,
-  );
-  const open = openApprovals(state).filter(({ session_id: id }) => id === payload.session_id);
+  const { session_id: id } = payload;
+  const state = withSession(home, { session_id: id, ...CLOSED, pending_approvals: 0 }, viewing);
+  const open = openApprovals(state).filter(({ session_id: other }) => other === id);
   const keys = open.map(({ key }) => key);
   return closeApprovals(state, keys, "the end of the session");
 }
@@ -189,8 +162,7 @@ function happened(home, payload, viewing) {
   }
   if (payload.event === "PreToolUse") view.turn = "working";
   if (payload.event === "Stop") Object.assign(view, { turn: "idle", doing: null });
-  if (payload.event === "SessionEnd")
-    Object.assign(view, { session_status: "closed", turn: "idle", doing: null });
+  if (payload.event === "SessionEnd") Object.assign(view, CLOSED);
   return withSession(home, view, viewing);
 }
 

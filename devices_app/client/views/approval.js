@@ -205,7 +205,7 @@ function whole(approval) {
     parts.push(diffLines(compareTexts(before, after)));
   }
   for (const [name, value] of Object.entries(rest)) {
-    if (value === null || value === undefined || value === "") continue;
+    if ((value ?? "") === "") continue;
     const content = typeof value === "string" ? value : JSON.stringify(value, null, 2);
     parts.push(h("h2", {}, oneLine(name)), codeBlock(content, name));
   }

@@ -2,7 +2,7 @@
 
 import { connectionSign, guard, h, keyed, row, screen, setText } from "../parts/dom.js";
 import { ago, callLine, oneLine, shortPath } from "../parts/text.js";
-import { openApprovals } from "../store/approvals.js";
+import { approvalKey, openApprovals } from "../store/approvals.js";
 
 export const RISK = {
   low: "Low risk",
@@ -96,10 +96,9 @@ const WORDS = { approved: "Approved", rejected: "Rejected", modified: "Approved 
 /** Return the outbox's item that decides this approval. */
 export const itemOf = (approval, model) =>
   model.outbox.find(
-    ({ message }) =>
-      message.type === "approval_response" &&
-      message.payload.session_id === approval.session_id &&
-      message.payload.tool_call_id === approval.tool_call_id,
+    ({ message: { type, payload } }) =>
+      type === "approval_response" &&
+      approvalKey(payload.session_id, payload.tool_call_id) === approval.key,
   );
 
 /** Say in a sentence what became of a decided approval. */

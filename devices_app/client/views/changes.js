@@ -59,11 +59,8 @@ export function changesView(id, { model }) {
       status.behind && `${status.behind} behind`,
     ].filter(Boolean);
     changes = status.changes;
-    fill(
-      head,
-      h("strong", {}, oneLine(status.branch)),
-      apart.length > 0 && h("span.meta", {}, apart.join(", ")),
-    );
+    const distance = apart.length > 0 && h("span.meta", {}, apart.join(", "));
+    fill(head, h("strong", {}, oneLine(status.branch)), distance);
     const paths = new Set(changes.map(({ path }) => path));
     for (const path of chosen) if (!paths.has(path)) chosen.delete(path);
     // What is the same keeps its place and its open difference.
@@ -226,11 +223,8 @@ function oneFile(file, named) {
     const why = file.truncated ? "Too large to be shown here." : "Its content is the same.";
     return [name, mode, h("p.meta", {}, why)];
   }
-  const hunks = h(
-    "div.hunks.wrap",
-    {},
-    file.hunks.map((hunk) => [h("p.hunk", {}, visible(hunk.header)), diffLines(hunk.lines)]),
-  );
+  const shown = ({ header, lines }) => [h("p.hunk", {}, visible(header)), diffLines(lines)];
+  const hunks = h("div.hunks.wrap", {}, ...file.hunks.map(shown));
   return [
     name,
     mode,

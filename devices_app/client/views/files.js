@@ -40,11 +40,7 @@ export function filesView(id, { model, go }, path = "") {
     fill(
       place,
       crumbs(found.path),
-      h(
-        "ul.rows.files",
-        {},
-        entries.map((entry) => item(entry, `${base}/${entry.name}`)),
-      ),
+      h("ul.rows.files", {}, ...entries.map((entry) => item(entry, `${base}/${entry.name}`))),
       found.truncated && h("p.note", {}, "There are more entries than are shown."),
       entries.length === 0 && h("p.empty", {}, "An empty directory."),
     );

@@ -19,12 +19,8 @@ const ENDED_SHOWN = 20;
 /** Make the list of sessions. */
 export function homeView({ model, go }) {
   const cards = h("div.cards");
-  const waiting = h(
-    "section",
-    { "aria-label": "Waits for you" },
-    h("h2.section", {}, "Waits for you"),
-    cards,
-  );
+  const waitingTitle = h("h2.section", {}, "Waits for you");
+  const waiting = h("section", { "aria-label": "Waits for you" }, waitingTitle, cards);
   const list = h("ul.rows");
   const ended = h("ul.rows");
   const endedTitle = h("h2.section", {}, "Ended");
@@ -99,8 +95,5 @@ function paintRow(node, { session, state }, { viewed }) {
     node.querySelector(".state"),
     session.resumable && state === "ended" ? "Resumable" : STATES[state],
   );
-  setText(
-    node.querySelector("time"),
-    session.last_activity_at ? ago(session.last_activity_at) : "",
-  );
+  setText(node.querySelector("time"), ago(session.last_activity_at));
 }

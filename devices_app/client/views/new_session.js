@@ -32,11 +32,7 @@ export function newSessionView({ model, go }) {
     select,
     h("label", { for: "directory" }, "Directory at the machine"),
     directory,
-    h(
-      "datalist",
-      { id: "recent" },
-      recent.map((path) => h("option", { value: path })),
-    ),
+    h("datalist", { id: "recent" }, ...recent.map((path) => h("option", { value: path }))),
     recent.length > 1 &&
       h(
         "div.chips",
@@ -109,10 +105,7 @@ export function newSessionView({ model, go }) {
   const paint = () => {
     const agents = model.connection.acked?.supported_agents ?? [];
     if (agents.length && select.length !== agents.length)
-      fill(
-        select,
-        agents.map((name) => h("option", { value: name }, oneLine(name))),
-      );
+      fill(select, ...agents.map((name) => h("option", { value: name }, oneLine(name))));
     const ready = model.connection.phase === "ready";
     start.disabled = starting || !ready;
     if (ready && !directory.value && !tree.firstChild) browse(""); // proposes the first

@@ -42,11 +42,7 @@ export function questionForm(questions, { readOnly, changed }) {
     const chosen = () => choices.filter(({ box }) => box.checked).map(({ label }) => label);
     return { question, node, answer: () => other.value.trim() || chosen().join(", ") };
   });
-  const node = h(
-    "div.questions",
-    { on: { input: changed } },
-    parts.map((part) => part.node),
-  );
+  const node = h("div.questions", { on: { input: changed } }, ...parts.map((part) => part.node));
   const answers = () => {
     const all = parts.map(({ question, answer }) => [question, answer()]);
     return all.every(([, answer]) => answer) ? Object.fromEntries(all) : null;

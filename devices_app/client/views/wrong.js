@@ -57,12 +57,7 @@ function finding({ tone, text, detail = "", steps = [], newer = false }) {
       h("p", {}, tone !== "good" && h("span.unseen", {}, "Attention: "), text),
       detail && h("p.meta", {}, detail),
       steps.length === 1 && h("p.step", {}, steps[0]),
-      steps.length > 1 &&
-        h(
-          "ol",
-          {},
-          steps.map((step) => h("li", {}, step)),
-        ),
+      steps.length > 1 && h("ol", {}, ...steps.map((step) => h("li", {}, step))),
       newer && button("button", useNewer, "Use it now"),
     ),
   );
