@@ -62,9 +62,7 @@ export const commandsOf = (engine) => ({
     engine.socket.send(make(type, payload));
   },
 
-  resume: async (session) => {
-    await engine.requests.join(session, true);
-  },
+  resume: (session) => engine.requests.join(session, true).then(() => {}),
 
   startSession: async (agent, directory) => {
     await engine.requests.online();

@@ -169,6 +169,10 @@ export function toast(sentence, tone = "info") {
   announce(sentence);
 }
 
+/** Make a button that copies a text. */
+export const copyButton = (text) =>
+  button("button.quiet.copy", () => copy(text), icon("copy"), "Copy");
+
 /** Copy a text, and say whether it worked. */
 export async function copy(text) {
   try {

@@ -87,6 +87,12 @@ export function step(state, event) {
 
 const quiet = ["connect", "ping", "pong", "retry"].map((name) => ({ do: "cancel", name }));
 
+// Of a connection on which heartbeats go from now on.
+const alive = [
+  { do: "cancel", name: "connect" },
+  { do: "timer", name: "ping", ms: PING_MS },
+];
+
 function open(state) {
   return [
     { ...state, phase: "connecting", pinged: false },
@@ -110,13 +116,8 @@ function closed(state) {
     return [state, []];
   const neverOpened = state.phase === "connecting" ? state.neverOpened + 1 : 0;
   const ms = DELAYS[Math.min(state.attempt, DELAYS.length - 1)];
-  const next = {
-    ...state,
-    phase: "waiting",
-    attempt: state.attempt + 1,
-    neverOpened,
-    pinged: false,
-  };
+  const attempt = state.attempt + 1;
+  const next = { ...state, phase: "waiting", attempt, neverOpened, pinged: false };
   return [next, [...quiet, { do: "timer", name: "retry", ms }]];
 }
 
@@ -149,13 +150,8 @@ function message(state, got) {
   const { type, payload } = got;
   if (type === "heartbeat_pong") {
     if (!state.pinged) return [state, []];
-    return [
-      { ...state, pinged: false },
-      [
-        { do: "cancel", name: "pong" },
-        { do: "timer", name: "ping", ms: PING_MS },
-      ],
-    ];
+    const next = { do: "timer", name: "ping", ms: PING_MS };
+    return [{ ...state, pinged: false }, [{ do: "cancel", name: "pong" }, next]];
   }
   if (type === "connection_error" || (type === "error" && payload.code === "CONN_REPLACED"))
     return refused(state, payload);
@@ -163,16 +159,10 @@ function message(state, got) {
   if (type === "health_status") {
     const next = { ...state, health: payload };
     if (payload.ready) return ready(next, got);
+    const deliver = { do: "deliver", message: got };
     return payload.requires_acknowledgment
-      ? [
-          { ...next, phase: "warned" },
-          [
-            { do: "cancel", name: "connect" },
-            { do: "timer", name: "ping", ms: PING_MS },
-            { do: "deliver", message: got },
-          ],
-        ]
-      : [next, [{ do: "deliver", message: got }]];
+      ? [{ ...next, phase: "warned" }, [...alive, deliver]]
+      : [next, [deliver]];
   }
   if (type === "acknowledgment_accepted" && payload.ready && state.phase !== "ready")
     return ready(state, got);
@@ -214,25 +204,16 @@ function check(state) {
 function acknowledgements(state) {
   const { warnings, warning_details: details = {} } = state.health;
   const asked = warnings.filter((code) => details[code]?.requires_acknowledgment !== false);
-  return asked.map((code) => ({
-    do: "send",
-    message: make("acknowledge_warning", {
-      warning_code: code,
-      acknowledged: true,
-      acknowledged_at: now(),
-    }),
-  }));
+  return asked.map((code) => {
+    const payload = { warning_code: code, acknowledged: true, acknowledged_at: now() };
+    return { do: "send", message: make("acknowledge_warning", payload) };
+  });
 }
 
 function ready(state, got) {
   return [
     { ...state, phase: "ready", attempt: 0, fault: null },
-    [
-      { do: "cancel", name: "connect" },
-      { do: "timer", name: "ping", ms: PING_MS },
-      { do: "deliver", message: got },
-      { do: "ready" },
-    ],
+    [...alive, { do: "deliver", message: got }, { do: "ready" }],
   ];
 }
 

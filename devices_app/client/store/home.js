@@ -28,10 +28,7 @@ export function reduceHome(home, message, viewing = null) {
   const { type, payload, timestamp } = message;
   switch (type) {
     case "connection_ack":
-      return listed(
-        { ...home, device: payload.device_name ?? home.device },
-        payload.active_sessions,
-      );
+      return listed({ ...home, device: payload.device_name ?? home.device }, payload);
     case "session_update":
       return withSession(home, payload.session, viewing);
     case "session_started":
@@ -100,7 +97,7 @@ export function reduceSessionList(home, list) {
 }
 
 // connection_ack lists every session that is not closed: any other that was open has ended.
-function listed(home, list) {
+function listed(home, { active_sessions: list }) {
   const open = new Set(list.map((view) => view.session_id));
   const sessions = Object.fromEntries(
     Object.entries(home.sessions).map(([id, session]) => [

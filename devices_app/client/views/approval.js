@@ -1,7 +1,7 @@
 // Show the sheet of a decision: the whole call, and buttons that suit its risk.
 
 import { compareTexts, diffLines } from "../parts/diff.js";
-import { button, copy, field, fill, guard, h, icon, setText, toast } from "../parts/dom.js";
+import { button, copyButton, field, fill, guard, h, setText, toast } from "../parts/dom.js";
 import { holdButton, openSheet, seenToEnd, twoSteps } from "../parts/sheet.js";
 import { ago, hasOdd, oneLine, visible } from "../parts/text.js";
 import { itemOf, outcome, RISK, standing } from "./approvals.js";
@@ -219,7 +219,7 @@ function codeBlock(text, name) {
     "div.whole",
     {},
     h("pre.wrapped", { "aria-label": name }, visible(text)),
-    button("button.quiet.copy", () => copy(text), icon("copy"), "Copy"),
+    copyButton(text),
     hasOdd(text) &&
       h("p.warn", {}, "There are characters in it that cannot be seen; they are named above."),
   );

@@ -17,11 +17,8 @@ export function changesView(id, { model }) {
   const files = h("ul.rows.files");
   const cut = h("p.note", { hidden: true }, "There are more changes than are shown.");
   const outcome = h("div.outcome", { role: "status" });
-  const message = h("textarea", {
-    rows: "2",
-    "aria-label": "Commit message",
-    placeholder: "Commit message",
-  });
+  const label = "Commit message";
+  const message = h("textarea", { rows: "2", "aria-label": label, placeholder: label });
   const commit = h("button.primary", { type: "submit", disabled: true }, "Commit");
   const bottom = form("commit", () => send(), message, commit);
   bottom.addEventListener("input", () => check());

@@ -1,7 +1,7 @@
 // Make a conversation's items: prompts, answers, tool cards, notes.
 
 import { diffLines, parseUnified } from "../parts/diff.js";
-import { button, copy, fill, h, icon, setText } from "../parts/dom.js";
+import { button, copyButton, fill, h, setText } from "../parts/dom.js";
 import { showMarkdown } from "../parts/markdown.js";
 import { callLine, clock, dotted, duration, oneLine, subject, visible } from "../parts/text.js";
 import { approvalKey } from "../store/approvals.js";
@@ -150,8 +150,7 @@ function output(text) {
     setText(more, `Show more (${(text.length - shown).toLocaleString()})`);
   };
   show(OUTPUT_SHOWN);
-  const whole = button("button.quiet.copy", () => copy(text), icon("copy"), "Copy");
-  return [pre, h("div.actions", {}, more, whole)];
+  return [pre, h("div.actions", {}, more, copyButton(text))];
 }
 
 function updateNote(node, item) {

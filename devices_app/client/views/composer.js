@@ -118,15 +118,9 @@ function paintOutgoing(place, id, model) {
     ({ message }) => message.type === "message" && message.payload.session_id === id,
   );
   place.hidden = items.length === 0;
-  keyed(place, items, {
-    key: ({ message, state }) => `${message.id} ${state}`,
-    make: (item) => {
-      const node = outgoing(item, model);
-      tell(node, item, model);
-      return node;
-    },
-    update: (node, item) => tell(node, item, model),
-  });
+  const update = (node, item) => tell(node, item, model);
+  const make = (item) => update(outgoing(item, model), item);
+  keyed(place, items, { key: ({ message, state }) => `${message.id} ${state}`, make, update });
 }
 
 function outgoing({ message: { id, payload }, state }, model) {
@@ -153,4 +147,5 @@ function tell(node, { state, problem }, model) {
     failed: `Not sent. ${problem}`,
   };
   setText(node.querySelector(".meta"), words[state]);
+  return node;
 }

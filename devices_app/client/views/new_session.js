@@ -18,11 +18,8 @@ export function newSessionView({ model, go }) {
   const directory = field("input", about);
   directory.value = recent[0] ?? "";
   const tree = h("div.tree");
-  const prompt = h("textarea", {
-    id: "prompt",
-    rows: "4",
-    placeholder: "What should the agent do?",
-  });
+  const placeholder = "What should the agent do?";
+  const prompt = h("textarea", { id: "prompt", rows: "4", placeholder });
   const start = h("button.primary.wide", { type: "submit" }, "Start");
   const said = h("p.status", { role: "status" });
   const content = form(

@@ -16,6 +16,9 @@ const MODES = {
 
 const BRIDGES = "bridges"; // origins of other bridges, as kept
 
+const TRUST = "The certificate authority, and the steps for this system";
+const ADMIN = "Devices, approvals and the audit trail, with a password";
+
 /** Make the settings screen. */
 export function settingsView(app) {
   const { model, go } = app;
@@ -43,17 +46,8 @@ export function settingsView(app) {
           meta: "Connection, certificate, clock, storage, in words",
         }),
         installing,
-        row(
-          { href: "/pair#trust" },
-          {
-            title: "Trust this bridge",
-            meta: "The certificate authority, and the steps for this system",
-          },
-        ),
-        row(
-          { href: "/admin/" },
-          { title: "Admin site", meta: "Devices, approvals and the audit trail, with a password" },
-        ),
+        row({ href: "/pair#trust" }, { title: "Trust this bridge", meta: TRUST }),
+        row({ href: "/admin/" }, { title: "Admin site", meta: ADMIN }),
       ),
       h("h2.section", {}, "Push"),
       push.node,
@@ -90,18 +84,16 @@ export function settingsView(app) {
             { href: `${origin}/app/`, rel: "noopener" },
             h("span.row-main", {}, h("span.title", {}, new URL(origin).host)),
           ),
-          h(
-            "button.quiet",
-            {
-              type: "button",
-              "aria-label": `Remove ${new URL(origin).host}`,
-              on: { click: () => keepBridges(list.filter((other) => other !== origin)) },
-            },
-            "Remove",
-          ),
+          remover(new URL(origin).host, () => keepBridges(list.filter((one) => one !== origin))),
         ),
       ),
     );
+
+  const remover = (host, act) => {
+    const node = button("button.quiet", act, "Remove");
+    node.setAttribute("aria-label", `Remove ${host}`);
+    return node;
+  };
 
   const keepBridges = async (list) => {
     await model.db.set(BRIDGES, list);
