@@ -205,7 +205,8 @@ def warning_acknowledged(device: Device) -> bool:
 def _lock(token_digest: str) -> Token | None:
     """Return a valid token, locked together with its device.
 
-    Always lock the device before its token: transactions then never wait for each other in a circle.
+    Always lock the device before its token: transactions then never wait for each other in a
+    circle.
     """
     found = Token.objects.filter(digest=token_digest).first()
     if found is None:

@@ -15,8 +15,8 @@ class FileRequestLimiter:
     """Answer a few requests to /files/… at a time, in the ``files`` threads.
 
     An ASGI application in front of another. An answer counts until its last piece is handed to the
-    connection, since it is in memory until then: clients that do not read hold at most FILE_ANSWERS.
-    An answer that takes FILE_ANSWER_SECONDS to send is cut while others wait.
+    connection, since it is in memory until then: clients that do not read hold at most
+    FILE_ANSWERS. An answer that takes FILE_ANSWER_SECONDS to send is cut while others wait.
     """
 
     def __init__(self, application: Application) -> None:

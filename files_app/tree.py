@@ -36,9 +36,10 @@ def tree(
     entries. Files have ``size`` in bytes and ``modified_at``. Directories have ``children`` if they
     were looked into; deeper ones, ``.git``, and links back to a directory on the way are not.
     Directories come first, each kind by name. A link is shown as its target inside the roots, else
-    left out, like anything that is neither file nor directory. Levels are filled from the top, up to
-    FILE_TREE_MAX_ENTRIES and the JSON of one message (``max_message_size_mb``); ``truncated: true``
-    says that something was cut. Errors are the jail's (D12), and FILE_INVALID_PATH for a bad depth.
+    left out, like anything that is neither file nor directory. Levels are filled from the top, up
+    to FILE_TREE_MAX_ENTRIES and the JSON of one message (``max_message_size_mb``); ``truncated:
+    true`` says that something was cut. Errors are the jail's (D12), and FILE_INVALID_PATH for a bad
+    depth.
     """
     levels = str(depth)
     if not _DEPTH.fullmatch(levels) or not 1 <= int(levels) <= limits.FILE_TREE_MAX_DEPTH:

@@ -201,7 +201,10 @@ def unasked(session: Session) -> Notification:
         body = f"{name} may run commands and change files without asking you."
     else:
         title = f"{name} does not ask"
-        body = f"{name} runs commands and changes files without asking you: BRIDGE_ACP_UNASKED lets it."
+        body = (
+            f"{name} runs commands and changes files without asking you: BRIDGE_ACP_UNASKED "
+            "lets it."
+        )
     about: dict[str, Any] = {"session_id": session.session_id, "asks": asks}
     return make("agent_notification", title, body, priority="high", **about)
 

@@ -16,7 +16,8 @@ _BRANCH = re.compile(r"ref: refs/heads/(.+)")
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _UNFIT = {
     "FILE_INVALID_PATH": "The working directory is missing, or is no directory.",
-    "FILE_ACCESS_DENIED": "The working directory is outside of what the bridge may use (BRIDGE_ALLOWED_ROOTS).",
+    "FILE_ACCESS_DENIED": "The working directory is outside of what the bridge may use"
+    " (BRIDGE_ALLOWED_ROOTS).",
     "FILE_NOT_FOUND": "There is no such working directory.",
 }
 

@@ -10,7 +10,8 @@ from tests.servers import postgres_server, pytest_addoption, redis_server
 
 __all__ = ["postgres_server", "pytest_addoption", "redis_server"]
 
-# How long an example takes says how busy the machine is, no more. `make soak` asks for more of them.
+# How long an example takes says how busy the machine is, no more. `make soak` asks for more of
+# them.
 settings.register_profile(
     "bridge",
     max_examples=int(os.environ.get("SOAK_EXAMPLES") or 25),

@@ -25,9 +25,11 @@ _PHASES: Final = {
 Schema = dict[str, Any]
 
 DESCRIPTION: Final = """\
-One WebSocket, over TLS only, at `/api/v1/ws`. Every message is a JSON object `{type, id, timestamp, payload}`; heartbeats carry only `type` and
-`timestamp`. A reply has the id of what it answers. The first message is `auth` with a device token; `health_check` comes next; then sessions can be
-joined. What the bridge keeps for a device is sent again, with the same id, until `notification_ack` names it or heartbeats prove that it arrived.
+One WebSocket, over TLS only, at `/api/v1/ws`. Every message is a JSON object
+`{type, id, timestamp, payload}`; heartbeats carry only `type` and `timestamp`. A reply has the id
+of what it answers. The first message is `auth` with a device token; `health_check` comes next; then
+sessions can be joined. What the bridge keeps for a device is sent again, with the same id, until
+`notification_ack` names it or heartbeats prove that it arrived.
 """
 
 

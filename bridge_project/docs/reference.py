@@ -52,20 +52,24 @@ _HEAD: Final = """\
 
 """
 _SETTINGS: Final = """\
-Every setting comes from the environment or from `.env` in the data directory; the environment wins. A bad value stops the start with one line that
-names the setting. Secrets can be read from a file instead: {secrets}.
-Names are in capitals: one in other letters is not read, and named at the start and by `doctor`.
+Every setting comes from the environment or from `.env` in the data directory; the environment wins.
+A bad value stops the start with one line that names the setting. Secrets can be read from a file
+instead: {secrets}. Names are in capitals: one in other letters is not read, and named at the start
+and by `doctor`.
 
 """
 _ERRORS: Final = """\
-Every HTTP error has the fields `error`, `message`, `code`, `request_id`, `timestamp` and `documentation_url`; the last opens the page of its code on the
-bridge itself. Over the WebSocket a code comes in `error` or, when the connection cannot go on, in `connection_error`, which a close follows.
-Recoverable: the same connection can go on. Severity: how grave it is for whoever runs the bridge.
+Every HTTP error has the fields `error`, `message`, `code`, `request_id`, `timestamp` and
+`documentation_url`; the last opens the page of its code on the bridge itself. Over the WebSocket a
+code comes in `error` or, when the connection cannot go on, in `connection_error`, which a close
+follows. Recoverable: the same connection can go on. Severity: how grave it is for whoever runs the
+bridge.
 
 """
 _MESSAGES: Final = """\
-The {count} message types of the WebSocket at `{address}`, each with an example. The same as an AsyncAPI document: `/api/v1/asyncapi`
-on any bridge. How to write a client: [clients.md](clients.md).
+The {count} message types of the WebSocket at `{address}`, each with an example. The same as an
+AsyncAPI document: `/api/v1/asyncapi` on any bridge. How to write a client:
+[clients.md](clients.md).
 
 """
 

@@ -23,7 +23,7 @@ class Handshake(WebSocketProtocol):  # type: ignore[misc]
     _refusal: tuple[int, list[tuple[bytes, bytes]]]
 
     def _parseExtensionsHeader(self, header: str, removeQuotes: bool = True) -> list[Any]:
-        """Leave out offers that autobahn cannot take, for which it would refuse the upgrade (D58)."""
+        """Leave out offers that autobahn cannot take; it would refuse the upgrade (D58)."""
         return [
             (name, parameters)
             for name, parameters in super()._parseExtensionsHeader(header, removeQuotes)

@@ -1,8 +1,8 @@
 """Open client paths inside the allowed roots only (D12, D45).
 
-The data directory and other places with the bridge's secrets are always refused. They and everything
-in them are known by path and by device and inode, so a bind mount of a part, or a hard link, is
-refused too.
+The data directory and other places with the bridge's secrets are always refused. They and
+everything in them are known by path and by device and inode, so a bind mount of a part, or a hard
+link, is refused too.
 """
 
 import os
@@ -43,8 +43,8 @@ class Jail:
 
     Every method that takes a path raises (D12): FILE_INVALID_PATH for an impossible path, a file
     where a directory is needed, or the reverse; FILE_ACCESS_DENIED outside the roots, whether or
-    not anything exists there, and for anything forbidden, unreadable, or neither file nor directory;
-    FILE_NOT_FOUND.
+    not anything exists there, and for anything forbidden, unreadable, or neither file nor
+    directory; FILE_NOT_FOUND.
     """
 
     def __init__(

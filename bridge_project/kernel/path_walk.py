@@ -2,9 +2,9 @@
 
 Every name is opened from the descriptor of the directory before it, and the operating system never
 follows a link: the walk reads a link's target itself and steps through it under the same rules. A
-name that is replaced meanwhile is therefore either refused or leads to another place inside. Outside
-the roots only names are compared and nothing is opened, so an answer never shows whether something
-exists there.
+name that is replaced meanwhile is therefore either refused or leads to another place inside.
+Outside the roots only names are compared and nothing is opened, so an answer never shows whether
+something exists there.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _fstatfs = ctypes.CDLL(None, use_errno=True).fstatfs if sys.platform == "linux" 
 
 # errors of an open whose name was replaced after it was looked at: look again
 _SWAPPED = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK, errno.ENXIO})
-# Errors that are not listed (no descriptors left, a broken disk) are the bridge's own and say nothing
-# about the path. ESRCH: procfs, of a process that has ended.
+# Errors that are not listed (no descriptors left, a broken disk) are the bridge's own and say
+# nothing about the path. ESRCH: procfs, of a process that has ended.
 _CODES = {
     **dict.fromkeys((errno.ENOENT, errno.ESTALE), "FILE_NOT_FOUND"),
     **dict.fromkeys(

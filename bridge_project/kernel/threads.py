@@ -78,8 +78,8 @@ def _has_ended() -> bool:
     """Return whether PostgreSQL has ended the kept connection.
 
     Between transactions the server sends nothing, so a connection with bytes to read has ended.
-    Asking it (`SELECT 1`) would cost every call a round trip. A failed query is never sent again: it
-    may have been executed.
+    Asking it (`SELECT 1`) would cost every call a round trip. A failed query is never sent again:
+    it may have been executed.
     """
     kept: Any = connection.connection
     if connection.vendor != "postgresql" or kept is None or connection.in_atomic_block:

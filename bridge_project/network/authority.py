@@ -39,8 +39,8 @@ def load_or_renew_authority(
 ) -> x509.Certificate:
     """Return the authority's certificate, renewed near its end.
 
-    It keeps its name, key and constraints, so that certificates it signed stay valid. ``names``: the
-    bridge's names, for which a new authority is valid. Raises ConfError.
+    It keeps its name, key and constraints, so that certificates it signed stay valid. ``names``:
+    the bridge's names, for which a new authority is valid. Raises ConfError.
     """
     again = "phones must then install /ca.crt again"
     if not path.exists():

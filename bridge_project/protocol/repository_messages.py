@@ -55,7 +55,8 @@ class FileListResponse(ServerPayload):
 class FileReadResponse(ServerPayload):
     """Return lines of a file (D11).
 
-    ``size``: the file's bytes; ``lines``: the file's line count. A binary file comes whole as base64.
+    ``size``: the file's bytes; ``lines``: the file's line count. A binary file comes whole, as
+    base64.
     """
 
     type = "file_read_response"

@@ -20,7 +20,8 @@ class SessionState(Sent):
     """Describe a session for home screens, beyond the specification (D54).
 
     ``turn``: the agent does nothing, works, or waits for a person; ``doing`` is null when no tool
-    call is open. ``resumable``: ``session_start`` with ``resume`` true starts its agent again (D60).
+    call is open. ``resumable``: ``session_start`` with ``resume`` true starts its agent again
+    (D60).
     """
 
     kind: types.SessionKind

@@ -48,7 +48,8 @@ READING_COMMAND = re.compile(
     |(?:sort|tree|file)(?!.*\ (?:-\w*[oC]|--|[$*?\[]))(?:\ |$)
     |sed\ -n\ [\d,$;p]+(?:\ [^-$*?\[]\S*)*$|date(?:\ \+\S*)?$|uniq(?:\ -[cdu]+)?$
     |git\ (?:--no-pager\ |-C\ \S+\ )*(?!.*\ (?:-O|--open|--out|--ext|--textc|\$))
-      (?:(?:status|log|diff|show|blame|rev-parse|ls-files|ls-tree|describe|shortlog|grep|cat-file)(?:\ |$)
+      (?:(?:status|log|diff|show|blame|rev-parse|ls-files|ls-tree|describe|shortlog|grep
+        |cat-file)(?:\ |$)
       |branch(?:\ (?:-[avr]+|--all|--list|--show-current))*$|tag(?:\ (?:-l|--list)(?:\ [^-]\S*)*)?$
       |remote(?:\ -v)?$|stash\ (?:list|show)(?:\ |$))
     |(?:npm\ (?:ls|view|outdated)|pip\ (?:list|show|freeze)|docker\ (?:ps|images|logs|inspect)
@@ -60,9 +61,11 @@ BUILDING_COMMAND = re.compile(
     r"""(?!.*\ (?:--(?:fix|write|in-place)\b
       |(?:un)?install|(?:un)?deploy|publish|release|upload|push|(?:dist|very)?clean|migrate|reset|destroy))
     (?:(?:npx|uv\ run|poetry\ run|bundle\ exec|python[\d.]*\ -m)\ )?
-    (?:(?:make|cmake|ninja|ctest|pytest|unittest|tox|nox|mypy|ruff\ check|flake8|pylint|pyright|eslint|tsc
-      |jest|vitest|mocha|gradle|mvn|\./gradlew|\./mvnw|rspec|phpunit|(?:black|prettier|ruff\ format)\ --check)(?:\ |$)
-    |cargo\ (?:build|check|test|clippy|bench|doc|nextest)|(?:go|bazel)\ (?:build|test|vet)|mix\ (?:compile|test)
+    (?:(?:make|cmake|ninja|ctest|pytest|unittest|tox|nox|mypy|ruff\ check|flake8|pylint
+      |pyright|eslint|tsc|jest|vitest|mocha|gradle|mvn|\./gradlew|\./mvnw|rspec|phpunit
+      |(?:black|prettier|ruff\ format)\ --check)(?:\ |$)
+    |cargo\ (?:build|check|test|clippy|bench|doc|nextest)|(?:go|bazel)\ (?:build|test|vet)
+    |mix\ (?:compile|test)
     |(?:dotnet|swift)\ (?:build|test)|deno\ (?:test|check|lint)
     |(?:npm|pnpm|yarn|bun)\ (?:test|t|run|run-script|build|lint)(?:\ |$))""",
     re.VERBOSE,
@@ -70,7 +73,8 @@ BUILDING_COMMAND = re.compile(
 # These do not change what a command line does: beside others they do not count, alone they only
 # read. A shell also runs commands in the subscript of a variable that some of them name.
 SILENT_COMMAND = re.compile(
-    r"(?:cd|echo|true|false|:|sleep|for|done|fi)(?: |$)|(?:printf|test|\[|read)(?: (?!.*\[.*[$`])|$)"
+    r"(?:cd|echo|true|false|:|sleep|for|done|fi)(?: |$)"
+    r"|(?:printf|test|\[|read)(?: (?!.*\[.*[$`])|$)"
 )
 SECRET_PATH = re.compile(
     r"/\.(?:ssh|gnupg|aws|kube|netrc)|(?:^|/)\.env(?:\.|$)|/etc/g?shadow|/proc/|\bid_(?:rsa|ed25519)|credentials"
@@ -105,13 +109,14 @@ def risk_of(tool: str, params: Mapping[str, Any]) -> RiskLevel:
 
 # -- what a shell command does ---------------------------------------------------------------------
 
-# Plain words: no substitution, braces, here-document, subshell or background job; redirection only to
-# /dev/null, from a file, or of one output to another.
+# Plain words: no substitution, braces, here-document, subshell or background job; redirection only
+# to /dev/null, from a file, or of one output to another.
 _VARIABLE = r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\}|[?#0-9@*](?!\w)|(?=[\s\"]|$))"
 _TOKEN = re.compile(
     rf"""(?P<space>[ \t]+|(?<=[ \t])\\\n|\#[^\n]*)
     |(?P<end>\|\||&&|\|&?|;(?!;)|\n)
-    |(?P<redirection>(?:[012]|&)?>>?[ \t]*/dev/null(?![^\s;|&])|[012]?>&[012](?![^\s;|&])|<(?![<(&>]))
+    |(?P<redirection>(?:[012]|&)?>>?[ \t]*/dev/null(?![^\s;|&])
+      |[012]?>&[012](?![^\s;|&])|<(?![<(&>]))
     |(?P<word>(?:'[^']*'|"(?:[^"\\$`]|\\.|{_VARIABLE})*"|\\[^\n]|{_VARIABLE}|[^\s'"\\$`;&|<>(){{}}])+)""",
     re.VERBOSE | re.DOTALL,
 )

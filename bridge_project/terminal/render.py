@@ -135,8 +135,8 @@ def _field(name: str) -> Writer:
     return lambda body: plain(body.get(name) or "")
 
 
-# Events that are not listed are not shown: tool calls and results come as messages of their own, and
-# a notification says the rest.
+# Events that are not listed are not shown: tool calls and results come as messages of their own,
+# and a notification says the rest.
 _EVENTS: Final[Mapping[str, tuple[str, int, Writer]]] = {
     "UserPromptSubmit": ("prompt", BOLD, _prompt),
     "Stop": ("answer", 0, _answer),

@@ -1,8 +1,8 @@
 """Commit all that is staged, or named files of the work tree (D10).
 
 Everything is prepared in a copy of the index. The repository's own index stays as it is until the
-commit is made, so a refusal, a failure or a power cut changes nothing. Then git writes the committed
-entries into it, and nothing else.
+commit is made, so a refusal, a failure or a power cut changes nothing. Then git writes the
+committed entries into it, and nothing else.
 """
 
 import contextlib

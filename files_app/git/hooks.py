@@ -26,9 +26,9 @@ _MADE: Final = "made"  # the file in the mirror that names the commit
 def install(mirror: Mirror, environment: Mapping[str, str], branch: str, before: str) -> None:
     """Put the scripts where git looks for hooks.
 
-    ``environment``: that of the sandboxed git, which the scripts remove. Hooks outside the roots and
-    hooks that are not executable are left out. ``branch`` and ``before``: what git may move, and
-    from which commit, zeros for none.
+    ``environment``: that of the sandboxed git, which the scripts remove. Hooks outside the roots
+    and hooks that are not executable are left out. ``branch`` and ``before``: what git may move,
+    and from which commit, zeros for none.
     """
     directory = f"{mirror.directory}/hooks"
     os.mkdir(directory)

@@ -1,8 +1,8 @@
 """Parse ``git diff --raw --numstat -z --patch`` (SPEC Git resources).
 
 Names are taken only from the lists at the beginning, which are unquoted. The patch has its files in
-the same order, and within a hunk every line begins with its sign, so that a file's line can never be
-mistaken for a line of the diff.
+the same order, and within a hunk every line begins with its sign, so that a file's line can never
+be mistaken for a line of the diff.
 """
 
 import os

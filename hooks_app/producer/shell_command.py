@@ -1,8 +1,8 @@
 """Write the hook command of the agent's settings, and its script (D47).
 
 The command writes the agent's JSON to a file of the spool and returns. The file is complete when it
-parses: the beginning of a JSON object is never itself a JSON object. So nothing has to be renamed or
-marked, and a command that was killed half-way leaves a file that never parses.
+parses: the beginning of a JSON object is never itself a JSON object. So nothing has to be renamed
+or marked, and a command that was killed half-way leaves a file that never parses.
 """
 
 from __future__ import annotations

@@ -78,8 +78,8 @@ class SpoolQueue:
     def _read(self, file: File) -> Item | None:
         """Read a file for the queue; None when it is not whole, or never will be.
 
-        A file that is not JSON may still be being written: it is read again until it has not changed
-        for a while, by this process's clock and not by the file's time.
+        A file that is not JSON may still be being written: it is read again until it has not
+        changed for a while, by this process's clock and not by the file's time.
         """
         before, since, why = self.young.pop(file.name)
         now = time.monotonic()

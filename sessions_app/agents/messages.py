@@ -43,7 +43,10 @@ def send_prompt(
         count, characters = inbox.prompts_waiting(session_pk)
         too_long = count and characters + len(content) > limits.AGENT_PROMPTS_CHARS
         if count >= limits.AGENT_PROMPTS_WAITING or too_long:
-            words = f"{count} messages wait for the agent already; wait until it has answered some, or interrupt it."
+            words = (
+                f"{count} messages wait for the agent already; wait until it has answered "
+                "some, or interrupt it."
+            )
             details = {"retry_after": RETRY_SECONDS}
             raise BridgeError("RATE_LIMITED", words, session_id=session.session_id, details=details)
         observed_sessions.entitle(session, content)
@@ -90,6 +93,9 @@ def _active(session_pk: int) -> Session:
         raise ownership.closed_error(session)
     if session.status not in Session.RUNS:
         why = f" ({session.reason.rstrip('.')})" if session.reason else ""
-        words = f"The session is {_STATES[Session.Status(session.status)]}{why}. Resume it: session_start with its id and resume true."
+        words = (
+            f"The session is {_STATES[Session.Status(session.status)]}{why}. Resume it: "
+            "session_start with its id and resume true."
+        )
         raise BridgeError("SESS_NOT_ACTIVE", words, session_id=session.session_id)
     return session

@@ -42,7 +42,10 @@ def get_session(session_pk: int) -> Session:
 
 def closed_error(session: Session) -> BridgeError:
     """Return the error SESS_CLOSED, which says how to resume, if it can be (D60)."""
-    words = "Nobody watched the session, so it was closed. Resume it: session_start with its id and resume true."
+    words = (
+        "Nobody watched the session, so it was closed. Resume it: session_start with its id "
+        "and resume true."
+    )
     message = words if session_view.is_resumable(session) else ""
     return BridgeError("SESS_CLOSED", message, session_id=session.session_id)
 
@@ -118,7 +121,7 @@ def _check_limit() -> None:
         raise BridgeError("SESS_LIMIT_REACHED", words)
 
 
-# -- states (D35); each raises OwnershipLost ----------------------------------------------------------------
+# -- states (D35); each raises OwnershipLost -----------------------------------------------------
 
 
 def activate(session_pk: int, asks: bool | None) -> None:

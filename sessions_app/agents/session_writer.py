@@ -208,8 +208,8 @@ class SessionWriter:
         """Close the session, whatever its state and whoever runs its agent.
 
         That process ends the agent when it finds that the session has no owner: this process at
-        once, another one at its next look (limits.POLL_SECONDS). ``expired``: by its grace timer, so
-        it can be resumed; prompts wait for that (D60). ``row_id``: of the ``session_end``.
+        once, another one at its next look (limits.POLL_SECONDS). ``expired``: by its grace timer,
+        so it can be resumed; prompts wait for that (D60). ``row_id``: of the ``session_end``.
         """
         inbox.forget(self.session, prompts=not expired)
         inbox.wake(self.session)

@@ -30,7 +30,8 @@ log = structlog.get_logger("bridge.agent")
 
 IDLE = "Nothing happened for half an hour."
 UNWATCHED = "Nobody has watched the session for the grace time."
-# Before a process counts as dead: when its database was away, it renews its lease at its first look.
+# Before a process counts as dead: when its database was away, it renews its lease at its first
+# look.
 SURE_POLLS = 5
 
 

@@ -21,7 +21,8 @@ FEW_FEEDS = 100
 COLUMNS = ("seq", "feed_id", "type", "message_id", "frame")
 # Written out: the ORM would take longer to compile a page's queries than the database to run them.
 _ROW = LogRow._meta.db_table
-_SIZES = f'SELECT seq, feed_id, size FROM "{_ROW}" WHERE seq > %s AND seq <= %s {{}} ORDER BY seq LIMIT %s'
+_SIZES = f'''SELECT seq, feed_id, size FROM "{_ROW}" WHERE seq > %s AND seq <= %s {{}}
+ORDER BY seq LIMIT %s'''
 _ROWS = f'SELECT {",".join(COLUMNS)} FROM "{_ROW}" WHERE seq >= %s AND seq <= %s {{}} ORDER BY seq'
 
 

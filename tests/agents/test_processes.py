@@ -167,7 +167,10 @@ async def test_what_survived_the_bridge_is_reaped_at_the_next_start(
 async def test_a_bridge_that_an_agent_started_does_not_end_itself(tmp_path: Path) -> None:
     """It inherits the mark when it has the same data directory."""
     mine = uuid.uuid4().hex
-    script = f"from sessions_app.agents.process import groups as processes; processes.reap({mine!r}); print(1)"
+    script = (
+        "from sessions_app.agents.process import groups as processes; "
+        f"processes.reap({mine!r}); print(1)"
+    )
     marked = {**os.environ, AGENT_OF: mine, "BRIDGE_DATA_DIR": str(tmp_path)}
     done = subprocess.run(
         ["sh", "-c", '"$0" -c "$1"; echo still here', sys.executable, script],
@@ -193,7 +196,10 @@ async def run(command: str, directory: Path) -> ToolSucceeded | ToolFailed:
 async def test_what_it_leaves_in_the_background_holds_nobody_up_and_goes_on(tmp_path: Path) -> None:
     """Its output is read on, or it would stand still when the pipe is full."""
     mark, made, groups = uuid.uuid4().hex, tmp_path / "made", Groups()
-    background = f"until test -e {tmp_path}/go; do sleep 0.02; done; head -c 1000000 /dev/zero; touch {made}; sleep 100; : {mark}"
+    background = (
+        f"until test -e {tmp_path}/go; do sleep 0.02; done; head -c 1000000 /dev/zero; touch "
+        f"{made}; sleep 100; : {mark}"
+    )
     ran = await within(shell.run(CALL, f"sh -c '{background}' & echo over", tmp_path, groups))
     assert isinstance(ran, ToolSucceeded) and ran.content == "over\n"
     (tmp_path / "go").touch()

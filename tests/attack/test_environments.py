@@ -1,4 +1,4 @@
-"""What the bridge starts looks for its secrets, in its own environment and the bridge's (number 3)."""
+"""What the bridge starts looks for secrets in its own environment and the bridge's (number 3)."""
 
 import json
 import os
@@ -133,7 +133,10 @@ BECOME = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
 # it; it has our packages.
 OTHER = f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"
 PACKAGES = f"PYTHONPATH={sysconfig.get_path('purelib')}"
-PROBE = "import subprocess, sys, django, pydantic; subprocess.run([sys.executable, '-c', ''], check=True)"
+PROBE = (
+    "import subprocess, sys, django, pydantic; subprocess.run([sys.executable, '-c', ''], "
+    "check=True)"
+)
 # Whether a process can be looked into: each way prints what it got, or why not.
 LOOK = """
 for name in environ mem maps fd/0; do (exec < /proc/$1/$name) 2>/dev/null && echo "$name is open"; done

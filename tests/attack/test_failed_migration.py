@@ -1,4 +1,4 @@
-"""A migration that fails, is killed or has no room, a newer database: `make upgrade`, and starts."""
+"""A migration that fails, is killed or has no room, a newer database: `make upgrade`, starts."""
 
 import contextlib
 import os

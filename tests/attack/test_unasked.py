@@ -93,7 +93,7 @@ def test_what_cannot_be_made_to_ask_does_not_start(
 def test_the_user_may_let_one_run_that_may_act_unasked(
     bridge: Bridge, agent: str, asks: bool | None, title: str
 ) -> None:
-    """BRIDGE_ACP_UNASKED: its session says so, also to who joins, and so does every device, once."""
+    """BRIDGE_ACP_UNASKED: its session says so, to who joins too, and so does every device, once."""
     with bridge.phones(2) as (phone, other):
         ready = start(phone, bridge.root, agent=agent)["payload"]
         assert ready["asks"] is asks

@@ -91,7 +91,7 @@ def script_of(*modes: str) -> object:
 
 
 def bridge_of(**settings: Any) -> object:
-    """A fixture of a module: a bridge with the agents of its fixture `script`; see `quick_bridge`."""
+    """A fixture of a module: a bridge with the agents of fixture `script`; see `quick_bridge`."""
 
     @pytest.fixture(scope="module")
     def bridge(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator[QuickBridge]:

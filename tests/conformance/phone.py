@@ -137,7 +137,7 @@ class Phone:
         return self.request("session_start", session | {"resume": resume})
 
     def leave(self, session_id: str) -> None:
-        """session_end of an observed session has no answer: a pong after it says that it is done."""
+        """session_end of an observed session has no answer: a pong after it says it is done."""
         self.send("session_end", {"session_id": session_id, "reason": "user_request"})
         self.ping()
 

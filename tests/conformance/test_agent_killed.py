@@ -171,7 +171,10 @@ def test_a_turn_that_is_cut_off_has_an_end(
 ) -> None:
     """D35: its call has a result without success; every device is told once, and how to go on."""
     sid = under.sessions[name]
-    why = f"The bridge was {'stopped' if under.how == 'stop' else 'restarted'} in the middle of a turn."
+    why = (
+        f"The bridge was {'stopped' if under.how == 'stop' else 'restarted'} in the middle of "
+        "a turn."
+    )
     phone.expect("notification", session_id=sid, notification_type="error")
     phone.join(sid)
     [told] = notifications(phone, sid, "error")

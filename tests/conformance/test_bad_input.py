@@ -83,8 +83,8 @@ ODD_VALUES = [
 
 @pytest.mark.usefixtures("database")
 def test_odd_values(bridge: Bridge, device: Phone) -> None:
-    """NULs, lone surrogates, huge numbers, in a payload and in a session id: a clear 400 and nothing
-    stored, or the event arrives as it was sent.
+    """NULs, lone surrogates, huge numbers, in a payload and in a session id: a clear 400 and
+    nothing stored, or the event arrives as it was sent.
     """
     device.ready().close()
     odd = [valid_text(new_session(), f'{{"prompt": "p", "odd": {text}}}') for text in ODD_VALUES]

@@ -1,5 +1,5 @@
-"""Requests that nobody should make (D7, D10 to D12, D38), and each message in each phase in which it
-may not come (D21): the right code, `recoverable` right, the connection alive, nothing changed.
+"""Requests that nobody should make (D7, D10 to D12, D38), and each message in each phase in which
+it may not come (D21): the right code, `recoverable` right, the connection alive, nothing changed.
 """
 
 import json
@@ -92,8 +92,8 @@ def test_bad_requests(shared: Bridge, crime_scene: Repository, phone: Phone) -> 
 
 
 def test_closed_sessions(shared: Bridge, crime_scene: Repository, phone: Phone) -> None:
-    """D7: an observed one must be joined; then replay, git and file requests work there, nothing can
-    be decided, and its agent hears nothing.
+    """D7: an observed one must be joined; then replay, git and file requests work there, nothing
+    can be decided, and its agent hears nothing.
     """
     sid, started = new_session(), {"working_directory": str(crime_scene.path)}
     shared.accept(hook("SessionStart", sid, started), hook("SessionEnd", sid))

@@ -113,7 +113,7 @@ def test_a_claim_is_announced_to_other_devices(
 
 @pytest.mark.spec("auth.invalid")
 def test_tokens_end(make_bridge: Callable[..., Bridge]) -> None:
-    """D15: unused after --ttl, on both ways in, used ones after --lifetime if they were minted so."""
+    """D15: unused after --ttl, on both ways in; used ones after --lifetime if minted with it."""
     bridge = make_bridge("tokens", kind=Ageing)
     assert isinstance(bridge, Ageing)
     ttl, lifetime = ("--ttl", "10m"), ("--lifetime", "10m")

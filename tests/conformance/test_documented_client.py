@@ -160,8 +160,8 @@ def test_what_is_typed_meanwhile_is_sent_once(mortal: Bridge, program: Path) -> 
 
 
 def test_the_code_s_token_is_refused_once_it_is_connected(mortal: Bridge, program: Path) -> None:
-    """D62: it goes on with a fresh one, in a private file, or with the one before where the fresh one
-    became void.
+    """D62: it goes on with a fresh one, in a private file, or with the one before where the fresh
+    one became void.
     """
     pairing = mortal.pairing()
     code = hashlib.sha256(pairing.token.encode()).hexdigest()

@@ -212,8 +212,8 @@ def broken(make_bridge: Callable[..., Bridge]) -> Iterator[Bridge]:
 @pytest.mark.spec("wscode.BRIDGE_ERROR", "code.INTERNAL_ERROR", "severity.error")
 @pytest.mark.parametrize("code", ["INTERNAL_ERROR", "BRIDGE_ERROR"])
 def test_a_fault(broken: Bridge, code: str) -> None:
-    """The log has its id and the fault, the answer no details. D51: the devices are told, once, with
-    the id that is in the log; the bridge lives on.
+    """The log has its id and the fault, the answer no details. D51: the devices are told, once,
+    with the id that is in the log; the bridge lives on.
     """
     contents, token = "/api/v1/files/content?path=", broken.admin_token
     with broken.phones(2) as (phone, other):

@@ -106,7 +106,7 @@ TERMINAL = "in a terminal"
 
 
 def springs_it(repository: Repository, trap: Trap, words: tuple[str, ...]) -> bool:
-    """Whether plain git, as the owner runs it, runs the trap; without a terminal it has no pager."""
+    """Whether plain git, as its owner runs it, runs the trap; without a terminal, no pager."""
     if words[0] != TERMINAL:
         repository.git(*words, check=False)
     else:
@@ -244,7 +244,7 @@ help.autoCorrect=1
 def test_settings_that_change_what_git_prints(
     shared: Bridge, victim: Repository, phone: Phone
 ) -> None:
-    """The answers are the same whatever a repository sets for its owner's eyes; so is the commit."""
+    """Answers are the same whatever a repository sets for its owner's eyes; so is the commit."""
     name = "blank lines ü.txt"
     victim.write(name, "1\n\n2\n\n3\n")
     victim.git("add", name)

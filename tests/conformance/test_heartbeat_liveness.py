@@ -1,5 +1,5 @@
-"""Heartbeats (spec, Limits), liveness (D25), the time for auth (D21), proof by heartbeat (D27), slow
-clients (D30). What takes long runs side by side, each in a thread.
+"""Heartbeats (spec, Limits), liveness (D25), the time for auth (D21), proof by heartbeat (D27),
+slow clients (D30). What takes long runs side by side, each in a thread.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Client messages that come twice (D31): answered again, not done again; what is another message."""
+"""Client messages that come twice (D31): answered again, not done again; what is another one."""
 
 from typing import Any
 
@@ -26,9 +26,9 @@ def commits(repository: Repository) -> int:
 
 @on_both
 def test_a_decision(bridge: Bridge, sid: str, joined: Phone, device: Phone) -> None:
-    """Refused in the wrong phase or for its shape it was not done, and is done when it is sent again
-    with its id; then it is answered the same, whatever the order of its keys. One that lost is told
-    so each time.
+    """Refused in the wrong phase or for its shape it was not done, and is done when it is sent
+    again with its id; then it is answered the same, whatever the order of its keys. One that lost
+    is told so each time.
     """
     call_id, id_ = ask(bridge, joined, sid), "decision-1"
     call = {"session_id": sid, "tool_call_id": call_id}

@@ -1,5 +1,5 @@
-"""Several processes are one bridge (D46): two of `serve`, one PostgreSQL, one Redis, which then goes
-away.
+"""Several processes are one bridge (D46): two of `serve`, one PostgreSQL, one Redis, which then
+goes away.
 """
 
 import time

@@ -130,7 +130,7 @@ def guess(bridge: Bridge, source: str) -> Response:
 
 @pytest.mark.spec("auth.lockout", "connerror.RATE_LIMITED")
 def test_failed_authentication(rated: Bridge) -> None:
-    """D16: 429 on every endpoint, the WebSocket and large bodies (D9) too; a correct token works."""
+    """D16: 429 on every endpoint, the WebSocket, large bodies (D9); a correct token works."""
     source = "127.0.0.41"
     enough_left(lambda: until_refused(lambda: guess(rated, source), 10, (401,)))
     assert_error(guess(rated, "127.0.0.43"), 401, "AUTH_INVALID_TOKEN")

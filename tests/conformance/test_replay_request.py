@@ -1,5 +1,5 @@
-"""replay_request and replay_buffer (D29), and the bounds of the log (D30): the oldest goes first, and
-a gap is always said.
+"""replay_request and replay_buffer (D29), and the bounds of the log (D30): the oldest goes first,
+and a gap is always said.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""GET /sessions, GET /sessions/:id, POST /sessions/:id/events (spec, Endpoints; D6, D34, D35, D39)."""
+"""GET /sessions, GET /sessions/:id, POST /sessions/:id/events (Endpoints; D6, D34, D35, D39)."""
 
 from typing import Any
 from urllib.parse import quote
@@ -47,8 +47,8 @@ def test_a_session_from_its_first_event(shared: Bridge, sid: str) -> None:
 
 @pytest.mark.spec("state.observed")
 def test_states_of_an_observed_session(shared: Bridge, sid: str) -> None:
-    """D34: any event creates it; SessionEnd closes it, only SessionStart opens it again; late events
-    of a closed one are stored.
+    """D34: any event creates it; SessionEnd closes it, only SessionStart opens it again; late
+    events of a closed one are stored.
     """
     for event in EVENTS:
         other = new_session()

@@ -20,7 +20,8 @@ ODD = [*ODD_VALUES, nested(60), '[{"a": []}, [[]]]', '{"": {"": ""}}']
 
 
 def body(session_id: str, payload: str) -> bytes:
-    return f'{{"event": "PreToolUse", "timestamp": "{now()}", "session_id": {json.dumps(session_id)}, "payload": {payload}}}'.encode()
+    about = f'"timestamp": "{now()}", "session_id": {json.dumps(session_id)}'
+    return f'{{"event": "PreToolUse", {about}, "payload": {payload}}}'.encode()
 
 
 def post_raw(bridge: Bridge, data: bytes) -> bool:
@@ -49,7 +50,8 @@ def test_odd_values(bridge: Bridge, sid: str, joined: Phone) -> None:
         else:
             params = '"params": {}'
             assert asked(bridge, joined, sid, f"{call}, {params}")
-        fields = f'{{"session_id": {json.dumps(sid)}, "tool_call_id": "{number}", "decision": "modified", "modifications": {{"odd": {text}}}}}'
+        call = f'"session_id": {json.dumps(sid)}, "tool_call_id": "{number}"'
+        fields = f'{{{call}, "decision": "modified", "modifications": {{"odd": {text}}}}}'
         head = f'"type": "approval_response", "id": "odd-{number}", "timestamp": "{now()}"'
         joined.send_raw(f'{{{head}, "payload": {fields}}}')
         answer = joined.until(

@@ -1,4 +1,4 @@
-"""`violations` (spec, WebSocket errors; D3): each client message with each field missing or wrong."""
+"""`violations` (WebSocket errors; D3): each client message with each field missing or wrong."""
 
 import json
 import re

@@ -20,7 +20,10 @@ from tests.conformance.samples import new_id
 from tests.faults.load import GOES_WRONG
 from tests.faults.troubles import World
 
-ASKS = "careful by-option named strays strays-by-option oc oc-path oc-allow oc-empty oc-npx cx cx-never"
+ASKS = (
+    "careful by-option named strays strays-by-option oc oc-path oc-allow oc-empty oc-npx cx "
+    "cx-never"
+)
 NONSENSE = ["1", "-1", "9223372036854775807", "", "*", "' OR 1=1 --", "x" * 10_000, new_id()]
 FAULTS = (*GOES_WRONG, AssertionError)  # what a person meets while there is trouble
 

@@ -1,4 +1,5 @@
-"""A bridge whose clock is off, or is set while it runs, by `time-machine` or by Debian's libfaketime.
+"""A bridge whose clock is off, or is set while it runs, by `time-machine` or by Debian's
+libfaketime.
 
 What the kernel stamps and other processes read keeps the right time, and so does monotonic time.
 """
@@ -105,7 +106,8 @@ chores.CHORES["said"] = lambda: print("chores done") or 0
 
 class FakedBridge(ClockBridge):
     """Its clock is libfaketime's, and what is too old is deleted five times a second, not once a
-    minute; certificates are renewed once a second. Skips the test where libfaketime is not installed.
+    minute; certificates are renewed once a second. Skips the test where libfaketime is not
+    installed.
     """
 
     first = OFTEN
@@ -121,7 +123,7 @@ class FakedBridge(ClockBridge):
         super().__init__(directory, enter=enter, **shifted, **settings)
 
     def do_chores(self, alive: Phone | None = None) -> None:
-        """Return when each was done from now on, however long it takes; ``alive`` pings meanwhile."""
+        """Return when each was done from now on, however long; ``alive`` pings meanwhile."""
         before = self._chores()
 
         def done() -> bool:

@@ -218,8 +218,8 @@ class Load:
         roam: bool = False,
         **posting: Any,
     ) -> None:
-        """Posters and watchers are shared out among the bridges, or `roam` from one to the next when
-        they are cut off. `patience`: of a watcher that hears nothing; `posting`: of a poster.
+        """Posters and watchers are shared out among the bridges, or `roam` from one to the next
+        when they are cut off. `patience`: of a watcher that hears nothing; `posting`: of a poster.
         """
         self.bridges, self.session_id = list(bridges), new_session()
         ports = [bridge.port for bridge in bridges] if roam else []

@@ -64,7 +64,8 @@ def test_the_network_is_cut_under_load(land: Land, agent: Agent) -> None:
         assert len(load.watchers[0].views) > 1, "the phone has noticed nothing"
     wait_until(
         lambda: agent.waiting() == 0,
-        "the forwarder has sent everything: its patience between two attempts is at most 30 seconds",
+        "the forwarder has sent everything: its patience between two attempts is at most 30 "
+        "seconds",
     )
     land.bridge.accept(prompt(agent.session_id, "after"))
     phone.ready()

@@ -36,8 +36,8 @@ CONNECTIONS = 10
 POSTERS, PHONES, RUNNERS = 2, 4, 4
 PARTS = 10  # of the week
 FIRST = 40  # sessions of hooks before it, so that the rows kept at hand are as many as they get
-# Objects of a type, and bytes, that each part may leave: in a whole week an object for two sessions.
-# What is kept at hand is now more and now less, so the part counts that left the least.
+# Objects of a type, and bytes, that each part may leave: in a whole week an object for two
+# sessions. What is kept at hand is now more and now less, so the part counts that left the least.
 LEFT_OBJECTS = max(POSTERS, EVENTS // EACH // PARTS) // 2
 LEFT_RESIDENT = 2**20
 PROCESSES = 10  # of so many sessions of an agent one is that of a process

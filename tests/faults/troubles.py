@@ -46,7 +46,7 @@ class World:
     to_stores: list[tuple[Cable, Cable]] = field(default_factory=list)
 
     def trouble(self, rng: random.Random, seconds: float, after_each: Callable[[], None]) -> None:
-        """One or two troubles at a time, for so long; mostly the next one waits until all is well."""
+        """One or two troubles at a time, for so long; mostly the next waits until all is well."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             chosen = {one.whose: one for one in rng.sample(self.troubles, rng.choice((1, 1, 2)))}

@@ -24,7 +24,10 @@ from tests.hooks.scripted import FIXTURES
 from tests.run.terminal import Program
 
 SPOOL = '/home/dev/my bridge\'s "data"/spool'
-FIRST_FORM = f"exec >/dev/null 2>&1;umask 077;set -C;w=;if cd {quoted(SPOOL)}&&[ ! -e full ];then cat>$$;fi;exit 0"
+FIRST_FORM = (
+    f"exec >/dev/null 2>&1;umask 077;set -C;w=;if cd {quoted(SPOOL)}&&[ ! -e full ];then "
+    "cat>$$;fi;exit 0"
+)
 THEIRS = """{
 \t"permissions": {"allow": ["Bash(ls)", "Read"],   "n": 1.00e2},
 \t"hooks": {

@@ -120,7 +120,8 @@ def _throttle(page: Page, link: Link) -> None:
 def _first_load(report: Report, page: Page) -> None:
     page.open().find("h1", "Pair this device")
     loaded = page.js(
-        "[...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')]"
+        "[...performance.getEntriesByType('navigation'), "
+        "...performance.getEntriesByType('resource')]"
         ".map(({encodedBodySize}) => encodedBodySize)"
     )
     report.add("first load", sum(loaded) / 1000, sum(loaded) / 1000, "KB")

@@ -1,4 +1,4 @@
-"""The same load on several servers in turns, round after round: a row for each, and their ratios."""
+"""The same load on several servers in turns, round after round: a row each, and their ratios."""
 
 import asyncio
 from collections import defaultdict

@@ -15,8 +15,14 @@ from django.conf import settings
 PORT, CERTIFICATE, KEY, DATABASE, TOKEN = (
     sys.argv[1:6] if len(sys.argv) > 5 else ("0", "", "", "", "")
 )
-APPS = "django.contrib.auth django.contrib.contenttypes django.contrib.sessions rest_framework rest_framework.authtoken channels"
-MIDDLEWARE = "middleware.security.Security contrib.sessions.middleware.Session middleware.common.Common contrib.auth.middleware.Authentication"
+APPS = (
+    "django.contrib.auth django.contrib.contenttypes django.contrib.sessions rest_framework "
+    "rest_framework.authtoken channels"
+)
+MIDDLEWARE = (
+    "middleware.security.Security contrib.sessions.middleware.Session middleware.common.Common "
+    "contrib.auth.middleware.Authentication"
+)
 WAL = {"init_command": "PRAGMA journal_mode=wal", "timeout": 20}
 SQLITE = {"ENGINE": "django.db.backends.sqlite3", "NAME": DATABASE, "OPTIONS": WAL}
 REST = {

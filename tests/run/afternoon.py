@@ -1,7 +1,8 @@
 """One afternoon with a phone: what `watch`, a device in the terminal, shows of the demo agent.
 
 `.venv/bin/python -m tests.run.afternoon` plays it on a bridge of its own and prints the transcript;
-with ``--write`` it goes into docs/agents.md. tests/run/test_watch_commands.py holds that it is true.
+with ``--write`` it goes into docs/agents.md. tests/run/test_watch_commands.py holds that it is
+true.
 """
 
 import json

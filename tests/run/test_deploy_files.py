@@ -111,7 +111,7 @@ def image_environment() -> dict[str, str]:
 
 
 def test_nothing_gets_into_an_image_but_what_is_named() -> None:
-    """So no data directory, token or key can: everything is ignored but what the Dockerfile copies."""
+    """So no data directory, token or key can: all is ignored but what the Dockerfile copies."""
     lines = (REPOSITORY / ".dockerignore").read_text().splitlines()
     ignored = [line for line in lines if not line.startswith("#")]
     copied = [line.split()[0] for line in instructions("COPY")]

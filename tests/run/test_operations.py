@@ -86,7 +86,7 @@ def is_whole(database: Path) -> bool:
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The data directory of a bridge that ran, with settings and an event that waits in the spool."""
+    """The data directory of a bridge that ran: settings, and an event that waits in the spool."""
     with QuickBridge(tmp_path_factory.mktemp("template")) as made:
         pass
     files = {".env": "BRIDGE_PORT=9443\n", "watch.json": "{}", "tls/kept.pem": "key"}

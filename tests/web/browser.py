@@ -33,7 +33,8 @@ DESK = {"width": 1280, "height": 800, "deviceScaleFactor": 1, "mobile": False}
 # what chromium itself writes when a request fails; the client has to deal with it, and says so
 NETWORK = "net::ERR_"
 # what it tells of itself: an offer to install that is kept for Settings, a worker that it refuses,
-# a socket that the client gave up while it was opened (a reload, another tab, 8 s without an answer)
+# a socket that the client gave up while it was opened (a reload, another tab, 8 s without an
+# answer)
 REMARKS = (
     "chrome://",  # its own pages, of which the first is left while it loads
     "beforeinstallpromptevent",
@@ -126,7 +127,7 @@ class Page:
         return self.driver.execute_cdp_cmd(command, arguments)
 
     def before_load(self, script: str) -> None:
-        """Run a script in every page before its own: a clock that is off, a storage that refuses."""
+        """Run a script in every page before its own: a clock that is off, storage that refuses."""
         self.cdp("Page.addScriptToEvaluateOnNewDocument", source=script)
 
     def js(self, expression: str, *arguments: Any) -> Any:

@@ -47,7 +47,8 @@ def receive(page: Page, message: Any) -> None:
     """Let the client receive this as if the bridge had sent it."""
     text = message if isinstance(message, str) else json.dumps(message)
     page.js(
-        "void window.sockets.at(-1).dispatchEvent(new MessageEvent('message', {data: arguments[0]}))",
+        "void window.sockets.at(-1).dispatchEvent(new MessageEvent('message', "
+        "{data: arguments[0]}))",
         text,
     )
 

@@ -133,7 +133,7 @@ def test_the_network_is_cut_before_the_answer_arrives(
 
 
 def test_a_card_comes_back_that_the_storage_lost(page: Page, bridge: Bridge) -> None:
-    """A page that ends in the middle may have stored an approval, and not the list that shows it."""
+    """A page that ends half-way may have stored an approval, and not the list that shows it."""
     ask_to_run(bridge, "echo kept > kept.txt")
     page.open("approvals")
     page.find(".card", "kept.txt")

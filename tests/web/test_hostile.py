@@ -32,8 +32,8 @@ update('tool_call_update', toolCallId='fails', status='failed', content=shown(ev
 allowed(ask('q', title=evil, kind='edit', rawInput={{'file_path': evil, 'content': evil, evil: [evil, {{evil: evil}}]}}))
 """
 INJECTED = (
-    "document.querySelectorAll('#app img, #app svg[onload], #app script, #app iframe, #app form[action],"
-    ' a[href^="javascript:"], a[href^="data:"], [onerror], [onload]\').length'
+    "document.querySelectorAll('#app img, #app svg[onload], #app script, #app iframe,"
+    ' #app form[action], a[href^="javascript:"], a[href^="data:"], [onerror], [onload]\').length'
 )
 NARROW = "document.documentElement.scrollWidth <= innerWidth"
 

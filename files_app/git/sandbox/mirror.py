@@ -1,8 +1,8 @@
 """Make a temporary git directory that hides a repository's executables (D10).
 
 Git obeys its git directory: it runs the filters, monitors, drivers and hooks named there, and reads
-files and objects wherever it says. So the bridge gives git another one, the *mirror*, in its own data
-directory: a configuration of harmless keys, copies of HEAD and of the index, and links to the
+files and objects wherever it says. So the bridge gives git another one, the *mirror*, in its own
+data directory: a configuration of harmless keys, copies of HEAD and of the index, and links to the
 repository's objects and references, which are checked first. A git that reads sees only the mirror,
 and could write only there. For a commit, HEAD is the repository's own and the rest is the mirror's
 (``hooks``).

@@ -41,7 +41,10 @@ def _why_not(name: str, program: str) -> str | None:
         return None
     # Devices are told this, so it does not say which directories were searched.
     missing = os.path.basename(program)
-    return f"{missing} is not installed, or not where the bridge looks (BRIDGE_ACP_AGENTS names it for {name}). Install it, or correct BRIDGE_ACP_AGENTS."
+    return (
+        f"{missing} is not installed, or not where the bridge looks (BRIDGE_ACP_AGENTS names "
+        f"it for {name}). Install it, or correct BRIDGE_ACP_AGENTS."
+    )
 
 
 def _asks(name: str, command: list[str]) -> bool | None:

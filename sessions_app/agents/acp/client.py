@@ -1,10 +1,11 @@
 """Serve an ACP agent: take its reports, and do what it asks of the bridge.
 
-An agent asks for permission itself for what it does itself (``permissions.py``). It can also have the
-bridge write files and run commands. The bridge does this without asking when a call that names just
-this file or command was approved and still runs; otherwise it asks, as a call of its own. Reading
-inside the allowed roots needs no approval: a paired device can do it too. A failure of the bridge is
-reported once: with the agent's own call where there is one, else as a call of the bridge's.
+An agent asks for permission itself for what it does itself (``permissions.py``). It can also have
+the bridge write files and run commands. The bridge does this without asking when a call that names
+just this file or command was approved and still runs; otherwise it asks, as a call of its own.
+Reading inside the allowed roots needs no approval: a paired device can do it too. A failure of the
+bridge is reported once: with the agent's own call where there is one, else as a call of the
+bridge's.
 """
 
 import asyncio

@@ -30,7 +30,10 @@ WHY = {
     "refusal": "The agent refused to go on with this prompt.",
     "max_turn_requests": "The agent has used up the calls of its model that one turn may have.",
 }
-_NOT_ASKING = "{name} is in a mode in which it may act without asking, and cannot be set back: it was not given the prompt."
+_NOT_ASKING = (
+    "{name} is in a mode in which it may act without asking, and cannot be set back: it was "
+    "not given the prompt."
+)
 _UNKNOWN_END = "{name} ended its turn in a way that the Agent Client Protocol does not know."
 # Reading files is not announced, though it is answered: an agent has them itself, and gemini 0.61
 # takes "not found" for a fault and writes no new file.
@@ -86,7 +89,8 @@ class AcpDriver(Driver):
             )
             if hello.protocol_version != PROTOCOL_VERSION:
                 raise CannotStart(
-                    f"{self._name} speaks version {hello.protocol_version} of the protocol, the bridge {PROTOCOL_VERSION}."
+                    f"{self._name} speaks version {hello.protocol_version} of the protocol, "
+                    f"the bridge {PROTOCOL_VERSION}."
                 )
             info = hello.agent_info
             agent.versions[self._name] = ((info.version if info else "") or "")[:VERSION_CHARS]

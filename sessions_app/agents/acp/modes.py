@@ -19,8 +19,14 @@ from sessions_app.agents.driver import WillNotAsk
 log = structlog.get_logger("bridge.agents.acp")
 
 _CANNOT = "{name} cannot be made to ask before it acts"
-_NEEDS_LINE = "{name} asks before it acts only when the bridge starts its program itself: BRIDGE_ACP_AGENTS must name the program, without a shell or a script around it."
-_STOPPED_ASKING = "{name} went to its mode {mode}, in which it may act without asking, and could not be set back. It was told to stop."
+_NEEDS_LINE = (
+    "{name} asks before it acts only when the bridge starts its program itself: "
+    "BRIDGE_ACP_AGENTS must name the program, without a shell or a script around it."
+)
+_STOPPED_ASKING = (
+    "{name} went to its mode {mode}, in which it may act without asking, and could not be set "
+    "back. It was told to stop."
+)
 
 
 @dataclass(frozen=True, slots=True)

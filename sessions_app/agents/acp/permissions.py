@@ -18,8 +18,14 @@ from sessions_app.agents.events import EventQueue, ToolFailed, ToolStarted
 from sessions_app.approvals.tool_call import Call
 from sessions_app.approvals.tool_result import INTERRUPTED, Failure
 
-CHANGED = "The call was not run as it was asked for: when the agent has ended its turn it is told which parameters the call should have."
-TOO_MANY = "The call was not run, and the agent is not told the changed parameters: it has as many changes to make already as one turn may have."
+CHANGED = (
+    "The call was not run as it was asked for: when the agent has ended its turn it is told "
+    "which parameters the call should have."
+)
+TOO_MANY = (
+    "The call was not run, and the agent is not told the changed parameters: it has as many "
+    "changes to make already as one turn may have."
+)
 _CHANGED_MEANWHILE = "The agent changed the call while its question waited, so it was rejected."
 _ONLY_ALWAYS = "The agent offers no way to allow this call once, so it was rejected."
 
@@ -99,7 +105,8 @@ def reason_of(verdict: Verdict) -> str:
 def _follow_up(call: Call, params: Mapping[str, Any]) -> str:
     wanted = json.dumps(dict(params), ensure_ascii=False, indent=2)
     return (
-        f"I did not approve the call of {call.tool} as you asked for it ({call.description}), but I do want it with other parameters. "
+        f"I did not approve the call of {call.tool} as you asked for it ({call.description}), "
+        "but I do want it with other parameters. "
         f"Please make the same call once more, with exactly these parameters:\n\n{wanted}"
     )
 

@@ -27,7 +27,10 @@ def why_not() -> str | None:
     if _package() is None:
         return f"{PACKAGE} is not installed. Install it with: {mend()}"
     if program() is None:
-        return f"{PACKAGE} is installed, but there is no program {PROGRAM} in it or on the bridge's PATH. Install one with: {mend()}"
+        return (
+            f"{PACKAGE} is installed, but there is no program {PROGRAM} in it or on the "
+            f"bridge's PATH. Install one with: {mend()}"
+        )
     return None
 
 

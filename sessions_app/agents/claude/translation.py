@@ -23,8 +23,8 @@ from sessions_app.approvals.tool_result import INTERRUPTED, blocks_text, failure
 # that did not exist when this was written.
 UNASKED = frozenset({
     *("Read", "NotebookRead", "Glob", "Grep", "LS"),
-    *("TodoWrite", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate", "EnterPlanMode", "ReportFindings"),
-    *("TaskOutput", "BashOutput", "ListAgents", "CronList", "ToolSearch"),
+    *("TodoWrite", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate", "EnterPlanMode"),
+    *("ReportFindings", "TaskOutput", "BashOutput", "ListAgents", "CronList", "ToolSearch"),
     *("Agent", "Task"),
 })  # fmt: skip
 REJECTED = "The user rejected this call."
@@ -32,7 +32,10 @@ CLEARED = "The conversation was cleared: the agent knows nothing of what was sai
 _STOPPED = (None, "end_turn", "stop_sequence", "tool_use")
 _TOO_LONG = "max_output_tokens"
 _NO_LOG_IN = "authentication_failed"
-_LOG_IN = "Run `claude /login` in a terminal on the bridge's machine, as the user who runs the bridge, or give the bridge ANTHROPIC_API_KEY."
+_LOG_IN = (
+    "Run `claude /login` in a terminal on the bridge's machine, as the user who runs the "
+    "bridge, or give the bridge ANTHROPIC_API_KEY."
+)
 _WHY = {
     "error_max_turns": "The agent reached its limit of turns.",
     "error_max_budget_usd": "The agent reached its limit of cost.",

@@ -158,7 +158,8 @@ async def test_an_interrupt_takes_back_what_was_granted(opened: Open, root: Path
     drive = await opened(APPROVED)
     granted = (
         "/do run = {'command': 'touch made'}; text = {'file_path': 'written', 'content': 'x'}\n"
-        "allowed(ask('c', kind='execute', rawInput=run)); allowed(ask('e', kind='edit', rawInput=text))\n"
+        "allowed(ask('c', kind='execute', rawInput=run)); allowed(ask('e', kind='edit', "
+        "rawInput=text))\n"
     )
     uses = "agent.command('touch made'); write('written x')"
     await drive.driver.prompt(f"{granted}say('granted'); agent.cancelled.wait(); {uses}")

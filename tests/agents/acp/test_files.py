@@ -148,7 +148,8 @@ async def test_an_approved_command_is_run_once_without_asking_again(
     line = "echo x >>made"
     said = text(
         await drive.turn(
-            f"/do allowed(ask('c1', title='Run', kind='execute', rawInput={{'command': {line!r}}}))\n"
+            "/do allowed(ask('c1', title='Run', kind='execute', "
+            f"rawInput={{'command': {line!r}}}))\n"
             f"for _ in range(2): agent.command({line!r})"
         )
     )
