@@ -2,7 +2,6 @@
 
 import asyncio
 import ctypes
-import gc
 import logging
 import math
 import os
@@ -92,9 +91,6 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
         if mallopt is not None:  # not musl, not macOS
             mallopt(M_MMAP_THRESHOLD, limits.MB)
-        # By default Python looks for cycles through all its objects again and again while it parses
-        # 10 MB of empty lists, and nobody is served for 2.5 s instead of 0.4 s.
-        gc.set_threshold(10_000, 50, 50)
         globalLogBeginner.beginLoggingTo(
             [forward_failures], redirectStandardIO=False, discardBuffer=True
         )
