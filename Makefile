@@ -7,8 +7,8 @@ MAKEFLAGS += --no-print-directory
 .PHONY: help run watch hooks doctor qr admin upgrade uninstall \
 	test repeat test-agents test-web soak bench lint setup clean
 
-# The newest Python that the pins were installed on and that can make an environment; any newer one is
-# a last resort.
+# The newest Python that the pins were installed on and that can make an environment; any newer one
+# is a last resort.
 bootstrap = @for python in python3.13 python3.12 python3.11 python3; do \
 	"$$python" -c "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))" 2>/dev/null && \
 	exec "$$python" bridge_project/operations/setup.py $(1); \

@@ -58,12 +58,10 @@ class Message:
         """Return when a client may send it, and what follows; empty from the bridge."""
         if not self.from_client:
             return ""
-        words = [f"May be sent {_PHASES[self.model.phase]}"]
-        if self.model.needs_joined:
-            words.append("its session must have been joined")
-        if self.model.idempotent:
-            words.append("a repetition with the same id is answered again and not done again")
-        return "; ".join(words) + "."
+        joined = ", in a joined session" if self.model.needs_joined else ""
+        again = "; repeated with its id, it is only answered again"
+        once = again if self.model.idempotent else ""
+        return f"May be sent {_PHASES[self.model.phase]}{joined}{once}."
 
     @property
     def example(self) -> str:

@@ -48,14 +48,15 @@ def retry(row: ErrorCode) -> str:
 _HEAD: Final = """\
 # {title}
 
-<!-- Made by `python manage.py generate_docs`; edit what it is made from instead: `{source}`. -->
+<!-- Made by `python manage.py generate_docs` from `{source}`: edit that. -->
 
 """
 _SETTINGS: Final = """\
 Every setting comes from the environment or from `.env` in the data directory; the environment wins.
 A bad value stops the start with one line that names the setting. Secrets can be read from a file
-instead: {secrets}. Names are in capitals: one in other letters is not read, and named at the start
-and by `doctor`.
+instead:
+{secrets}.
+Names are in capitals: one in other letters is not read, and named at the start and by `doctor`.
 
 """
 _ERRORS: Final = """\

@@ -52,6 +52,17 @@ def test_no_file_names(what: str) -> None:
     assert not found, "\n".join(found)
 
 
+def test_lines_have_a_hundred_columns() -> None:
+    """In pages without their tables and examples, which cannot be wrapped; Python is ruff's."""
+    found = []
+    for path in tracked():
+        if path.suffix in {".md", ".js", ".css", ".html"}:
+            text = re.sub(r"(?ms)^( *)```.*?^\1```|^ *\|.*?$", "", path.read_text(encoding="utf-8"))
+            wide = [line for line in text.splitlines() if len(line) > 100 and line[:4].strip()]
+            found += [f"{path.relative_to(REPOSITORY)}: {line[:80]}" for line in wide]
+    assert not found, "\n".join(found)
+
+
 def requirements(name: str) -> dict[str, Requirement]:
     lines = [line.split(" #")[0].strip() for line in (REPOSITORY / name).read_text().splitlines()]
     parsed = [Requirement(line) for line in lines if line and not line.startswith(("#", "-r "))]
