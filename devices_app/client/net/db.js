@@ -83,7 +83,8 @@ export class Database {
    * Store rows and the state that follows from them in one transaction.
    *
    * @param {{session: string, rows: any[]}[]} groups rows of a session, in the order of the log
-   * @param {() => any} home the value "home" to store with them; called once, in the transaction
+   * @param {(fresh: any[]) => any} home from the new rows, the value "home" to store with them;
+   *   called once, in the transaction
    * @returns {Promise<{session: string, rows: any[], earlier: boolean}[]>} the rows that were
    *   new; `earlier` tells that some stand before rows that were there already
    */
@@ -115,7 +116,7 @@ export class Database {
       this.written.set(session, written > TRIM_EVERY ? 0 : written);
       if (written > TRIM_EVERY) await this.trim(store, session);
     }
-    transaction.objectStore("kept").put(home(), "home");
+    transaction.objectStore("kept").put(home(fresh), "home");
     await end;
     return fresh;
   }
@@ -217,7 +218,7 @@ class MemoryDatabase {
       this.rows.set(session, all.sort((a, b) => a.place - b.place).slice(-ROWS_KEPT));
       return freshRows(session, placed, byId, last);
     });
-    this.kept.set("home", home());
+    this.kept.set("home", home(fresh));
     return fresh;
   }
 

@@ -177,12 +177,17 @@ export class Engine {
     return kept.some(({ row }) => /^(agent_event|stream_.*)$/.test(row.type));
   }
 
-  // Tell whether the rows are stored on this device; otherwise they are shown all the same. Rows
-  // stored before are folded too: the page that stored them may have ended before the home was.
+  // Tell whether the rows are stored on this device; otherwise they are shown all the same.
   async store(groups) {
     const { home: before } = this;
-    const home = () => {
-      for (const { rows, old } of groups) if (!old) this.home = this.fold(this.home, rows);
+    let folded = false;
+    const home = (found) => {
+      folded = true;
+      const isNew = new Set(found.flatMap(({ rows }) => rows.map(({ id }) => id)));
+      for (const { rows, old } of groups) {
+        const news = rows.filter((row) => isNew.has(row.id) || this.isMissing(row));
+        if (!old) this.home = this.fold(this.home, news);
+      }
       return this.home;
     };
     let fresh = groups.map(({ session, rows }) => ({ session, rows, earlier: false }));
@@ -192,7 +197,7 @@ export class Engine {
     } catch (error) {
       if (this.stopped) return false;
       kept = false;
-      home();
+      if (!folded) home(fresh);
       this.keepSoon();
       this.note("What came could not be stored", error.message || String(error), FULL);
     }
@@ -201,6 +206,13 @@ export class Engine {
       if (rows.length) this.tell({ news: "rows", session, rows, earlier });
     for (const { rows, old } of groups) for (const row of rows) this.notice(row, !old);
     return kept;
+  }
+
+  // The page that stored an approval may have ended before it had stored the list that shows it.
+  isMissing({ type, payload }) {
+    const { session_id: session, tool_call_id: call, notification_type: kind } = payload;
+    const isAsked = type === "approval_required";
+    return isAsked ? !this.home.approvals[approvalKey(session, call)] : kind === "approval_decided";
   }
 
   fold = (home, rows) => foldHome(home, rows, new Set(this.viewing.values()));
