@@ -26,7 +26,7 @@ TOO_MANY = (
     "The call was not run, and the agent is not told the changed parameters: it has as many "
     "changes to make already as one turn may have."
 )
-_CHANGED_MEANWHILE = "The agent changed the call while its question waited, so it was rejected."
+_CHANGED_MEANWHILE = "The agent changed the command while its question waited, so it was rejected."
 _ONLY_ALWAYS = "The agent offers no way to allow this call once, so it was rejected."
 
 
@@ -61,7 +61,7 @@ class Permissions:
         verdict = await self.ask(record.call)
         if verdict is None:
             return _choose({})
-        if verdict.decision == "approved" and record.has_changed:
+        if verdict.decision == "approved" and record.has_other_command:
             verdict = Verdict("rejected", reason=_CHANGED_MEANWHILE)
         if verdict.decision == "approved":
             record.grant = record.asked

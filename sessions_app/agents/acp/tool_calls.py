@@ -55,6 +55,7 @@ class Record:
     reasoning: str = ""
     announced: Call | None = None  # as the bridge knows it
     asked: Grant | None = None  # what an approval would cover, once somebody was asked
+    asked_input: Any = None  # `raw_input` as it was then
     grant: Grant | None = None  # what its approval covers
     refused: Call | None = None  # what a person did not approve, until its result is reported
     wrote: list[Change] = field(default_factory=list)  # what the bridge itself did for it
@@ -91,10 +92,16 @@ class Record:
         return self.raw_input is not None or self.status == "in_progress"
 
     @property
-    def has_changed(self) -> bool:
-        """Return whether the agent has changed parameters that were shown; it may add others."""
-        now = self.describe().params
-        return {**now, **self.call.params} != now
+    def has_other_command(self) -> bool:
+        """Return whether the agent has named another command since it asked about this one.
+
+        Other parameters may be told in another form: as a difference first, as texts later.
+        """
+        before, now = (
+            content.parameters_of(given).get("command") if isinstance(given, dict) else None
+            for given in (self.asked_input, self.raw_input)
+        )
+        return before is not None and now not in (None, before)
 
     @property
     def call(self) -> Call:
@@ -203,6 +210,7 @@ class ToolCalls:
         # a person is asked about the call as it is now, whatever was announced
         record.announced = record.describe()
         writes = record.kind == "edit"
+        record.asked_input = record.raw_input
         record.asked = grant_of(record.announced, record.changes, self._real, writes=writes)
         return record
 
