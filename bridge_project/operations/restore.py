@@ -4,7 +4,6 @@ Everything is checked before anything is changed. The caller holds the data dire
 (`startup.only_server`).
 """
 
-import contextlib
 import gzip
 import hashlib
 import os
@@ -29,7 +28,9 @@ from bridge_project.protocol.types import parse_version
 ASIDE: Final = "before-restore-"  # and the time: the directory of what a restore replaced
 # `serve.lock` is held; the backups are no part of what a restore replaces
 STAYS: Final = frozenset({"serve.lock", "backups"})
-ELSEWHERE: Final = "database"  # in that directory, where DATABASE_URL names an SQLite file
+ELSEWHERE: Final = (
+    "database-elsewhere"  # in that directory, where DATABASE_URL names an SQLite file
+)
 # what a command leaves in a data directory that no bridge has used
 FRESH: Final = frozenset({"secrets", "secrets/django_secret", ELSEWHERE})
 CHUNK: Final = 2**20
@@ -168,10 +169,13 @@ def _exchange(directory: Path, staged: Path) -> Path:
 
 def _put_database(source: Path, target: Path, aside: Path) -> None:
     """Replace the database; the old one goes aside, with its -wal."""
-    for suffix in ("", "-wal", "-shm"):
-        with contextlib.suppress(FileNotFoundError):
-            shutil.move(f"{target}{suffix}", aside)
+    # by renaming first: on another file system a copy may fail half-way
+    old = [suffix for suffix in ("", "-wal", "-shm") if os.path.exists(f"{target}{suffix}")]
+    for suffix in old:
+        os.rename(f"{target}{suffix}", f"{target}.old{suffix}")
     shutil.move(source, target)
+    for suffix in old:
+        shutil.move(f"{target}.old{suffix}", aside / f"{target.name}{suffix}")
 
 
 def devices(conf: Conf, *, revoked: bool) -> dict[tuple[int, str], str] | None:

@@ -296,7 +296,10 @@ def test_a_database_that_the_settings_want_elsewhere(
     _, aside = restore.restore(target, saved)
     assert is_whole(elsewhere)
     assert not (target.bridge_data_dir / "bridge.sqlite3").exists()
-    assert aside is not None and (aside / "database" / elsewhere.name).read_text() == "the old one"
+    assert (
+        aside is not None
+        and (aside / "database-elsewhere" / elsewhere.name).read_text() == "the old one"
+    )
 
 
 def entry(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
