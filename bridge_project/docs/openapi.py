@@ -45,6 +45,9 @@ _EVERYWHERE: Final = (
     "RATE_LIMIT_EXCEEDED",
     "INTERNAL_ERROR",
 )
+# of an upgrade while the bridge stops
+_MORE_STATUSES: Final = {("websocket", "INTERNAL_ERROR"): 503}
+
 _KINDS: Final = {
     "device": ("deviceToken", "The token of a paired device."),
     "hook": ("hookToken", "BRIDGE_HOOK_TOKEN."),
@@ -120,6 +123,8 @@ def _add_to(operation: Schema) -> None:
     by_status: dict[int, list[str]] = {}
     for code in codes_of(operation):
         by_status.setdefault(ERRORS[code].status or 500, []).append(code)
+        if more := _MORE_STATUSES.get((operation["operationId"], code)):
+            by_status.setdefault(more, []).append(code)
     responses = operation["responses"]
     for status, answer in responses.items():
         if status.startswith("2"):
@@ -137,7 +142,7 @@ def _add_to(operation: Schema) -> None:
         responses[str(status)] = {
             "description": " ".join(f"`{code}`: {ERRORS[code].message}" for code in codes),
             "content": {_JSON: {"schema": schema}},
-            "headers": _headers(status, sure=not own),
+            "headers": _headers(status, sure=not own and "INTERNAL_ERROR" not in codes),
         }
     operation["responses"] = dict(sorted(responses.items()))
 

@@ -143,9 +143,6 @@ class Channel(http.HTTPChannel):
             return
         request = self.requests[-1]
         hosts = len(request.requestHeaders.getRawHeaders(b"Host", []))
-        if hosts > 1 or (hosts == 0 and self._version == b"HTTP/1.1"):  # RFC 9112 section 3.2
-            self._respondToBadRequestAndDisconnect()
-            return
         if absolute := ABSOLUTE_FORM.fullmatch(self._path):  # its host counts more than `Host`
             request.requestHeaders.setRawHeaders(b"Host", [absolute[1]])
             self._path = b"/" + absolute[2].removeprefix(b"/")
@@ -156,6 +153,9 @@ class Channel(http.HTTPChannel):
         )
         if not request.bridge.secure and not request.is_upgrade():
             self.refuse("INSECURE_TRANSPORT")
+            return
+        if hosts > 1 or (hosts == 0 and self._version == b"HTTP/1.1"):  # RFC 9112 section 3.2
+            self._respondToBadRequestAndDisconnect()
             return
         if self.length is not None and self.length > self.server.conf.max_message_bytes:
             self.refuse("PAYLOAD_TOO_LARGE")

@@ -10,7 +10,7 @@ from bridge_project.http.error_body import JSON_TYPE
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol import jsontext
-from bridge_project.protocol.constraints import faults, holds_secret, received
+from bridge_project.protocol.constraints import faults, received, secrets_in
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -40,9 +40,9 @@ def json_model(request: HttpRequest, model: type[M]) -> M:
     try:
         return model.model_validate(value)
     except ValidationError as error:
+        hidden = secrets_in(value)
         found = list(faults(error))
-        secret = holds_secret(value)
-        violations = [fault.violation(value, secret=secret) for fault in found]
+        violations = [fault.violation(value, hidden) for fault in found]
         raise _invalid(violations, f"`{found[0].field}` {found[0].sentence}.") from None
 
 

@@ -10,7 +10,9 @@ from pydantic import ValidationError
 from bridge_project.kernel.text import SECRET_KEYS
 from bridge_project.protocol import jsontext
 
+_SECRET_MIN_CHARS: Final = 8  # shorter ones would hide every other word
 _SHOWN_CHARS: Final = 40
+_MISSING: Final = object()
 _KINDS: Final = {type(None): "null", bool: "boolean", int: "number", float: "number", str: "string"}
 
 # pydantic's error type → (constraint, end of the sentence that begins with the field's name)
@@ -45,9 +47,9 @@ class Fault:
     def field(self) -> str:
         return ".".join(map(str, self.path))
 
-    def violation(self, root: Any, *, secret: bool, prefix: str = "") -> dict[str, str]:
+    def violation(self, root: Any, hidden: frozenset[str], prefix: str = "") -> dict[str, str]:
         """Return ``{field, constraint, received}``, as clients get it."""
-        shown = received(root, self.path, secret=secret)
+        shown = received(root, self.path, hidden)
         return {"field": prefix + self.field, "constraint": self.constraint, "received": shown}
 
 
@@ -80,21 +82,39 @@ def constraint_of(sentence: str) -> str:
     return sentence.removeprefix("must be ").removeprefix("a ").removeprefix("an ")
 
 
-def holds_secret(*objects: Any) -> bool:
-    """Return whether a key names a secret, which may then stand in any other field, too."""
-    found = (key.lower() for item in objects if isinstance(item, dict) for key in item)
-    return not SECRET_KEYS.isdisjoint(found)
+def secrets_in(*objects: Any) -> frozenset[str]:
+    """Return all strings nested below a key that names a secret, to be hidden in errors."""
+    return frozenset(
+        text
+        for item in objects
+        if isinstance(item, dict)
+        for key, value in item.items()
+        if key.lower() in SECRET_KEYS
+        for text in _strings(value)
+        if len(text) >= _SECRET_MIN_CHARS
+    )
 
 
-def received(root: Any, path: tuple[str | int, ...], *, secret: bool = False) -> str:
-    """Describe the value at a path, by its kind alone if it may be a secret."""
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _strings(part)
+
+
+def received(root: Any, path: tuple[str | int, ...], hidden: frozenset[str] = frozenset()) -> str:
+    """Describe the value at a path: itself if short and no secret, else its kind."""
     value = root
     for part in path:
         try:
             value = value[part]
         except (KeyError, IndexError, TypeError):
-            return "nothing"
-    return _kind(value) if secret else describe(value)
+            value = _MISSING
+            break
+    named = any(isinstance(part, str) and part.lower() in SECRET_KEYS for part in path)
+    holds = isinstance(value, str) and any(secret in value for secret in hidden)
+    return _kind(value) if named or holds else describe(value)
 
 
 def describe(value: Any) -> str:
@@ -107,6 +127,8 @@ def describe(value: Any) -> str:
 
 
 def _kind(value: Any) -> str:
+    if value is _MISSING:
+        return "nothing"
     if isinstance(value, list):
         return f"array of {len(value)}"
     return _KINDS.get(type(value), "object")

@@ -12,7 +12,7 @@ from bridge_project.kernel import limits
 from bridge_project.protocol import jsontext
 from bridge_project.protocol.base import Payload
 from bridge_project.protocol.catalogue import CATALOGUE, HEARTBEATS
-from bridge_project.protocol.constraints import describe, faults, holds_secret, received
+from bridge_project.protocol.constraints import describe, faults, received, secrets_in
 from bridge_project.protocol.types import is_uuid4, parse_timestamp
 
 _TYPE_SHOWN_CHARS: Final = 128  # an unknown type can be as long as a message
@@ -72,15 +72,15 @@ def parse_client(text: str | bytes, *, strict_ids: bool) -> ClientMessage:
     kind, own, payload = envelope.get("type"), envelope.get("id"), envelope.get("payload")
     model = CATALOGUE.get(kind) if isinstance(kind, str) else None
     raw = payload if isinstance(payload, dict) else {}
-    found = [*_envelope_faults(envelope, model, strict_ids=strict_ids)]
+    hidden = secrets_in(envelope, payload)
+    found = [*_envelope_faults(envelope, model, hidden, strict_ids=strict_ids)]
     parsed: Payload | None = None
     if model is not None and model.from_client and (raw is payload or model.type in HEARTBEATS):
         try:
             parsed = model.model_validate(raw)
         except ValidationError as error:
-            secret = holds_secret(envelope, payload)
             for fault in faults(error):
-                violation = fault.violation(raw, secret=secret, prefix="payload.")
+                violation = fault.violation(raw, hidden, "payload.")
                 found.append((f"{violation['field']} {fault.sentence}", violation))
     if parsed is not None and not found:
         id = own or str(uuid.uuid4())
@@ -127,28 +127,29 @@ def _fault(field: str, constraint: str, shown: str, message: str) -> Fault:
 
 
 def _envelope_faults(
-    envelope: Mapping[str, Any], model: type[Payload] | None, *, strict_ids: bool
+    envelope: Mapping[str, Any],
+    model: type[Payload] | None,
+    hidden: frozenset[str],
+    *,
+    strict_ids: bool,
 ) -> Iterator[Fault]:
+    shown = {name: received(envelope, (name,), hidden) for name in ("type", "id", "timestamp")}
     kind, own, payload = envelope.get("type"), envelope.get("id"), envelope.get("payload")
-
-    def shown(name: str) -> str:
-        return received(envelope, (name,), secret=holds_secret(envelope, payload))
-
     if not isinstance(kind, str):
-        yield _missing_or("type", "string", shown("type"), envelope)
+        yield _missing_or("type", "string", shown["type"], envelope)
     elif model is None:
-        message = f"unknown message type {shown('type')}"
-        yield _fault("type", "known message type", shown("type"), message)
+        message = f"unknown message type {shown['type']}"
+        yield _fault("type", "known message type", shown["type"], message)
     elif not model.from_client:
         message = f"{kind} is sent by the server only"
-        yield _fault("type", "message type that clients send", shown("type"), message)
+        yield _fault("type", "message type that clients send", shown["type"], message)
     if own is not None and not _is_usable(own):
         constraint = f"string of 1 to {limits.CLIENT_MESSAGE_ID_MAX_CHARS} characters"
-        yield _fault("id", constraint, shown("id"), f"id must be a {constraint}")
+        yield _fault("id", constraint, shown["id"], f"id must be a {constraint}")
     elif own is not None and strict_ids and not is_uuid4(own):
-        yield _fault("id", "UUID v4", shown("id"), "id must be a UUID v4")
+        yield _fault("id", "UUID v4", shown["id"], "id must be a UUID v4")
     if not _is_timestamp(envelope.get("timestamp")):
-        yield _missing_or("timestamp", "ISO 8601 date-time", shown("timestamp"), envelope)
+        yield _missing_or("timestamp", "ISO 8601 date-time", shown["timestamp"], envelope)
     bare = payload is None and model is not None and model.type in HEARTBEATS
     if not isinstance(payload, dict) and not bare:
         # Of a string only the kind is said: it may be the payload of an auth, encoded twice.
