@@ -68,7 +68,8 @@ def _call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     if _has_ended():
         connection.close()  # the next query opens another
     try:
-        return function(*args, **kwargs)
+        with connection.wrap_database_errors:  # closing a cursor raises the driver's
+            return function(*args, **kwargs)
     except Error:
         connection.close_if_unusable_or_obsolete()
         raise

@@ -2,8 +2,9 @@
 
 import signal
 import time
+import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,10 +14,13 @@ import pytest
 
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import Response, assert_error
+from tests.conformance.samples import prompt
 from tests.faults.load import under_load
 from tests.faults.quick import QuickBridge
 from tests.servers import Postgres, Redis, wait_until
+from tests.web.link import Link
 
+SESSION = str(uuid.uuid4())
 PARTS = {"websocket_server", "hook_endpoint", "agent_sdk", "disk_space"}
 ANSWERS_WITHIN = 30.0  # seconds for /health: what it gives its checks is 2
 UNDERWAY = 3.0  # seconds that the answer to what was stored may take to whoever posted it
@@ -116,6 +120,19 @@ def test_postgresql_stops_and_starts(stores: Stores, how: signal.Signals, second
             assert int(refusal.answer.headers["retry-after"]) > 0
             assert refusal.seconds < 30, "nobody waits for a server that says that it is not there"
         load.finish()
+
+
+def test_the_database_goes_while_what_was_missed_is_read(stores: Stores, tmp_path: Path) -> None:
+    """D46: also where only the driver says it, at the end of a cursor: the socket stays."""
+    there = stores.postgres.create_database()
+    with closing(Link(stores.postgres.port)) as link:
+        url = there.replace(f":{stores.postgres.port}/", f":{link.port}/")
+        with QuickBridge(tmp_path, database_url=url) as bridge, bridge.phones() as (phone,):
+            phone.close()
+            bridge.accept(prompt(SESSION, "missed"))
+            link.ended_by = b"CLOSE "
+            phone.ready().wait_numbers(SESSION, ["missed"])
+            assert link.ended_by is None, "it was cut"
 
 
 @pytest.mark.spec("http.health.degraded")

@@ -15,10 +15,15 @@ Pair = tuple[socket.socket, socket.socket]
 
 
 class Link:
-    """A TCP port that leads to another one; give the bridge its address as BRIDGE_PUBLIC_URL."""
+    """A TCP port that leads to another one; give the bridge its address as BRIDGE_PUBLIC_URL.
 
-    def __init__(self) -> None:
+    To the bridge's port, unless another is given.
+    """
+
+    def __init__(self, target: int | None = None) -> None:
+        self.target = target
         self.delay = 0.0  # seconds, each way
+        self.ended_by: bytes | None = None  # ends the connection that carries it next
         self.port = free_port()
         self.bridge: Bridge
         self._pairs: list[Pair] = []
@@ -66,7 +71,7 @@ class Link:
     def _lead(self, client: socket.socket) -> None:
         self._flowing.wait()
         try:
-            bridge = socket.create_connection(("127.0.0.1", self.bridge.port))
+            bridge = socket.create_connection(("127.0.0.1", self.target or self.bridge.port))
         except OSError:
             client.close()
             return
@@ -81,6 +86,9 @@ class Link:
         with suppress(OSError):
             while data := source.recv(65536):
                 self._flowing.wait()
+                if self.ended_by and self.ended_by in data:
+                    self.ended_by = None
+                    break
                 if self.delay:
                     time.sleep(self.delay)
                 sink.sendall(data)
