@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 import psycopg
 import pytest
 
+from tests.conformance.agents import begin, end
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import Response, assert_error
 from tests.conformance.samples import prompt
@@ -122,8 +123,9 @@ def test_postgresql_stops_and_starts(stores: Stores, how: signal.Signals, second
         load.finish()
 
 
-def test_the_database_goes_while_what_was_missed_is_read(stores: Stores, tmp_path: Path) -> None:
-    """D46: also where only the driver says it, at the end of a cursor: the socket stays."""
+def test_a_socket_outlives_its_database(stores: Stores, tmp_path: Path) -> None:
+    """D46: also where only the driver says that it is away, at the end of a cursor, and where the
+    bridge itself leaves a session."""
     there = stores.postgres.create_database()
     with closing(Link(stores.postgres.port)) as link:
         url = there.replace(f":{stores.postgres.port}/", f":{link.port}/")
@@ -132,7 +134,12 @@ def test_the_database_goes_while_what_was_missed_is_read(stores: Stores, tmp_pat
             bridge.accept(prompt(SESSION, "missed"))
             link.ended_by = b"CLOSE "
             phone.ready().wait_numbers(SESSION, ["missed"])
-            assert link.ended_by is None, "it was cut"
+            wait_until(lambda: link.ended_by is None, "it was cut")
+            session_id = begin(bridge, phone)
+            link.ended_by = b'DELETE FROM "sessions_app_join"'
+            end(phone, session_id)
+            wait_until(lambda: "call=leave" in bridge.log.read_text(), "it waits")
+            phone.ping()
 
 
 @pytest.mark.spec("http.health.degraded")
