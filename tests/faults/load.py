@@ -139,15 +139,15 @@ class View:
 
 class Watcher(threading.Thread):
     """A phone that joins the session, acknowledges now and then, sends heartbeats, and reconnects
-    when it hears nothing or is cut off: to the next one of `ports`, when there are.
+    when it hears nothing or is cut off: to the next one of `ports`.
     """
 
     def __init__(
-        self, session_id: str, phone: Phone, *, patience: float, ports: Sequence[int] = ()
+        self, session_id: str, phone: Phone, *, patience: float, ports: Sequence[int]
     ) -> None:
         super().__init__(daemon=True, name="watcher")
         self.session_id, self.phone, self.patience = session_id, phone, patience
-        self.ports = cycle(ports or [phone.port])
+        self.ports = cycle(ports)
         self.unacknowledged: dict[str, str] = {}  # id → row
         self.views: list[View] = []
         self.arrived: dict[str, float] = {}  # event → monotonic, when it was first seen
@@ -218,30 +218,36 @@ class Load:
         roam: bool = False,
         **posting: Any,
     ) -> None:
-        """Posters and watchers are shared out among the bridges, or `roam` from one to the next
+        """Posters and watchers are shared out among the bridges, and `roam` from there to the next
         when they are cut off. `patience`: of a watcher that hears nothing; `posting`: of a poster.
         """
-        self.bridges, self.session_id = list(bridges), new_session()
-        ports = [bridge.port for bridge in bridges] if roam else []
+        self.bridges, self.session_id, self.roam = list(bridges), new_session(), roam
         first = self.bridges[0]
         first.accept(prompt(self.session_id, "start"))
-        ways = [self.bridges if roam else [self._bridge(number)] for number in range(posters)]
         self.posters = [
-            Poster(way, self.session_id, str(number), **posting) for number, way in enumerate(ways)
+            Poster(self._way(number), self.session_id, str(number), **posting)
+            for number in range(posters)
         ]
         pairings = [first.pairing() for _ in range(watchers + 1)]
         self.watchers = [
-            Watcher(self.session_id, self._phone(number, pairing), patience=patience, ports=ports)
+            Watcher(
+                self.session_id,
+                self._phone(number, pairing),
+                patience=patience,
+                ports=[bridge.port for bridge in self._way(number)],
+            )
             for number, pairing in enumerate(pairings[1:])
         ]
         self.away = self._phone(0, pairings[0])
         self.away.ready().close()
 
-    def _bridge(self, number: int) -> Bridge:
-        return self.bridges[number % len(self.bridges)]
+    def _way(self, number: int) -> list[Bridge]:
+        """The bridges that this one of the posters, or of the phones, goes to, and again."""
+        first = number % len(self.bridges)
+        return self.bridges[first:] + self.bridges[:first] if self.roam else [self.bridges[first]]
 
     def _phone(self, number: int, pairing: Pairing) -> Phone:
-        phone = self._bridge(number).phone(pairing)
+        phone = self._way(number)[0].phone(pairing)
         # each process has its own certificate
         phone.pin = phone.pin if len(self.bridges) == 1 else None
         return phone
