@@ -166,7 +166,7 @@ class Phone:
         return self.until(lambda message: message["type"] == "heartbeat_pong", "heartbeat_pong")
 
     def ack(self, *what: Message | str) -> None:
-        """Acknowledge messages or ids; the pong sent after it says that the server has read it."""
+        """Acknowledge messages or ids; its pong says that they are read, not yet stored."""
         ids = [item if isinstance(item, str) else item["id"] for item in what]
         self.send("notification_ack", {"notification_ids": ids})
         self.ping()
