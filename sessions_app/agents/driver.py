@@ -142,15 +142,19 @@ class Driver(ABC):
     start fails.
 
     ``asks``, once started: whether the agent asks before it changes or runs something; None when
-    nobody knows (D59). ``history``: what it told of the session when it was resumed.
+    nobody knows (D59).
     """
 
     asks: bool | None = True
-    history: Sequence[HistoryMessage] = ()
 
     def __init__(self) -> None:
         self.events = EventQueue()
         self.approvals = PendingApprovals(self.events)
+
+    @property
+    def history(self) -> Sequence[HistoryMessage]:
+        """What it has told of the session since it was resumed; callable in any thread."""
+        return ()
 
     @property
     def last_words(self) -> str:

@@ -52,7 +52,7 @@ class AcpClient:
         self._calls = ToolCalls(queue, directory, self.terminals.text)
         self.permissions = Permissions(approvals, self._calls, queue)
         self.in_turn = False
-        self.collector: HistoryCollector | None = None  # while it loads a session
+        self.collector: HistoryCollector | None = None  # from loading to the first prompt
         self.cost: dict[str, Any] = {}  # the session's, once the agent has told it
         self.heard = asyncio.Event()
 

@@ -80,8 +80,9 @@ class HistoryCollector:
             self._chars -= len(self._pieces.popleft()[1])
 
     def messages(self) -> list[HistoryMessage]:
+        """Return what was taken so far, pieces of a message joined; callable in any thread."""
         found = []
-        for by_agent, pieces in groupby(self._pieces, itemgetter(0)):
+        for by_agent, pieces in groupby(tuple(self._pieces), itemgetter(0)):
             text = "".join(text for _, text in pieces)
             text = (text if by_agent else _FOR_THE_MODEL.sub("", text)).strip()
             if text:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +22,14 @@ from sessions_app.agents.acp.content import HistoryCollector, tokens_of
 from sessions_app.agents.acp.errors import AUTH_REQUIRED, how_to_log_in, text_of_error
 from sessions_app.agents.acp.modes import ModeKeeper, offer_of
 from sessions_app.agents.acp.transport import AcpTransport
-from sessions_app.agents.driver import CannotResume, CannotStart, Driver, Start, WillNotAsk
+from sessions_app.agents.driver import (
+    CannotResume,
+    CannotStart,
+    Driver,
+    HistoryMessage,
+    Start,
+    WillNotAsk,
+)
 from sessions_app.agents.process import groups
 
 VERSION_CHARS = 100  # of what an agent says of itself
@@ -51,6 +59,7 @@ class AcpDriver(Driver):
         self._command = command
         self._log_in = how_to_log_in(recipes.of_line(command), None)
         self._modes = ModeKeeper(name, self._stopped_asking)
+        self._history: Sequence[HistoryMessage] = ()  # complete with the first prompt
         self._turn: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
         self._group: groups.Group | None = None  # with it come transport, client and connection
@@ -59,6 +68,11 @@ class AcpDriver(Driver):
     @property
     def last_words(self) -> str:
         return self._transport.lines.last_words if self._group is not None else ""
+
+    @property
+    def history(self) -> Sequence[HistoryMessage]:
+        collector = self._client.collector if self._group is not None else None
+        return collector.messages() if collector is not None else self._history
 
     # -- starting ----------------------------------------------------------------------------------
 
@@ -135,7 +149,10 @@ class AcpDriver(Driver):
     async def _load(
         self, conn: ClientSideConnection, hello: schema.InitializeResponse, start: Start, meta: Any
     ) -> Any:
-        """Load a session; what the agent reports until it falls silent is its history."""
+        """Load a session; what the agent reports before the first prompt is its history.
+
+        Wait until it falls silent: what came once a prompt was given would be said as an answer.
+        """
         if not _can_load(hello):
             raise CannotResume(f"{self._name} cannot continue an earlier session.")
         self._client.collector = HistoryCollector()
@@ -153,12 +170,12 @@ class AcpDriver(Driver):
                 while True:
                     self._client.heard.clear()
                     await asyncio.wait_for(self._client.heard.wait(), limits.ACP_QUIET_SECONDS)
-        self.history, self._client.collector = self._client.collector.messages(), None
         return answer
 
     # -- a turn ------------------------------------------------------------------------------------
 
     async def prompt(self, content: str) -> None:
+        self._history, self._client.collector = self.history, None
         self._client.permissions.interrupted = False
         self._client.in_turn = True
         self._turn = asyncio.create_task(self._run(content))

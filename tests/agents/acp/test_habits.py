@@ -1,10 +1,12 @@
 """What ACP agents do with the protocol: pieces of calls, echoes, noise, histories."""
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
+from bridge_project.kernel import limits
 from sessions_app.agents.driver import HistoryMessage
 from sessions_app.agents.events import (
     ApprovalAsked,
@@ -122,13 +124,32 @@ async def test_nonsense_between_messages_does_no_harm(opened: Open) -> None:
     assert text(await drive.turn(NONSENSE)) == "sense"
 
 
-async def test_history_that_comes_after_the_answer_is_not_said(opened: Open) -> None:
+LATE_HISTORY = [
+    HistoryMessage("What was asked?", by_agent=False),
+    HistoryMessage("I look.", by_agent=True),
+    HistoryMessage("This is what was said.", by_agent=True),
+]
+
+
+async def test_history_that_comes_after_the_answer_is_not_said(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As of gemini; it is kept for who asks what was said before (D60), pieces joined."""
+    monkeypatch.setattr(limits, "ACP_QUIET_SECONDS", 2)
     drive = await opened(mode="late", resume_id="scripted-1")
     said = await drive.turn("hello")
     assert "what" not in text(said) and "hello" in text(said)
-    assert drive.driver.history == [
-        HistoryMessage("What was asked?", by_agent=False),
-        HistoryMessage("I look.", by_agent=True),
-        HistoryMessage("This is what was said.", by_agent=True),
-    ]
+    assert drive.driver.history == LATE_HISTORY
+
+
+async def test_history_is_kept_until_the_first_prompt(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an agent that is slower to tell it than the bridge waits, too."""
+    monkeypatch.setattr(limits, "ACP_QUIET_SECONDS", 0.01)
+    drive = await opened(mode="late", resume_id="scripted-1")
+    async with asyncio.timeout(30):
+        while drive.driver.history != LATE_HISTORY:
+            await asyncio.sleep(0.01)
+    await drive.turn("hello")
+    assert drive.driver.history == LATE_HISTORY
