@@ -16,7 +16,6 @@ from bridge_project.protocol import hooks, http
 from bridge_project.protocol.hooks import (
     HookEvent,
     HookInvalid,
-    HookViolation,
     parse_hook_batch,
     parse_hook_body,
 )
@@ -38,10 +37,6 @@ EVENTS = [OpenApiExample(body["event"], body, request_only=True) for body in EXA
 BATCH = [OpenApiExample("All nine", {"events": EXAMPLES}, request_only=True)]
 
 
-def _shown(violation: HookViolation) -> dict[str, str]:
-    return {name: getattr(violation, name) for name in ("field", "message", "code", "rule")}
-
-
 class HookView(BridgeAPIView):
     """Require the hook token, and answer violations with D8's body, at both endpoints."""
 
@@ -58,11 +53,13 @@ class HookView(BridgeAPIView):
             first = exc.violations[0]
             exc = BridgeError(
                 exc.code,
-                first.message,
+                first["message"],
                 received=False,
-                details={"field": first.field, "constraint": first.constraint},
-                validation_errors=[_shown(each) for each in exc.violations],
-                errors=[{"field": each.field, "message": each.message} for each in exc.violations],
+                details={"field": first["field"], "constraint": exc.constraint},
+                validation_errors=exc.violations,
+                errors=[
+                    {name: one[name] for name in ("field", "message")} for one in exc.violations
+                ],
             )
         return super().handle_exception(exc)
 
@@ -112,7 +109,7 @@ class BatchView(HookView):
         good = [Posted(event, self.source) for event in parsed if isinstance(event, HookEvent)]
         receipts = store(good) if good else []
         errors = [
-            {"index": index, "validation_errors": [_shown(each) for each in bad.violations]}
+            {"index": index, "validation_errors": bad.violations}
             for index, bad in enumerate(parsed)
             if isinstance(bad, HookInvalid)
         ]

@@ -4,13 +4,13 @@ from typing import Any, TypeVar
 
 from django.http import HttpRequest
 from django.utils.http import parse_header_parameters
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from bridge_project.http.error_body import JSON_TYPE
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol import jsontext
-from bridge_project.protocol.constraints import faults, received, secrets_in
+from bridge_project.protocol.constraints import describe, validate
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -35,15 +35,12 @@ def json_model(request: HttpRequest, model: type[M]) -> M:
     """Return the body as `model`, or raise VALIDATION_ERROR with all violations."""
     value = _loads(json_bytes(request))
     if not isinstance(value, dict):
-        wrong = {"field": "body", "constraint": "object", "received": received(value, ())}
+        wrong = {"field": "body", "constraint": "object", "received": describe(value)}
         raise _invalid([wrong], "The body must be a JSON object.")
-    try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        hidden = secrets_in(value)
-        found = list(faults(error))
-        violations = [fault.violation(value, hidden) for fault in found]
-        raise _invalid(violations, f"`{found[0].field}` {found[0].sentence}.") from None
+    parsed, found = validate(model, value)
+    if parsed is None:
+        raise _invalid([fault.violation() for fault in found], f"{found[0].sentence}.")
+    return parsed
 
 
 def _loads(data: bytes) -> Any:

@@ -2,18 +2,16 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from bridge_project.kernel.text import SECRET_KEYS
 from bridge_project.protocol import jsontext
 
-_SECRET_MIN_CHARS: Final = 8  # shorter ones would hide every other word
-_SHOWN_CHARS: Final = 40
-_MISSING: Final = object()
-_KINDS: Final = {type(None): "null", bool: "boolean", int: "number", float: "number", str: "string"}
+M = TypeVar("M", bound=BaseModel)
+
+_SHOWN_CHARS: Final = 30  # every token is longer (D15, D16), so none is ever repeated
+_NUMBER_CHARS: Final = 200  # a number may have thousands of digits
 
 # pydantic's error type → (constraint, end of the sentence that begins with the field's name)
 _WORDS: Final = {
@@ -30,105 +28,64 @@ _WORDS: Final = {
 _BOUNDS: Final = {
     "greater_than_equal": ("ge", "at least {}"),
     "less_than_equal": ("le", "at most {}"),
-    "string_too_short": ("min_length", "at least {} characters long"),
+    "string_too_short": ("min_length", "non-empty"),
     "string_too_long": ("max_length", "at most {} characters long"),
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Hold a violation: its field's path, the constraint, and words for a person."""
+class Fault(NamedTuple):
+    """Hold what is wrong with a field, for programs and, as a ``sentence``, for people.
 
-    path: tuple[str | int, ...]
+    ``received`` is a short description of the value, never a secret.
+    """
+
+    field: str
     constraint: str
+    received: str
     sentence: str
 
-    @property
-    def field(self) -> str:
-        return ".".join(map(str, self.path))
-
-    def violation(self, root: Any, hidden: frozenset[str], prefix: str = "") -> dict[str, str]:
+    def violation(self) -> dict[str, str]:
         """Return ``{field, constraint, received}``, as clients get it."""
-        shown = received(root, self.path, hidden)
-        return {"field": prefix + self.field, "constraint": self.constraint, "received": shown}
+        return {"field": self.field, "constraint": self.constraint, "received": self.received}
 
 
-def faults(error: ValidationError) -> Iterator[Fault]:
+def validate(
+    model: type[M], value: Any, prefix: str = "", context: Any = None
+) -> tuple[M | None, list[Fault]]:
+    """Return the value as a model, or None, and all that is wrong with it."""
+    try:
+        return model.model_validate(value, context=context), []
+    except ValidationError as error:
+        return None, list(faults(error, prefix))
+
+
+def faults(error: ValidationError, prefix: str = "") -> Iterator[Fault]:
     """List pydantic's errors in the order of the model's fields."""
-    for found in error.errors(include_url=False, include_input=False):
-        constraint, sentence = _words(found["type"], found["msg"], found.get("ctx") or {})
-        yield Fault(found["loc"], constraint, sentence)
-
-
-def _words(kind: str, message: str, context: dict[str, Any]) -> tuple[str, str]:
-    if kind in _WORDS:
-        return _WORDS[kind]
-    if kind in _BOUNDS:
-        key, words = _BOUNDS[kind]
-        bound = words.format(context[key])
-        if bound == "at least 1 characters long":
-            bound = "non-empty"
-        return bound, f"must be {bound}"
-    if kind == "literal_error":
-        values = re.findall(r"'([^']*)'", context["expected"])
-        allowed = values[0] if len(values) == 1 else "one of " + ", ".join(values)
-        return allowed, f"must be {allowed}"
-    sentence = message.removeprefix("Value error, ")
-    return constraint_of(sentence), sentence
-
-
-def constraint_of(sentence: str) -> str:
-    """Turn "must be an ISO 8601 date-time" into "ISO 8601 date-time"."""
-    return sentence.removeprefix("must be ").removeprefix("a ").removeprefix("an ")
-
-
-def secrets_in(*objects: Any) -> frozenset[str]:
-    """Return all strings nested below a key that names a secret, to be hidden in errors."""
-    return frozenset(
-        text
-        for item in objects
-        if isinstance(item, dict)
-        for key, value in item.items()
-        if key.lower() in SECRET_KEYS
-        for text in _strings(value)
-        if len(text) >= _SECRET_MIN_CHARS
-    )
-
-
-def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list | dict):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from _strings(part)
-
-
-def received(root: Any, path: tuple[str | int, ...], hidden: frozenset[str] = frozenset()) -> str:
-    """Describe the value at a path: itself if short and no secret, else its kind."""
-    value = root
-    for part in path:
-        try:
-            value = value[part]
-        except (KeyError, IndexError, TypeError):
-            value = _MISSING
-            break
-    named = any(isinstance(part, str) and part.lower() in SECRET_KEYS for part in path)
-    holds = isinstance(value, str) and any(secret in value for secret in hidden)
-    return _kind(value) if named or holds else describe(value)
+    for found in error.errors(include_url=False):
+        kind, context = found["type"], found.get("ctx") or {}
+        if kind in _WORDS:
+            constraint, sentence = _WORDS[kind]
+        else:
+            if kind in _BOUNDS:
+                key, words = _BOUNDS[kind]
+                sentence = f"must be {words.format(context[key])}"
+            elif kind == "literal_error":
+                values = re.findall(r"'([^']*)'", context["expected"])
+                sentence = "must be " + ("one of " if len(values) > 1 else "") + ", ".join(values)
+            else:
+                sentence = found["msg"].removeprefix("Value error, ")
+            constraint = sentence.removeprefix("must be ").removeprefix("a ").removeprefix("an ")
+        received = "nothing" if kind == "missing" else describe(found["input"])
+        field = prefix + ".".join(map(str, found["loc"]))
+        yield Fault(field, constraint, received, f"{field} {sentence}")
 
 
 def describe(value: Any) -> str:
-    """Write a JSON scalar, cut after 40 characters; else name its kind."""
-    if value is None or isinstance(value, (bool, int, float, str)):
-        shown = value[: _SHOWN_CHARS + 1] if isinstance(value, str) else value
-        text = jsontext.dumps(shown)
-        return text if len(text) <= _SHOWN_CHARS + 2 else f"{text[:_SHOWN_CHARS]}…"
-    return _kind(value)
-
-
-def _kind(value: Any) -> str:
-    if value is _MISSING:
-        return "nothing"
+    """Write a short JSON scalar; else name its kind."""
+    if isinstance(value, dict):
+        return "object"
     if isinstance(value, list):
         return f"array of {len(value)}"
-    return _KINDS.get(type(value), "object")
+    if isinstance(value, str) and len(value) > _SHOWN_CHARS:
+        return f"string of {len(value)} characters"
+    return jsontext.dumps(value)[:_NUMBER_CHARS]

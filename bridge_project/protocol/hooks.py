@@ -1,17 +1,17 @@
 """Define and read the nine hook events (D1, D3, D5, D8, D31, D32)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import ValidationError
+from pydantic import ValidationInfo, field_validator
 
 from bridge_project.kernel import limits
 from bridge_project.protocol import jsontext, types
 from bridge_project.protocol.base import Received
-from bridge_project.protocol.constraints import constraint_of, faults
+from bridge_project.protocol.constraints import Fault, validate
 from bridge_project.protocol.risk import RiskLevel
 
 EXAMPLES: Final = Path(__file__).parent / "golden" / "hooks"
@@ -76,27 +76,62 @@ class HookEvent:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class HookViolation:
-    """Hold a violation in a hook event; ``rule``: a code of "Hook validation codes"."""
+_FRESH: Final = f"within {limits.TIMESTAMP_SKEW_SECONDS // 60} minutes of server time"
+_RULES: Final = {
+    "event": "HOOK_INVALID_EVENT_TYPE",
+    "event_type": "HOOK_INVALID_EVENT_TYPE",
+    "timestamp": "HOOK_INVALID_TIMESTAMP",
+    "session_id": "HOOK_INVALID_SESSION_ID",
+}
+"""SPEC's "Hook validation codes" by field; HOOK_INVALID_PAYLOAD for all others."""
 
-    field: str
-    message: str
-    code: str
-    rule: str
-    constraint: str
+
+class _Base(Received):
+    """Validate a hook event but for its payload's fields; the context is the server's time."""
+
+    event: types.HookEventName
+    timestamp: types.Timestamp
+    session_id: types.SessionId
+    payload: dict[str, Any]
+
+    @field_validator("timestamp")
+    @classmethod
+    def _fresh(cls, text: str, info: ValidationInfo) -> str:
+        age = abs((info.context - types.parse_timestamp(text)).total_seconds())
+        if age > limits.TIMESTAMP_SKEW_SECONDS:
+            raise ValueError(f"must be {_FRESH}")
+        return types.utc_text(text)
+
+
+_KNOWN: Final = {"event_type", "event_id", *_Base.model_fields}
 
 
 class HookInvalid(Exception):
-    """Refuse a hook event, or a whole batch, with status 400 (D8)."""
+    """Refuse a hook event, or a whole batch, with status 400 (D8).
 
-    def __init__(self, violations: list[HookViolation]) -> None:
-        self.violations = violations
-        self.code = violations[0].rule
-        super().__init__(f"{self.code}: {violations[0].message}")
+    ``violations``: ``{field, message, code, rule}`` of each; ``code`` and ``constraint``: the
+    first one's.
+    """
+
+    def __init__(self, found: Sequence[Fault]) -> None:
+        self.constraint = found[0].constraint
+        self.violations = [
+            {"field": one.field, "message": one.sentence, "code": _code(one), "rule": _rule(one)}
+            for one in found
+        ]
+        self.code = self.violations[0]["rule"]
+        super().__init__(f"{self.code}: {found[0].sentence}")
 
 
-_BASE_FIELDS: Final = {"event", "event_type", "event_id", "session_id", "timestamp", "payload"}
+def _code(fault: Fault) -> str:
+    in_payload = fault.field.startswith("payload.")
+    return "PAYLOAD_VALIDATION_ERROR" if in_payload else "VALIDATION_ERROR"
+
+
+def _rule(fault: Fault) -> str:
+    if fault.constraint == _FRESH:
+        return "HOOK_STALE_TIMESTAMP"
+    return _RULES.get(fault.field, "HOOK_INVALID_PAYLOAD")
 
 
 def parse_hook_body(body: bytes, *, now: datetime) -> HookEvent:
@@ -110,14 +145,12 @@ def parse_hook_batch(body: bytes, now: datetime) -> list[HookEvent | HookInvalid
     Raises HookInvalid when the body is no batch at all.
     """
     value = _loads(body)
-    if not isinstance(value, dict):
-        raise HookInvalid([_body("a batch must be a JSON object", "object")])
-    events = value.get("events")
+    events = value.get("events") if isinstance(value, dict) else None
     if not isinstance(events, list):
-        raise HookInvalid([_body("events must be an array", "array", "events")])
+        raise _wrong("events", "array", "a batch must be an object with an array of events")
     if len(events) > limits.BATCH_MAX_EVENTS:
         bound = f"at most {limits.BATCH_MAX_EVENTS} events"
-        raise HookInvalid([_body(f"a batch takes {bound}", bound, "events")])
+        raise _wrong("events", bound, f"a batch takes {bound}")
     found: list[HookEvent | HookInvalid] = []
     for item in events:
         try:
@@ -134,25 +167,27 @@ def parse_hook_event(value: Any, *, now: datetime) -> HookEvent:
     the payload's (D8).
     """
     if not isinstance(value, dict):
-        raise HookInvalid([_body("a hook event must be a JSON object", "object")])
-    checks = (
-        _event_violation(value),
-        _timestamp_violation(value, now),
-        _session_id_violation(value),
-        _payload_violation(value),
-    )
-    event = _event_name(value)
-    if found := [one for one in checks if one] or _payload_violations(event, value["payload"]):
+        raise _wrong("body", "object", "a hook event must be a JSON object")
+    event, alias = value.get("event"), value.get("event_type")
+    if event is None and alias is not None:
+        value = value | {"event": alias}
+    base, found = validate(_Base, value, context=now)
+    if event is not None and alias not in (None, event):
+        differ = "event and event_type differ"
+        found.insert(0, Fault("event_type", "the same as event", "", differ))
+    if base is not None and not found and base.event in ENFORCED:
+        _, found = validate(ENFORCED[base.event], base.payload, "payload.")
+    if base is None or found:
         raise HookInvalid(found)
     event_id = value.get("event_id")
     own_id = event_id if isinstance(event_id, str) and types.is_uuid(event_id) else ""
     return HookEvent(
-        event=event,
-        timestamp=types.utc_text(value["timestamp"]),
-        session_id=value["session_id"],
-        payload=value["payload"],
+        event=base.event,
+        timestamp=base.timestamp,
+        session_id=base.session_id,
+        payload=base.payload,
         event_id=own_id.lower() or None,
-        extra={key: item for key, item in value.items() if key not in _BASE_FIELDS},
+        extra={name: item for name, item in value.items() if name not in _KNOWN},
     )
 
 
@@ -160,85 +195,8 @@ def _loads(body: bytes) -> Any:
     try:
         return jsontext.loads(body)
     except jsontext.JsonError as error:
-        raise HookInvalid([_body(f"the body is not usable JSON: {error}", "JSON")]) from None
+        raise _wrong("body", "JSON", f"the body is not usable JSON: {error}") from None
 
 
-def _base(field: str, message: str, rule: str, constraint: str) -> HookViolation:
-    return HookViolation(field, message, "VALIDATION_ERROR", rule, constraint)
-
-
-def _body(message: str, constraint: str, field: str = "body") -> HookViolation:
-    return _base(field, message, "HOOK_INVALID_PAYLOAD", constraint)
-
-
-def _event_name(value: Mapping[str, Any]) -> Any:
-    event = value.get("event")
-    return value.get("event_type") if event is None else event
-
-
-def _event_violation(value: Mapping[str, Any]) -> HookViolation | None:
-    rule = "HOOK_INVALID_EVENT_TYPE"
-    event, alias = _event_name(value), value.get("event_type")
-    if alias is not None and event != alias:
-        return _base("event_type", "event and event_type differ", rule, "the same as event")
-    if event is None:
-        return _base("event", "event is required", rule, "required")
-    if event not in types.HOOK_EVENTS:
-        allowed = "one of " + ", ".join(types.HOOK_EVENTS)
-        return _base("event", f"event must be {allowed}", rule, allowed)
-    return None
-
-
-def _timestamp_violation(value: Mapping[str, Any], now: datetime) -> HookViolation | None:
-    rule, kind = "HOOK_INVALID_TIMESTAMP", "ISO 8601 date-time"
-    if "timestamp" not in value:
-        return _base("timestamp", "timestamp is required", rule, "required")
-    text = value["timestamp"]
-    if not isinstance(text, str):
-        return _base("timestamp", f"timestamp must be an {kind} in a string", rule, kind)
-    try:
-        moment = types.parse_timestamp(text)
-    except ValueError as error:
-        return _base("timestamp", f"timestamp {error}", rule, kind)
-    if abs((now - moment).total_seconds()) > limits.TIMESTAMP_SKEW_SECONDS:
-        window = f"within {limits.TIMESTAMP_SKEW_SECONDS // 60} minutes of server time"
-        return _base("timestamp", f"timestamp must be {window}", "HOOK_STALE_TIMESTAMP", window)
-    return None
-
-
-def _session_id_violation(value: Mapping[str, Any]) -> HookViolation | None:
-    rule = "HOOK_INVALID_SESSION_ID"
-    if "session_id" not in value:
-        return _base("session_id", "session_id is required", rule, "required")
-    text = value["session_id"]
-    if not isinstance(text, str):
-        return _base("session_id", "session_id must be a string", rule, "string")
-    fault = types.session_id_fault(text)
-    return _base("session_id", f"session_id {fault}", rule, constraint_of(fault)) if fault else None
-
-
-def _payload_violation(value: Mapping[str, Any]) -> HookViolation | None:
-    if "payload" not in value:
-        return _body("payload is required", "required", "payload")
-    if not isinstance(value["payload"], dict):
-        return _body("payload must be an object", "object", "payload")
-    return None
-
-
-def _payload_violations(event: Any, payload: dict[str, Any]) -> list[HookViolation]:
-    if event not in ENFORCED:
-        return []
-    try:
-        ENFORCED[event].model_validate(payload)
-    except ValidationError as error:
-        return [
-            HookViolation(
-                f"payload.{fault.field}",
-                f"payload.{fault.field} {fault.sentence}",
-                "PAYLOAD_VALIDATION_ERROR",
-                "HOOK_INVALID_PAYLOAD",
-                fault.constraint,
-            )
-            for fault in faults(error)
-        ]
-    return []
+def _wrong(field: str, constraint: str, message: str) -> HookInvalid:
+    return HookInvalid([Fault(field, constraint, "", message)])

@@ -66,8 +66,8 @@ def _parse(event: bytes, now: datetime) -> Posted | Result:
     try:
         return Posted(parse_hook_body(event, now=now), SOURCE)
     except HookInvalid as invalid:
-        rules = {violation.rule for violation in invalid.violations}
-        why = "; ".join(f"{each.field}: {each.message}" for each in invalid.violations)[:500]
+        rules = {one["rule"] for one in invalid.violations}
+        why = "; ".join(one["message"] for one in invalid.violations)[:500]
         return Result("stale" if "HOOK_STALE_TIMESTAMP" in rules else "refused", why)
 
 

@@ -83,10 +83,7 @@ class ScriptedBridge:
             try:
                 parse_hook_event(event, now=datetime.fromtimestamp(self.now(), UTC))
             except HookInvalid as invalid:
-                rows = [
-                    {"field": one.field, "message": one.message, "rule": one.rule}
-                    for one in invalid.violations
-                ]
+                rows = list(invalid.violations)
             if rows:
                 errors.append({"index": index, "validation_errors": rows})
             elif event["event_id"] not in self.ids:
