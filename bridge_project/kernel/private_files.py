@@ -1,4 +1,9 @@
-"""Make directories and files that only their owner may read (D45)."""
+"""Make directories and files that only their owner may read (D45).
+
+Standard library only: the forwarder of another machine carries this module in its one file.
+"""
+
+from __future__ import annotations
 
 import os
 import secrets
@@ -17,14 +22,19 @@ def make_private_dir(path: Path, *below: str) -> Path:
         path.chmod(0o700)
     for name in below:
         path = path / name
-        path.mkdir(mode=0o700, exist_ok=True)
-        directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            if os.fstat(directory).st_mode & 0o077:
-                os.fchmod(directory, 0o700)
-        finally:
-            os.close(directory)
+        make_unlinked_dir(path)
     return path
+
+
+def make_unlinked_dir(path: Path) -> None:
+    """Make a directory with mode 0700, or restore it. Raises OSError, also for a link."""
+    path.mkdir(mode=0o700, exist_ok=True)
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if os.fstat(directory).st_mode & 0o077:
+            os.fchmod(directory, 0o700)
+    finally:
+        os.close(directory)
 
 
 def write_private_file(path: Path, data: bytes, *, like: Path | None = None) -> None:

@@ -11,15 +11,20 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from hooks_app.producer.files import make_own_directory
 from hooks_app.producer.spool import Spool
 from hooks_app.producer.spool_queue import STALE_RETRIES, Item, SpoolQueue, seconds_behind
-from hooks_app.producer.watch import Watch
+
+try:
+    import inotify_simple
+except ImportError:  # another machine, or not Linux
+    inotify_simple = None
 
 BACKOFF_SECONDS = (0.2, 30.0)
 LOOK_SECONDS = 2.0  # how often the spool is read although nothing announced a change
+POLL_SECONDS = 0.05  # the same where nothing can announce one
+STOP_SECONDS = 0.25  # how soon the end is noticed
 YOUNG_SECONDS = 0.25  # the same while a file is being written
 BEHIND_SECONDS = 60.0  # older than this: the log says how far behind the forwarder is, as often
 SEND_MAX_EVENTS = 500
@@ -78,7 +83,7 @@ class Forwarder:
         self.trouble = ""
         self._sender = sender
         self._lock: int | None = None
-        self._watch: Watch | None = None
+        self._inotify: Any = None
         self._failures = 0
         # monotonic: when to look again; nothing is sent before; when the log says again how far
         # behind we are
@@ -97,14 +102,26 @@ class Forwarder:
                     # the spool was removed, or the disk is full: not the forwarder's end
                     self._report(f"the spool cannot be used: {error}")
                     self.close()
-                if self._watch is None:
-                    stop.wait(1.0)
-                    continue
-                wait = self._wake_at - time.monotonic()
                 usual = YOUNG_SECONDS if self.queue.young else LOOK_SECONDS
-                self._watch.wait(stop, min(wait, usual) if wait > 0 else usual)
+                wait = self._wake_at - time.monotonic()
+                self._wait(stop, min(wait, usual) if wait > 0 else usual)
         finally:
             self.close()
+
+    def _wait(self, stop: threading.Event, seconds: float) -> None:
+        """Return when a file was written, ``stop`` is set or the time is over.
+
+        Measured, from the written file to the return, and what waiting costs of a core:
+        inotify_simple 0.07 ms, 0.04 %; watchfiles, which sleeps in steps, 3.1 ms and 1.4 % at 2 ms
+        a step, 1.6 ms and 2.2 % at 1 ms.
+        """
+        if self._inotify is None:
+            stop.wait(POLL_SECONDS if self._lock is not None else 1.0)
+            return
+        while seconds > 0 and not stop.is_set():
+            if self._inotify.read(timeout=1000 * min(seconds, STOP_SECONDS)):
+                return
+            seconds -= STOP_SECONDS
 
     def run_once(self) -> int:
         """Send all that can be sent; return how many were taken. Raises OSError."""
@@ -129,7 +146,7 @@ class Forwarder:
             if not isinstance(error, Limited):  # else a permission request may go before that
                 self._retry_at = self._wake_at
                 self._report(str(error))
-        self.queue.report_refused()
+        self.queue.report()
         count, behind = len(self.queue.items), seconds_behind(self.queue.items)
         if behind >= BEHIND_SECONDS and time.monotonic() >= self._behind_at:
             log.warning("%d hook events wait, the oldest for %.0f seconds", count, behind)
@@ -169,7 +186,7 @@ class Forwarder:
         A lock file that was replaced (a new spool at the same place) is taken anew.
         """
         path = self.spool.path / "lock"
-        make_own_directory(self.spool.path)
+        self.spool.make_directory()
         if self._lock is not None:
             with contextlib.suppress(FileNotFoundError):
                 if os.fstat(self._lock).st_ino == path.stat().st_ino:
@@ -182,19 +199,19 @@ class Forwarder:
             os.close(lock)
             return False
         self._lock = lock
-        self.spool.make()
-        self._watch = Watch(self.spool.path)
+        self.spool.fill_directory()
+        with contextlib.suppress(OSError):  # the system's number of watches is used up
+            self._inotify = inotify_simple and _watch(self.spool.path)
         return True
 
     def close(self) -> None:
         """Unlock the spool for the next forwarder."""
         self.queue.items.clear()
-        if self._watch is not None:
-            self._watch.close()
-            self._watch = None
+        if self._inotify is not None:
+            self._inotify.close()
         if self._lock is not None:
             os.close(self._lock)
-            self._lock = None
+        self._inotify = self._lock = None
 
     def _report(self, trouble: str) -> None:
         if trouble and trouble != self.trouble:
@@ -202,3 +219,12 @@ class Forwarder:
         elif self.trouble and not trouble:
             log.info("the bridge takes events again")
         self.trouble = trouble
+
+
+def _watch(path: Path) -> Any:
+    flags = inotify_simple.flags
+    inotify = inotify_simple.INotify()
+    inotify.add_watch(
+        path, flags.CLOSE_WRITE | flags.MOVED_TO | flags.DELETE_SELF | flags.MOVE_SELF
+    )
+    return inotify

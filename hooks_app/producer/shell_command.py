@@ -7,11 +7,10 @@ or marked, and a command that was killed half-way leaves a file that never parse
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import Any
 
-from hooks_app.producer.files import read_own, write_whole
+from bridge_project.kernel.private_files import write_private_file
 
 SPOOL_MAX_BYTES = 200 * 2**20
 HOOK_SCRIPT = "hook.sh"
@@ -96,10 +95,8 @@ exit 0
 def write_hook_script(spool: Path) -> None:
     """Update the script in ``spool``, renamed into place. Raises OSError."""
     path, text = spool / HOOK_SCRIPT, hook_script(str(spool)).encode()
-    with contextlib.suppress(OSError):  # it is not there, or no file: the rename says what is wrong
-        if read_own(path)[0] == text:
-            return
-    write_whole(path, text)
+    if not path.is_file() or path.read_bytes() != text:
+        write_private_file(path, text)
 
 
 def hook_entry(event: str, spool: str) -> dict[str, Any]:

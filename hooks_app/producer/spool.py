@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import logging
 import os
@@ -14,7 +15,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hooks_app.producer.files import make_own_directory, read_own, write_whole
+from bridge_project.kernel.private_files import make_unlinked_dir, write_private_file
 from hooks_app.producer.shell_command import HOOK_SCRIPT, write_hook_script
 from hooks_app.producer.translate import EVENT_MAX_BYTES, Refused, dump, iso
 
@@ -30,34 +31,32 @@ log = logging.getLogger("hooks_app.producer.spool")
 
 
 class File(NamedTuple):
-    """Describe a waiting file; they sort by time."""
+    """Describe a waiting file; they sort by time.
+
+    ``pid``: of the hook's shell; process ids rise, which orders files of one tick of the file
+    system's clock. ``odd``: why it cannot be a hook's and must not be opened; "" if it can.
+    """
 
     mtime_ns: int
-    # of the hook's shell: process ids rise, which orders files of one tick of the file system's
-    # clock
     pid: int
     name: str
     size: int
-    mode: int
-    uid: int
-
-    @property
-    def odd(self) -> str:
-        """Return why a file cannot be a hook's and must not be opened; "" if it can."""
-        if not _NAME.fullmatch(self.name):
-            return "its name is not one that a hook gives"
-        if not stat.S_ISREG(self.mode):
-            return "not a regular file"
-        if self.uid != os.geteuid():
-            return "it belongs to another user"
-        return f"over {FILE_MAX_BYTES} bytes" if self.size > FILE_MAX_BYTES else ""
+    odd: str
 
 
 def _file(name: str, status: os.stat_result) -> File:
-    found = _NAME.fullmatch(name)
-    pid = int(found[1][:10]) if found and found[1] else 0
+    found, odd = _NAME.fullmatch(name), ""
     size = max(status.st_size, status.st_blocks * 512)
-    return File(status.st_mtime_ns, pid, name, size, status.st_mode, status.st_uid)
+    if not found:
+        odd = "its name is not one that a hook gives"
+    elif not stat.S_ISREG(status.st_mode):
+        odd = "not a regular file"
+    elif status.st_uid != os.geteuid():
+        odd = "it belongs to another user"
+    elif size > FILE_MAX_BYTES:
+        odd = f"over {FILE_MAX_BYTES} bytes"
+    pid = int(found[1][:10]) if found and found[1] else 0
+    return File(status.st_mtime_ns, pid, name, size, odd)
 
 
 class Spool:
@@ -68,24 +67,23 @@ class Spool:
         self.rejected = path / "rejected"
         self._id = ""
         self.stuck: set[str] = set()  # names of what could not be moved away
-        self._notices_fail = False  # that was logged; they are tried again and again
 
-    def make(self) -> None:
-        """Make the spool's directories, 0700.
+    def make_directory(self) -> None:
+        """Make the spool, 0700, but no removed data directory. Raises OSError."""
+        make_unlinked_dir(self.path)
+        if self.path.stat().st_uid != os.geteuid():
+            raise PermissionError(errno.EPERM, "it belongs to another user", str(self.path))
 
-        Only the forwarder with the lock calls it. It does not make a removed data directory again.
-        Raises OSError.
-        """
-        for path in (self.path, self.rejected):
-            make_own_directory(path)
-            for draft in path.glob(".draft-*"):  # of a forwarder that was killed
+    def fill_directory(self) -> None:
+        """Make what the spool holds; only the forwarder with the lock does. Raises OSError."""
+        make_unlinked_dir(self.rejected)
+        for draft in (*self.path.glob(".*"), *self.rejected.glob(".*")):
+            with contextlib.suppress(OSError):  # of a forwarder that was killed
                 draft.unlink()
         identity = self.path / "id"
-        try:
-            self._id = read_own(identity)[0].decode().strip()
-        except FileNotFoundError:
-            self._id = uuid.uuid4().hex
-            write_whole(identity, self._id.encode())
+        if not identity.exists():
+            write_private_file(identity, uuid.uuid4().hex.encode())
+        self._id = identity.read_text().strip()
         write_hook_script(self.path)
 
     def files(self, known: Collection[str] = ()) -> list[File]:
@@ -94,7 +92,7 @@ class Spool:
         with os.scandir(self.path) as entries:
             for entry in entries:
                 name = entry.name
-                if name in RESERVED or name in known or name.startswith(".draft-"):
+                if name in RESERVED or name in known or name.startswith("."):
                     continue
                 with contextlib.suppress(FileNotFoundError):
                     found.append(_file(name, entry.stat(follow_symlinks=False)))
@@ -106,8 +104,9 @@ class Spool:
         Raises Refused when it can never be an event, ValueError when it is not (or not yet) one,
         OSError.
         """
-        data, status = read_own(self.path / name, FILE_MAX_BYTES + 1)
-        file = _file(name, status)
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with open(os.open(self.path / name, flags), "rb") as opened:
+            data, file = opened.read(FILE_MAX_BYTES + 1), _file(name, os.fstat(opened.fileno()))
         if file.odd:
             raise Refused(file.odd)
         try:
@@ -131,6 +130,7 @@ class Spool:
 
     def set_aside(self, file: File, reason: str) -> None:
         """Move a file to ``rejected/``, shortened if huge, with a ``.why`` beside it."""
+        log.warning("set aside %s: %s", file.name, reason)
         target = self.rejected / f"{file.name[:100]}-{file.mtime_ns}"
         try:
             os.rename(self.path / file.name, target)
@@ -141,35 +141,19 @@ class Spool:
             log.error("cannot set %s aside: %s", file.name, error)
             return
         why = {"reason": reason, "file": file.name, "bytes": file.size, "at": iso(time.time())}
-        try:
-            if stat.S_ISREG(file.mode) and file.size > EVENT_MAX_BYTES:
+        with contextlib.suppress(OSError):  # the disk is full: then nobody learns why
+            if file.size > EVENT_MAX_BYTES:
                 os.truncate(target, EVENT_MAX_BYTES)
-            write_whole(target.with_name(target.name + ".why"), dump(why))
+            write_private_file(target.with_name(target.name + ".why"), dump(why))
             self._trim_rejected()
-        except OSError as error:
-            # the disk is full; the name is free again all the same, for the next hook that has this
-            # process id
-            log.error("cannot write why %s was set aside: %s", file.name, error)
 
     def _trim_rejected(self) -> None:
-        with os.scandir(self.rejected) as entries:
-            found = [(e.stat(follow_symlinks=False), e.path) for e in entries]
-        known = [(s.st_ctime_ns, path, s.st_size) for s, path in found if stat.S_ISREG(s.st_mode)]
-        over = sum(size for _, _, size in known) - REJECTED_MAX_BYTES
-        for _, path, size in sorted(known):
-            if over <= 0:
-                break
-            os.unlink(path)
-            over -= size
-
-    def session_of(self, file: File) -> str:
-        """Return the session id found near a file's start, even in broken JSON."""
-        data = b""
-        if stat.S_ISREG(file.mode) and file.uid == os.geteuid():
-            with contextlib.suppress(OSError):
-                data, _ = read_own(self.path / file.name, 4096)
-        found = re.search(rb'"session_id"\s*:\s*"([\w.:-]{1,256})"', data)
-        return found.group(1).decode() if found else NOBODY
+        kept = [(path.lstat(), path) for path in self.rejected.iterdir()]
+        room = REJECTED_MAX_BYTES
+        for status, path in sorted(kept, key=lambda one: one[0].st_ctime_ns, reverse=True):
+            room -= status.st_size
+            if room < 0 and not stat.S_ISDIR(status.st_mode):
+                path.unlink()
 
     def notice(self, session: str, kind: str, message: str) -> bool:
         """Write a Notification of the forwarder's own; False when the disk is full."""
@@ -182,13 +166,9 @@ class Spool:
             "source": "hook-producer",
         }
         try:
-            write_whole(self.path / f"{NOTICE}{uuid.uuid4()}", dump(raw))
-        except OSError as error:  # a full disk must not keep the spool from being emptied
-            if not self._notices_fail:
-                log.error("cannot write a notice: %s: %s", error, message)
-            self._notices_fail = True
+            write_private_file(self.path / f"{NOTICE}{uuid.uuid4()}", dump(raw))
+        except OSError:  # a full disk must not keep the spool from being emptied
             return False
-        self._notices_fail = False
         return True
 
     def report_unwritten(self, session: str) -> None:
@@ -219,7 +199,7 @@ def spool_status(path: Path) -> dict[str, Any]:
         files = []
     try:
         why = sorted((path / "rejected").glob("*.why"), key=lambda p: p.lstat().st_mtime_ns)
-        reasons = [json.loads(read_own(one)[0]) for one in why[-5:]]
+        reasons = [json.loads(one.read_bytes()) for one in why[-5:]]
     except (OSError, ValueError):
         why, reasons = [], []
     return {

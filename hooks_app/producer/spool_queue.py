@@ -6,7 +6,6 @@ the agent waits for a person go first, so that nobody waits behind another sessi
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -19,10 +18,6 @@ from hooks_app.producer.translate import Refused, dump, iso, translate
 GRACE_SECONDS = 10.0  # a file that neither parses nor grows for this long was cut short
 SEND_MAX_BYTES = 8 * 2**20  # at once; the bridge takes 10
 STALE_RETRIES = 5
-GAPS_REPORTED = 50  # sessions to which one loss is reported
-_NEW = (None, 0.0, "")
-
-log = logging.getLogger("hooks_app.producer.spool")
 
 
 @dataclass(eq=False)
@@ -56,18 +51,17 @@ class SpoolQueue:
     def __init__(self, spool: Spool) -> None:
         self.spool = spool
         self.items: list[Item] = []
-        # name → a file that is not JSON, or not yet; since when it has not changed (monotonic); why
-        self.young: dict[str, tuple[File | None, float, str]] = {}
-        # (session, reason) → files set aside of which no notice has told yet
-        self._refused: Counter[tuple[str, str]] = Counter()
+        # name → a file that is no JSON, or not yet; since when it is as it is (monotonic); why
+        self.young: dict[str, tuple[File, float, str]] = {}
+        # (session, kind, what became of them) → events of which no notice has told yet
+        self._untold: Counter[tuple[str, str, str]] = Counter()
 
     def look(self) -> None:
         """Find new files. Raises OSError when the spool is gone."""
         known = {item.file.name for item in self.items} | self.spool.stuck
+        before, self.young = self.young, {}
         files = self.spool.files(known)
-        self.young = {file.name: self.young.get(file.name, _NEW) for file in files}
-        new = [item for item in map(self._read, files) if item]
-        if new:
+        if new := [item for file in files if (item := self._read(file, before.get(file.name)))]:
             ordered = sorted([*self.items, *new], key=lambda item: item.order)
             asked = {item.session for item in ordered if item.asks}
             self.items = sorted(ordered, key=lambda item: item.session not in asked)
@@ -75,34 +69,31 @@ class SpoolQueue:
         newest = max(self.items, key=lambda item: item.file, default=None)
         self.spool.report_unwritten(newest.session if newest else NOBODY)
 
-    def _read(self, file: File) -> Item | None:
+    def _read(self, file: File, before: tuple[File, float, str] | None) -> Item | None:
         """Read a file for the queue; None when it is not whole, or never will be.
 
-        A file that is not JSON may still be being written: it is read again until it has not
-        changed for a while, by this process's clock and not by the file's time.
+        A file that is not JSON may still be being written: it is kept until it has not changed for
+        a while, by this process's clock and not by the file's time.
         """
-        before, since, why = self.young.pop(file.name)
-        now = time.monotonic()
+        since, why = time.monotonic(), ""
         try:
             if file.odd:
                 raise Refused(file.odd)
-            if file != before:
-                since = now
+            if before and before[0] == file:
+                _, since, why = before
+            else:
                 whole, raw = self.spool.read(file.name)
                 session, kind = raw.get("session_id"), str(raw.get("hook_event_name"))
                 known = session if isinstance(session, str) else ""
                 return Item(whole, known, kind, self.spool.event_id(whole))
+        except FileNotFoundError:  # somebody has removed it
+            return None
         except Refused as reason:
             self.refuse(file, str(reason))
             return None
-        except FileNotFoundError:  # somebody has removed it
-            return None
-        except OSError as error:
-            why = str(error)
-        except ValueError:
-            empty = "empty: the disk was full, or the hook was killed"
-            why = "not JSON" if file.size else empty
-        if now - since < GRACE_SECONDS:
+        except (OSError, ValueError) as error:
+            why = f"not JSON, or not readable: {error}"
+        if time.monotonic() - since < GRACE_SECONDS:
             self.young[file.name] = file, since, why
         else:
             self.refuse(file, why)
@@ -119,14 +110,13 @@ class SpoolQueue:
                 break
             total -= item.file.size
             lost.setdefault(item.session, []).append(item)
-        gaps = [(session, _gap(items)) for session, items in list(lost.items())[:GAPS_REPORTED]]
-        untold = [gap for gap in gaps if not self.spool.notice(gap[0], "gap", gap[1])]
-        dropped = {item for items in lost.values() for item in items}
-        for item in dropped:
             self.spool.drop(item.file.name)
+        dropped = {item for items in lost.values() for item in items}
         self.items = [item for item in self.items if item not in dropped]
-        for session, text in untold:  # there is room now
-            self.spool.notice(session, "gap", text)
+        for session, items in lost.items():
+            first, last = (iso(item.file.mtime_ns / 1e9) for item in (items[0], items[-1]))
+            what = f"from {first} to {last} were dropped: the spool was full."
+            self._untold[session, "gap", what] = len(items)
 
     def take(self, most: int, clock_offset: float) -> list[tuple[Item, bytes]]:
         """Take the next events with their JSON, under 8 MB together."""
@@ -146,38 +136,29 @@ class SpoolQueue:
 
     def _body(self, item: Item, now: float, clock_offset: float) -> bytes | None:
         """Translate an event; None when its file is gone or was set aside."""
-        name = item.file.name
         try:
-            raw, when = self.spool.read(name)[1], {"now": now, "mtime": item.file.mtime_ns / 1e9}
-            event = translate(raw, **when, event_id=item.event_id, offset=clock_offset)
+            raw, when = self.spool.read(item.file.name)[1], item.file.mtime_ns / 1e9
+            event = translate(raw, now=now, mtime=when, event_id=item.event_id, offset=clock_offset)
+            if event is not None:
+                return dump(event)
+            self.spool.drop(item.file.name)
         except FileNotFoundError:
-            return None
+            pass
         except (ValueError, OverflowError, RecursionError, OSError) as reason:
             self.refuse(item.file, str(reason), item.session)
-            return None
-        if event is None:
-            self.spool.drop(name)
-            return None
-        return dump(event)
+        return None
 
     def refuse(self, file: File, reason: str, session: str = "") -> None:
         """Set a file aside for good."""
-        if len(session) > 256 or not session.strip() or not session.isprintable():
-            session = self.spool.session_of(file)  # or its notice would be refused too
         self.spool.set_aside(file, reason)
-        log.warning("set aside %s: %s", file.name, reason)
+        if len(session) > 256 or not session.strip() or not session.isprintable():
+            session = NOBODY  # or its notice would be refused too
         if not file.name.startswith(NOTICE):  # a notice about a notice would never end
-            self._refused[session, reason] += 1
+            self._untold[session, "hook_rejected", f"could not be delivered: {reason}"] += 1
 
-    def report_refused(self) -> None:
+    def report(self) -> None:
         """Spool one notice for each session and reason, not for each file."""
-        for (session, reason), count in list(self._refused.items()):
-            what = "A hook event" if count == 1 else f"{count} hook events"
-            text = f"{what} could not be delivered: {reason}"
-            if self.spool.notice(session, "hook_rejected", text):
-                del self._refused[session, reason]
-
-
-def _gap(lost: list[Item]) -> str:
-    first, last = (iso(item.file.mtime_ns / 1e9) for item in (lost[0], lost[-1]))
-    return f"{len(lost)} hook events from {first} to {last} were dropped: the spool was full."
+        for (session, kind, what), count in list(self._untold.items()):
+            events = "1 hook event" if count == 1 else f"{count} hook events"
+            if self.spool.notice(session, kind, f"{events} {what}"):
+                del self._untold[session, kind, what]

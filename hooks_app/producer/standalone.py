@@ -17,24 +17,17 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 from hooks_app.producer.forwarder import Forwarder
-from hooks_app.producer.https import HttpsTransport
-from hooks_app.producer.https_sender import HttpsSender
+from hooks_app.producer.https_sender import HttpsSender, HttpsTransport
 from hooks_app.producer.shell_command import HOOK_EVENTS, hook_entry, write_hook_script
 from hooks_app.producer.spool import spool_status
 
 
-def token_from(path: Path) -> Callable[[], str]:
-    """Return a function that reads the token file anew; it raises OSError."""
-    return lambda: path.read_text().strip()
-
-
-def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(description="Forwards an agent's hooks to a bridge.")
-    add = made.add_argument
+def main() -> None:
+    command = argparse.ArgumentParser(description="Forwards an agent's hooks to a bridge.")
+    add = command.add_argument
     add("--spool", type=Path, required=True, help="directory that the hook command writes to")
     add("--url", help="https://HOST:PORT of the bridge")
     add("--token-file", type=Path, help="file with the bridge's hook token")
@@ -43,11 +36,6 @@ def parser() -> argparse.ArgumentParser:
     hooks = "make the spool, print what belongs into the agent's settings file, and end"
     add("--print-hooks", action="store_true", help=hooks)
     add("--status", action="store_true", help="print what waits in the spool, and end")
-    return made
-
-
-def main() -> None:
-    command = parser()
     given = command.parse_args()
     spool = Path(os.path.abspath(given.spool))
     if given.print_hooks:
@@ -62,7 +50,7 @@ def main() -> None:
         command.error("--url and --token-file are needed to forward")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
-        transport = HttpsTransport(given.url, token_from(given.token_file), given.pin)
+        transport = HttpsTransport(given.url, given.token_file, given.pin)
         spool.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (ValueError, OSError) as error:
         command.error(str(error))

@@ -15,10 +15,9 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from hooks_app.producer import https
+from hooks_app.producer import https_sender
 from hooks_app.producer.forwarder import Forwarder
-from hooks_app.producer.https import HttpsTransport
-from hooks_app.producer.https_sender import HttpsSender
+from hooks_app.producer.https_sender import HttpsSender, HttpsTransport
 from hooks_app.producer.shell_command import hook_command, write_hook_script
 from hooks_app.producer.spool import RESERVED
 from tests.hooks.scripted import ScriptedBridge
@@ -99,11 +98,13 @@ class Way:
 
     def __init__(self, spool: Path, bridge: ScriptedBridge, closing: ExitStack) -> None:
         self.spool, self.bridge, self.closing = spool, bridge, closing
+        self.token = spool.parent / "token"
+        self.token.write_text(bridge.token + "\n")
 
-    def make(self, token: Callable[[], str] | None = None, pin: str | None = None) -> Forwarder:
-        """A forwarder, as `serve` or another machine has it."""
+    def make(self, pin: str | None = None) -> Forwarder:
+        """A forwarder, as another machine has it."""
         pin = self.bridge.pin if pin is None else pin
-        transport = HttpsTransport(self.bridge.url, token or (lambda: self.bridge.token), pin)
+        transport = HttpsTransport(self.bridge.url, self.token, pin)
         self.closing.callback(transport.close)
         made = Forwarder(self.spool, HttpsSender(transport))
         self.closing.callback(made.close)
@@ -141,6 +142,6 @@ class Way:
 
 @pytest.fixture
 def way(spool: Path, bridge: ScriptedBridge, monkeypatch: pytest.MonkeyPatch) -> Iterator[Way]:
-    monkeypatch.setattr(https, "ANSWER_SECONDS", 5.0)
+    monkeypatch.setattr(https_sender, "ANSWER_SECONDS", 5.0)
     with ExitStack() as closing:
         yield Way(spool, bridge, closing)

@@ -14,13 +14,14 @@ from pathlib import Path
 import pytest
 import time_machine
 
-from hooks_app.producer import spool_queue, watch
+from hooks_app.producer import forwarder as forwarders
+from hooks_app.producer import spool_queue
 from hooks_app.producer.__main__ import make_one_file
 from hooks_app.producer.forwarder import Forwarder
 from hooks_app.producer.shell_command import HOOK_SCRIPT
 from hooks_app.producer.spool import REJECTED_MAX_BYTES, spool_status
 from tests.hooks.conftest import Hook, Way
-from tests.hooks.scripted import TOKEN, Events, ScriptedBridge, cut_after_taking, fixture
+from tests.hooks.scripted import Events, ScriptedBridge, cut_after_taking, fixture
 from tests.servers import stop_process, wait_until
 
 EVENT, BATCH = "/api/v1/hooks/event", "/api/v1/hooks/batch"
@@ -84,7 +85,7 @@ def test_an_event_leaves_at_once(
 ) -> None:
     """Also where nothing announces it: the next look that nobody asked for is 2 s away."""
     if not inotify:
-        monkeypatch.setattr(watch, "inotify_simple", None)
+        monkeypatch.setattr(forwarders, "inotify_simple", None)
     with running(way.forwarder):
         took = []
         for number in range(8):
@@ -120,11 +121,10 @@ def test_killed_between_sending_and_deleting_it_sends_the_same_ids(
         release.wait(180)
 
     way.put_many(range(5))
-    producer, token = tmp_path / "producer.py", tmp_path / "token"
+    producer = tmp_path / "producer.py"
     make_one_file(producer)
-    token.write_text(TOKEN + "\n")
     where = ["--spool", str(way.spool), "--url", way.bridge.url, "--pin", way.bridge.pin]
-    command = [sys.executable, "-I", "-S", str(producer), *where, "--token-file", str(token)]
+    command = [sys.executable, "-I", "-S", str(producer), *where, "--token-file", str(way.token)]
     for _ in range(2):
         holding.clear()
         way.bridge.script.append(hold)

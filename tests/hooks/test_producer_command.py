@@ -196,4 +196,3 @@ def test_killed_half_way_it_leaves_no_half_event(
     wait_until(lambda: way.run() == 1, "it is set aside, and that is said")
     assert waiting(spool) == []
     assert [event["event"] for event in way.bridge.events] == ["PreToolUse", "Notification"]
-    assert way.bridge.events[1]["session_id"] == json.loads(whole)["session_id"]

@@ -23,8 +23,7 @@ from bridge_project.operations.doctor import machine
 from bridge_project.operations.doctor.findings import Level
 from bridge_project.operations.doctor.snapshot import Snapshot, take
 from hooks_app.producer.forwarder import Forwarder
-from hooks_app.producer.https import HttpsTransport
-from hooks_app.producer.https_sender import HttpsSender
+from hooks_app.producer.https_sender import HttpsSender, HttpsTransport
 from hooks_app.producer.install import install
 from tests.conformance.bridge import Bridge
 from tests.faults.quick import QuickBridge
@@ -143,10 +142,13 @@ def test_all_sockets_are_taken(bridge: Bridge) -> None:
 
 def test_a_forwarder_of_another_machine_that_is_behind(bridge: Bridge, tmp_path: Path) -> None:
     """It says so with what it sends; the file of its oldest event is five minutes old (D47)."""
-    put(tmp_path, "1", time.time() - 300)
+    spool, token = tmp_path / "spool", tmp_path / "token"
+    spool.mkdir()
+    put(spool, "1", time.time() - 300)
+    token.write_text(bridge.hook_token)
     url = f"https://127.0.0.1:{bridge.port}"
-    transport = HttpsTransport(url, lambda: bridge.hook_token, bridge.pairing().pin)
-    assert Forwarder(tmp_path, HttpsSender(transport)).run_once() == 1
+    transport = HttpsTransport(url, token, bridge.pairing().pin)
+    assert Forwarder(spool, HttpsSender(transport)).run_once() == 1
     told = run_doctor(bridge, expected=0)
     says(told["forwarders"], "warning", "127.0.0.1 is 30")
     info = bridge.get("/api/v1/info", bridge.hook_token).json()
