@@ -3,22 +3,24 @@
 SPEC Hook producer configuration.
 """
 
+import re
 from typing import Annotated, Any, Final, Literal
 
 import structlog
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, RootModel
 
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol import jsontext
 from bridge_project.protocol.base import Received
-from bridge_project.protocol.constraints import faults
+from bridge_project.protocol.constraints import validate
 from bridge_project.protocol.types import HOOK_EVENTS, HookEventName
 
 log = structlog.get_logger("bridge.hooks")
 
 MAX_BYTES: Final = 2**20  # a configuration is a page of text; a larger file is something else
 
+Text = Annotated[str, Field(min_length=1)]
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 
 
@@ -26,7 +28,7 @@ class CommandHook(Received):
     """Declare ``command``, which reads the event from standard input and posts it."""
 
     type: Literal["command"]
-    command: str = Field(min_length=1)
+    command: Text
     timeout: Seconds | None = None
 
 
@@ -37,7 +39,7 @@ class PromptHook(Received):
     """
 
     type: Literal["prompt"]
-    prompt: str = Field(min_length=1)
+    prompt: Text
     timeout: Seconds | None = None
 
 
@@ -48,7 +50,8 @@ class Entry(Received):
     hooks: list[Annotated[CommandHook | PromptHook, Field(discriminator="type")]]
 
 
-_ENTRIES: Final = TypeAdapter(dict[str, list[Entry]])
+class Configuration(RootModel[dict[str, list[Entry]]]):
+    """Map event names to entries."""
 
 
 def active_hooks() -> list[HookEventName]:
@@ -58,19 +61,19 @@ def active_hooks() -> list[HookEventName]:
     events are ignored. Raises BridgeError HOOK_INVALID_PAYLOAD with ``details {field, constraint}``
     when it cannot be read or is wrong.
     """
-    value = _read() if conf.bridge_hooks_config else {}
-    inside = isinstance(value, dict) and "hooks" in value
-    place, found = ("hooks", value["hooks"]) if inside else ("file", value)
+    found, place = _read() if conf.bridge_hooks_config else {}, "file"
+    if isinstance(found, dict) and "hooks" in found:
+        found, place = found["hooks"], "hooks"
     if not isinstance(found, dict):
-        raise _invalid((place, "object", "must be an object that maps event names to lists"))
+        raise _invalid(place, "object", f"{place} must be an object")
     known = {name: found[name] for name in HOOK_EVENTS if name in found}
-    try:
-        entries = _ENTRIES.validate_python(known, strict=True)
-    except ValidationError as error:
-        prefix = ("hooks",) if inside else ()
-        wrong = [(_place(prefix, f.path), f.constraint, f.sentence) for f in faults(error)]
-        raise _invalid(*wrong) from None
-    return [name for name in HOOK_EVENTS if any(entry.hooks for entry in entries.get(name, ()))]
+    entries, wrong = validate(Configuration, known, prefix="hooks." if place == "hooks" else "")
+    if entries is None:
+        # Stop.0.hooks.1.command.timeout (`command` is the variant) as Stop[0].hooks[1].timeout
+        inner = re.sub(r"\.(\d+)(?:\.(?:command|prompt)(?=\.))?", r"[\1]", wrong[0].field)
+        words = wrong[0].sentence.removeprefix(wrong[0].field)
+        raise _invalid(inner, wrong[0].constraint, f"{inner}{words}")
+    return [name for name in known if any(entry.hooks for entry in entries.root[name])]
 
 
 def check() -> None:
@@ -82,36 +85,23 @@ def check() -> None:
         log.warning("hook_configuration_invalid", file=file, problem=error.message)
 
 
-def _place(prefix: tuple[str, ...], path: tuple[str | int, ...]) -> str:
-    """Write a place as ``hooks.Stop[0].hooks[1].timeout``.
-
-    Leave out the name of the variant, which pydantic puts after the index of a hook.
-    """
-    parts = (*prefix, *path[:4], *path[5:])
-    named = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
-    return "".join(named).removeprefix(".")
-
-
 def _read() -> Any:
     assert conf.bridge_hooks_config is not None
     try:
         with conf.bridge_hooks_config.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
-            limit = f"at most {MAX_BYTES} bytes"
-            raise _invalid(("file", limit, f"is larger than {MAX_BYTES} bytes"))
+            raise _invalid("file", f"at most {MAX_BYTES} bytes", "the file is too large")
         return jsontext.loads(data)
     except OSError as error:
-        raise _invalid(("file", "readable", f"cannot be read: {error.strerror}")) from None
+        raise _invalid("file", "readable", f"the file cannot be read: {error.strerror}") from None
     except jsontext.JsonError as error:
-        raise _invalid(("file", "JSON", f"is not usable JSON: {error}")) from None
+        raise _invalid("file", "JSON", f"the file is not usable JSON: {error}") from None
 
 
-def _invalid(*wrong: tuple[str, str, str]) -> BridgeError:
-    place, constraint, sentence = wrong[0]
+def _invalid(place: str, constraint: str, sentence: str) -> BridgeError:
     return BridgeError(
         "HOOK_INVALID_PAYLOAD",
-        f"The hook configuration is wrong: {place} {sentence}.",
+        f"The hook configuration is wrong: {sentence}.",
         details={"field": place, "constraint": constraint},
-        violations=[{"field": field, "constraint": rule} for field, rule, _ in wrong],
     )

@@ -57,42 +57,30 @@ def installed(text: str, spool: str) -> bool:
 
 
 def _ours(entries: list[Any], spool: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Yield our hook objects of an event, in either format, each after its entry."""
-    first_form = f"cd {shell_command.quoted(spool)}&&"
+    """Yield our hook objects of an event, of the first version too, each after its entry."""
+    places = (
+        shell_command.quoted(f"{spool}/{shell_command.HOOK_SCRIPT}"),
+        (f"cd {shell_command.quoted(spool)}&&"),
+    )
     for entry in entries:
         hooks = entry.get("hooks") if isinstance(entry, dict) else None
         for hook in hooks if isinstance(hooks, list) else []:
-            command = hook.get("command") if isinstance(hook, dict) else None
-            if command == shell_command.hook_command(spool) or (
-                isinstance(command, str)
-                and command.endswith(shell_command.HOOK_MARK)
-                and first_form in command
-            ):
+            command = str(hook.get("command")) if isinstance(hook, dict) else ""
+            marked = command.endswith(shell_command.HOOK_MARK)
+            if marked and any(place in command for place in places):
                 yield entry, hook
 
 
 def _parse(text: str) -> dict[str, Any]:
     """Parse the settings, which may be empty, and check what is edited. Raises SettingsError."""
     try:
-        settings = json.loads(text.removeprefix("\ufeff") or "{}", parse_constant=_refuse)
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        raise SettingsError(f"it is not JSON: {error.msg} ({where})") from None
+        settings = json.loads(text.removeprefix("\ufeff") or "{}")
     except (ValueError, RecursionError) as error:
         raise SettingsError(f"it is not JSON: {error}") from None
-    if not isinstance(settings, dict):
-        raise SettingsError("it is JSON, but not an object")
-    hooks = settings.get("hooks", {})
-    if not isinstance(hooks, dict):
-        raise SettingsError('its "hooks" is not an object')
-    for event, entries in hooks.items():
-        if not isinstance(entries, list):
-            raise SettingsError(f'its "hooks" has no list for {json.dumps(event)}')
+    hooks = settings.get("hooks", {}) if isinstance(settings, dict) else None
+    if not isinstance(hooks, dict) or not all(isinstance(one, list) for one in hooks.values()):
+        raise SettingsError('it is no object whose "hooks" maps events to lists')
     return settings
-
-
-def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _written(settings: dict[str, Any], text: str) -> str:
@@ -102,8 +90,6 @@ def _written(settings: dict[str, Any], text: str) -> str:
     try:
         written = json.dumps(settings, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         written.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair, which JSON can hold and UTF-8 cannot
-        return json.dumps(settings, indent=2) + "\n"
-    except ValueError:
-        raise SettingsError("it has a number that is too large to be written again") from None
+    except ValueError:  # NaN, an infinity, half of a surrogate pair
+        raise SettingsError("it has a value that cannot be written again") from None
     return written

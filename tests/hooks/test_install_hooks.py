@@ -48,18 +48,6 @@ def commands(text: str) -> dict[str, list[str]]:
     }
 
 
-@pytest.mark.parametrize(
-    "text", [" { } ", "\ufeff{}", '{\r\n    "hooks": {\r\n    }\r\n}\r\n', THEIRS]
-)
-def test_it_is_in_once_and_out_again(text: str) -> None:
-    once = install(text, SPOOL)
-    assert install(once, SPOOL) == once
-    assert installed(once, SPOOL) and not installed(text, SPOOL)
-    found = commands(once.lstrip("\ufeff"))
-    assert all(found[event].count(hook_command(SPOOL)) == 1 for event in HOOK_EVENTS)
-    assert not installed(remove(once, SPOOL), SPOOL)
-
-
 def test_two_bridges_do_not_touch_each_other() -> None:
     other = "/srv/other/spool"
     both = install(install(THEIRS, SPOOL), other)
@@ -112,25 +100,12 @@ def meaning(text: str) -> Any:
     """The settings without event lists and hook maps that are empty, which removing does not tell
     from its own.
     """
-    value = json.loads(text)
+    value = json.loads(text.lstrip("\ufeff") or "{}")
     if isinstance(value.get("hooks"), dict):
         value["hooks"] = {event: listed for event, listed in value["hooks"].items() if listed}
         if not value["hooks"]:
             del value["hooks"]
     return value
-
-
-@given(text=documents)
-def test_any_settings_survive(text: str) -> None:
-    once = install(text, SPOOL)
-    assert install(once, SPOOL) == once
-    assert meaning(remove(once, SPOOL)) == meaning(text)
-    assert remove(text, SPOOL) == text
-    found, before = json.loads(once), json.loads(text)
-    assert list(found) == list(before | {"hooks": {}}), "what is not ours keeps its place"
-    hooks, theirs = found.pop("hooks"), before.pop("hooks", {})
-    assert found == before
-    assert all(theirs.get(event, []) == hooks[event][:-1] for event in HOOK_EVENTS)
 
 
 def run(file: Path, spool: Path, *arguments: str) -> str:
@@ -143,14 +118,25 @@ def run(file: Path, spool: Path, *arguments: str) -> str:
 
 @given(text=documents)
 @example(text="")
-def test_any_file_comes_back_byte_for_byte(
+@example(text="\ufeff{}")
+@example(text=THEIRS)
+def test_any_settings_survive_and_come_back_byte_for_byte(
     text: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     directory = tmp_path_factory.mktemp("agent")
-    file = directory / "settings.json"
+    file, spool = directory / "settings.json", str(directory / "spool")
     file.write_bytes(text.encode())
     run(file, directory / "spool")
-    assert installed(file.read_text(), str(directory / "spool"))
+    once = file.read_text()
+    assert install(once, spool) == once and installed(once, spool)
+    found, before = (json.loads(one.lstrip("\ufeff") or "{}") for one in (once, text))
+    assert list(found) == list(before | {"hooks": {}}), "what is not ours keeps its place"
+    hooks, theirs = found.pop("hooks"), before.pop("hooks", {})
+    assert found == before
+    for event in HOOK_EVENTS:
+        assert hooks[event][:-1] == theirs.get(event, [])
+        assert hooks[event][-1]["hooks"][0]["command"] == hook_command(spool)
+    assert meaning(remove(once, spool)) == meaning(text)
     run(file, directory / "spool", "--remove")
     assert file.read_bytes() == text.encode()
     assert sorted(os.listdir(directory)) == ["settings.json", "spool"]
@@ -171,11 +157,10 @@ def test_the_installed_command_works(tmp_path: Path) -> None:
 def test_a_file_that_was_not_there_goes_again(tmp_path: Path) -> None:
     file = tmp_path / ".claude" / "settings.json"
     run(file, tmp_path / "spool")
-    assert file.exists()
-    assert "Nothing to do" in run(file, tmp_path / "spool")
+    assert "nothing to do" in run(file, tmp_path / "spool")
     run(file, tmp_path / "spool", "--remove")
     assert os.listdir(file.parent) == []
-    assert "Nothing to do" in run(file, tmp_path / "spool", "--remove")
+    assert "nothing to do" in run(file, tmp_path / "spool", "--remove")
 
 
 def test_the_original_is_kept_beside_it_and_what_was_changed_meanwhile_stays(
@@ -215,12 +200,11 @@ def test_a_link_stays_a_link_and_the_mode_stays(tmp_path: Path) -> None:
         (b" ", "not JSON"),
         (b"{,}", "not JSON"),
         (b"// c\n{}", "not JSON"),
-        (b'{"a": NaN}', "not JSON"),
         (b"[" * 9999, "not JSON"),
         (b"\xff\xfe", ""),
-        (b"[]", "not an object"),
+        (b"[]", "no object"),
         (b'{"hooks": []}', '"hooks"'),
-        (b'{"hooks": {"Stop": {}}}', '"Stop"'),
+        (b'{"hooks": {"Stop": {}}}', '"hooks"'),
     ],
 )
 def test_what_is_no_settings_file_is_left_alone(tmp_path: Path, data: bytes, why: str) -> None:
@@ -247,8 +231,7 @@ def test_it_asks_and_without_a_terminal_does_nothing_unless_told(tmp_path: Path)
                 program.say(reply)
             assert program.ended() == (1 if reply is None else 0), program.shown
         assert program.shown.lstrip().startswith("This adds one command to 12 events of")
-        again = f"run this again with --yes (BRIDGE_DATA_DIR={data} make"
-        assert (again in program.shown) is (reply is None)
+        assert ("again with --yes" in program.shown) is (reply is None)
         assert (file.read_text() != "{}") is (data / "spool").exists() is written
     with Program(environment, *command, "--remove", terminal=False) as program:
         assert program.ended() == 1 and "make hooks ARGS='--remove --yes'" in program.shown

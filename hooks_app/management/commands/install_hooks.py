@@ -3,7 +3,6 @@
 import difflib
 import hashlib
 import os
-import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -45,95 +44,70 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         shown = (options["settings_file"] or default_settings()).expanduser()
-        # of a linked settings file the target is written, and the link stays
-        file = Path(os.path.realpath(shown))
-        place = conf.bridge_data_dir / "spool"
-        digest = hashlib.sha256(os.fsencode(place)).hexdigest()[:8]
-        backup = file.with_name(f"{file.name}.before-bridge-{digest}")
-        removing = options["remove"]
         try:
-            before = _read(file)
-            if removing:
-                after, new = _without(before, backup, str(place)), False
-            else:
-                _check_name(place)
-                after = install("{}\n" if before is None else before, str(place))
-                new = before is not None and not installed(before, str(place))
+            said = self._change(shown, removing=options["remove"], yes=options["yes"])
         except SettingsError as error:
             raise CommandError(f"{shown}: {error}. Nothing was changed.") from None
         except OSError as error:
-            raise CommandError(f"{shown} cannot be read: {error.strerror}.") from None
-        if after != before and not self._agreed(before, after, shown, **options):
-            self.stdout.write("Nothing was changed.")  # as the person wanted it
-            return
-        if not removing:
-            _make_spool(place)
-        if after == before:
-            none, all_ = "no hooks of this bridge are in it", "the hooks are in it already"
-            self.stdout.write(f"{shown}: {none if removing else all_}. Nothing to do.")
+            raise CommandError(f"{error.filename or shown}: {error.strerror}.") from None
+        self.stdout.write(said)
+
+    def _change(self, shown: Path, *, removing: bool, yes: bool) -> str:
+        """Change the file after a question, and return what was done.
+
+        Raises SettingsError, OSError, and CommandError when nobody can be asked.
+        """
+        # of a linked settings file the target is written, and the link stays
+        file, spool = Path(os.path.realpath(shown)), conf.bridge_data_dir / "spool"
+        digest = hashlib.sha256(os.fsencode(spool)).hexdigest()[:8]
+        backup = file.with_name(f"{file.name}.before-bridge-{digest}")
+        before = _read(file)
+        if removing:
+            after = _without(before, backup, str(spool))
         else:
-            self._write(before, after, file, shown, backup if new else None)
-            self._report(removing, after, shown, backup)
+            after = install("{}\n" if before is None else before, str(spool))
+        if after != before and not self._agreed(before, after, shown, removing=removing, yes=yes):
+            return "Nothing was changed."  # as the person wanted it
+        if not removing:
+            make_private_dir(spool.parent, spool.name)
+            write_hook_script(spool)
+        if after == before:
+            return f"{shown}: nothing to do."
+        if _read(file) != before:
+            raise SettingsError("it was changed meanwhile; run this again")
+        if before is not None and not installed(before, str(spool)):
+            write_private_file(backup, before.encode(), like=file)
+        if after is None:
+            file.unlink()
+        else:
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_private_file(file, after.encode(), like=file)
+        if removing:
+            backup.unlink(missing_ok=True)
+            return f"{shown}: the hooks are out{', and the file is gone' if after is None else ''}."
+        kept = f" The file as it was: {backup}." if backup.exists() else ""
+        starts = "Agent sessions that start from now on report to the bridge."
+        return f"{shown}: the hooks are in. {starts}{kept}"
 
     def _agreed(
-        self,
-        before: str | None,
-        after: str | None,
-        shown: Path,
-        *,
-        remove: bool,
-        yes: bool,
-        **_: Any,
+        self, before: str | None, after: str | None, shown: Path, *, removing: bool, yes: bool
     ) -> bool:
-        """Show what would be written, and ask; without a terminal ``--yes`` decides."""
+        """Show what would be written, and ask; without a terminal ``yes`` decides."""
         adds = f"adds one command to {len(HOOK_EVENTS)} events of"
-        what = "takes the bridge's command out of" if remove else adds
+        what = "takes the bridge's command out of" if removing else adds
         self.stdout.write(f"This {what} {shown}.\n")
         old, new = (before or "").splitlines(), (after or "").splitlines()
-        target = str(shown) if after is not None else "(removed)"
-        for line in difflib.unified_diff(old, new, str(shown), target, lineterm=""):
+        for line in difflib.unified_diff(old, new, str(shown), str(shown), lineterm=""):
             self.stdout.write(line)
         if yes:
             return True
         if not sys.stdin.isatty():
-            data = shlex.quote(str(conf.bridge_data_dir))
-            words = "'--remove --yes'" if remove else "--yes"
-            make = f"BRIDGE_DATA_DIR={data} make hooks ARGS={words}"
-            again = f"run this again with --yes ({make})"
+            words = "'--remove --yes'" if removing else "--yes"
+            again = f"run this again with --yes (make hooks ARGS={words})"
             raise CommandError(f"There is no terminal to ask at: {again}. Nothing was changed.")
         self.stdout.write("\nWrite this? [y/N] ", ending="")
         self.stdout.flush()
         return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-    def _write(
-        self, before: str | None, after: str | None, file: Path, shown: Path, backup: Path | None
-    ) -> None:
-        try:
-            if _read(file) != before:
-                raise SettingsError
-            if backup is not None and before is not None:
-                write_private_file(backup, before.encode(), like=file)
-            if after is None:
-                file.unlink()
-            else:
-                file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                write_private_file(file, after.encode(), like=file)
-        except SettingsError:
-            changed = f"{shown} was changed meanwhile. Nothing was written; run this again."
-            raise CommandError(changed) from None
-        except OSError as error:
-            raise CommandError(f"{shown} cannot be written: {error.strerror}.") from None
-
-    def _report(self, removed: bool, after: str | None, shown: Path, backup: Path) -> None:
-        if removed:
-            backup.unlink(missing_ok=True)
-            gone = "" if after is not None else ", and so is the file, which held nothing else"
-            said = f"the hooks are out{gone}."
-        else:
-            kept = f" The file as it was: {backup}." if backup.exists() else ""
-            starts = "Agent sessions that start from now on report to the bridge."
-            said = f"the hooks are in. {starts}{kept}"
-        self.stdout.write(f"{shown}: {said}")
 
 
 def _without(before: str | None, backup: Path, spool: str) -> str | None:
@@ -152,22 +126,6 @@ def _without(before: str | None, backup: Path, spool: str) -> str | None:
     without = remove(before, spool)
     empty = not without.lstrip("\ufeff").strip("{} \t\r\n")
     return None if original is None and empty else without
-
-
-def _check_name(place: Path) -> None:
-    try:
-        str(place).encode()
-    except UnicodeEncodeError:
-        why = "is not UTF-8, so JSON cannot name it. Choose another directory."
-        raise CommandError(f"{os.fsencode(place)!r} {why}") from None
-
-
-def _make_spool(place: Path) -> None:
-    try:
-        make_private_dir(place.parent, place.name)
-        write_hook_script(place)
-    except OSError as error:
-        raise CommandError(f"{place} cannot be made: {error.strerror}.") from None
 
 
 def _read(file: Path) -> str | None:
