@@ -19,7 +19,7 @@ from bridge_project.kernel import data_files, limits, threads
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.database import STORAGE_ERRORS
 from bridge_project.network.transport import ConnectionMode
-from bridge_project.protocol.http import DegradedChecks, Health, HealthDegraded, SystemInfo
+from bridge_project.protocol.http import Health, HealthDegraded, HealthPart, SystemInfo
 from bridge_project.protocol.types import HealthWord, now_text
 from sessions_app.agents import breaker
 from sessions_app.socket import presence
@@ -65,7 +65,7 @@ def check_disk_space() -> str | None:
 
 # Parts of the 503 body → their checks: each returns None, or what is wrong, for the log. They run
 # in threads.
-CHECKS: dict[str, tuple[Check, ...]] = {
+CHECKS: dict[HealthPart, tuple[Check, ...]] = {
     "websocket_server": (check_channel_layer,),
     "hook_endpoint": (check_database, data_files.files.unhealthy),
     "agent_sdk": (breaker.check,),
@@ -89,12 +89,10 @@ def report(mode: ConnectionMode) -> tuple[int, Health | HealthDegraded]:
             failed = {"hook_endpoint": f"{error.__class__.__name__}: {error}".strip()}
     _log_changes(failed)
     if failed:
-        words: dict[str, HealthWord] = {
+        words: dict[HealthPart, HealthWord] = {
             part: "unhealthy" if part in failed else "healthy" for part in CHECKS
         }
-        return 503, HealthDegraded(
-            version=__version__, checks=DegradedChecks(**words), timestamp=now_text()
-        )
+        return 503, HealthDegraded(version=__version__, checks=words, timestamp=now_text())
     return 200, Health(
         version=__version__,
         uptime_seconds=int(time.monotonic() - _started),

@@ -78,11 +78,7 @@ class Health(Sent):
     timestamp: types.Timestamp
 
 
-class DegradedChecks(Sent):
-    websocket_server: types.HealthWord
-    hook_endpoint: types.HealthWord
-    agent_sdk: types.HealthWord
-    disk_space: types.HealthWord
+HealthPart = Literal["websocket_server", "hook_endpoint", "agent_sdk", "disk_space"]
 
 
 class HealthDegraded(Sent):
@@ -90,7 +86,7 @@ class HealthDegraded(Sent):
 
     status: Literal["degraded"] = "degraded"
     version: str
-    checks: DegradedChecks
+    checks: dict[HealthPart, types.HealthWord]
     timestamp: types.Timestamp
 
 
@@ -284,26 +280,9 @@ class ErrorBody(Sent):
     websocket_url: str | None = None
 
 
-class FieldConstraint(Sent):
-    field: str
-    constraint: str
-
-
-class FieldMessage(Sent):
-    field: str
-    message: str
-
-
-class ValidationFailure(Sent):
+class ValidationFailure(ErrorBody):
     """Describe a refused hook event, in all three forms of the specification (D8)."""
 
     received: Literal[False] = False
-    error: str
-    message: str
-    code: str
-    details: FieldConstraint
     validation_errors: list[ValidationErrorItem]
-    errors: list[FieldMessage]
-    request_id: str
-    timestamp: types.Timestamp
-    documentation_url: str
+    errors: list[dict[Literal["field", "message"], str]]

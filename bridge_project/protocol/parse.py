@@ -86,10 +86,10 @@ def parse_client(text: str | bytes, *, strict_ids: bool) -> ClientMessage:
     ProtocolInvalid.
     """
     value = _loads(text)
-    kind, own = value.get("type"), value.get("id")
-    if value.get("payload") is None and isinstance(kind, str) and kind in HEARTBEATS:
-        value = value | {"payload": {}}
-    payload, parsed = value.get("payload"), None
+    kind: Any = value.get("type")
+    own, payload, parsed = value.get("id"), value.get("payload"), None
+    if payload is None and isinstance(kind, str) and kind in HEARTBEATS:
+        value = value | {"payload": (payload := {})}
     _, found = validate(_Envelope, value, context=strict_ids)
     if isinstance(payload, dict) and not any(fault.field == "type" for fault in found):
         parsed, wrong = validate(CATALOGUE[kind], payload, "payload.")

@@ -31,7 +31,12 @@ class PushSubscription(Received):
     keys: PushKeys
 
 
-class PushSubscribe(ClientPayload):
+class _PushRequest(ClientPayload):
+    lane = "push"
+    reply = ("push_state",)
+
+
+class PushSubscribe(_PushRequest):
     """Subscribe the device to pushes; its last subscription counts.
 
     It ends with the device. ``detail`` ``full``: pushes name the tool and its description;
@@ -40,26 +45,20 @@ class PushSubscribe(ClientPayload):
 
     type = "push_subscribe"
     summary = "Asks for pushes to this browser, for when the device is not connected."
-    lane = "push"
-    reply = ("push_state",)
     subscription: PushSubscription
     detail: PushDetail = "quiet"
 
 
-class PushUnsubscribe(ClientPayload):
+class PushUnsubscribe(_PushRequest):
     type = "push_unsubscribe"
     summary = "Asks for no more pushes."
-    lane = "push"
-    reply = ("push_state",)
 
 
-class PushTest(ClientPayload):
+class PushTest(_PushRequest):
     """Send a test push; answered when the push service has answered, or is too slow."""
 
     type = "push_test"
     summary = "Asks for a push now."
-    lane = "push"
-    reply = ("push_state",)
 
 
 class PushState(ServerPayload):

@@ -12,6 +12,7 @@ test_hot_path.py sends the same requests to both and compares the answers byte f
 """
 
 import asyncio
+from contextlib import nullcontext
 from datetime import UTC, datetime
 
 from bridge_project.http import ratelimit
@@ -25,7 +26,7 @@ from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import readers
 from bridge_project.network.own_names import host_allowed, own_names
 from bridge_project.protocol import jsontext
-from bridge_project.protocol.hooks import HookEvent, HookInvalid, parse_hook_body
+from bridge_project.protocol.hooks import HookInvalid, parse_hook_body
 from devices_app import tokens
 from devices_app.tokens import Principal
 from hooks_app.intake.group_commit import GroupWriter
@@ -73,13 +74,22 @@ class FastPath:
         self, scope: Scope, headers: Headers, body: bytes
     ) -> Receipt | BridgeError | None:
         """Store the event; else return what the view must answer, or None."""
+        large, now = len(body) > LARGE, datetime.now(UTC)
+        counted = scope.get("bridge.body") == "admitted"  # when it asked
+        rate = EventView.rate_group, HOOK.rate_key, scope["bridge"].client
+        source = headers.get(b"x-hook-source", b"").decode("latin-1")
         try:
-            if len(body) <= LARGE:
-                event = parse_hook_body(body, now=datetime.now(UTC))
-                return await self._count_and_store(scope, headers, event)
-            async with self._large:
-                event = await asyncio.to_thread(parse_hook_body, body, now=datetime.now(UTC))
-                return await self._count_and_store(scope, headers, event)
+            async with self._large if large else nullcontext():
+                if large:
+                    event = await asyncio.to_thread(parse_hook_body, body, now=now)
+                else:
+                    event = parse_hook_body(body, now=now)
+                if conf.rate_limits_on and not counted:
+                    if conf.redis_url:
+                        await readers.run(ratelimit.check, *rate)
+                    else:
+                        ratelimit.check(*rate)
+                return await self._writer.store(Posted(event, source))
         except HookInvalid:
             return None
         except BridgeError as refusal:
@@ -87,21 +97,6 @@ class FastPath:
         except STORAGE_ERRORS as error:
             # not tried again by the view: the commit may have happened although its answer was lost
             return as_bridge_error(error)
-
-    async def _count_and_store(self, scope: Scope, headers: Headers, event: HookEvent) -> Receipt:
-        """Count the event against its rate and store it.
-
-        Raises BridgeError RATE_LIMIT_EXCEEDED, and what storing raises.
-        """
-        counted = scope.get("bridge.body") == "admitted"  # when it asked
-        if conf.rate_limits_on and not counted:
-            rate = EventView.rate_group, HOOK.rate_key, scope["bridge"].client
-            if conf.redis_url:
-                await readers.run(ratelimit.check, *rate)
-            else:
-                ratelimit.check(*rate)
-        source = headers.get(b"x-hook-source", b"").decode("latin-1")
-        return await self._writer.store(Posted(event, source))
 
     def _learning(self, send: Send) -> Send:
         """Pass the view's answer on; keep the headers of its first 200."""

@@ -98,17 +98,12 @@ def store(posted: Sequence[Posted]) -> list[Receipt]:
 
 
 def _find_known(cursor: Any, event_ids: list[str]) -> dict[str, Receipt]:
-    """Return the events accepted already, within the time of D31.
+    """Return the events accepted already, and not forgotten yet (D31).
 
     The head of the log is locked, so no other can be accepted meanwhile.
     """
     found = ingest_sql.read_where_in(cursor, _READ_RECORDS, event_ids) if event_ids else []
-    if not found:
-        return {}
-    old = _old().filter(event_id__in=[row[0] for row in found])
-    forgotten = set(old.values_list("event_id", flat=True))
-    old.delete()
-    return {row[0]: Receipt(*row) for row in found if row[0] not in forgotten}
+    return {row[0]: Receipt(*row) for row in found}
 
 
 def _store_one(box: Outbox, session: Session, event: HookEvent, event_id: str, *, new: bool) -> int:
@@ -173,11 +168,7 @@ def _tool(event: HookEvent) -> str:
     return printable(projection.tool_of(event))[:NAME_CHARS]
 
 
-def _old() -> Any:
-    memory = timedelta(seconds=limits.EVENT_ID_MEMORY_SECONDS)
-    return StoredEvent.objects.filter(received_at__lte=ages.now() - memory)
-
-
 def forget_old() -> int:
     """Forget events older than D31 asks for; return how many."""
-    return delete_in_steps(_old())
+    memory = timedelta(seconds=limits.EVENT_ID_MEMORY_SECONDS)
+    return delete_in_steps(StoredEvent.objects.filter(received_at__lte=ages.now() - memory))

@@ -199,7 +199,7 @@ class Forwarder:
             os.close(lock)
             return False
         self._lock = lock
-        self.spool.fill_directory()
+        self.spool.make()
         with contextlib.suppress(OSError):  # the system's number of watches is used up
             self._inotify = inotify_simple and _watch(self.spool.path)
         return True

@@ -74,7 +74,7 @@ def _ours(entries: list[Any], spool: str) -> Iterator[tuple[dict[str, Any], dict
 def _parse(text: str) -> dict[str, Any]:
     """Parse the settings, which may be empty, and check what is edited. Raises SettingsError."""
     try:
-        settings = json.loads(text.removeprefix("\ufeff") or "{}")
+        settings: dict[str, Any] = json.loads(text.removeprefix("\ufeff") or "{}")
     except (ValueError, RecursionError) as error:
         raise SettingsError(f"it is not JSON: {error}") from None
     hooks = settings.get("hooks", {}) if isinstance(settings, dict) else None

@@ -74,8 +74,12 @@ class Spool:
         if self.path.stat().st_uid != os.geteuid():
             raise PermissionError(errno.EPERM, "it belongs to another user", str(self.path))
 
-    def fill_directory(self) -> None:
-        """Make what the spool holds; only the forwarder with the lock does. Raises OSError."""
+    def make(self) -> None:
+        """Make the spool with its own files; only the forwarder with the lock does.
+
+        Raises OSError.
+        """
+        self.make_directory()
         make_unlinked_dir(self.rejected)
         for draft in (*self.path.glob(".*"), *self.rejected.glob(".*")):
             with contextlib.suppress(OSError):  # of a forwarder that was killed

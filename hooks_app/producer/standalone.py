@@ -42,8 +42,8 @@ def main() -> None:
         spool.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_hook_script(spool)
     if given.print_hooks or given.status:
-        hooks = {event: [hook_entry(event, str(spool))] for event in HOOK_EVENTS}
-        shown = spool_status(spool) if given.status else {"hooks": hooks}
+        entries = {event: [hook_entry(event, str(spool))] for event in HOOK_EVENTS}
+        shown = spool_status(spool) if given.status else {"hooks": entries}
         sys.stdout.write(json.dumps(shown, indent=2, ensure_ascii=False) + "\n")
         return
     if not given.url or not given.token_file:
