@@ -21,7 +21,6 @@ from tests.conformance.phone import PATIENCE, Phone
 from tests.servers import stop_process, wait_until
 
 DEPLOY = REPOSITORY / "docs/deploy"
-STREAM_MODULE = Path("/usr/lib/nginx/modules/ngx_stream_module.so")
 PACKAGES = {"nginx": "nginx-light", "caddy": "caddy"}
 
 
@@ -56,9 +55,7 @@ def shipped(name: str, replaced: dict[str, str]) -> str:
     return text
 
 
-def nginx(
-    directory: Path, port: int, plain_port: int, site: Site, change: dict[str, str]
-) -> list[str]:
+def nginx(directory: Path, port: int, plain_port: int, site: Site) -> list[str]:
     live = "/etc/letsencrypt/live/bridge.example"
     places = {
         "listen 443 ssl;": f"listen {LOOPBACK}:{port} ssl;",
@@ -67,34 +64,19 @@ def nginx(
         f"{live}/privkey.pem": str(site.key),
         "http://127.0.0.1:8480;": f"http://127.0.0.1:{plain_port};",
     }
-    (directory / "bridge.conf").write_text(shipped("nginx.conf", places | change))
+    (directory / "bridge.conf").write_text(shipped("nginx.conf", places))
     kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    lines = [f"{kind}_temp_path {directory}/{kind};" for kind in kinds]
-    lines += [f"access_log {directory}/access.log;", f"include {directory}/bridge.conf;"]
-    return _nginx(directory, "\n".join(["http {", *lines, "}"]))
-
-
-def nginx_stream(directory: Path, port: int, tls_port: int) -> list[str]:
-    places = {
-        "listen 443;": f"listen {LOOPBACK}:{port};",
-        "127.0.0.1:8443;": f"127.0.0.1:{tls_port};",
-    }
-    passed = shipped("nginx-stream.conf", places)
-    return _nginx(directory, passed, f"load_module {STREAM_MODULE};")
-
-
-def _nginx(directory: Path, body: str, module: str = "") -> list[str]:
-    user = f"user {getpass.getuser()};" if os.geteuid() == 0 else ""
-    head = [module, user, "daemon off;", "worker_processes 1;", f"pid {directory}/nginx.pid;"]
-    head += [f"error_log {directory}/error.log;", "events {}"]
-    (directory / "nginx.conf").write_text("\n".join([*head, body, ""]))
+    user = [f"user {getpass.getuser()};"] if os.geteuid() == 0 else []
+    lines = [*user, "daemon off;", "worker_processes 1;", f"pid {directory}/nginx.pid;"]
+    lines += [f"error_log {directory}/error.log;", "events {}", "http {"]
+    lines += [f"{kind}_temp_path {directory}/{kind};" for kind in kinds]
+    lines += [f"access_log {directory}/access.log;", f"include {directory}/bridge.conf;", "}\n"]
+    (directory / "nginx.conf").write_text("\n".join(lines))
     places = ["-p", directory, "-e", directory / "error.log", "-c", directory / "nginx.conf"]
     return [program("nginx"), *map(str, places)]
 
 
-def caddy(
-    directory: Path, port: int, plain_port: int, site: Site, change: dict[str, str]
-) -> list[str]:
+def caddy(directory: Path, port: int, plain_port: int, site: Site) -> list[str]:
     own = f"\tbind {LOOPBACK}\n\ttls {site.chain} {site.key}\n"
     places = {
         "\nbridge.example {\n": f"\nhttps://{site.name}:{port} {{\n{own}",
@@ -102,7 +84,7 @@ def caddy(
     }
     head = "{\n\tadmin off\n\tauto_https disable_redirects\n}\n"
     file = directory / "Caddyfile"
-    file.write_text(head + shipped("Caddyfile", places | change))
+    file.write_text(head + shipped("Caddyfile", places))
     return [program("caddy"), "run", "--adapter", "caddyfile", "--config", str(file)]
 
 
@@ -169,7 +151,7 @@ class ProxiedPhone(Phone):
         return dial(self.port, self.site, self.client)
 
 
-def dial(port: int, site: Site, client: str = "") -> ssl.SSLSocket:
+def dial(port: int, site: Site, client: str) -> ssl.SSLSocket:
     raw = socket.create_connection((LOOPBACK, port), PATIENCE, source_address=(client, 0))
     try:
         return site.context.wrap_socket(raw, server_hostname=site.name)
