@@ -184,6 +184,9 @@ def test_what_was_captured_reaches_the_phone(bridge: Bridge, agent: Agent, phone
     prompted = sessions["UserPromptSubmit"]
     phone.collect(lambda: len(phone.events(prompted)) == 2, "the last of all")
     assert "context" not in phone.events(prompted)[0]["payload"]["payload"], "a person wrote it"
+    for name in ("SessionEnd-clear", "SessionStart-compact-with-model"):
+        said = phone.expect("notification", session_id=sessions[name])["payload"]
+        assert "The conversation was c" in f"{said['title']} {said['body']}"
     assert not [name for name in IGNORED if phone.events(sessions[name])]
 
 
