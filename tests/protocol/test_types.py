@@ -3,8 +3,6 @@
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from bridge_project.protocol.types import Timestamp, now_text, parse_timestamp
@@ -49,19 +47,6 @@ def test_what_is_no_timestamp_is_refused(text: str) -> None:
         parse_timestamp(text)
     with pytest.raises(ValidationError):
         TIMESTAMP.validate_python(text)
-
-
-@given(
-    st.datetimes(min_value=datetime(2, 1, 1), max_value=datetime(9998, 1, 1)),  # noqa: DTZ001
-    st.integers(-23 * 60 - 59, 23 * 60 + 59),
-)
-def test_any_moment_in_any_zone_is_read_as_python_reads_it(naive: datetime, minutes: int) -> None:
-    moment = naive.replace(tzinfo=timezone(timedelta(minutes=minutes)))
-    assert parse_timestamp(moment.isoformat()) == moment
-    assert parse_timestamp(moment.isoformat(" ")) == moment
-    written = now_text(moment)
-    assert written.endswith("Z")
-    assert timedelta(0) <= moment - parse_timestamp(written) < timedelta(milliseconds=1)
 
 
 def test_the_bridge_writes_utc_milliseconds_z() -> None:
