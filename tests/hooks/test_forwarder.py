@@ -83,17 +83,14 @@ def test_at_a_tie_a_session_starts_first_and_ends_last(way: Way) -> None:
 def test_an_event_leaves_at_once(
     way: Way, hook: Hook, inotify: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where nothing announces it: the next look that nobody asked for is 2 s away."""
+    """Also where nothing announces it: the next look that nobody asked for never comes."""
+    monkeypatch.setattr(forwarders, "LOOK_SECONDS", 600.0)
     if not inotify:
         monkeypatch.setattr(forwarders, "inotify_simple", None)
     with running(way.forwarder):
-        took = []
-        for number in range(8):
+        for number in range(3):
             hook({**fixture("Stop"), "number": number})
-            began = time.monotonic()
             wait_until(lambda n=number: len(way.bridge.events) > n, "the event")  # type: ignore[misc]
-            took.append(time.monotonic() - began)
-    assert sorted(took)[len(took) // 2] < 1
 
 
 # -- nothing lost, nothing doubled -----------------------------------------------------------------

@@ -13,13 +13,11 @@ from unittest.mock import patch
 
 import pytest
 from django.core.management import CommandError, call_command
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from hooks_app.producer.install import install, installed, remove
 from hooks_app.producer.shell_command import HOOK_EVENTS, HOOK_MARK, hook_command, quoted
 from tests.faults.quick import nursery
-from tests.hooks.conftest import JSON_VALUES, run_hook, waiting
+from tests.hooks.conftest import run_hook, waiting
 from tests.hooks.scripted import FIXTURES
 from tests.run.terminal import Program
 
@@ -74,25 +72,16 @@ def test_ours_in_an_entry_of_theirs_goes_alone() -> None:
     assert commands(remove(mixed, SPOOL))["Stop"] == ["x", "y"]
 
 
-hook_objects = st.fixed_dictionaries({"type": st.just("command"), "command": st.text(max_size=8)})
-entries = JSON_VALUES | st.fixed_dictionaries(
-    {"hooks": st.lists(hook_objects, max_size=2)}, optional={"matcher": st.text(max_size=4)}
-)
-events = st.sampled_from([*HOOK_EVENTS, "Other"])
-hooks_maps = st.dictionaries(events, st.lists(entries, max_size=3), max_size=4)
-others = st.dictionaries(st.text(max_size=6).filter(lambda key: key != "hooks"), JSON_VALUES)
-layouts: list[dict[str, Any]] = [
-    {"indent": None},
-    {"indent": None, "separators": (",", ":")},
-    {"indent": "\t"},
-    {"indent": 4, "ensure_ascii": False},
-]
-documents = st.builds(
-    lambda before, hooks, after, layout: json.dumps(before | hooks | after, **layout),
-    others,
-    st.fixed_dictionaries({}, optional={"hooks": hooks_maps}),
-    others,
-    st.sampled_from(layouts),
+SETTINGS = (
+    "",
+    " { } ",
+    "\ufeff{}",
+    '{\r\n    "hooks": {\r\n    }\r\n}\r\n',
+    THEIRS,
+    json.dumps(
+        {"hooks": {"Stop": [5, {"hooks": "x"}, {"hooks": [7, {"command": 1}]}], "Other": []}}
+    ),
+    '{"a":[1.50,{"b":null}],"hooks":{"PreToolUse":[{"hooks":[]}]},"z":"\\u00fc"}',
 )
 
 
@@ -116,17 +105,11 @@ def run(file: Path, spool: Path, *arguments: str) -> str:
     return out.getvalue()
 
 
-@given(text=documents)
-@example(text="")
-@example(text="\ufeff{}")
-@example(text=THEIRS)
-def test_any_settings_survive_and_come_back_byte_for_byte(
-    text: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    directory = tmp_path_factory.mktemp("agent")
-    file, spool = directory / "settings.json", str(directory / "spool")
+@pytest.mark.parametrize("text", SETTINGS)
+def test_any_settings_survive_and_come_back_byte_for_byte(text: str, tmp_path: Path) -> None:
+    file, spool = tmp_path / "settings.json", str(tmp_path / "spool")
     file.write_bytes(text.encode())
-    run(file, directory / "spool")
+    run(file, tmp_path / "spool")
     once = file.read_text()
     assert install(once, spool) == once and installed(once, spool)
     found, before = (json.loads(one.lstrip("\ufeff") or "{}") for one in (once, text))
@@ -137,9 +120,9 @@ def test_any_settings_survive_and_come_back_byte_for_byte(
         assert hooks[event][:-1] == theirs.get(event, [])
         assert hooks[event][-1]["hooks"][0]["command"] == hook_command(spool)
     assert meaning(remove(once, spool)) == meaning(text)
-    run(file, directory / "spool", "--remove")
+    run(file, tmp_path / "spool", "--remove")
     assert file.read_bytes() == text.encode()
-    assert sorted(os.listdir(directory)) == ["settings.json", "spool"]
+    assert sorted(os.listdir(tmp_path)) == ["settings.json", "spool"]
 
 
 def test_the_installed_command_works(tmp_path: Path) -> None:
