@@ -6,7 +6,6 @@ SPEC Hook producer configuration.
 import re
 from typing import Annotated, Any, Final, Literal
 
-import structlog
 from pydantic import Field, RootModel
 
 from bridge_project.kernel.config import conf
@@ -15,8 +14,6 @@ from bridge_project.protocol import jsontext
 from bridge_project.protocol.base import Received
 from bridge_project.protocol.constraints import validate
 from bridge_project.protocol.types import HOOK_EVENTS, HookEventName
-
-log = structlog.get_logger("bridge.hooks")
 
 MAX_BYTES: Final = 2**20  # a configuration is a page of text; a larger file is something else
 
@@ -74,15 +71,6 @@ def active_hooks() -> list[HookEventName]:
         words = wrong[0].sentence.removeprefix(wrong[0].field)
         raise _invalid(inner, wrong[0].constraint, f"{inner}{words}")
     return [name for name in known if any(entry.hooks for entry in entries.root[name])]
-
-
-def check() -> None:
-    """Log what is wrong with the configuration; the bridge starts all the same."""
-    try:
-        active_hooks()
-    except BridgeError as error:
-        file = str(conf.bridge_hooks_config)
-        log.warning("hook_configuration_invalid", file=file, problem=error.message)
 
 
 def _read() -> Any:

@@ -10,7 +10,6 @@ import structlog
 from bridge_project.composition import chores
 from bridge_project.operations import monitors
 from files_app import request_limiter
-from hooks_app import config as hook_configuration
 from hooks_app.producer import server_forwarder
 from sessions_app import polling, push
 from sessions_app.agents import registry
@@ -42,7 +41,6 @@ _started: Final = AsyncExitStack()  # how to stop what runs
 
 async def start_all() -> None:
     """Start WORKS in order; when one fails, stop those before it and raise."""
-    hook_configuration.check()
     try:
         for name, start, stop in WORKS:
             await start()

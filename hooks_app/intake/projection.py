@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from bridge_project.protocol.catalogue import Encoded, encode_raw
 from bridge_project.protocol.hooks import HookEvent
 from bridge_project.protocol.resources import ToolOutcome
 from bridge_project.protocol.server_messages import Notification
@@ -21,11 +20,6 @@ _END_REASONS: dict[object, SessionEndReason] = {
     "completion": "completed",
 }
 _PROMPTS = {"SessionStart": "initial_prompt", "UserPromptSubmit": "prompt"}
-
-
-def agent_event(event: HookEvent, event_id: str) -> Encoded:
-    """Make the message of the event for devices that joined its session (D1, D4)."""
-    return encode_raw("agent_event", event.outbound(event_id))
 
 
 def end_reason(event: HookEvent) -> SessionEndReason:

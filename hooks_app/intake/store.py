@@ -10,7 +10,7 @@ from bridge_project.kernel import limits, metrics
 from bridge_project.kernel.ages import ages
 from bridge_project.kernel.database import delete_in_steps
 from bridge_project.kernel.text import printable
-from bridge_project.protocol.catalogue import encode
+from bridge_project.protocol.catalogue import encode, encode_raw
 from bridge_project.protocol.hooks import HookEvent
 from bridge_project.protocol.types import now_text
 from hooks_app.intake import projection
@@ -67,7 +67,10 @@ def store(posted: Sequence[Posted]) -> list[Receipt]:
     When this raises, none of them is in the database.
     """
     with outbox() as box:
-        known = _find_known(box.cursor, [event.event_id for event, _ in posted if event.event_id])
+        ids = [event.event_id for event, _ in posted if event.event_id]
+        # the head of the log is locked, so nobody else accepts one of these meanwhile
+        found = ingest_sql.read_where_in(box.cursor, _READ_RECORDS, ids) if ids else []
+        known = {row[0]: Receipt(*row) for row in found}
         sessions = ingest_sql.read_sessions(box.cursor, {event.session_id for event, _ in posted})
         keys = [session.pk for session in sessions.values()]
         listening = ingest_sql.count_joins(box.cursor, keys, box.now)
@@ -97,22 +100,13 @@ def store(posted: Sequence[Posted]) -> list[Receipt]:
     return receipts
 
 
-def _find_known(cursor: Any, event_ids: list[str]) -> dict[str, Receipt]:
-    """Return the events accepted already, and not forgotten yet (D31).
-
-    The head of the log is locked, so no other can be accepted meanwhile.
-    """
-    found = ingest_sql.read_where_in(cursor, _READ_RECORDS, event_ids) if event_ids else []
-    return {row[0]: Receipt(*row) for row in found}
-
-
 def _store_one(box: Outbox, session: Session, event: HookEvent, event_id: str, *, new: bool) -> int:
     """Append an event's messages in order; return its ``agent_event``'s number."""
     observed = session.kind == Session.Kind.OBSERVED
     session.last_activity_at = box.now
     if observed:
         _begin(box, session, event, new=new)
-    row = box.append(session.feed, projection.agent_event(event, event_id))
+    row = box.append(session.feed, encode_raw("agent_event", event.outbound(event_id)))
     session.hook_count += 1
     recent = {"type": event.event, "timestamp": event.timestamp}
     if tool := _tool(event):
