@@ -177,8 +177,8 @@ def _message(message: Message, schemas: dict[str, Schema]) -> Schema:
     return {
         "name": model.type,
         "title": model.type,
-        "summary": model.summary,
-        "description": " ".join(filter(None, (model.summary, message.rule, kept))),
+        "summary": model.documentation().partition("\n")[0],
+        "description": "\n\n".join(filter(None, (model.documentation(), message.rule, kept))),
         "payload": {"type": "object", "properties": properties, "required": required},
         "examples": [{"name": message.name, "payload": json.loads(message.example)}],
     }
@@ -189,7 +189,7 @@ def _operation(message: Message) -> tuple[str, Schema]:
     operation: Schema = {
         "action": "receive" if message.from_client else "send",
         "channel": channel,
-        "summary": message.model.summary,
+        "summary": message.model.documentation().partition("\n")[0],
         "messages": [{"$ref": f"{_CHANNEL}/messages/{message.name}"}],
     }
     if message.reply:

@@ -112,7 +112,7 @@ def messages_markdown() -> str:
     for message in asyncapi.messages():
         model = message.model
         way = "client to bridge" if message.from_client else "bridge to client"
-        parts.append(f"## {model.type} ({way})\n\n{model.summary}\n\n")
+        parts.append(f"## {model.type} ({way})\n\n{model.documentation()}\n\n")
         if message.rule:
             parts.append(f"{message.rule}\n\n")
         if message.reply:

@@ -1,6 +1,7 @@
 """Define the base classes of every JSON object of the protocol."""
 
 from enum import IntEnum
+from inspect import cleandoc
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -49,10 +50,12 @@ class Sent(Wire):
 
 
 class Payload(Wire):
-    """Define a message type: the payload's fields, and the rules for sending it."""
+    """Define a message type: the payload's fields, and the rules for sending it.
+
+    The docstring describes the message in docs/messages.md too.
+    """
 
     type: ClassVar[str]
-    summary: ClassVar[str]
     from_client: ClassVar[bool] = False
     from_server: ClassVar[bool] = False
     # the types of the messages that answer it
@@ -67,6 +70,11 @@ class Payload(Wire):
     lane: ClassVar[Literal["git", "files", "push"] | None] = None
     # the feed of the log that keeps it for devices that are away (D26)
     feed: ClassVar[Literal["session", "all"] | None] = None
+
+    @classmethod
+    def documentation(cls) -> str:
+        """Return the docstring as Markdown; its first line is a summary."""
+        return cleandoc(cls.__doc__ or "").replace("``", "`")
 
 
 class ClientPayload(Payload, Received):

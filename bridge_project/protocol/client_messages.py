@@ -27,13 +27,12 @@ class SessionPayload(ClientPayload):
 
 
 class Auth(ClientPayload):
-    """Authenticate; always the first message.
+    """Authenticate the device; always the first message.
 
     ``device_id`` binds the token at its first use (D15).
     """
 
     type = "auth"
-    summary = "Says who the device is; always first."
     phase = Phase.OPEN
     reply = ("connection_ack", "connection_error")
     token: str = Field(repr=False)
@@ -43,8 +42,9 @@ class Auth(ClientPayload):
 
 
 class HealthCheck(ClientPayload):
+    """Ask whether the way to the bridge is sound."""
+
     type = "health_check"
-    summary = "Asks whether the way to the bridge is sound."
     phase = Phase.AUTHENTICATED
     reply = ("health_status",)
     timestamp: types.Timestamp
@@ -53,8 +53,9 @@ class HealthCheck(ClientPayload):
 
 
 class AcknowledgeWarning(ClientPayload):
+    """Accept a warning, as the user did."""
+
     type = "acknowledge_warning"
-    summary = "The user accepts a warning."
     phase = Phase.AUTHENTICATED
     reply = ("acknowledgment_accepted",)
     warning_code: str
@@ -66,7 +67,6 @@ class HeartbeatPing(ClientPayload):
     """Show that the client lives; only ``type`` and ``timestamp`` are sent."""
 
     type = "heartbeat_ping"
-    summary = "The client lives."
     phase = Phase.AUTHENTICATED
     reply = ("heartbeat_pong",)
 
@@ -78,7 +78,6 @@ class SessionStart(ClientPayload):
     """
 
     type = "session_start"
-    summary = "Joins a session or creates one."
     idempotent = True
     reply = ("session_ready",)
     nullable = frozenset({"session_id"})
@@ -96,15 +95,15 @@ class SessionEnd(SessionPayload):
     """
 
     type = "session_end"
-    summary = "Ends or leaves a session; says that one has ended."
     from_server = True
     feed = "all"
     reason: types.SessionEndReason
 
 
 class Message(SessionPayload):
+    """Say something to the agent."""
+
     type = "message"
-    summary = "What the user says to the agent."
     idempotent = True
     reply = ("stream_start", "stream_chunk", "stream_end")
     content: types.Prompt
@@ -118,7 +117,6 @@ class SessionInterrupt(SessionPayload):
     """
 
     type = "session_interrupt"
-    summary = "Stops the running turn, and ends what the session's commands have left running."
     reply = ("stream_end",)
 
 
@@ -129,7 +127,6 @@ class ApprovalResponse(ClientPayload):
     """
 
     type = "approval_response"
-    summary = "The decision."
     idempotent = True
     reply = ("approval_recorded",)
     nullable = frozenset({"modifications"})
@@ -157,8 +154,9 @@ class ApprovalResponse(ClientPayload):
 
 
 class GitStatusRequest(SessionPayload):
+    """Ask for the state of the repository."""
+
     type = "git_status_request"
-    summary = "Asks for the state of the repository."
     lane = "git"
     reply = ("git_status_response",)
 
@@ -167,7 +165,6 @@ class GitCommit(SessionPayload):
     """Commit files; ``files`` null: all that is staged (D10)."""
 
     type = "git_commit"
-    summary = "Commits files."
     idempotent = True
     lane = "git"
     reply = ("git_status_response",)
@@ -183,7 +180,6 @@ class GitDiff(SessionPayload):
     """
 
     type = "git_diff"
-    summary = "Asks for changes line by line."
     lane = "git"
     reply = ("git_diff_response",)
     nullable = frozenset({"files"})
@@ -192,8 +188,9 @@ class GitDiff(SessionPayload):
 
 
 class FileList(SessionPayload):
+    """Ask for a directory."""
+
     type = "file_list"
-    summary = "Asks for a directory."
     lane = "files"
     reply = ("file_list_response",)
     path: str
@@ -203,7 +200,6 @@ class FileRead(SessionPayload):
     """Ask for lines of a file; ``offset`` and ``limit`` are optional and count lines."""
 
     type = "file_read"
-    summary = "Asks for lines of a file."
     lane = "files"
     reply = ("file_read_response",)
     path: str
@@ -217,7 +213,6 @@ class NotificationAck(ClientPayload):
     """Acknowledge messages, of any type, by their envelope ids (D27)."""
 
     type = "notification_ack"
-    summary = "Messages that arrived."
     phase = Phase.AUTHENTICATED
     notification_ids: Strings
 
@@ -229,7 +224,6 @@ class ReplayRequest(SessionPayload):
     """
 
     type = "replay_request"
-    summary = "Asks for messages since the last received one."
     reply = ("replay_buffer",)
     after_id: str | None = None
     since: types.Timestamp | None = None

@@ -44,21 +44,20 @@ class PushSubscribe(_PushRequest):
     """
 
     type = "push_subscribe"
-    summary = "Asks for pushes to this browser, for when the device is not connected."
     subscription: PushSubscription
     detail: PushDetail = "quiet"
 
 
 class PushUnsubscribe(_PushRequest):
+    """Ask for no more pushes."""
+
     type = "push_unsubscribe"
-    summary = "Asks for no more pushes."
 
 
 class PushTest(_PushRequest):
     """Send a test push; answered when the push service has answered, or is too slow."""
 
     type = "push_test"
-    summary = "Asks for a push now."
 
 
 class PushState(ServerPayload):
@@ -68,7 +67,6 @@ class PushState(ServerPayload):
     """
 
     type = "push_state"
-    summary = "Whether this device is sent pushes, and how much they say."
     nullable = frozenset({"detail"})
     subscribed: bool
     detail: PushDetail | None = None

@@ -14,7 +14,6 @@ class GitStatusResponse(ServerPayload):
     """
 
     type = "git_status_response"
-    summary = "The state of the repository."
     session_id: str
     branch: str
     ahead: Count
@@ -32,7 +31,6 @@ class GitDiffResponse(ServerPayload):
     """
 
     type = "git_diff_response"
-    summary = "The changes line by line."
     session_id: str
     files: list[DiffFile]
     truncated: bool | None = None
@@ -45,7 +43,6 @@ class FileListResponse(ServerPayload):
     """
 
     type = "file_list_response"
-    summary = "A directory."
     session_id: str
     path: str
     entries: list[DirectoryEntry]
@@ -60,7 +57,6 @@ class FileReadResponse(ServerPayload):
     """
 
     type = "file_read_response"
-    summary = "Lines of a file."
     session_id: str
     path: str
     content: str

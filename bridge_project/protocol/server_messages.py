@@ -25,8 +25,9 @@ class SessionRow(ServerPayload):
 
 
 class ConnectionAck(ServerPayload):
+    """Accept the token; say what the bridge is and which sessions run."""
+
     type = "connection_ack"
-    summary = "The token is good; what the bridge is and which sessions run."
     server_version: str
     supported_agents: list[str]
     connection_mode: types.ConnectionMode
@@ -54,7 +55,6 @@ class ConnectionError_(ServerPayload):
     """Refuse or end the connection, which the bridge closes after it (D21)."""
 
     type = "connection_error"
-    summary = "The connection is refused or over; a close follows."
     code: str
     message: str
     documentation_url: str | None = None
@@ -66,7 +66,6 @@ class HealthStatus(ServerPayload):
     """Report the connection's state; ``warning_details``: warning code → details."""
 
     type = "health_status"
-    summary = "Whether the connection is ready, and what to be warned of."
     status: Literal["healthy", "warning"]
     connection_mode: types.ConnectionMode
     warnings: list[str]
@@ -79,8 +78,9 @@ class HealthStatus(ServerPayload):
 
 
 class AcknowledgmentAccepted(ServerPayload):
+    """Confirm an accepted warning: for how long, and whether all is ready."""
+
     type = "acknowledgment_accepted"
-    summary = "The warning is accepted, for how long, and whether all is ready."
     warning_code: str
     ready: bool
     session_timeout: str
@@ -90,7 +90,6 @@ class HeartbeatPong(ServerPayload):
     """Answer a heartbeat; only ``type`` and ``timestamp`` are sent."""
 
     type = "heartbeat_pong"
-    summary = "The bridge lives."
 
 
 class SessionReady(ServerPayload):
@@ -101,7 +100,6 @@ class SessionReady(ServerPayload):
     """
 
     type = "session_ready"
-    summary = "The session is joined."
     nullable = frozenset({"asks"})
     session_id: str
     agent: str
@@ -113,8 +111,9 @@ class SessionReady(ServerPayload):
 
 
 class SessionStarted(ServerPayload):
+    """Announce a session that has begun."""
+
     type = "session_started"
-    summary = "An agent session has begun."
     feed = "all"
     session_id: str
     session: SessionInfo | None = None
@@ -127,33 +126,33 @@ class SessionUpdate(ServerPayload):
     """
 
     type = "session_update"
-    summary = "What a home screen shows of a session has changed."
     session: SessionInfo
 
 
 class StreamStart(SessionRow):
+    """Begin an answer of the agent."""
+
     type = "stream_start"
-    summary = "The agent begins to answer."
     message_id: str
 
 
 class StreamChunk(SessionRow):
+    """Send a piece of an answer."""
+
     type = "stream_chunk"
-    summary = "A piece of the answer."
     message_id: str
     content: str
     is_tool_use: bool
 
 
 class StreamEnd(SessionRow):
-    """End an answer.
+    """End an answer, and say why.
 
     ``usage`` (added), only with a turn's last one: its tokens, cost and ``duration_ms``, as far as
     the agent says.
     """
 
     type = "stream_end"
-    summary = "The answer is complete, and why."
     message_id: str
     finish_reason: types.FinishReason
     usage: dict[str, Any] | None = None
@@ -169,7 +168,6 @@ class ReplayBuffer(ServerPayload):
     """
 
     type = "replay_buffer"
-    summary = "Messages that were missed."
     session_id: str
     messages: list[dict[str, Any]]
     complete: bool
@@ -177,8 +175,9 @@ class ReplayBuffer(ServerPayload):
 
 
 class ToolCall(SessionRow):
+    """Report that the agent uses a tool."""
+
     type = "tool_call"
-    summary = "The agent uses a tool."
     tool_call_id: str
     tool: str
     params: dict[str, Any]
@@ -193,7 +192,6 @@ class ApprovalRequired(SessionRow):
     """
 
     type = "approval_required"
-    summary = "The agent waits for a decision about a tool call."
     reply = ("approval_response",)
     tool_call_id: str
     tool: str
@@ -214,7 +212,6 @@ class ApprovalRecorded(ServerPayload):
     """
 
     type = "approval_recorded"
-    summary = "The decision stands, and whether an agent took it."
     session_id: str
     tool_call_id: str
     decision: types.Decision
@@ -223,21 +220,21 @@ class ApprovalRecorded(ServerPayload):
 
 
 class ToolResult(SessionRow):
+    """Report what a tool gave."""
+
     type = "tool_result"
-    summary = "What the tool gave."
     tool_call_id: str
     tool: str
     result: ToolOutcome
 
 
 class ToolError(SessionRow):
-    """Report a failed tool.
+    """Report a tool that failed.
 
     ``max_retries``: how often the specification's retry policy allows another attempt.
     """
 
     type = "tool_error"
-    summary = "The tool failed."
     tool_call_id: str
     tool: str
     code: types.ToolErrorCode
@@ -256,7 +253,6 @@ class AgentEvent(ServerPayload):
     model_config = ConfigDict(extra="allow")
 
     type = "agent_event"
-    summary = "A hook event of the agent, or a prompt that a session of the bridge has taken."
     feed = "session"
     event: types.HookEventName
     event_type: types.HookEventName
@@ -273,7 +269,6 @@ class Notification(ServerPayload):
     """
 
     type = "notification"
-    summary = "Something a person should know."
     reply = ("notification_ack",)
     feed = "all"
     nullable = frozenset({"session_id"})
@@ -290,7 +285,6 @@ class Error_(ServerPayload):
     """Report a failed request or agent; ``session_id`` null: about no session."""
 
     type = "error"
-    summary = "A message could not be acted on, or the agent failed."
     feed = "session"
     nullable = frozenset({"session_id"})
     code: str

@@ -78,8 +78,7 @@ class ScriptedBridge:
         """Validate and remember; the rejected ones come back as the batch's ``errors``."""
         errors = []
         for index, event in enumerate(events):
-            scripted = {"field": "payload.x", "message": "scripted"}
-            rows: list[dict[str, Any]] = [scripted] if self.refuse(event) else []
+            rows = [{"field": "payload.x", "message": "scripted"}] if self.refuse(event) else []
             try:
                 parse_hook_event(event, now=datetime.fromtimestamp(self.now(), UTC))
             except HookInvalid as invalid:
@@ -123,26 +122,23 @@ class _Handler(BaseHTTPRequestHandler):
     wbufsize = -1
 
     def do_POST(self) -> None:
-        bridge = self.server.bridge
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        value = json.loads(body)
-        events = value["events"] if self.path.endswith("batch") else [value]
-        bridge.requests.append((self.path, len(events)))
-        told = self._answer(body, events)
+        told = self._answer(body)
         if told is None:
             self.close_connection = True
             return
         status, headers, answered = told
         data = json.dumps(answered).encode()
         self.send_response(status)
-        own = {"Content-Type": "application/json", "Content-Length": str(len(data))}
-        for name, text in (own | headers).items():
+        for name, text in {"Content-Length": str(len(data)), **headers}.items():
             self.send_header(name, text)
         self.end_headers()
         self.wfile.write(data)
 
-    def _answer(self, body: bytes, events: Events) -> Answer | None:
-        bridge = self.server.bridge
+    def _answer(self, body: bytes) -> Answer | None:
+        bridge, value, batch = self.server.bridge, json.loads(body), self.path.endswith("batch")
+        events = value["events"] if batch else [value]
+        bridge.requests.append((self.path, len(events)))
         if bridge.script:
             return bridge.script.popleft()(bridge, events)
         now = {"timestamp": datetime.fromtimestamp(bridge.now(), UTC).isoformat()}
@@ -151,9 +147,8 @@ class _Handler(BaseHTTPRequestHandler):
         if len(body) > bridge.max_bytes:
             return 413, {}, now | {"code": "PAYLOAD_TOO_LARGE"}
         errors = bridge.take(events)
-        if errors and not self.path.endswith("batch"):
-            rule = errors[0]["validation_errors"][0].get("rule", "HOOK_INVALID_PAYLOAD")
-            return 400, {}, now | {"received": False, "code": rule, **errors[0]}
+        if errors and not batch:
+            return 400, {}, now | {"received": False, **errors[0]}
         return 200, {}, now | {"received": True, "errors": errors}
 
     def log_message(self, format: str, *args: Any) -> None:
