@@ -25,12 +25,13 @@ from hooks_app import config
 from hooks_app.intake import forwarders
 from hooks_app.intake.store import Posted, store
 
-_SOURCE = "What sends: the `agent_type` of the session from this event on."
+_HEADERS = {
+    "X-Hook-Source": "What sends: the `agent_type` of the session from this event on.",
+    "X-Hook-Version": "The sender's version.",
+}
 HEADERS = [
-    OpenApiParameter("X-Hook-Source", str, OpenApiParameter.HEADER, description=_SOURCE),
-    OpenApiParameter(
-        "X-Hook-Version", str, OpenApiParameter.HEADER, description="The sender's version."
-    ),
+    OpenApiParameter(name, str, OpenApiParameter.HEADER, description=text)
+    for name, text in _HEADERS.items()
 ]
 EXAMPLES = [json.loads((hooks.EXAMPLES / f"{name}.json").read_text()) for name in HOOK_EVENTS]
 EVENTS = [OpenApiExample(body["event"], body, request_only=True) for body in EXAMPLES]

@@ -116,23 +116,15 @@ class HookInvalid(Exception):
 
     def __init__(self, found: Sequence[Fault]) -> None:
         self.constraint = found[0].constraint
-        self.violations = [
-            {"field": one.field, "message": one.sentence, "code": _code(one), "rule": _rule(one)}
-            for one in found
-        ]
+        self.violations = []
+        for name, constraint, _, message in found:
+            code = "PAYLOAD_VALIDATION_ERROR" if "payload." in name else "VALIDATION_ERROR"
+            rule = _RULES.get(name, "HOOK_INVALID_PAYLOAD")
+            rule = "HOOK_STALE_TIMESTAMP" if constraint == _FRESH else rule
+            one = {"field": name, "message": message, "code": code, "rule": rule}
+            self.violations.append(one)
         self.code = self.violations[0]["rule"]
         super().__init__(f"{self.code}: {found[0].sentence}")
-
-
-def _code(fault: Fault) -> str:
-    in_payload = fault.field.startswith("payload.")
-    return "PAYLOAD_VALIDATION_ERROR" if in_payload else "VALIDATION_ERROR"
-
-
-def _rule(fault: Fault) -> str:
-    if fault.constraint == _FRESH:
-        return "HOOK_STALE_TIMESTAMP"
-    return _RULES.get(fault.field, "HOOK_INVALID_PAYLOAD")
 
 
 def parse_hook_body(body: bytes, *, now: datetime) -> HookEvent:

@@ -87,7 +87,8 @@ def parse_client(text: str | bytes, *, strict_ids: bool) -> ClientMessage:
     """
     value = _loads(text)
     kind: Any = value.get("type")
-    own, payload, parsed = value.get("id"), value.get("payload"), None
+    payload: Any = value.get("payload")
+    own, parsed = value.get("id"), None
     if payload is None and isinstance(kind, str) and kind in HEARTBEATS:
         value = value | {"payload": (payload := {})}
     _, found = validate(_Envelope, value, context=strict_ids)

@@ -74,13 +74,14 @@ def _ours(entries: list[Any], spool: str) -> Iterator[tuple[dict[str, Any], dict
 def _parse(text: str) -> dict[str, Any]:
     """Parse the settings, which may be empty, and check what is edited. Raises SettingsError."""
     try:
-        settings: dict[str, Any] = json.loads(text.removeprefix("\ufeff") or "{}")
+        settings = json.loads(text.removeprefix("\ufeff") or "{}")
     except (ValueError, RecursionError) as error:
         raise SettingsError(f"it is not JSON: {error}") from None
-    hooks = settings.get("hooks", {}) if isinstance(settings, dict) else None
-    if not isinstance(hooks, dict) or not all(isinstance(one, list) for one in hooks.values()):
-        raise SettingsError('it is no object whose "hooks" maps events to lists')
-    return settings
+    if isinstance(settings, dict):
+        hooks = settings.get("hooks", {})
+        if isinstance(hooks, dict) and all(isinstance(one, list) for one in hooks.values()):
+            return settings
+    raise SettingsError('it is no object whose "hooks" maps events to lists')
 
 
 def _written(settings: dict[str, Any], text: str) -> str:

@@ -72,8 +72,8 @@ def nginx(directory: Path, port: int, plain_port: int, site: Site) -> list[str]:
     lines += [f"{kind}_temp_path {directory}/{kind};" for kind in kinds]
     lines += [f"access_log {directory}/access.log;", f"include {directory}/bridge.conf;", "}\n"]
     (directory / "nginx.conf").write_text("\n".join(lines))
-    places = ["-p", directory, "-e", directory / "error.log", "-c", directory / "nginx.conf"]
-    return [program("nginx"), *map(str, places)]
+    given = ["-p", directory, "-e", directory / "error.log", "-c", directory / "nginx.conf"]
+    return [program("nginx"), *map(str, given)]
 
 
 def caddy(directory: Path, port: int, plain_port: int, site: Site) -> list[str]:
