@@ -15,10 +15,9 @@ from bridge_project.protocol.constraints import describe, validate
 
 _TYPE_SHOWN_CHARS: Final = 128  # an unknown type can be as long as a message
 
-# the id of a message, behind members that are neither objects nor arrays
+# the id of a message, behind members that are neither objects nor arrays and escape nothing
 _ID_FIRST: Final = re.compile(
-    r"""\s*\{\s*(?:"(?!id")[^"\\]*"\s*:\s*(?:"(?:[^"\\]|\\.)*"|[^\s",{}\[\]]+)\s*,\s*)*"""
-    rf"""\"id"\s*:\s*"([^"\\]{{1,{limits.CLIENT_MESSAGE_ID_MAX_CHARS}}})\""""
+    rf'''\s*\{{[^{{}}\[\]\\]*?"id"\s*:\s*"([^"\\]{{1,{limits.CLIENT_MESSAGE_ID_MAX_CHARS}}})"'''
 )
 
 
