@@ -1,15 +1,12 @@
-"""Run one client connection: check the pinned key, exchange messages and pings."""
-
-from __future__ import annotations
+"""Run one client connection: check the pinned key, exchange and acknowledge messages."""
 
 import asyncio
-import contextlib
 import json
 import ssl
 import uuid
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
@@ -18,20 +15,13 @@ from bridge_project import PROTOCOL_VERSION
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import ERRORS
 from bridge_project.network.certificate_files import pin_of
-from bridge_project.protocol.catalogue import CATALOGUE
 from bridge_project.protocol.types import now_text
 
 Message = dict[str, Any]
+Accept = Callable[[str], Awaitable[None]]
 
-ANSWER_SECONDS = 30.0  # for the answer to a request
-# for the answer to a request that may start an agent
-START_SECONDS = limits.AGENT_START_SECONDS + ANSWER_SECONDS
-OPEN_SECONDS: Final = 10.0
-ACK_MAX: Final = 500  # ids in one notification_ack
-
-# after any other connection_error a client gives up (SPEC WebSocket errors)
-_PASSING: Final = {code for code, row in ERRORS.items() if row.passes}
-_CLOSED: Final = {1001: "the bridge is stopping", 1006: "the connection broke"}
+# for the answer to a request, which may have to start an agent
+ANSWER_SECONDS: Final = limits.AGENT_START_SECONDS + 30.0
 
 
 class Lost(Exception):
@@ -63,209 +53,147 @@ def pinned_context() -> ssl.SSLContext:
     return context
 
 
-def is_row(message: Message) -> bool:
-    """Return whether a message is a log row, resent until acknowledged (D26, D27)."""
-    model = CATALOGUE.get(str(message.get("type")))
-    return model is not None and model.feed is not None and bool(message.get("id"))
-
-
 class Client:
-    """Hold an open connection; iterate over it for the messages that arrive.
+    """Send over an open connection; ``take`` gets what arrives, errors of requests aside."""
 
-    Answers to ``request`` and pongs are left out. It ends by raising Lost or Refused.
-    """
-
-    def __init__(self, connection: ClientConnection) -> None:
-        self.connection = connection
+    def __init__(self, connection: ClientConnection, take: Callable[[Message], None]) -> None:
+        self._connection = connection
+        self._take = take
         self._answers: dict[str, asyncio.Future[Message]] = {}
-        self._pong = asyncio.Event()
-        self._arrived: asyncio.Queue[Message] = asyncio.Queue(maxsize=1000)
-        self._lost: Lost | Refused | None = None
-        self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._beat())]
 
-    @classmethod
-    @contextlib.asynccontextmanager
-    async def open(cls, target: Target) -> AsyncIterator[Client]:
-        """Connect, and close in order at the end. Raises Lost or Refused."""
-        client = cls(await _connect(target))
+    async def send(self, type_: str, payload: Message, id_: str = "") -> None:
+        """Send a message. Raises Lost."""
+        message = {"type": type_, "id": id_ or str(uuid.uuid4()), "timestamp": now_text()}
         try:
-            yield client
-        finally:
-            for task in client._tasks:
-                task.cancel()
-            await asyncio.gather(*client._tasks, return_exceptions=True)
-            await client.connection.close()
-
-    def end(self, why: Lost | Refused) -> None:
-        """End the connection: every waiting call raises the first error given here."""
-        self._lost = self._lost or why
-        for answer in self._answers.values():
-            if not answer.done():
-                answer.set_exception(self._lost)
-        # a full one has a reader that finds out by itself
-        with contextlib.suppress(asyncio.QueueFull):
-            self._arrived.put_nowait({})
-
-    async def send(self, type_: str, payload: Message | None, id_: str = "") -> None:
-        """Send a message; ``payload`` None: a heartbeat. Raises Lost or Refused."""
-        message: Message = {"type": type_, "timestamp": now_text()}
-        if payload is not None:
-            message |= {"id": id_ or str(uuid.uuid4()), "payload": payload}
-        try:
-            await self.connection.send(json.dumps(message))
+            await self._connection.send(json.dumps(message | {"payload": payload}))
         except ConnectionClosed as closed:
-            raise self._lost or _lost(closed) from None
+            raise _lost(closed) from None
 
     async def request(self, type_: str, payload: Message) -> Message:
-        """Send a message and return the one that carries its id (D4).
-
-        Raises Lost or Refused.
-        """
+        """Send a message and return the one that carries its id (D4). Raises Lost or Refused."""
         own = str(uuid.uuid4())
-        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        self._answers[own] = answer
-        patience = START_SECONDS if type_ == "session_start" else ANSWER_SECONDS
+        answer = self._answers[own] = asyncio.get_running_loop().create_future()
         try:
             await self.send(type_, payload, own)
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(ANSWER_SECONDS):
                 return await answer
         except TimeoutError:
-            raise Lost(f"no answer to {type_} within {patience:g} s") from None
+            raise Lost(f"no answer to {type_} within {ANSWER_SECONDS:g} s") from None
         finally:
-            del self._answers[own]
+            self._answers.pop(own, None)
 
-    async def auth(self, target: Target) -> Message:
-        """Authenticate; return the payload of ``connection_ack``. Raises Lost or Refused."""
-        payload: Message = {"token": target.token, "client_version": PROTOCOL_VERSION}
-        payload |= {"platform": "web", "device_id": target.device_id}
-        return await self._expect("auth", payload, "connection_ack")
+    async def get_ready(self, target: Target, accept: Accept) -> None:
+        """Authenticate, check health, and acknowledge each warning that ``accept`` is told.
 
-    async def health_check(self) -> Message:
-        """Return the payload of ``health_status``. Raises Lost or Refused."""
-        payload = {"timestamp": now_text(), "client_nonce": str(uuid.uuid4())}
-        capabilities = {"client_capabilities": ["health_v1", "acknowledgment_v1"]}
-        return await self._expect("health_check", payload | capabilities, "health_status")
-
-    async def acknowledge_warning(self, code: str) -> Message:
-        """Return the payload of ``acknowledgment_accepted``. Raises Lost or Refused."""
-        payload = {"warning_code": code, "acknowledged": True, "acknowledged_at": now_text()}
-        return await self._expect("acknowledge_warning", payload, "acknowledgment_accepted")
-
-    async def join(self, session_id: str, *, known: bool) -> Message:
-        """Join a session and return the answer.
-
-        ``known``: the bridge listed it; any other is asked for so that it is never created (D22).
+        Raises Lost or Refused, and what ``accept`` raises.
         """
-        payload = {"agent": "", "session_id": session_id, "working_directory": ""}
-        return await self.request("session_start", payload | {"resume": not known})
+        about = {"client_version": PROTOCOL_VERSION, "platform": "web"}
+        own = {"token": target.token, "device_id": target.device_id}
+        await self._exchange("auth", about | own, "connection_ack")
+        nonce = {"timestamp": now_text(), "client_nonce": str(uuid.uuid4())}
+        able = {"client_capabilities": ["health_v1", "acknowledgment_v1"]}
+        health = await self._exchange("health_check", nonce | able, "health_status")
+        for code in [] if health["ready"] else health["warnings"]:
+            await accept(f"{code}: {health['warning_details'][code]['message']}")
+            taken = {"acknowledged": True, "acknowledged_at": now_text(), "warning_code": code}
+            await self._exchange("acknowledge_warning", taken, "acknowledgment_accepted")
 
-    async def acknowledge(self, ids: Iterable[str]) -> None:
-        """Acknowledge these messages (D27). Raises Lost or Refused."""
-        waiting = list(ids)
-        for start in range(0, len(waiting), ACK_MAX):
-            some = waiting[start : start + ACK_MAX]
-            await self.send("notification_ack", {"notification_ids": some})
+    async def join(self, session_id: str) -> Message:
+        """Join a session that the bridge has listed; return the answer. Raises Lost or Refused."""
+        asked = {"agent": "", "session_id": session_id, "working_directory": "", "resume": False}
+        return await self.request("session_start", asked)
 
-    async def _expect(self, type_: str, payload: Message, wanted: str) -> Message:
+    async def _exchange(self, type_: str, payload: Message, wanted: str) -> Message:
         answer = await self.request(type_, payload)
         body: Message = answer.get("payload") or {}
-        if answer["type"] == "connection_error":
-            raise _refusal(body)
         if answer["type"] != wanted:
             said = f"{answer['type']} {body.get('code', '')} {body.get('message', '')}"
             raise Lost(f"{type_} was answered by {said}".rstrip())
         return body
 
-    async def __aiter__(self) -> AsyncIterator[Message]:
-        while True:
-            if self._lost is not None and self._arrived.empty():
-                raise self._lost
-            message = await self._arrived.get()
-            if message:
-                yield message
-
-    def idle(self) -> bool:
-        """Return whether nothing more has arrived yet."""
-        return self._arrived.empty()
-
-    async def _read(self) -> None:
+    async def read(self) -> NoReturn:
+        """Pass on what arrives, and acknowledge it (D27). Ends by raising Lost or Refused."""
+        why: Lost | Refused = Lost("the connection was closed")
         try:
             while True:
-                await self._sort(json.loads(await self.connection.recv()))
-        except ConnectionClosed as closed:
-            self.end(_lost(closed))
-        except ValueError:
-            self.end(Lost("what came was not JSON"))
+                message = json.loads(await self._connection.recv())
+                self._pass_on(message)
+                if "id" in message:
+                    await self.send("notification_ack", {"notification_ids": [message["id"]]})
+        except (ConnectionClosed, Lost, Refused) as error:
+            why = _lost(error) if isinstance(error, ConnectionClosed) else error
+            raise why from None
+        finally:
+            for answer in self._answers.values():
+                if not answer.done():
+                    answer.set_exception(why)
 
-    async def _sort(self, message: Message) -> None:
-        waiting = self._answers.get(str(message.get("id")))
-        if message["type"] == "heartbeat_pong":
-            self._pong.set()
-        elif waiting is not None and not waiting.done():
-            waiting.set_result(message)
-        elif message["type"] == "connection_error":
-            self._lost = _refusal(message["payload"])  # the close that follows ends it
-        else:
-            if message["type"] == "error" and message["payload"].get("code") == "CONN_REPLACED":
-                self._lost = Refused("Another connection of this device took over.")
-            await self._arrived.put(message)
+    def _pass_on(self, message: Message) -> None:
+        payload = message.get("payload") or {}
+        if message["type"] == "connection_error":
+            raise _refusal(payload)
+        if payload.get("code") == "CONN_REPLACED":
+            raise Refused("Another connection of this device took over.")
+        answer = self._answers.pop(message.get("id", ""), None)
+        if answer is None or message["type"] != "error":
+            self._take(message)
+        if answer is not None and not answer.done():
+            answer.set_result(message)
 
-    async def _beat(self) -> None:
-        """Ping every 15 s; end when a pong takes over 10 (SPEC Limits)."""
-        while True:
-            await asyncio.sleep(limits.HEARTBEAT_INTERVAL_SECONDS)
-            self._pong.clear()
-            with contextlib.suppress(Lost, Refused):  # the reader says it
-                await self.send("heartbeat_ping", None)
-            try:
-                async with asyncio.timeout(limits.PONG_WAIT_SECONDS):
-                    await self._pong.wait()
-            except TimeoutError:
-                self._lost = self._lost or Lost("the bridge does not answer the heartbeat")
-                self.connection.transport.abort()
-                return
+
+async def converse(
+    target: Target, take: Callable[[Message], None], talk: Callable[[Client], Awaitable[None]]
+) -> None:
+    """Connect, and run ``talk`` to its end while ``take`` gets what arrives.
+
+    Raises Lost or Refused.
+    """
+    connection = await _connect(target)
+    client = Client(connection, take)
+    tasks = asyncio.ensure_future(talk(client)), asyncio.ensure_future(client.read())
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        await next(task for task in tasks if task.done())
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await connection.close()
 
 
 async def _connect(target: Target) -> ClientConnection:
-    class Pinned(ClientConnection):
-        """Check the server's key before the first byte of HTTP."""
-
-        async def handshake(self, *args: Any, **kwargs: Any) -> None:
-            tls = self.transport.get_extra_info("ssl_object")
-            if pin_of(tls.getpeercert(binary_form=True)) != target.pin:
-                self.transport.abort()
-                raise Refused(
-                    "The server there has another key than the bridge that was paired with."
-                    " Pair again if the bridge was set up anew."
-                )
-            await super().handshake(*args, **kwargs)
-
+    """Connect to the pinned key, with a ping as often as the spec has heartbeats."""
     try:
-        return await connect(
+        connection = await connect(
             target.url,
             ssl=pinned_context(),
-            create_connection=Pinned,
             proxy=None,
             compression=None,
-            ping_interval=None,
-            open_timeout=OPEN_SECONDS,
+            ping_interval=limits.HEARTBEAT_INTERVAL_SECONDS,
+            ping_timeout=limits.PONG_WAIT_SECONDS,
             close_timeout=2,
             max_size=None,
         )
-    except (OSError, TimeoutError, InvalidHandshake, ConnectionClosed) as error:
-        if isinstance(error, ConnectionRefusedError) or "Connect call failed" in str(error):
-            raise Lost("nothing listens there") from None
-        raise Lost(" ".join(str(error).split()) or type(error).__name__) from None
+    except (OSError, InvalidHandshake, ConnectionClosed) as error:
+        refused = isinstance(error, ConnectionRefusedError) or "Connect call failed" in str(error)
+        raise Lost("nothing listens there" if refused else str(error)) from None
+    shown = connection.transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    if pin_of(shown) != target.pin:
+        connection.transport.abort()
+        raise Refused(
+            "The server there has another key than the bridge that was paired with."
+            " Pair again if the bridge was set up anew."
+        )
+    return connection
 
 
 def _lost(closed: ConnectionClosed) -> Lost:
-    code = closed.rcvd.code if closed.rcvd else 1006
-    return Lost(f"{_CLOSED.get(code, 'the bridge closed the connection')} ({code})")
+    return Lost((closed.rcvd.reason if closed.rcvd else "") or "the connection broke")
 
 
 def _refusal(payload: Message) -> Lost | Refused:
-    """Return the exception for a ``connection_error``."""
+    """Return the exception for a ``connection_error`` (SPEC WebSocket errors)."""
     text = f"{payload.get('code')}: {payload.get('message')}"
-    if payload.get("code") in _PASSING:
+    if (row := ERRORS.get(str(payload.get("code")))) and row.passes:
         return Lost(text)
     return Refused(f"{text} {payload.get('remediation') or ''}".rstrip())

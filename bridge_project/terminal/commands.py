@@ -1,181 +1,231 @@
-"""Define what a person can type in `watch`, one function a command."""
+"""Carry out what a person types in `watch`, one method a command."""
 
 import inspect
 import json
 import shlex
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from bridge_project.terminal import render
-from bridge_project.terminal.client import Lost, Message, Refused
-from bridge_project.terminal.console import Console, Wrong
+from bridge_project.terminal.client import Client, Lost, Message, Refused
+from bridge_project.terminal.console import Console
 from bridge_project.terminal.render import clean, plain
 from sessions_app.approvals.tool_call import Question
 from sessions_app.notifications import NOTED
 
-Run = Callable[..., Awaitable[None]]
+
+class Wrong(Exception):
+    """Report why a command cannot be carried out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """Hold a command; ``whole``: all that follows its name is one argument."""
+class Commands:
+    """Hold a command for each public method; its docstring is `usage: what it does`.
 
-    usage: str
-    help: str
-    run: Run
-    whole: bool
+    A parameter ``text`` takes all that follows the command's name, others take a word each.
+    """
+
+    def __init__(self, console: Console, show: Callable[[str], None]) -> None:
+        self.console, self.show = console, show
+
+    async def help(self) -> None:
+        """help: this list"""
+        told = [(one.__doc__ or "").partition(": ") for one in COMMANDS.values()]
+        width = max(len(usage) for usage, _, _ in told)
+        self._show_all(f"{usage.ljust(width)}  {what}" for usage, _, what in told)
+
+    async def sessions(self) -> None:
+        """sessions: the open sessions"""
+        for number, session_id in enumerate(self.console.sessions, 1):
+            chosen = "*" if session_id == self.console.current else " "
+            self.show(f"{chosen} {number}  {self.console.called(session_id)}")
+        if not self.console.sessions:
+            self.show("No session is open.")
+
+    async def use(self, name: str) -> None:
+        """use N|ID: join a session; the commands below are about it"""
+        chosen = self._named(name)
+        await self._join("", session_id=chosen, resume=chosen not in self.console.sessions)
+
+    async def start(self, agent: str = "", *directory: str) -> None:
+        """start [AGENT] [DIRECTORY]: a new session of an agent that the bridge runs"""
+        where = " ".join(directory) or "."
+        await self._join("started ", agent=agent, working_directory=where)
+
+    async def resume(self, name: str = "") -> None:
+        """resume [N|ID]: have a paused or failed session go on; else the chosen one"""
+        await self._join("resumed ", session_id=self._named(name), resume=True)
+
+    async def history(self) -> None:
+        """history: what the bridge still has of the session"""
+        found = await self._ask("replay_request")
+        past = Console()  # nothing in it is news
+        past.titles = self.console.titles
+        if not found["complete"]:
+            self.show("(older messages are gone)")
+        self._show_all(filter(None, map(past.line, found["messages"])))
+
+    async def say(self, text: str) -> None:
+        """say TEXT: a message to that agent"""
+        await self._send("message", content=text, role="user")
+
+    async def interrupt(self) -> None:
+        """interrupt: stop what it is doing"""
+        await self._send("session_interrupt")
+
+    async def end(self) -> None:
+        """end: end the session; one that is only observed is left"""
+        await self._send("session_end", reason="user_request")
+        self.console.current = None
+
+    async def approvals(self) -> None:
+        """approvals: what waits for a decision, in all sessions"""
+        for number, one in enumerate(self.console.pending.values(), 1):
+            self.show(f"{number}  [{clean(one['risk_level'])}] {plain(one['description'], 300)}")
+            if not render.questions(one):
+                self.show(f"   {plain(json.dumps(one['params']), 300)}")
+        if not self.console.pending:
+            self.show("Nothing waits for a decision.")
+
+    async def approve(self, number: str = "") -> None:
+        """approve [N]: approve the one that waits, or number N of `approvals`"""
+        if render.questions(asked := self._waiting(number)):
+            raise Wrong("It is a question: `answer` it, or `reject` it.")
+        await self._decide(asked, "approved")
+
+    async def reject(self, number: str = "") -> None:
+        """reject [N]: reject it"""
+        await self._decide(self._waiting(number), "rejected")
+
+    async def modify(self, text: str) -> None:
+        """modify [N] {JSON}: approve it with other parameters"""
+        given = text.lstrip("0123456789")
+        asked = self._waiting(text.removesuffix(given))
+        params = json.loads(given)
+        await self._decide(asked, "modified", params)
+
+    async def answer(self, text: str) -> None:
+        """answer [#N] CHOICE: answer a question: a number, 1,3, or your own words"""
+        number, _, said = text[1:].partition(" ") if text.startswith("#") else ("", "", text)
+        questions = render.questions(asked := self._waiting(number))
+        given = [said] if len(questions) == 1 else shlex.split(said)
+        if len(given) != len(questions) or not all(map(str.strip, given)):
+            raise Wrong(f"{len(questions)} to answer, in order; quote an answer that has a space.")
+        pairs = zip(questions, given, strict=True)
+        answers = {question.text: _chosen(question, typed) for question, typed in pairs}
+        said = ", ".join(answers.values())
+        await self._decide(asked, "modified", asked["params"] | {"answers": answers}, said)
+
+    async def status(self) -> None:
+        """status: the state of the repository"""
+        self._show_all(render.status(await self._ask("git_status_request")))
+
+    async def diff(self, *files: str) -> None:
+        """diff [--cached] [FILE …]: the changes, line by line"""
+        named = [one for one in files if one != "--cached"] or None
+        answer = await self._ask("git_diff", files=named, cached="--cached" in files)
+        self._show_all(render.diff(answer))
+
+    async def commit(self, message: str, *files: str) -> None:
+        """commit "MESSAGE" [FILE …]: commit files, or all that is staged"""
+        asked = {"message": message, "files": list(files) or None}
+        self._show_all(render.status(await self._ask("git_commit", **asked)))
+
+    async def ls(self, path: str = ".") -> None:
+        """ls [PATH]: a directory"""
+        self._show_all(render.entries(await self._ask("file_list", path=path)))
+
+    async def read(self, path: str, first: str = "0", lines: str = "200") -> None:
+        """read FILE [FIRST] [LINES]: lines of a file"""
+        answer = await self._ask("file_read", path=path, offset=int(first), limit=int(lines))
+        self._show_all(render.content(answer, int(first)))
+
+    def _show_all(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.show(line)
+
+    async def _ask(self, type_: str, **payload: Any) -> Message:
+        """Send a request about the chosen session; return its answer's payload.
+
+        Raises Wrong with the error's words.
+        """
+        client, about = self._about(payload)
+        answer = await client.request(type_, about)
+        body: Message = answer.get("payload") or {}
+        if answer["type"] == "error":
+            raise Wrong(f"{body.get('code')}: {clean(body.get('message'))}")
+        return body
+
+    async def _send(self, type_: str, **payload: Any) -> None:
+        """Send a message without an answer, about the chosen session."""
+        client, about = self._about(payload)
+        await client.send(type_, about)
+
+    async def _join(self, done: str, **how: Any) -> None:
+        asked = {"agent": "", "session_id": None, "working_directory": "", "resume": False} | how
+        ready = await self._ask("session_start", **asked)
+        self.console.current = str(ready["session_id"])
+        where = clean(ready.get("working_directory")) or "no directory"
+        self.show(f"-- {done}{ready['session_id']}: {clean(ready.get('agent'))} in {where}")
+
+    async def _decide(
+        self, asked: Message, decision: str, params: Any = None, said: str = ""
+    ) -> None:
+        ids = {"session_id": asked["session_id"], "tool_call_id": asked["tool_call_id"]}
+        how = ids | {"decision": decision, "modifications": params}
+        recorded = await self._ask("approval_response", **how)
+        nobody = NOTED if asked.get("source") == "hooks" else "No agent took it."
+        taken = "" if recorded["forwarded"] else f". {nobody}"
+        self.show(f"-- {clean(asked['tool'])}: {clean(said) or recorded['decision']}{taken}")
+
+    def _about(self, payload: Message) -> tuple[Client, Message]:
+        """Return the connection, and the payload with a session. Raises Wrong."""
+        if self.console.client is None:
+            raise Wrong("There is no connection at the moment.")
+        if "session_id" not in payload:
+            payload = payload | {"session_id": self._named("")}
+        return self.console.client, payload
+
+    def _named(self, word: str) -> str:
+        """Return the session of a number in `sessions`, of an id, or the chosen one."""
+        known = list(self.console.sessions)
+        if word.isdecimal() and 1 <= int(word) <= len(known):
+            return known[int(word) - 1]
+        if not word and self.console.current is None:
+            raise Wrong("No session is chosen: `sessions` lists them, `use N` chooses one.")
+        return word or str(self.console.current)
+
+    def _waiting(self, number: str) -> Message:
+        """Return the approval of that number, or the only one that waits. Raises Wrong."""
+        asked = list(self.console.pending.values())
+        if not asked:
+            raise Wrong("Nothing waits for a decision.")
+        if not number and len(asked) == 1:
+            return asked[0]
+        if not number.isdecimal() or not 1 <= int(number) <= len(asked):
+            raise Wrong(f"{len(asked)} wait: `approvals` lists them; say which number.")
+        return asked[int(number) - 1]
 
 
-COMMANDS: Final[dict[str, Command]] = {}
+COMMANDS: Final = {name: one for name, one in vars(Commands).items() if name.isalpha()}
 
 
-def command(usage: str, help: str, *, whole: bool = False) -> Callable[[Run], Run]:
-    """Register a command under the first word of its usage."""
-
-    def register(run: Run) -> Run:
-        COMMANDS[usage.split(maxsplit=1)[0]] = Command(usage, help, run, whole)
-        return run
-
-    return register
-
-
-async def carry_out(console: Console, line: str) -> None:
+async def carry_out(commands: Commands, line: str) -> None:
     """Run one typed line and show the result; a mistake ends nothing."""
     name, _, rest = line.strip().partition(" ")
     try:
-        if name:
-            found = COMMANDS.get(name)
-            if found is None:
-                raise Wrong(f"{name}: no such command; `help` lists them.")
-            typed = [rest.strip()] if found.whole and rest.strip() else shlex.split(rest)
+        if (found := COMMANDS.get(name)) is not None:
+            signature = inspect.signature(found)
+            whole = "text" in signature.parameters and rest.strip()
+            typed = [rest.strip()] if whole else shlex.split(rest)
             try:
-                inspect.signature(found.run).bind(None, *typed)
+                signature.bind(commands, *typed)
             except TypeError:
-                raise Wrong(f"Say: {found.usage}") from None
-            await found.run(console, *typed)
-    except ValueError as error:
-        console.show(f"-- {error}.")
-    except (Wrong, Lost, Refused) as wrong:
-        console.show(f"-- {wrong}")
-
-
-@command("help", "this list")
-async def show_help(console: Console) -> None:
-    width = max(len(one.usage) for one in COMMANDS.values())
-    console.show(*(f"{one.usage.ljust(width)}  {one.help}" for one in COMMANDS.values()))
-
-
-@command("sessions", "the open sessions")
-async def list_sessions(console: Console) -> None:
-    for number, session_id in enumerate(console.sessions, 1):
-        chosen = "*" if session_id == console.current else " "
-        console.show(f"{chosen} {number}  {console.called(session_id)}")
-    if not console.sessions:
-        console.show("No session is open.")
-
-
-@command("use N|ID", "join a session; the commands below are about it")
-async def use(console: Console, name: str) -> None:
-    chosen = console.named(name)
-    await _join(console, "", session_id=chosen, resume=chosen not in console.sessions)
-
-
-@command("start [AGENT] [DIRECTORY]", "a new session of an agent that the bridge runs", whole=True)
-async def start(console: Console, text: str = "") -> None:
-    agent, _, directory = text.partition(" ")
-    # a person quotes a path with a space, which needs no quotes here
-    directory = directory.strip().strip("\"'") or "."
-    await _join(console, "started ", agent=agent, working_directory=directory)
-
-
-@command("resume [N|ID]", "have a paused or failed session go on; without a name the chosen one")
-async def resume(console: Console, name: str = "") -> None:
-    chosen = console.named(name) if name else console.session
-    await _join(console, "resumed ", session_id=chosen, resume=True)
-
-
-async def _join(console: Console, done: str, **how: Any) -> None:
-    asked = {"agent": "", "session_id": None, "working_directory": "", "resume": False} | how
-    ready = await console.ask("session_start", **asked)
-    console.current = str(ready["session_id"])
-    where = clean(ready.get("working_directory")) or "no directory"
-    console.show(f"-- {done}{console.current}: {clean(ready.get('agent'))} in {where}")
-
-
-@command("history", "what the bridge still has of the session")
-async def show_history(console: Console) -> None:
-    found = await console.ask("replay_request")
-    past = Console(print)  # nothing in it is news
-    past.titles = dict(console.titles)
-    if not found["complete"]:
-        console.show("(older messages are gone)")
-    for message in found["messages"]:
-        console.show(*filter(None, [past.line(message)]))
-
-
-@command("say TEXT", "a message to that agent", whole=True)
-async def say(console: Console, text: str) -> None:
-    await console.send("message", content=text, role="user")
-
-
-@command("interrupt", "stop what it is doing")
-async def interrupt(console: Console) -> None:
-    await console.send("session_interrupt")
-
-
-@command("end", "end the session; one that is only observed is left")
-async def end(console: Console) -> None:
-    await console.send("session_end", reason="user_request")
-    console.current = None
-
-
-@command("approvals", "what waits for a decision, in all sessions")
-async def list_approvals(console: Console) -> None:
-    for number, one in enumerate(console.pending.values(), 1):
-        risk = clean(one.get("risk_level"))
-        console.show(f"{number}  [{risk}] {plain(one.get('description'), 300)}")
-        if not render.questions(one):
-            console.show(f"   {plain(json.dumps(one.get('params')), 300)}")
-    if not console.pending:
-        console.show("Nothing waits for a decision.")
-
-
-@command("approve [N]", "approve the one that waits, or number N of `approvals`")
-async def approve(console: Console, number: str = "") -> None:
-    asked = console.waiting(number)
-    if render.questions(asked):
-        raise Wrong("It is a question: `answer` it, or `reject` it.")
-    await _decide(console, asked, "approved")
-
-
-@command("reject [N]", "reject it")
-async def reject(console: Console, number: str = "") -> None:
-    await _decide(console, console.waiting(number), "rejected")
-
-
-@command("modify [N] {JSON}", "approve it with other parameters", whole=True)
-async def modify(console: Console, typed: str) -> None:
-    text = typed.lstrip("0123456789")
-    try:
-        params = json.loads(text)
-    except ValueError:
-        params = None
-    if not isinstance(params, dict):
-        raise Wrong('The new parameters are a JSON object: modify 1 {"command": "ls"}')
-    await _decide(console, console.waiting(typed.removesuffix(text)), "modified", params)
-
-
-@command("answer [#N] CHOICE", "answer a question: a number, 1,3, or your own words", whole=True)
-async def answer(console: Console, typed: str) -> None:
-    number, _, said = typed[1:].partition(" ") if typed.startswith("#") else ("", "", typed)
-    asked = console.waiting(number, question=True)
-    questions = render.questions(asked)
-    given = [said] if len(questions) == 1 else shlex.split(said)
-    if len(given) != len(questions) or not all(map(str.strip, given)):
-        raise Wrong(f"{len(questions)} to answer, in order; quote an answer that has a space.")
-    answers = {one.text: _chosen(one, words) for one, words in zip(questions, given, strict=True)}
-    await _decide(console, asked, "modified", asked["params"] | {"answers": answers})
+                raise Wrong(f"Say: {found.__doc__.partition(': ')[0]}") from None
+            await found(commands, *typed)
+        elif name:
+            commands.show(f"-- {name}: no such command; `help` lists them.")
+    except (ValueError, Wrong, Lost, Refused) as wrong:  # such as a quotation that is not closed
+        commands.show(f"-- {wrong}")
 
 
 def _chosen(question: Question, typed: str) -> str:
@@ -185,48 +235,4 @@ def _chosen(question: Question, typed: str) -> str:
         return typed.strip()
     if not all(1 <= int(word) <= len(labels) for word in words):
         raise Wrong(f"{plain(question.text)} has the choices 1 to {len(labels)}.")
-    if len(words) > 1 and not question.several:
-        raise Wrong(f"{plain(question.text)} takes one choice.")
     return ", ".join(labels[int(word) - 1] for word in words)
-
-
-async def _decide(console: Console, asked: Message, decision: str, params: Any = None) -> None:
-    ids = {"session_id": asked["session_id"], "tool_call_id": asked["tool_call_id"]}
-    recorded = await console.ask(
-        "approval_response", **ids, decision=decision, modifications=params
-    )
-    nobody = NOTED if asked.get("source") == "hooks" else "No agent took it."
-    taken = "" if recorded["forwarded"] else f". {nobody}"
-    what = ", ".join(map(clean, params["answers"].values())) if "answers" in (params or {}) else ""
-    console.show(f"-- {clean(asked['tool'])}: {what or recorded['decision']}{taken}")
-
-
-@command("status", "the state of the repository")
-async def show_status(console: Console) -> None:
-    console.show(*render.status(await console.ask("git_status_request")))
-
-
-@command("diff [--cached] [FILE …]", "the changes, line by line")
-async def show_diff(console: Console, *arguments: str) -> None:
-    files = [one for one in arguments if one != "--cached"] or None
-    answer = await console.ask("git_diff", files=files, cached="--cached" in arguments)
-    console.show(*(render.diff(answer) or ["No change."]))
-
-
-@command('commit "MESSAGE" [FILE …]', "commit files, or all that is staged")
-async def commit(console: Console, message: str, *files: str) -> None:
-    answer = await console.ask("git_commit", message=message, files=list(files) or None)
-    console.show(*render.commit(answer))
-
-
-@command("ls [PATH]", "a directory")
-async def list_directory(console: Console, path: str = ".") -> None:
-    console.show(*render.entries(await console.ask("file_list", path=path)))
-
-
-@command("read FILE [FIRST] [LINES]", "lines of a file")
-async def read(console: Console, path: str, first: str = "0", lines: str = "200") -> None:
-    if not (first + lines).isdecimal():
-        raise Wrong(f"Say: {COMMANDS['read'].usage}")
-    answer = await console.ask("file_read", path=path, offset=int(first), limit=int(lines))
-    console.show(*render.content(answer, int(first)))

@@ -1,7 +1,6 @@
-"""Track sessions and approvals in ``watch``, and send its requests."""
+"""Track sessions and approvals in ``watch``, from the messages that arrive."""
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from bridge_project.terminal import render
 from bridge_project.terminal.client import Client, Message
@@ -10,15 +9,11 @@ from bridge_project.terminal.render import clean, plain
 ANSWER_CHARS: Final = 8000  # of what an agent says at once
 
 
-class Wrong(Exception):
-    """Report why a command cannot be carried out."""
-
-
 class Console:
-    """Track sessions and approvals from arriving messages; send requests."""
+    """Track sessions and approvals, and write messages as lines."""
 
-    def __init__(self, show: Callable[[str], None]) -> None:
-        self._show = show
+    def __init__(self) -> None:
+        # the connection, once commands can be sent over it
         self.client: Client | None = None
         # id → open session, as the bridge showed it last; the newest of its list first
         self.sessions: dict[str, Message] = {}
@@ -35,7 +30,8 @@ class Console:
     def learn(self, message: Message) -> None:
         """Update sessions and approvals from a message."""
         payload = message.get("payload") or {}
-        session_id, call_id = str(payload.get("session_id")), str(payload.get("tool_call_id"))
+        call = payload.get("data") or payload
+        key = str(payload.get("session_id")), str(call.get("tool_call_id"))
         match message["type"]:
             case "connection_ack":
                 self.sessions, self.name = {}, payload.get("device_name")
@@ -45,15 +41,15 @@ class Console:
             case "session_started" | "session_update":
                 self._learn_session(payload.get("session") or payload)
             case "session_ready":
-                self.current = self.current or session_id
+                self.current = self.current or key[0]
             case "session_end":
-                self._forget_session(session_id)
+                self._forget_session(key[0])
             case "approval_required" if "decision" not in payload:
-                self.pending[session_id, call_id] = payload
+                self.pending[key] = payload
             case "approval_recorded" | "tool_result" | "tool_error":
-                self.pending.pop((session_id, call_id), None)
+                self.pending.pop(key, None)
             case "notification" if payload["notification_type"] == "approval_decided":
-                self.pending.pop((session_id, str(payload["data"].get("tool_call_id"))), None)
+                self.pending.pop(key, None)
 
     def _learn_session(self, one: Message) -> None:
         self.titles[one["session_id"]] = one.get("title") or one["session_id"][:8]
@@ -67,6 +63,15 @@ class Console:
         self.pending = {key: one for key, one in self.pending.items() if key[0] != session_id}
         self.current = None if self.current == session_id else self.current
 
+    def called(self, session_id: str) -> str:
+        """Return a session's id and title, and what its agent does."""
+        one = self.sessions.get(session_id, {})
+        does = one.get("turn", "idle")
+        if (status := one.get("session_status")) in ("paused", "error"):
+            does = f"{status}: `resume` has it go on"
+        title = plain(self.titles.get(session_id, ""), 80)
+        return f"{clean(session_id)}  {title}" + (f"  ({does})" if does != "idle" else "")
+
     def line(self, message: Message, *, colour: bool = False) -> str | None:
         """Return a new message as a line; an answer's chunks become one, at its end."""
         payload = message.get("payload") or {}
@@ -78,75 +83,8 @@ class Console:
             if not said.strip() and payload["finish_reason"] == "tool_call":
                 return None
             message = {**message, "type": "answer", "payload": {**payload, "content": said}}
-        session_id = str(payload.get("session_id") or "")
         by = (payload.get("data") or {}).get("device")
         if payload.get("notification_type") == "approval_decided" and by and by == self.name:
             return None
+        session_id = str(payload.get("session_id") or "")
         return render.line(message, self.titles.get(session_id, session_id[:8]), colour=colour)
-
-    async def ask(self, type_: str, **payload: Any) -> Message:
-        """Send a request about the chosen session; return its answer's payload.
-
-        Raises Wrong with the error's words.
-        """
-        answer = await self._connected.request(type_, self._about(payload))
-        self.learn(answer)
-        body: Message = answer.get("payload") or {}
-        if answer["type"] == "error":
-            raise Wrong(f"{body.get('code')}: {clean(body.get('message'))}")
-        return body
-
-    async def send(self, type_: str, **payload: Any) -> None:
-        """Send a message without an answer, about the chosen session."""
-        await self._connected.send(type_, self._about(payload))
-
-    def show(self, *lines: str) -> None:
-        for line in lines:
-            self._show(line)
-
-    def _about(self, payload: Message) -> Message:
-        return payload if "session_id" in payload else {"session_id": self.session} | payload
-
-    @property
-    def _connected(self) -> Client:
-        if self.client is None:
-            raise Wrong("There is no connection at the moment.")
-        return self.client
-
-    @property
-    def session(self) -> str:
-        """Return the session that commands are about. Raises Wrong."""
-        if self.current is None:
-            raise Wrong("No session is chosen: `sessions` lists them, `use N` chooses one.")
-        return self.current
-
-    def called(self, session_id: str) -> str:
-        """Return a session's id and title, what its agent does, or that it is paused."""
-        one = self.sessions.get(session_id, {})
-        turn, doing = one.get("turn", "idle"), one.get("doing") or {}
-        does = f"({turn}) {plain(doing.get('summary', ''), 80)}" if turn != "idle" else ""
-        if (status := one.get("session_status")) in ("paused", "error"):
-            does = f"({status}: `resume` has it go on)"
-        title = plain(self.titles.get(session_id, ""), 80)
-        return "  ".join(filter(None, [clean(session_id), title, does])).rstrip()
-
-    def named(self, word: str) -> str:
-        """Return the session of a number in `sessions`, else the one with that id."""
-        number = int(word) if word.isdecimal() else 0
-        return list(self.sessions)[number - 1] if 1 <= number <= len(self.sessions) else word
-
-    def waiting(self, number: str, *, question: bool = False) -> Message:
-        """Return the approval of that number, or the only one, or the only question.
-
-        Raises Wrong.
-        """
-        asked = list(self.pending.values())
-        fitting = [one for one in asked if not question or render.questions(one)]
-        if not fitting:
-            raise Wrong("No question waits." if question else "Nothing waits for a decision.")
-        if not number and len(fitting) == 1:
-            return fitting[0]
-        chosen = int(number) if number.isdecimal() else 0
-        if not 1 <= chosen <= len(asked):
-            raise Wrong(f"{len(fitting)} wait: `approvals` lists them; say which number.")
-        return asked[chosen - 1]

@@ -4,7 +4,6 @@ import json
 import socket
 import uuid
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, Final
 
 from django.db import Error as DatabaseError
@@ -28,7 +27,7 @@ class Identity:
 
     def __init__(self, conf: Conf) -> None:
         self.conf = conf
-        self.path: Path = conf.bridge_data_dir / "watch.json"
+        self.path = conf.bridge_data_dir / "watch.json"
         self.known: dict[str, Any] = {}
 
     def target(self) -> Target:
@@ -41,10 +40,13 @@ class Identity:
             where = f"the data directory {self.conf.bridge_data_dir}"
             raise Lost(f"no bridge has been started with {where} yet (make run)")
         try:
-            self.known = self._valid() or self._pair()
+            if not self._is_valid():
+                name = f"watch on {socket.gethostname()}"[:70]
+                device, _, token = pairing.mint(name, ttl=CLAIM_WITHIN, lifetime=None)
+                made = {"token": token, "device": device.pk, "device_id": str(uuid.uuid4())}
+                self._write(made | {"paired_at": now_text()})
         except DatabaseError as error:
-            why = " ".join(str(error).split())
-            raise Lost(f"the database cannot be used yet ({why})") from None
+            raise Lost(f"the database cannot be used yet ({error})") from None
         finally:
             connection.close()
             files.forget_database()  # a restore may put another in its place meanwhile
@@ -59,27 +61,22 @@ class Identity:
         """
         self._write(self.known | {"token": fresh, "previous": used})
 
-    def _valid(self) -> dict[str, Any] | None:
+    def _is_valid(self) -> bool:
+        """Read the file, and choose the token that the bridge accepts. Raises Refused."""
         try:
-            known = json.loads(self.path.read_text())
-            device_id, given = known["device"], (known["token"], known.get("previous", ""))
+            self.known = json.loads(self.path.read_text())
+            device_id, given = self.known["device"], self.known["token"]
         except (FileNotFoundError, ValueError, KeyError, TypeError):
-            return None
-        for token in given:
+            return False
+        for token in (given, self.known.get("previous", "")):
             principal = tokens.identify(token)
             if principal is not None and principal.device is not None:
-                return {**known, "token": token}
+                self.known["token"] = token
+                return True
         if Device.objects.filter(pk=device_id).exclude(revoked_at=None).exists():
             name = f"This terminal's device, #{device_id},"
             raise Refused(f"{name} was revoked. To pair it again, remove {self.path}.")
-        return None
-
-    def _pair(self) -> dict[str, Any]:
-        name = f"watch on {socket.gethostname()}"[:70]
-        device, _, plain = pairing.mint(name, ttl=CLAIM_WITHIN, lifetime=None)
-        made = {"token": plain, "device": device.pk, "device_id": str(uuid.uuid4())}
-        self._write(made | {"paired_at": now_text()})
-        return self.known
+        return False
 
     def _write(self, known: dict[str, Any]) -> None:
         write_private_file(self.path, json.dumps(known, indent=2).encode() + b"\n")

@@ -12,7 +12,7 @@ from bridge_project.docs import asyncapi
 from bridge_project.protocol.types import HOOK_EVENTS
 from bridge_project.terminal import render
 from bridge_project.terminal.client import Client
-from bridge_project.terminal.commands import carry_out
+from bridge_project.terminal.commands import Commands, carry_out
 from bridge_project.terminal.console import Console
 from tests.hooks.conftest import JSON_VALUES
 
@@ -33,16 +33,16 @@ class Scripted:
         return {"type": "answer", "payload": self.answer}
 
 
-def console(lines: list[str], answer: Message, *messages: Message) -> tuple[Console, Scripted]:
-    """One that has learnt of two sessions and of these messages."""
-    made, scripted = Console(lines.append), Scripted(answer)
+def commands(lines: list[str], answer: Message, *messages: Message) -> tuple[Commands, Scripted]:
+    """Those of somebody who was told of two sessions and of these messages."""
+    console, scripted = Console(), Scripted(answer)
     listed = [{"session_id": "s1", "title": "One"}, {"session_id": "s2", "title": "Two"}]
     greeting = {"type": "connection_ack", "payload": {"active_sessions": listed}}
     for message in (greeting, *messages):
-        made.learn(message)
-    made.current = "s1"
-    made.client = cast(Client, scripted)
-    return made, scripted
+        console.learn(message)
+    console.current = "s1"
+    console.client = cast(Client, scripted)
+    return Commands(console, lines.append), scripted
 
 
 def asked(number: int, **more: Any) -> Message:
@@ -60,11 +60,10 @@ def question(*questions: Message) -> Message:
 @pytest.mark.parametrize(
     ("questions", "line", "answers"),
     [
-        ([COLOURS], "answer 2", {"Which?": "Blue"}),
         ([COLOURS], "answer #2 1", {"Which?": "Red"}),
-        ([COLOURS], "answer none of these", {"Which?": "none of these"}),
-        ([SIZES], "answer 1, 2", {"Sizes?": "S, M"}),
-        ([COLOURS, SIZES], 'answer "my own" 2,1', {"Which?": "my own", "Sizes?": "M, S"}),
+        ([COLOURS], "answer #2 none of these", {"Which?": "none of these"}),
+        ([SIZES], "answer #2 1, 2", {"Sizes?": "S, M"}),
+        ([COLOURS, SIZES], 'answer #2 "my own" 2,1', {"Which?": "my own", "Sizes?": "M, S"}),
     ],
 )
 async def test_a_question_is_answered(
@@ -73,7 +72,7 @@ async def test_a_question_is_answered(
     """By a modification that carries the answers; an approval that waits beside it stays."""
     lines: list[str] = []
     recorded = {"decision": "modified", "forwarded": True}
-    one, scripted = console(lines, recorded, asked(1), question(*questions))
+    one, scripted = commands(lines, recorded, asked(1), question(*questions))
     await carry_out(one, line)
     [(type_, payload)] = scripted.sent
     modifications = {"questions": questions, "answers": answers}
@@ -85,8 +84,8 @@ async def test_a_question_is_answered(
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("answer 3", "the choices 1 to 2"),
-        ("answer 1 2", "takes one choice"),
+        ("answer 1", "2 wait: "),
+        ("answer #2 3", "the choices 1 to 2"),
         ("answer #1 2", "0 to answer"),
         ("answer #7 2", "say which number"),
         ("approve 2", "It is a question"),
@@ -94,7 +93,7 @@ async def test_a_question_is_answered(
 )
 async def test_a_wrong_answer_sends_nothing(line: str, words: str) -> None:
     lines: list[str] = []
-    one, scripted = console(lines, {}, asked(1), question(COLOURS))
+    one, scripted = commands(lines, {}, asked(1), question(COLOURS))
     await carry_out(one, line)
     assert scripted.sent == [] and words in lines[0]
 
@@ -104,11 +103,12 @@ async def test_what_the_bridge_still_has_is_shown_when_asked_for() -> None:
     at = {"id": "i", "timestamp": "2026-01-31T12:00:00Z"}
     messages = [at | asked(1), at | {"type": "session_end", "payload": {"reason": "timeout"}}]
     found = {"session_id": "s1", "messages": messages, "complete": False}
-    one, _ = console(lines, found)
+    one, _ = commands(lines, found)
     await carry_out(one, "history")
     assert lines[0] == "(older messages are gone)"
     assert lines[1].endswith("Bash ls [high]") and lines[2].endswith("timeout")
-    assert one.pending == {} and list(one.sessions) == ["s1", "s2"], "the past is no news"
+    assert one.console.pending == {}, "the past is no news"
+    assert list(one.console.sessions) == ["s1", "s2"]
 
 
 @given(st.text())
@@ -125,7 +125,7 @@ AT = "2026-01-31T12:00:00.000Z"
 
 
 def line(message: Message, **how: Any) -> str:
-    one = Console(print)
+    one = Console()
     one.learn(message)
     return one.line(message, **how) or ""
 

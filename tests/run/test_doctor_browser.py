@@ -18,7 +18,7 @@ from bridge_project.network import certificates, server_address
 from bridge_project.operations.doctor import bridge as parts
 from bridge_project.operations.doctor import browser
 from bridge_project.operations.doctor.findings import Finding, Level
-from bridge_project.operations.doctor.snapshot import Snapshot
+from bridge_project.operations.doctor.snapshot import Reached, Snapshot
 from tests.run.findings import only
 
 NAME = "desk.tail1234.ts.net"
@@ -58,7 +58,8 @@ def look(directory: Path, **settings: Any) -> Finding:
     url = settings["bridge_public_url"]
     here = server_address.Address(url, "wss://x", found.pin, found.fingerprint, local)
     leaf = x509.load_pem_x509_certificate(found.chain.read_bytes()).public_bytes(Encoding.DER)
-    seen = browser.address(Snapshot(conf, here, f"https://127.0.0.1:{PORT}", served=leaf))
+    health = Reached(200, {}, leaf)
+    seen = browser.address(Snapshot(conf, here, f"https://127.0.0.1:{PORT}", health=health))
     assert seen is not None
     return seen
 

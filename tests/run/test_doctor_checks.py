@@ -26,7 +26,7 @@ from bridge_project.operations.doctor.findings import Level, as_json
 from bridge_project.operations.doctor.snapshot import take
 from hooks_app.producer.spool import Spool
 from tests.run.findings import only
-from tests.servers import free_port, wait_until
+from tests.servers import free_port
 
 OK, WARNING, BROKEN = Level.OK, Level.WARNING, Level.BROKEN
 
@@ -153,13 +153,3 @@ def test_address_modes(quiet: Conf, url: str, level: Level, mend: tuple[str, ...
     assert seen.recorded is not None
     seen = replace(seen, recorded=replace(seen.recorded, base_url=url))
     only(parts.address(seen), level, mend=mend)
-
-
-def test_file_limit(quiet: Conf) -> None:
-    with subprocess.Popen(["/bin/sh", "-c", "ulimit -n 200; read _"], stdin=-1) as bridge:
-        assert bridge.stdin is not None
-        limits_of = Path(f"/proc/{bridge.pid}/limits")
-        wait_until(lambda: " 200 " in limits_of.read_text(), "the limit is set")
-        found = machine.file_limit(replace(take(quiet), holder=str(bridge.pid)))
-        bridge.stdin.close()
-    only(found, BROKEN, "may open 200 files", mend=("ulimit -n",))

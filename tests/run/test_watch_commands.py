@@ -218,9 +218,9 @@ def test_a_session_at_the_machine(bridge: Bridge, sid: str, piped: Program) -> N
 def test_what_goes_wrong_ends_nothing(piped: Program) -> None:
     piped.ask("say Hello?", "error")  # D39: hooks cannot control an agent
     piped.ask("interrupt", "error")
-    piped.ask("help", *[command.usage for command in COMMANDS.values()])
+    piped.ask("help", *COMMANDS)
     piped.ask("nonsense", "-- nonsense: no such command")
-    piped.ask("commit 'open", "-- No closing quotation.")
+    piped.ask("commit 'open", "-- No closing quotation")
     piped.ask("status", "kept.txt")
 
 

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError
@@ -18,6 +19,8 @@ from bridge_project.terminal.client import Refused
 from bridge_project.terminal.commands import COMMANDS, carry_out
 from bridge_project.terminal.identity import Identity
 from bridge_project.terminal.watcher import Watcher
+
+Source = Callable[[Watcher], Coroutine[Any, Any, None]]
 
 _STDIN: Final = io.FileIO(0, closefd=False)
 
@@ -43,18 +46,22 @@ class Command(BaseCommand):
         parser.add_argument("--yes", action="store_true", help=yes)
 
     def handle(self, *args: Any, **options: Any) -> None:
+        raw, terminal = options["raw"], sys.stdin.isatty() and sys.stdout.isatty()
         colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ and not options["no_color"]
-        notes = sys.stderr if options["raw"] else sys.stdout
+        notes = sys.stderr if raw else sys.stdout
         watcher = Watcher(
             Identity(conf),
             show=lambda line: print(line, flush=True),
             note=lambda line: print(line, file=notes, flush=True),
-            colour=colour or options["force_color"],
-            raw=options["raw"],
             ask=_agree if options["yes"] else _ask if sys.stdin.isatty() else None,
+            raw=raw,
+            colour=colour,
         )
+        source = _pipe if options["commands"] else None
+        if source is None and terminal and not raw and importlib.util.find_spec("prompt_toolkit"):
+            source = _prompt
         try:
-            asyncio.run(_run(watcher, commands=options["commands"]))
+            asyncio.run(_run(watcher, source))
         except Refused as refused:
             raise CommandError(str(refused)) from None
         except BrokenPipeError:  # whoever read the output has enough
@@ -70,28 +77,18 @@ async def _ask(question: str) -> bool:
     return (await _read_line()).strip().lower() in ("y", "yes")
 
 
-async def _run(watcher: Watcher, *, commands: bool) -> None:
+async def _run(watcher: Watcher, source: Source | None) -> None:
     """Run until a signal or the last command; then close in order."""
     running = asyncio.create_task(watcher.run())
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, running.cancel)
-    may_prompt = not commands and not watcher.raw and _can_prompt()
-    source = _pipe if commands else _prompt if may_prompt else None
-    reading = asyncio.create_task(source(watcher)) if source else None
-    if reading is not None:
-        reading.add_done_callback(lambda _: running.cancel())
+    reading = asyncio.create_task(source(watcher)) if source else running
+    reading.add_done_callback(lambda _: running.cancel())
     with contextlib.suppress(asyncio.CancelledError):
         await running
-    if reading is not None:
-        reading.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await reading
-
-
-def _can_prompt() -> bool:
-    """Return whether a prompt is possible: a terminal, and prompt-toolkit."""
-    terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    return terminal and importlib.util.find_spec("prompt_toolkit") is not None
+    reading.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await reading
 
 
 async def _prompt(watcher: Watcher) -> None:
@@ -111,16 +108,10 @@ async def _prompt(watcher: Watcher) -> None:
     words = WordCompleter([*COMMANDS, "quit"], sentence=True)
     session: PromptSession[str] = PromptSession(completer=words, bottom_toolbar=toolbar)
     await watcher.ready.wait()  # before that the person may be asked about a warning
-    with patch_stdout(raw=True):
-        while True:
-            try:
-                line = await session.prompt_async("> ")
-            except (EOFError, KeyboardInterrupt):
-                return
-            if line.strip() in ("quit", "exit"):
-                return
+    with patch_stdout(raw=True), contextlib.suppress(EOFError, KeyboardInterrupt):
+        while (line := await session.prompt_async("> ")).strip() != "quit":
             await watcher.ready.wait()
-            await carry_out(watcher.console, line)
+            await carry_out(watcher.commands, line)
 
 
 async def _pipe(watcher: Watcher) -> None:
@@ -128,7 +119,7 @@ async def _pipe(watcher: Watcher) -> None:
     await watcher.ready.wait()
     while line := await _read_line():
         await watcher.ready.wait()
-        await carry_out(watcher.console, line)
+        await carry_out(watcher.commands, line)
 
 
 async def _read_line() -> str:

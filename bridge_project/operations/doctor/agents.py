@@ -9,77 +9,60 @@ import os
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from bridge_project.kernel import limits
 from bridge_project.operations.doctor.findings import Finding, broken, ok, warning
 from bridge_project.operations.doctor.snapshot import Snapshot
 from sessions_app.agents import registry
 from sessions_app.agents.driver import AgentKind, CannotStart, Driver, Start, with_last_words
-from sessions_app.agents.events import AgentDied, Chunk, TurnEnded
+from sessions_app.agents.events import AgentDied, TurnEnded
 from sessions_app.agents.process import groups
 
-PROMPT: Final = "doctor"  # the demo repeats it
 DEMO_SECONDS: Final = 4.0  # it needs a tenth of one
 REAL_SECONDS: Final = limits.AGENT_START_SECONDS  # as long as the bridge itself waits for it
-
-
-class WrongAnswer(Exception):
-    """Report an agent that did not answer as it should have."""
 
 
 def agents(seen: Snapshot) -> list[Finding]:
     """Check every agent, and talk to the demo in a temporary directory."""
     registry.load()
-    kinds, found = registry.KINDS, []
-    for kind in sorted(kinds.values(), key=lambda one: one.real):
-        found += _look_at(seen, kind) if kind.real else [_try(seen, kind)]
-    name = seen.conf.bridge_default_agent
-    if name and name not in kinds:
+    kinds = registry.KINDS
+    found = [_look_at(seen, kind) if kind.real else _try(seen, kind) for kind in kinds.values()]
+    if (name := seen.conf.bridge_default_agent) and name not in kinds:
         text = f"BRIDGE_DEFAULT_AGENT: there is no agent {name}; known are: {', '.join(kinds)}."
         found.append(broken(text, f"BRIDGE_DEFAULT_AGENT= {seen.run}"))
     return found
 
 
-def _look_at(seen: Snapshot, kind: AgentKind) -> list[Finding]:
-    """Check a real agent without starting it."""
+def _look_at(seen: Snapshot, kind: AgentKind) -> Finding:
+    """Check a real agent without starting it; a warning for one that the settings name."""
+    start, name, conf = _start_command(seen, kind), kind.name, seen.conf
     if (reason := kind.why_not()) is not None:
-        return [_missing(seen, kind, f"{kind.name} cannot start here: {reason}")]
+        text = f"{name} cannot start here: {reason}"
+        if conf.bridge_default_agent == name:
+            without = f"BRIDGE_DEFAULT_AGENT= {seen.run}   # to do without it"
+            return broken(f"{text} BRIDGE_DEFAULT_AGENT names it.", *_remedies(seen, kind), without)
+        return warning(text, *_remedies(seen, kind)) if name in conf.bridge_acp_agents else ok(text)
     # The bridge that runs may have another PATH than this terminal.
     bridges = {one["name"]: one for one in seen.info.get("agents", [])}
-    report: dict[str, Any] = bridges.get(kind.name, {})
-    name = f"{kind.name} ({report.get('version') or 'version unknown'})"
-    start = _start_command(seen, kind)
-    found = [ok(f"{name} is there. It was not started; {start} does that.")]
+    report = bridges.get(name, {})
     if bridges and not report.get("can_start"):
         why = report.get("reason", "it does not know the agent.")
         text = f"{name} can be started from this terminal, but not by the bridge that runs: {why}"
         again = f"{seen.run}   # from here, after it was stopped; a service needs the same PATH"
-        found = [warning(text, again)]
+        return warning(text, again)
     asks = kind.asks() if report.get("asks") is None else report["asks"]
     if asks is None:
-        text = f"{kind.name} may act without asking: nobody knows whether it asks."
-        found.append(warning(text, f"{start}   # finds out what its modes say"))
-    elif not asks and kind.name in seen.conf.bridge_acp_unasked:
-        text = f"{kind.name} does not ask before it acts: BRIDGE_ACP_UNASKED lets it run."
-        found.append(warning(text, f"BRIDGE_ACP_UNASKED= {seen.run}   # to do without it"))
-    elif not asks:
-        text = f"{kind.name} does not ask before it acts, so the bridge starts no session of it."
-        found.append(warning(text))
-    return found
-
-
-def _missing(seen: Snapshot, kind: AgentKind, text: str) -> Finding:
-    """Report a missing agent: a fault when the settings count on it."""
-    if seen.conf.bridge_default_agent == kind.name:
-        without = f"BRIDGE_DEFAULT_AGENT= {seen.run}   # to do without it"
-        text = f"{text} BRIDGE_DEFAULT_AGENT names it."
-        return broken(text, *_remedies(seen, kind), without)
-    return (
-        warning(text, *_remedies(seen, kind))
-        if kind.name in seen.conf.bridge_acp_agents
-        else ok(text)
-    )
+        text = f"{name} may act without asking: nobody knows whether it asks."
+        return warning(text, f"{start}   # finds out what its modes say")
+    if not asks and name in conf.bridge_acp_unasked:
+        text = f"{name} does not ask before it acts: BRIDGE_ACP_UNASKED lets it run."
+        return warning(text, f"BRIDGE_ACP_UNASKED= {seen.run}   # to do without it")
+    if not asks:
+        text = f"{name} does not ask before it acts, so the bridge starts no session of it."
+        return warning(text)
+    version = report.get("version") or "version unknown"
+    return ok(f"{name} ({version}) is there. It was not started; {start} does that.")
 
 
 def _remedies(seen: Snapshot, kind: AgentKind) -> list[str]:
@@ -112,24 +95,20 @@ def trial(seen: Snapshot, name: str) -> Finding:
 
 
 def _try(seen: Snapshot, kind: AgentKind) -> Finding:
-    if (reason := kind.why_not()) is not None:
-        return broken(f"{kind.name} was not started: {reason}", *_remedies(seen, kind))
-    seconds, prompt = (REAL_SECONDS, "") if kind.real else (DEMO_SECONDS, PROMPT)
-    again, began = _start_command(seen, kind), time.monotonic()
-    driver = kind.make()
+    seconds, prompt = (REAL_SECONDS, "") if kind.real else (DEMO_SECONDS, "doctor")
+    again, began, driver = _start_command(seen, kind), time.monotonic(), kind.make()
     try:
+        if (reason := kind.why_not()) is not None:
+            raise CannotStart(f"{kind.name} was not started: {reason}")
         with tempfile.TemporaryDirectory(prefix="bridge-doctor-") as directory:
             asyncio.run(_run(driver, Path(directory), seconds, prompt))
     except TimeoutError:
-        what = "start and answer" if prompt else "start"
-        why = with_last_words(f"{kind.name} did not {what} within {seconds:g} s.", driver)
-        return broken(why, again, seen.log_tail)
+        why = f"{kind.name} did not start within {seconds:g} s."
+        return broken(with_last_words(why, driver), again, seen.log_tail)
     except CannotStart as error:
         return broken(with_last_words(str(error), driver), *_remedies(seen, kind), again)
-    except WrongAnswer as error:
-        return broken(f"{kind.name} started, but {error}.", again, seen.log_tail)
     done = "answered a prompt and was closed" if prompt else "was closed, without a prompt"
-    name = f"{kind.name} ({'' if kind.real else 'scripted, '}{kind.version() or 'version unknown'})"
+    name = f"{kind.name} ({kind.version() or 'version unknown'})"
     text = f"{name} started, {done}, in {time.monotonic() - began:.1f} s."
     if driver.asks is None:
         return warning(f"{text} It has no modes: nobody knows whether it asks before it acts.")
@@ -137,25 +116,17 @@ def _try(seen: Snapshot, kind: AgentKind) -> Finding:
 
 
 async def _run(driver: Driver, directory: Path, seconds: float, prompt: str) -> None:
-    """Run a session without the bridge. Raises CannotStart, TimeoutError, WrongAnswer."""
-    said = ""
+    """Run a session without the bridge. Raises CannotStart, TimeoutError."""
     try:
         async with asyncio.timeout(seconds):
             await driver.start(Start("doctor", directory))
-            if not prompt:
-                return
-            await driver.prompt(prompt)
-            async for event in driver.events:
-                match event:
-                    case Chunk():
-                        said += event.content
-                    case TurnEnded(error="") if prompt in said:
-                        return
-                    case TurnEnded():
-                        raise WrongAnswer(f"its turn failed: {event.error or f'it said {said!r}'}")
-                    case AgentDied():
-                        raise WrongAnswer(f"is gone: {event.reason}")
-            raise WrongAnswer("said nothing")
+            if prompt:
+                await driver.prompt(prompt)
+                async for event in driver.events:
+                    if isinstance(event, TurnEnded) and not event.error:
+                        break
+                    if isinstance(event, TurnEnded | AgentDied):
+                        raise CannotStart(f"It started, but its turn failed: {event}")
     finally:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limits.AGENT_CLOSE_SECONDS):

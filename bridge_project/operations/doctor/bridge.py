@@ -14,7 +14,7 @@ from bridge_project.network.certificate_files import pin_of
 from bridge_project.network.certificates import wanted_names
 from bridge_project.network.transport import MODE_WORDS, ConnectionMode
 from bridge_project.operations.doctor.findings import Finding, broken, ok, warning
-from bridge_project.operations.doctor.snapshot import PAGE, Snapshot, fetch, reason
+from bridge_project.operations.doctor.snapshot import PAGE, Snapshot, fetch
 
 GIVEN_ENDS_SOON: Final = timedelta(days=14)
 # a bridge that runs has renewed its own by then
@@ -25,25 +25,17 @@ SET_CLOCK: Final = "sudo timedatectl set-ntp true"
 def running(seen: Snapshot) -> Finding:
     """Check that this very bridge runs and is healthy (D48)."""
     where = f" at {seen.local_url}" if seen.local_url else ""
-    if seen.health is None and seen.served:
-        stop = f"{seen.run}   # after whatever listens there was stopped"
-        return broken(f"{seen.local_url}: {seen.trouble}, so no token was sent to it.", stop)
     if seen.health is None and seen.holder:
-        data = seen.conf.bridge_data_dir
-        text = f"Process {seen.holder} holds {data} but does not answer{where}: {seen.trouble}."
-        return broken(text, f"kill {seen.holder}", seen.run)
+        text = f"Process {seen.holder} holds {seen.conf.bridge_data_dir} but does not answer"
+        return broken(f"{text}{where}: {seen.trouble}.", f"kill {seen.holder}", seen.run)
     if seen.health is None:
         return broken(f"It does not run{where}: {seen.trouble}.", seen.run)
     status, body = seen.health.status, seen.health.body
     if status == 503:
-        checks = body.get("checks")
-        parts = checks.items() if isinstance(checks, dict) else ()
-        bad = ", ".join(name for name, word in parts if word != "healthy")
-        return broken(f"It runs{where} but is not well: {bad or 'it says no more'}.", seen.log_tail)
-    if status != 200:
-        return ok(f"It answers{where}, with {status}.")
-    up = timedelta(seconds=int(body.get("uptime_seconds", 0)))
-    return ok(f"It runs{where} (process {seen.holder}, version {body.get('version')}, for {up}).")
+        bad = [name for name, word in body.get("checks", {}).items() if word != "healthy"]
+        return broken(f"It runs{where} but is not well: {', '.join(bad)}.", seen.log_tail)
+    version = body.get("version", f"unknown: it answers {status}")
+    return ok(f"It runs{where} (process {seen.holder}, version {version}).")
 
 
 def tokens(seen: Snapshot) -> list[Finding]:
@@ -53,10 +45,8 @@ def tokens(seen: Snapshot) -> list[Finding]:
         token = name.replace("_", " ")
         if status in (401, 403):
             text = f"The bridge does not take the {token} that is set here: it has another one."
-            fix = (
-                f"unset BRIDGE_{name.upper()}   # or stop the bridge, and with this one: {seen.run}"
-            )
-            found.append(broken(text, fix))
+            with_this = f"or stop the bridge, and with this one: {seen.run}"
+            found.append(broken(text, f"unset BRIDGE_{name.upper()}   # {with_this}"))
         elif status == 429:
             text = f"The {token} could not be tried: too many requests in the last minute."
             found.append(warning(text, "sleep 60"))
@@ -66,7 +56,7 @@ def tokens(seen: Snapshot) -> list[Finding]:
 
 
 def certificate(seen: Snapshot) -> Finding:
-    """Check the certificate's dates and key, and that it is the one served."""
+    """Check the certificate's dates, key and names, by its files."""
     conf = seen.conf
     own = conf.bridge_tls_cert is None
     path = conf.bridge_tls_cert or conf.bridge_data_dir / "tls" / "server.crt"
@@ -77,22 +67,21 @@ def certificate(seen: Snapshot) -> Finding:
             f"rm -f '{path}' '{key_path}' && {seen.run}"
             "   # or restore both from a backup: with a new key every device must be paired again"
         )
+    if own and seen.recorded is None and not path.exists():
+        return warning("There is none yet: the first start makes it.", seen.run)
     try:
         chain = x509.load_pem_x509_certificates(path.read_bytes())
-        leaf = chain[0]
         key = load_pem_private_key(key_path.read_bytes(), None)
-    except FileNotFoundError as error:
-        if own and seen.recorded is None:
-            return warning("There is none yet: the first start makes it.", seen.run)
-        return broken(f"{error.filename} is missing.", again)
-    except OSError as error:
-        chown = f"sudo chown \"$(id -u)\" '{error.filename}'"
-        return broken(f"{error.filename} cannot be read: {error.strerror}.", chown)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        return broken(f"{path} and {key_path.name} are no certificate with its key in PEM.", again)
+    except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
+        return broken(f"{path} and {key_path} are no certificate and key: {error}.", again)
+    leaf = chain[0]
     if key.public_key() != leaf.public_key():
         return broken(f"{key_path} is not the key of {path}.", again)
-    if trouble := _dates(seen, leaf, own=own) or _pins(seen, leaf):
+    if seen.recorded and pin_of(leaf.public_bytes(Encoding.DER)) != seen.recorded.pin:
+        text = "The certificate on disk has another key than the one that devices were paired with."
+        back = f"{seen.run}   # after it was stopped, and server.crt and server.key were put back"
+        return broken(text, back, f"{seen.make('qr')}   # for each device, without a backup")
+    if trouble := _dates(seen, leaf, own=own):
         return trouble
     until = f"until {leaf.not_valid_after_utc:%Y-%m-%d}; its key is in the pairing codes."
     if not own:
@@ -116,23 +105,6 @@ def _dates(seen: Snapshot, leaf: x509.Certificate, *, own: bool) -> Finding | No
     return None
 
 
-def _pins(seen: Snapshot, leaf: x509.Certificate) -> Finding | None:
-    if seen.recorded is None:
-        return None
-    promised, on_disk = seen.recorded.pin, leaf.public_bytes(Encoding.DER)
-    again = f"{seen.run}   # after it was stopped, and server.crt and server.key were put back"
-    if pin_of(on_disk) != promised:
-        text = "The certificate on disk has another key than the one that devices were paired with."
-        return broken(text, again, f"{seen.make('qr')}   # for each device, without a backup")
-    if seen.served and pin_of(seen.served) != promised:
-        text = f"What answers at {seen.local_url} shows another key than this bridge's."
-        return broken(text, again)
-    if seen.served and seen.served != on_disk:
-        text = "The one on disk is newer than the one served; the bridge takes it within a minute."
-        return warning(text, "sleep 60")
-    return None
-
-
 def forwarders(seen: Snapshot) -> list[Finding]:
     """List other machines' forwarders that are behind, by their own reports (D47)."""
     return [
@@ -147,14 +119,9 @@ def forwarders(seen: Snapshot) -> list[Finding]:
 
 def clock(seen: Snapshot) -> Finding:
     """Compare the clock with the last start: certificates need a right one."""
-    now = datetime.now(UTC)
-    try:
-        started = datetime.fromtimestamp(server_address.path(seen.conf).stat().st_mtime, UTC)
-    except OSError:
-        started = now
-    if started > now + timedelta(seconds=60):
-        text = f"It is before {started:%Y-%m-%d %H:%M:%S} UTC, when the bridge was last started."
-        return broken(f"{text} The clock was set back.", "date", SET_CLOCK)
+    now, started = datetime.now(UTC), server_address.path(seen.conf)
+    if started.exists() and started.stat().st_mtime > now.timestamp() + 60:
+        return broken("It is before the bridge's last start: it was set back.", "date", SET_CLOCK)
     return ok(f"{now:%Y-%m-%d %H:%M:%S} UTC.")
 
 
@@ -168,15 +135,11 @@ def address(seen: Snapshot) -> Finding | None:
     text = f"{url}: {MODE_WORDS[kind]}."
     if kind is ConnectionMode.MISCONFIGURED:
         return broken(text, f"BRIDGE_PUBLIC_URL=https://… {seen.run}")
-    if (trouble := _reach(seen, url, seen.recorded.pin)) is not None:
+    if seen.health is not None and (trouble := _reach(seen, url, seen.recorded.pin)):
         return trouble
     if kind is ConnectionMode.LOCAL_ONLY:
-        wider = f"BRIDGE_HOST=auto {seen.run}"
-        if conf.bridge_public_url:
-            wider = f"unset BRIDGE_PUBLIC_URL; {seen.run}   # or give it the address for phones"
-        elif conf.bridge_host == "auto":
-            wider = f"{seen.run}   # after this machine was connected to a network"
-        return warning(text, wider)
+        wider = f"unset BRIDGE_PUBLIC_URL; BRIDGE_HOST=auto {seen.run}"
+        return warning(text, f"{wider}   # on a machine that is connected to a network")
     return ok(text)
 
 
@@ -186,12 +149,10 @@ def _reach(seen: Snapshot, url: str, pin: str) -> Finding | None:
     A failure is only a warning: some networks do not route back to the sender.
     """
     elsewhere = f"curl -vk {url}{PAGE}   # from another machine of that network"
-    if seen.health is None:
-        return None
     try:
         there = fetch(url, PAGE)
     except OSError as error:
-        return warning(f"{url} cannot be reached from this machine: {reason(error)}.", elsewhere)
+        return warning(f"{url} cannot be reached from this machine: {error}.", elsewhere)
     if there.body.get("code") == "INSECURE_TRANSPORT":
         text = f"{url}: the proxy there does not send X-Forwarded-Proto: https"
         return broken(
@@ -208,29 +169,24 @@ def _reach(seen: Snapshot, url: str, pin: str) -> Finding | None:
 
 
 def proxy(seen: Snapshot) -> Finding | None:
-    """Check the settings for a TLS-terminating proxy, and the plain port (D19)."""
+    """Check the port for a TLS-terminating proxy, and its headers (D19)."""
     conf, port = seen.conf, seen.conf.bridge_plain_port
-    named = f"BRIDGE_PUBLIC_URL=https://… {seen.run}"
-    if port is None:
-        if not conf.bridge_trusted_proxies or conf.bridge_public_url:
-            return None
-        return warning("BRIDGE_TRUSTED_PROXIES is set, but not BRIDGE_PUBLIC_URL.", named)
+    if port is None or seen.health is None:
+        return None
     loopback = transport.parse_address("127.0.0.1")
     if not any(loopback in network for network in conf.bridge_trusted_proxies):
         text = f"Port {port} refuses everything: it is on 127.0.0.1, where no proxy is trusted."
         return broken(text, f"BRIDGE_TRUSTED_PROXIES=127.0.0.1 {seen.run}")
-    if seen.health is None:
-        return None
     url = f"http://127.0.0.1:{port}"
     said = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "127.0.0.1"}
     try:
-        there = fetch(url, PAGE, headers=said)
+        code = fetch(url, PAGE, headers=said).body.get("code")
     except OSError as error:
-        return broken(f"{url}: {reason(error)}.", f"BRIDGE_PLAIN_PORT={port} {seen.run}")
-    if there.body.get("code") == "INSECURE_TRANSPORT":
+        return broken(f"{url}: {error}.", f"BRIDGE_PLAIN_PORT={port} {seen.run}")
+    if code == "INSECURE_TRANSPORT":
         text = f"{url} refuses what is sent with X-Forwarded-Proto: https"
         return broken(f"{text}; the bridge runs with other settings.", seen.run)
     if not conf.bridge_public_url.startswith("https://"):
         text = "BRIDGE_PUBLIC_URL does not name the proxy, so pairing codes lead past the proxy."
-        return warning(text, named)
+        return warning(text, f"BRIDGE_PUBLIC_URL=https://… {seen.run}")
     return ok(f"Port {port} takes what a proxy here vouches for as https, and nothing else.")

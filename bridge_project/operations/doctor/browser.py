@@ -31,22 +31,23 @@ def address(seen: Snapshot) -> Finding | None:
     url, port = seen.recorded.base_url, urlsplit(seen.local_url).port
     if mode_of_url(url, seen.conf.bridge_tunnel_domains) is ConnectionMode.LOCAL_ONLY:
         return None  # no phone can reach it, which another check says
-    if _is_trusted(url):
+    trouble = _distrust(url)
+    if not trouble:
         return ok(f"{url}/app/ is trusted by every browser.")
     if found := _tailscale(seen, url, port):
         return found
     if seen.conf.bridge_tls_cert:
-        text = f"{url}/app/ is not trusted here: the chain of BRIDGE_TLS_CERT leads to no authority"
-        return warning(f"{text} that this machine knows.", f"curl -v {url}/app/")
+        return warning(f"{url}/app/ is not trusted here: {trouble}.", f"curl -v {url}/app/")
     host = urlsplit(url).hostname or ""
-    if seen.served and host not in names_in(x509.load_der_x509_certificate(seen.served)):
+    served = seen.health and x509.load_der_x509_certificate(seen.health.certificate)
+    if served and host not in names_in(served):
         text = f"{url}/app/ is trusted by nobody: the bridge's certificate is not for {host}."
         return warning(text, f"{seen.manage('new_ca')}   # phones must then trust the new one")
     install = "once the phone has installed /ca.mobileconfig (Apple) or /ca.crt of the bridge"
-    if name := local_name():
-        return ok(f"https://{name}:{port}/app/ is trusted {install}.")
-    if seen.conf.bridge_public_url:
-        return ok(f"{url}/app/ is trusted {install}.")
+    name = local_name()
+    if name or seen.conf.bridge_public_url:
+        best = f"https://{name}:{port}" if name else url
+        return ok(f"{best}/app/ is trusted {install}.")
     text = f"{url}/app/ is trusted {install}. No name leads here, which an iPhone wants."
     return warning(text, "sudo apt install avahi-daemon   # announces this machine as NAME.local")
 
@@ -58,41 +59,41 @@ def _tailscale(seen: Snapshot, url: str, port: int | None) -> Finding | None:
     tailnet = str(me.get("DNSName", "")).rstrip(".") if isinstance(me, dict) else ""
     if status.get("BackendState") != "Running" or not tailnet:
         return None
-    served = f"BRIDGE_PUBLIC_URL=https://{tailnet} BRIDGE_TRUSTED_PROXIES=127.0.0.1 {seen.run}"
+    serve = f"BRIDGE_PUBLIC_URL=https://{tailnet} BRIDGE_TRUSTED_PROXIES=127.0.0.1 {seen.run}"
     sites = _ask_tailscale("serve", "status").get("Web")  # by their names, which have a port too
     if isinstance(sites, dict) and f":{port}" in json.dumps(list(sites.values())):
         text = f"`tailscale serve` leads from https://{tailnet} to this bridge, which does not know"
-        return warning(f"{text}.", served)
+        return warning(f"{text}.", serve)
     named = f"https://{tailnet}:{port}"
+    run_named = f"BRIDGE_PUBLIC_URL={named} {seen.run}"
     given = seen.conf.bridge_tls_cert
     with contextlib.suppress(OSError, ConfError):
         if given and tailnet in certificates.load_or_renew(seen.conf).names:
             text = f"{named}/app/ is trusted by every browser: BRIDGE_TLS_CERT is for that name."
-            return warning(text, f"BRIDGE_PUBLIC_URL={named} {seen.run}")
+            return warning(text, run_named)
     text = f"{url}/app/ is not trusted; Tailscale runs here and can have a trusted address."
     cert = shlex.quote(str(seen.conf.bridge_data_dir / "tls" / "tailscale"))
     return warning(
         text,
         f"tailscale serve --bg https+insecure://127.0.0.1:{port}",
-        served,
+        serve,
         f"tailscale cert --cert-file {cert}.crt --key-file {cert}.key {tailnet}"
         "   # or this: nothing between, but codes have another pin, and it is renewed by hand",
-        f"BRIDGE_TLS_CERT={cert}.crt BRIDGE_TLS_KEY={cert}.key BRIDGE_PUBLIC_URL={named}"
-        f" {seen.run}",
+        f"BRIDGE_TLS_CERT={cert}.crt BRIDGE_TLS_KEY={cert}.key {run_named}",
     )
 
 
-def _is_trusted(url: str) -> bool:
-    """Return whether this machine's authorities vouch for what answers there."""
+def _distrust(url: str) -> str:
+    """Return why this machine's authorities do not vouch for an address; "" if they do."""
     host, port = urlsplit(url).hostname or "", urlsplit(url).port or 443
     try:
         with (
             socket.create_connection((host, port), HANDSHAKE_SECONDS) as plain,
             ssl.create_default_context().wrap_socket(plain, server_hostname=host),
         ):
-            return True
-    except OSError:
-        return False
+            return ""
+    except OSError as error:
+        return error.strerror or str(error)
 
 
 def _ask_tailscale(*words: str) -> dict[str, Any]:

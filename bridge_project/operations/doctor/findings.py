@@ -1,12 +1,10 @@
 """Write findings as lines and as JSON, without secrets."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, Self
 
 from bridge_project.kernel.logging import redact
 from bridge_project.kernel.text import printable
@@ -37,10 +35,11 @@ class Finding:
     text: str
     mend: tuple[str, ...] = ()
 
-    def report_as(self, check: str) -> Finding:
+    def report_as(self, check: str) -> Self:
         """Return it under the check's name, in single lines without secrets."""
         text = " ".join(printable(redact(self.text)).split())[:TEXT_CHARS]
-        return Finding(check, self.level, text, tuple(printable(redact(one)) for one in self.mend))
+        mend = tuple(printable(redact(one)) for one in self.mend)
+        return replace(self, check=check, text=text, mend=mend)
 
 
 def ok(text: str) -> Finding:
@@ -62,11 +61,10 @@ def worst(findings: Sequence[Finding]) -> Level:
 
 def as_lines(findings: Sequence[Finding]) -> list[str]:
     """Return a line for each finding, its commands below it, and a summary."""
-    width = max((len(one.check) for one in findings), default=0)
     lines = []
     for one in findings:
-        lines.append(f"{MARKS[one.level]} {one.check:<{width}}  {one.text}")
-        lines += [f"  {'':<{width}}    {command}" for command in one.mend]
+        lines.append(f"{MARKS[one.level]} {one.check:<11}  {one.text}")
+        lines += [f"{'':17}{command}" for command in one.mend]
     levels = [one.level for one in findings]
     count = f"{levels.count(Level.BROKEN)} broken, {levels.count(Level.WARNING)} to look at."
     return [*lines, "", "Everything works." if worst(findings) is Level.OK else count]

@@ -32,14 +32,6 @@ class Reached(NamedTuple):
     certificate: bytes
 
 
-class WrongKey(OSError):
-    """Report a server whose key is not the pinned one; nothing was sent to it."""
-
-    def __init__(self, certificate: bytes) -> None:
-        super().__init__("what answers there has another key than the bridge")
-        self.certificate = certificate
-
-
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """Hold the facts that all checks read."""
@@ -50,7 +42,6 @@ class Snapshot:
     holder: str = ""  # process id of who serves from the data directory; empty: nobody
     health: Reached | None = None  # its answer to the hook token
     trouble: str = ""  # why there is none
-    served: bytes = b""  # the certificate that it showed, DER
     statuses: Mapping[str, int] = field(default_factory=dict)  # token → what it is answered
     info: Mapping[str, Any] = field(default_factory=dict)  # the body of its answer to /info
 
@@ -81,19 +72,17 @@ def take(conf: Conf) -> Snapshot:
     seen = Snapshot(conf, recorded, url, held_by)
 
     def ask(path: str, token: str, seconds: float) -> Reached:
-        given = read_secret(conf, token)
-        return fetch(url, f"/api/v1/{path}", token=given, pin=recorded.pin, seconds=seconds)
+        given = {"Authorization": f"Bearer {read_secret(conf, token)}"}
+        return fetch(url, f"/api/v1/{path}", given, pin=recorded.pin, seconds=seconds)
 
     try:
         health = ask("health", "hook_token", HEALTH_SECONDS)
-        statuses = {"hook_token": health.status}
-        seen = replace(seen, health=health, served=health.certificate, statuses=statuses)
+        seen = replace(seen, health=health, statuses={"hook_token": health.status})
         info = ask("info", "admin_token", FETCH_SECONDS)
-    except WrongKey as wrong:
-        return replace(seen, trouble=str(wrong), served=wrong.certificate)
     except OSError as error:  # of a slow one the first answer has said enough
-        return replace(seen, trouble=reason(error))
-    return replace(seen, statuses=statuses | {"admin_token": info.status}, info=info.body)
+        return replace(seen, trouble=str(error))
+    statuses = {**seen.statuses, "admin_token": info.status}
+    return replace(seen, statuses=statuses, info=info.body)
 
 
 def read_secret(conf: Conf, name: str) -> str:
@@ -117,45 +106,36 @@ def holder(conf: Conf) -> str:
 def fetch(
     url: str,
     path: str,
-    *,
-    token: str = "",
-    pin: str = "",
     headers: Mapping[str, str] | None = None,
+    *,
+    pin: str = "",
     seconds: float = FETCH_SECONDS,
 ) -> Reached:
     """Send a GET; with a pin, compare the server's key first.
 
-    Without a pin no certificate is checked: give no token then. Raises OSError, WrongKey.
+    Without a pin no certificate is checked: give no token then. Raises OSError, in plain words.
     """
     parts = urlsplit(url)
-    sent = {**(headers or {}), **({"Authorization": f"Bearer {token}"} if token else {})}
     connection = http.client.HTTPConnection(parts.netloc, timeout=seconds)
     if parts.scheme == "https":
         tls = pinned_context()
         connection = http.client.HTTPSConnection(parts.netloc, timeout=seconds, context=tls)
     try:
         connection.connect()
-        socket, certificate = connection.sock, b""
+        socket, certificate, body = connection.sock, b"", None
         if isinstance(socket, ssl.SSLSocket):
             certificate = socket.getpeercert(binary_form=True) or b""
         if pin and (not certificate or pin_of(certificate) != pin):
-            raise WrongKey(certificate)
-        connection.request("GET", parts.path.rstrip("/") + path, headers=sent)
+            raise OSError("what answers there has another key, so no token was sent to it")
+        connection.request("GET", parts.path.rstrip("/") + path, headers=dict(headers or {}))
         response = connection.getresponse()
-        text, body = response.read(BODY_MAX_BYTES), None
+        text = response.read(BODY_MAX_BYTES)
         with contextlib.suppress(ValueError, RecursionError):  # a page, not JSON
             body = json.loads(text)
         return Reached(response.status, body if isinstance(body, dict) else {}, certificate)
     except (http.client.HTTPException, ValueError) as error:
         raise OSError(f"what answers there is no bridge ({type(error).__name__})") from error
+    except ConnectionRefusedError as error:
+        raise OSError("nothing listens there") from error
     finally:
         connection.close()
-
-
-def reason(error: OSError) -> str:
-    """Return why something could not be reached, as a part of a sentence."""
-    if isinstance(error, ConnectionRefusedError):
-        return "nothing listens there"
-    if isinstance(error, TimeoutError):
-        return "no answer in time"
-    return error.strerror or str(error) or type(error).__name__

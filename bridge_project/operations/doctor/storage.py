@@ -48,15 +48,11 @@ def _sqlite(seen: Snapshot, path: Path) -> Finding:
             opened.execute("ROLLBACK")
             whole = _quick_check(opened)
             applied = {(str(app), str(name)) for app, name in opened.execute(APPLIED)}
-    except sqlite3.Error as error:
-        whole, applied = " ".join(str(error).split()), set()
-    if "locked" in whole or "busy" in whole:
-        text = f"{path} is locked: another program has held it for {WAIT_SECONDS:g} s or longer."
-        return broken(text, f"fuser -v {quoted}   # then end that program")
-    if "no such table" in whole:
-        return broken(f"{path} has no tables yet.", seen.run)
-    if "readonly" in whole or "unable to open" in whole:
-        return broken(f"{path} cannot be written: {whole}.", f"chmod 600 {quoted}")
+    except sqlite3.OperationalError as error:  # locked, read-only, without tables
+        look = f"fuser -v {quoted}; ls -l {quoted}   # who holds it, and who may write it"
+        return broken(f"{path} cannot be used: {error}.", look, seen.run)
+    except sqlite3.DatabaseError as error:
+        whole, applied = str(error), set()
     if whole not in ("ok", ""):
         return broken(
             f"{path} is damaged: {whole}.",
@@ -93,12 +89,10 @@ def _postgresql(seen: Snapshot, settings: dict[str, Any]) -> Finding:
         with psycopg.connect(**given, autocommit=True) as opened:
             opened.execute("SET statement_timeout = '2s'")
             applied = {(str(app), str(name)) for app, name in opened.execute(APPLIED)}
-    except psycopg.errors.UndefinedTable:
-        return broken(f"{where}: {settings['NAME']} has no tables yet.", seen.run)
     except psycopg.Error as error:
         text = f"{where} does not answer as it should: {str(error).strip().splitlines()[0]}."
         ready = f"pg_isready -h {settings['HOST'] or 'localhost'} -p {settings['PORT'] or 5432}"
-        return broken(text, ready)
+        return broken(text, f"{ready}   # if it is, a start makes tables that are missing")
     return _versions(seen, applied) or ok(f"{where}, up to date.")
 
 
@@ -123,9 +117,7 @@ def redis_server(seen: Snapshot) -> Finding | None:
     import redis  # 5 MB of memory, of no use without a Redis
 
     parts = urlsplit(seen.conf.redis_url)
-    where = f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
-    if parts.scheme == "unix":
-        where = parts.path
+    where = f"{parts.hostname or parts.path}:{parts.port or 6379}"
     wait = {"socket_connect_timeout": WAIT_SECONDS, "socket_timeout": WAIT_SECONDS}
     try:
         with redis.Redis.from_url(seen.conf.redis_url, **wait) as client:
