@@ -21,7 +21,7 @@ from bridge_project.kernel.config import Conf
 from bridge_project.network import certificates as tls_certificates
 from bridge_project.network import server_address
 from bridge_project.operations.doctor import bridge as parts
-from bridge_project.operations.doctor import machine, storage
+from bridge_project.operations.doctor import machine
 from bridge_project.operations.doctor.findings import Level, as_json
 from bridge_project.operations.doctor.snapshot import take
 from hooks_app.producer.spool import Spool
@@ -95,29 +95,29 @@ def test_servers_that_are_nowhere(quiet: Conf) -> None:
     at = f"127.0.0.1:{free_port()}"
     redis = quiet.model_copy(update={"redis_url": f"redis://:sesame-open@{at}/0"})
     mend: tuple[str, ...] = ("systemctl start redis-server", "unset REDIS_URL")
-    missing = [only(storage.redis_server(take(redis)), BROKEN, mend=mend)]
+    missing = [only(machine.redis_server(take(redis)), BROKEN, mend=mend)]
     database = quiet.model_copy(update={"database_url": f"postgres://me:sesame-open@{at}/bridge"})
     mend = ("pg_isready -h 127.0.0.1 -p ",)
-    missing.append(only(storage.database(take(database)), BROKEN, mend=mend))
+    missing.append(only(machine.database(take(database)), BROKEN, mend=mend))
     assert "sesame" not in as_json(missing)
 
 
 def test_database(quiet: Conf) -> None:
     path = quiet.bridge_data_dir / "bridge.sqlite3"
-    only(storage.database(take(quiet)), BROKEN, "missing")
+    only(machine.database(take(quiet)), BROKEN, "missing")
     with closing(sqlite3.connect(path)) as made:
         made.execute("CREATE TABLE django_migrations (app TEXT, name TEXT)")
         made.execute(
             "INSERT INTO django_migrations VALUES ('sessions_app', '9999_from_the_future')"
         )
         made.commit()
-        only(storage.database(take(quiet)), BROKEN, "newer version")
+        only(machine.database(take(quiet)), BROKEN, "newer version")
         made.execute("DELETE FROM django_migrations")
         made.commit()
-    only(storage.database(take(quiet)), BROKEN, "still to be made", mend=("make run",))
+    only(machine.database(take(quiet)), BROKEN, "still to be made", mend=("make run",))
     path.write_bytes(b"SQLite format 3\x00" + b"\xff" * 8000)
     mend = (f"mv '{path}' ", "manage.py restore ")
-    only(storage.database(take(quiet)), BROKEN, "damaged", mend=mend)
+    only(machine.database(take(quiet)), BROKEN, "damaged", mend=mend)
 
 
 def test_certificate_dates(quiet: Conf) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from bridge_project.kernel.config import Conf
-from bridge_project.operations.doctor import agents, bridge, browser, machine, round_trip, storage
+from bridge_project.operations.doctor import agents, bridge, browser, machine, round_trip
 from bridge_project.operations.doctor.findings import Finding, Level, broken
 from bridge_project.operations.doctor.snapshot import Snapshot, take
 
@@ -35,8 +35,8 @@ CHECKS: Final[dict[str, Check]] = {
     "address": bridge.address,
     "browser": browser.address,
     "proxy": bridge.proxy,
-    "database": storage.database,
-    "redis": storage.redis_server,
+    "database": machine.database,
+    "redis": machine.redis_server,
     **QUICK,
     "agents": agents.agents,
 }

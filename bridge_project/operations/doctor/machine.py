@@ -1,15 +1,22 @@
-"""Check data directory, disk, spool and the agent's hooks."""
+"""Check what the bridge needs here: files, disk, spool, hooks, database, Redis."""
 
 import json
 import os
 import shlex
 import shutil
+import sqlite3
 import stat
+from contextlib import closing
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
+
+from django.db.migrations.loader import MigrationLoader
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.database import sqlite_file
+from bridge_project.operations import database_copies
 from bridge_project.operations.doctor.findings import Finding, broken, ok, warning
 from bridge_project.operations.doctor.snapshot import Snapshot, read_secret
 from hooks_app.management.commands.install_hooks import default_settings
@@ -18,6 +25,8 @@ from hooks_app.producer.shell_command import HOOK_MARK
 from hooks_app.producer.spool import spool_status
 
 WAITING_SECONDS: Final = 30.0  # a running forwarder needs less than one
+SERVER_SECONDS: Final = 1.5  # for a lock, or an answer
+APPLIED: Final = "SELECT app, name FROM django_migrations"
 
 
 def files(seen: Snapshot) -> Finding:
@@ -110,3 +119,94 @@ def hooks(seen: Snapshot) -> Finding:
         text = f'{file} has them, but also "disableAllHooks": true.'
         return broken(text, f"sed -i '{turn_on}' {quoted}")
     return ok(f"claude-code reports to this bridge ({file}).")
+
+
+def database(seen: Snapshot) -> Finding:
+    """Check the database: reachable, writable, of this version.
+
+    No Django connection is used, so nothing waits long.
+    """
+    path = sqlite_file(seen.conf)
+    return _postgresql(seen) if path is None else _sqlite(seen, path)
+
+
+def _sqlite(seen: Snapshot, path: Path) -> Finding:
+    quoted = shlex.quote(str(path))
+    if not path.exists():
+        if seen.recorded is None:
+            return warning("There is none yet: the first start makes it.", seen.run)
+        copy = database_copies.newest_copy(seen.conf) or "BACKUP.tar.gz"
+        anew = "serve --new-database   # without a backup; every device must be paired again"
+        restore = seen.manage(f"restore {shlex.quote(str(copy))}")
+        return broken(f"{path} is missing.", restore, seen.manage(anew))
+    try:
+        uri = f"{path.as_uri()}?mode=rw"
+        with closing(sqlite3.connect(uri, uri=True, timeout=SERVER_SECONDS)) as opened:
+            opened.execute("BEGIN IMMEDIATE")
+            opened.execute("ROLLBACK")
+            applied = {(str(app), str(name)) for app, name in opened.execute(APPLIED)}
+    except sqlite3.OperationalError as error:  # locked, read-only, without tables
+        look = f"fuser -v {quoted}; ls -l {quoted}   # who holds it, and who may write it"
+        return broken(f"{path} cannot be used: {error}.", look, seen.run)
+    except sqlite3.DatabaseError as error:
+        return broken(
+            f"{path} is damaged: {error}.",
+            seen.manage("restore BACKUP.tar.gz   # of a bridge that is stopped; or, without one:"),
+            f"mv {quoted} {quoted}.damaged && {seen.manage('serve --new-database')}",
+        )
+    size = f"{path.stat().st_size / limits.MB:.1f} MB"
+    return _versions(seen, applied) or ok(f"SQLite, {size}, up to date.")
+
+
+def _postgresql(seen: Snapshot) -> Finding:
+    import psycopg
+
+    at = urlsplit(seen.conf.database_url)
+    host, port = at.hostname or "localhost", at.port or 5432
+    try:
+        with psycopg.connect(seen.conf.database_url, autocommit=True, connect_timeout=2) as opened:
+            opened.execute("SET statement_timeout = '2s'")
+            applied = {(str(app), str(name)) for app, name in opened.execute(APPLIED)}
+    except psycopg.Error as error:
+        why = str(error).strip().splitlines()[0]
+        ready = (
+            f"pg_isready -h {host} -p {port}   # if it is, a start makes tables that are missing"
+        )
+        return broken(f"PostgreSQL at {host}:{port} does not answer as it should: {why}.", ready)
+    return _versions(seen, applied) or ok(f"PostgreSQL at {host}:{port}, up to date.")
+
+
+def _versions(seen: Snapshot, applied: set[tuple[str, str]]) -> Finding | None:
+    """Return None when the tables are what this code expects."""
+    loader = MigrationLoader(None)
+    names = [f"{app}.{name}" for app, name in applied]
+    if newer := database_copies.unknown_migrations(names, loader):
+        text = f"A newer version of the bridge has used it ({', '.join(newer[:3])})."
+        return broken(text, f"git pull && {seen.run}")
+    replacing = {key for key, one in loader.disk_migrations.items() if one.replaces}
+    if missing := loader.disk_migrations.keys() - applied - replacing:
+        text = f"{len(missing)} changes of its tables are still to be made: a start makes them."
+        return broken(text, seen.run)
+    return None
+
+
+def redis_server(seen: Snapshot) -> Finding | None:
+    """Check the Redis of REDIS_URL, which connects several processes (D46)."""
+    if not seen.conf.redis_url:
+        return None
+    import redis  # 5 MB of memory, of no use without a Redis
+
+    parts = urlsplit(seen.conf.redis_url)
+    where = f"{parts.hostname or parts.path}:{parts.port or 6379}"
+    wait = {"socket_connect_timeout": SERVER_SECONDS, "socket_timeout": SERVER_SECONDS}
+    try:
+        with redis.Redis.from_url(seen.conf.redis_url, **wait) as client:
+            version = client.info("server").get("redis_version")
+    except (redis.RedisError, OSError, ValueError) as error:
+        return broken(
+            f"Redis at {where} does not answer ({type(error).__name__}): events still arrive, "
+            "later, but /health is 503 and limits hold per process.",
+            "sudo systemctl start redis-server   # on its machine",
+            f"unset REDIS_URL; {seen.run}   # one process needs no Redis",
+        )
+    return ok(f"Redis {version} at {where} answers.")

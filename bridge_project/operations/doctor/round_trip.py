@@ -21,7 +21,7 @@ from bridge_project.terminal.client import Client, Lost, Message, Refused, Targe
 from devices_app import pairing
 from devices_app.models import Device
 from hooks_app.producer.shell_command import hook_command
-from hooks_app.producer.spool import Spool
+from hooks_app.producer.spool import spool_status
 from sessions_app.models import Connection, Feed, Session
 from sessions_app.observed.sessions import forget
 
@@ -105,22 +105,10 @@ async def _send(target: Target, spool: Path, session: str) -> float:
         async with asyncio.timeout(EVENT_SECONDS):
             await converse(target, arrived.put_nowait, talk)
     except TimeoutError:
-        waiting = _waiting(spool, session)
-        for path in waiting if len(waiting) == 2 else []:  # nothing of it was sent
-            path.unlink(missing_ok=True)
-        where = "still waits in the spool" if waiting else "is not in the spool, and did not arrive"
-        raise Stopped(f"The event {where} after {EVENT_SECONDS:g} s.") from None
+        waiting = spool_status(spool)["waiting"]
+        where = f"({waiting} events wait in the spool)"
+        raise Stopped(f"The event did not arrive within {EVENT_SECONDS:g} s {where}.") from None
     return took[0]
-
-
-def _waiting(spool: Path, session: str) -> list[Path]:
-    """Return the session's own files that are still in the spool."""
-    found = []
-    for file in Spool(spool).files():
-        with contextlib.suppress(OSError):  # it has just been sent
-            if session.encode() in (spool / file.name).read_bytes():
-                found.append(spool / file.name)
-    return found
 
 
 async def _accept(_warning: str) -> None:
