@@ -61,16 +61,11 @@ def fill(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
 
 def _waiting() -> dict[str, Any]:
     pending = ToolCall.objects.filter(decision=ToolCall.Decision.PENDING)
-    calls = list(pending.select_related("session").order_by("pk")[:SHOWN])
     shown = [
-        {
-            "record": call,
-            "input": input_text(call.params),
-            "colour": RISK_COLOURS.get(call.risk_level),
-        }
-        for call in calls
+        {"record": one, "input": input_text(one.params), "colour": RISK_COLOURS.get(one.risk_level)}
+        for one in pending.select_related("session").order_by("pk")[:SHOWN]
     ]
-    return {"count": len(calls) if len(calls) < SHOWN else pending.count(), "calls": shown}
+    return {"count": pending.count(), "calls": shown}
 
 
 def _devices() -> list[dict[str, Any]]:
@@ -84,10 +79,9 @@ def _devices() -> list[dict[str, Any]]:
 
 def _sessions() -> list[dict[str, Any]]:
     counts = dict(Session.objects.order_by().values_list("status").annotate(Count("pk")))
-    colours = {status: STATUS_COLOURS.get(status) for status in counts}
     return [
-        {"status": status, "count": counts.get(status, 0), "colour": colours.get(status)}
-        for status in Session.Status.values
+        {"status": one, "count": counts.get(one, 0), "colour": STATUS_COLOURS.get(one)}
+        for one in Session.Status.values
     ]
 
 

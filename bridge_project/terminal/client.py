@@ -72,7 +72,8 @@ class Client:
     async def request(self, type_: str, payload: Message) -> Message:
         """Send a message and return the one that carries its id (D4). Raises Lost or Refused."""
         own = str(uuid.uuid4())
-        answer = self._answers[own] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._answers[own] = answer
         try:
             await self.send(type_, payload, own)
             async with asyncio.timeout(ANSWER_SECONDS):

@@ -210,8 +210,12 @@ def test_something_else_answers(copied: Conf) -> None:
 def test_the_plain_port_and_its_proxy(bridge: Bridge) -> None:
     seen = take(conf_of(bridge))
     nobody = replace(seen, conf=conf_of(bridge, bridge_trusted_proxies=""))
-    mend = ("BRIDGE_TRUSTED_PROXIES=127.0.0.1",)
+    mend: tuple[str, ...] = ("BRIDGE_TRUSTED_PROXIES=127.0.0.1",)
     only(parts.proxy(nobody), Level.BROKEN, "no proxy is trusted", mend=mend)
+    port, mend = seen.conf.bridge_plain_port, ("proxy_set_header X-Forwarded-Proto",)
+    # what the public address shows when the proxy there does not vouch for https
+    silent = parts.reach(seen, f"http://127.0.0.1:{port}", "")
+    only(silent, Level.BROKEN, "does not send", mend=mend)
 
 
 def test_hooks(bridge: Bridge, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def address(seen: Snapshot) -> Finding | None:
     text = f"{url}: {MODE_WORDS[kind]}."
     if kind is ConnectionMode.MISCONFIGURED:
         return broken(text, f"BRIDGE_PUBLIC_URL=https://… {seen.run}")
-    if seen.health is not None and (trouble := _reach(seen, url, seen.recorded.pin)):
+    if seen.health is not None and (trouble := reach(seen, url, seen.recorded.pin)):
         return trouble
     if kind is ConnectionMode.LOCAL_ONLY:
         wider = f"unset BRIDGE_PUBLIC_URL; BRIDGE_HOST=auto {seen.run}"
@@ -143,7 +143,7 @@ def address(seen: Snapshot) -> Finding | None:
     return ok(text)
 
 
-def _reach(seen: Snapshot, url: str, pin: str) -> Finding | None:
+def reach(seen: Snapshot, url: str, pin: str) -> Finding | None:
     """Fetch a page by the public address, without a token.
 
     A failure is only a warning: some networks do not route back to the sender.
