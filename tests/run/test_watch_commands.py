@@ -75,21 +75,21 @@ def prompted(bridge: Bridge, sid: str) -> Iterator[Program]:
         yield program
 
 
-def test_lines_that_were_there_before_the_connection(
-    bridge: Bridge, sid: str, repository: Repository
-) -> None:
-    """`printf 'status\\n…' | watch --commands`: each line is carried out when there is a session
-    for it, and the end of them is the end.
+def test_lines_of_a_file(bridge: Bridge, sid: str, repository: Repository, tmp_path: Path) -> None:
+    """Each is carried out when there is a session for it, and the end of them is the end. The last
+    one has no end; a file cannot be waited for as a pipe can.
     """
-    with Program(bridge.environment, "watch", "--commands", terminal=False) as program:
-        program.say('sessions\nstatus\ncommit "Change a line." kept.txt\nstatus')
-        program.end_of_input()
-        assert program.ended() == 0, program.shown
-    assert re.search(rf"^\* \d+  {sid}", program.shown, re.MULTILINE), program.shown
-    assert CHANGED in program.shown and "main, clean" in program.shown
-    notes = [line for line in program.shown.splitlines() if line.startswith("-- ")]
+    (tmp_path / "lines").write_text('sessions\nstatus\ncommit "Change it." kept.txt\nstatus')
+    command = [sys.executable, "manage.py", "watch", "--commands"]
+    with (tmp_path / "lines").open() as lines:
+        said = subprocess.check_output(
+            command, cwd=REPOSITORY, env=bridge.environment, stdin=lines, text=True, timeout=180
+        )
+    assert re.search(rf"^\* \d+  {sid}", said, re.MULTILINE), said
+    assert CHANGED in said and "main, clean" in said
+    notes = [line for line in said.splitlines() if line.startswith("-- ")]
     assert len(notes) == 2 and notes[1].startswith(f"-- chosen: {sid}"), notes
-    assert repository.git("log", "-1", "--format=%s").strip() == "Change a line."
+    assert repository.git("log", "-1", "--format=%s").strip() == "Change it."
 
 
 def test_the_repository_and_its_files(piped: Program, repository: Repository) -> None:
@@ -229,17 +229,6 @@ def test_it_can_be_stopped_while_it_waits_for_a_line(piped: Program) -> None:
     piped.ask("status", "kept.txt")
     piped.process.send_signal(signal.SIGTERM)
     assert piped.process.wait(180) == 0, piped.shown
-
-
-def test_lines_of_a_file(bridge: Bridge, sid: str, tmp_path: Path) -> None:
-    """Not only a pipe, which can be waited for; the last line may have no end."""
-    (tmp_path / "lines").write_text("ls\nstatus")
-    command = [sys.executable, "manage.py", "watch", "--commands"]
-    with (tmp_path / "lines").open() as lines:
-        said = subprocess.check_output(
-            command, cwd=REPOSITORY, env=bridge.environment, stdin=lines, text=True, timeout=180
-        )
-    assert "src/" in said and "modified" in said
 
 
 def test_what_arrives_does_not_disturb_what_is_typed(
