@@ -126,7 +126,7 @@ def test_certificate_dates(quiet: Conf) -> None:
     only(parts.certificate(seen), OK)
     for now, level, said in (
         (ends - timedelta(days=5), WARNING, "ends in 5 days"),
-        (ends + timedelta(days=1), BROKEN, "ended on"),
+        (ends + timedelta(days=1), BROKEN, "expired on"),
         (ends - timedelta(days=1000), BROKEN, "is the clock right?"),
     ):
         with time_machine.travel(now):

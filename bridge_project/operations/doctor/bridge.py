@@ -4,13 +4,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.config import ConfError
 from bridge_project.network import server_address, transport
 from bridge_project.network.authority import fingerprint, permits
-from bridge_project.network.certificate_files import pin_of
+from bridge_project.network.certificate_files import Certificates, pin_of, read_given
 from bridge_project.network.certificates import wanted_names
 from bridge_project.network.transport import MODE_WORDS, ConnectionMode
 from bridge_project.operations.doctor.findings import Finding, broken, ok, warning
@@ -58,51 +57,45 @@ def tokens(seen: Snapshot) -> list[Finding]:
 def certificate(seen: Snapshot) -> Finding:
     """Check the certificate's dates, key and names, by its files."""
     conf = seen.conf
-    own = conf.bridge_tls_cert is None
-    path = conf.bridge_tls_cert or conf.bridge_data_dir / "tls" / "server.crt"
-    key_path = conf.bridge_tls_key or conf.bridge_data_dir / "tls" / "server.key"
+    path, key_path, soon = conf.bridge_tls_cert, conf.bridge_tls_key, GIVEN_ENDS_SOON
+    renew = "sudo certbot renew --reuse-key"
     again = "Set BRIDGE_TLS_CERT and BRIDGE_TLS_KEY to a certificate chain and its key, both PEM."
-    if own:
+    if path is None or key_path is None:
+        directory = conf.bridge_data_dir / "tls"
+        path, key_path, soon = directory / "server.crt", directory / "server.key", OWN_ENDS_SOON
+        renew = seen.run
         again = (
-            f"rm -f '{path}' '{key_path}' && {seen.run}"
-            "   # or restore both from a backup: with a new key every device must be paired again"
+            f"rm -f '{path}' '{key_path}' && {renew}   # the last resort: pair all devices again"
         )
-    if own and seen.recorded is None and not path.exists():
-        return warning("There is none yet: the first start makes it.", seen.run)
+        if seen.recorded is None and not path.exists():
+            return warning("There is none yet: the first start makes it.", seen.run)
     try:
-        chain = x509.load_pem_x509_certificates(path.read_bytes())
-        key = load_pem_private_key(key_path.read_bytes(), None)
-    except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
-        return broken(f"{path} and {key_path} are no certificate and key: {error}.", again)
-    leaf = chain[0]
-    if key.public_key() != leaf.public_key():
-        return broken(f"{key_path} is not the key of {path}.", again)
-    if seen.recorded and pin_of(leaf.public_bytes(Encoding.DER)) != seen.recorded.pin:
+        found = read_given(path, key_path)
+    except ConfError as error:
+        return broken(f"{str(error).partition(': ')[2]}.", renew, again)
+    return _contents(seen, found, soon, renew)
+
+
+def _contents(seen: Snapshot, found: Certificates, soon: timedelta, renew: str) -> Finding:
+    """Check dates, key and names of a certificate that can be read."""
+    conf, now = seen.conf, datetime.now(UTC)
+    chain = x509.load_pem_x509_certificates(found.chain.read_bytes())
+    if now < (begins := chain[0].not_valid_before_utc):
+        text = f"It is valid only from {begins:%Y-%m-%d %H:%M} UTC on: is the clock right?"
+        return broken(text, "date", SET_CLOCK)
+    if seen.recorded and found.pin != seen.recorded.pin:
         text = "The certificate on disk has another key than the one that devices were paired with."
         back = f"{seen.run}   # after it was stopped, and server.crt and server.key were put back"
         return broken(text, back, f"{seen.make('qr')}   # for each device, without a backup")
-    if trouble := _dates(seen, leaf, own=own):
-        return trouble
-    until = f"until {leaf.not_valid_after_utc:%Y-%m-%d}; its key is in the pairing codes."
-    if not own:
-        return ok(f"{path}, {until}")
+    if (left := found.not_after - now) < soon:
+        return warning(f"It ends in {left.days} days, on {found.not_after:%Y-%m-%d}.", renew)
+    until = f"until {found.not_after:%Y-%m-%d}; its key is in the pairing codes."
+    if conf.bridge_tls_cert:
+        return ok(f"{found.chain}, {until}")
     if missing := [name for name in wanted_names(conf) if not permits(chain[-1], name)]:  # D55
         text = f"It is not for {', '.join(missing)}: the bridge's authority is not."
         return warning(text, f"{seen.manage('new_ca')}   # phones must then trust the new one")
     return ok(f"Own, {until} The authority's SHA-256 is {fingerprint(chain[-1])}.")
-
-
-def _dates(seen: Snapshot, leaf: x509.Certificate, *, own: bool) -> Finding | None:
-    now, begins, ends = datetime.now(UTC), leaf.not_valid_before_utc, leaf.not_valid_after_utc
-    renew = seen.run if own else "sudo certbot renew --reuse-key"
-    if now < begins:
-        text = f"It is valid only from {begins:%Y-%m-%d %H:%M} UTC on: is the clock right?"
-        return broken(text, "date", SET_CLOCK)
-    if now >= ends:
-        return broken(f"It ended on {ends:%Y-%m-%d}.", renew)
-    if ends - now < (OWN_ENDS_SOON if own else GIVEN_ENDS_SOON):
-        return warning(f"It ends in {(ends - now).days} days, on {ends:%Y-%m-%d}.", renew)
-    return None
 
 
 def forwarders(seen: Snapshot) -> list[Finding]:
