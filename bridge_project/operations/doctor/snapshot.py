@@ -72,8 +72,8 @@ def take(conf: Conf) -> Snapshot:
     seen = Snapshot(conf, recorded, url, held_by)
 
     def ask(path: str, token: str, seconds: float) -> Reached:
-        given = {"Authorization": f"Bearer {read_secret(conf, token)}"}
-        return fetch(url, f"/api/v1/{path}", given, pin=recorded.pin, seconds=seconds)
+        given, pin = read_secret(conf, token), recorded.pin
+        return fetch(url, f"/api/v1/{path}", token=given, pin=pin, seconds=seconds)
 
     try:
         health = ask("health", "hook_token", HEALTH_SECONDS)
@@ -104,18 +104,13 @@ def holder(conf: Conf) -> str:
 
 
 def fetch(
-    url: str,
-    path: str,
-    headers: Mapping[str, str] | None = None,
-    *,
-    pin: str = "",
-    seconds: float = FETCH_SECONDS,
+    url: str, path: str, *, token: str = "", pin: str = "", seconds: float = FETCH_SECONDS
 ) -> Reached:
     """Send a GET; with a pin, compare the server's key first.
 
     Without a pin no certificate is checked: give no token then. Raises OSError, in plain words.
     """
-    parts = urlsplit(url)
+    parts, headers = urlsplit(url), {"Authorization": f"Bearer {token}"} if token else {}
     connection = http.client.HTTPConnection(parts.netloc, timeout=seconds)
     if parts.scheme == "https":
         tls = pinned_context()
@@ -127,7 +122,7 @@ def fetch(
             certificate = socket.getpeercert(binary_form=True) or b""
         if pin and (not certificate or pin_of(certificate) != pin):
             raise OSError("what answers there has another key, so no token was sent to it")
-        connection.request("GET", parts.path.rstrip("/") + path, headers=dict(headers or {}))
+        connection.request("GET", parts.path.rstrip("/") + path, headers=headers)
         response = connection.getresponse()
         text = response.read(BODY_MAX_BYTES)
         with contextlib.suppress(ValueError, RecursionError):  # a page, not JSON
