@@ -2,8 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 from acp import RequestError, schema
@@ -18,10 +17,9 @@ from sessions_app.agents.driver import WillNotAsk
 
 log = structlog.get_logger("bridge.agents.acp")
 
-_CANNOT = "{name} cannot be made to ask before it acts"
 _NEEDS_LINE = (
-    "{name} asks before it acts only when the bridge starts its program itself: "
-    "BRIDGE_ACP_AGENTS must name the program, without a shell or a script around it."
+    "it asks only when the bridge starts its program itself: BRIDGE_ACP_AGENTS must name the "
+    "program, without a shell or a script around it"
 )
 _STOPPED_ASKING = (
     "{name} went to its mode {mode}, in which it may act without asking, and could not be set "
@@ -29,8 +27,7 @@ _STOPPED_ASKING = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(NamedTuple):
     """Hold a session's modes; ``option``: the configuration option that sets them."""
 
     ids: tuple[str, ...]
@@ -66,40 +63,6 @@ def mode_in(update: Any) -> str | None:
     return next(modes, None)
 
 
-@dataclass(frozen=True, slots=True)
-class ModePlan:
-    """Hold the mode to keep an agent in, and whether it asks there (None: unknown).
-
-    ``wanted`` is None when no mode is set; ``fine`` are the modes that need no setting back.
-    """
-
-    asks: bool | None
-    wanted: str | None = None
-    fine: tuple[str, ...] = ()
-    option: str | None = None
-
-    def may_act_unasked(self, mode: str) -> bool:
-        """Return whether an agent in this mode may act without asking."""
-        return self.asks is not False and mode not in ("", self.wanted, *self.fine)
-
-
-def choose(name: str, recipe: Recipe | None, offer: Offer | None) -> ModePlan:
-    """Choose how an agent is made to ask. Raises WillNotAsk."""
-    if recipe is not None and recipe.configured:
-        if offer is None or offer.current in recipe.modes:
-            return ModePlan(True, fine=recipe.modes)
-        why = f"it is in its mode {offer.current} in spite of the options that the bridge gave it"
-        raise WillNotAsk(f"{_CANNOT.format(name=name)}: {why}.")
-    if offer is None and recipe is None:
-        return ModePlan(None, fine=ASKING_MODES)
-    there = offer.ids if offer is not None else ()
-    for mode in recipe.modes if recipe else ASKING_MODES:
-        if offer is not None and mode in there:
-            return ModePlan(True, mode, option=offer.option)
-    has = f"of its modes ({', '.join(there)}) none is known to do that"
-    raise WillNotAsk(f"{_CANNOT.format(name=name)}: {has if there else 'it offers no modes'}.")
-
-
 class ModeKeeper:
     """Set a session's asking mode, and set it again when the agent leaves it.
 
@@ -109,7 +72,9 @@ class ModeKeeper:
     def __init__(self, name: str, stopped_asking: Callable[[str], Awaitable[None]]) -> None:
         self._name = name
         self._stopped_asking = stopped_asking
-        self._plan: ModePlan | None = None  # until it is settled
+        self._asking: tuple[str, ...] | None = None  # the modes in which it asks, once known
+        self._wanted: str | None = None  # the one of them that is set
+        self._option: str | None = None  # the configuration option by which it is set
         self._mode = ""  # as far as the agent has reported it
         self._returning: asyncio.Task[None] | None = None
         self._returns = 0  # in this turn
@@ -126,61 +91,79 @@ class ModeKeeper:
     ) -> bool | None:
         """Set the asking mode, whatever the agent's settings; return whether it asks.
 
-        ``by_name``: the recipe is that of the agent's own name, not of its command line. Raises
-        WillNotAsk when it cannot be made to, unless BRIDGE_ACP_UNASKED names it.
+        None: nobody knows. ``by_name``: the recipe is that of the agent's own name, not of its
+        command line. Raises WillNotAsk when it cannot be made to, unless BRIDGE_ACP_UNASKED names
+        it.
         """
         self._conn, self._session_id = conn, session_id
         try:
             if by_name and recipe is not None and recipe.needs_line:
-                raise WillNotAsk(_NEEDS_LINE.format(name=self._name))
+                raise WillNotAsk(_NEEDS_LINE)
             if offer is None and resumed and recipe is not None and not recipe.configured:
                 offer = Offer(recipe.modes[:1])  # its modes were told when the session began
-            plan = choose(self._name, recipe, offer)
-            self._mode = plan.wanted or (offer.current if offer is not None else "")
-            self._plan = plan  # from here on, what it reports of its mode counts
-            await self._set(plan)
+            self._choose(recipe, offer)
+            await self._set()
         except (WillNotAsk, RequestError) as error:
-            why = str(error)
-            if isinstance(error, RequestError):
-                why = f"{_CANNOT.format(name=self._name)}: {text_of_error(error)}."
+            said = text_of_error(error) if isinstance(error, RequestError) else str(error)
+            why = f"{self._name} cannot be made to ask before it acts: {said}."
             if self._name not in conf.bridge_acp_unasked:
                 hint = f"BRIDGE_ACP_UNASKED={self._name} lets it run all the same."
                 raise WillNotAsk(f"{why} {hint}") from error
             log.warning("acp_agent_does_not_ask", agent=self._name, why=why)
-            self._plan = ModePlan(False)
-        return self._plan.asks
+            self._asking = None
+            return False
+        return None if offer is None and recipe is None else True
 
-    async def _set(self, plan: ModePlan) -> None:
+    def _choose(self, recipe: Recipe | None, offer: Offer | None) -> None:
+        """Choose the mode to set, if any. Raises WillNotAsk."""
+        known = recipe.modes if recipe is not None else ASKING_MODES
+        ids, self._mode, self._option = offer or ((), "", None)
+        if recipe is not None and recipe.configured:
+            if offer is not None and self._mode not in known:
+                spite = "in spite of the options that the bridge gave it"
+                raise WillNotAsk(f"it is in its mode {self._mode} {spite}")
+        elif recipe is not None or offer is not None:
+            self._wanted = next((mode for mode in known if mode in ids), None)
+            if self._wanted is None:
+                has = f"of its modes ({', '.join(ids)}) none is known to do that"
+                raise WillNotAsk(has if ids else "it offers no modes")
+            known, self._mode = (self._wanted,), self._wanted
+        self._asking = known  # from here on, what it reports of its mode counts
+
+    async def _set(self) -> None:
         """Set the mode. Raises RequestError, and WillNotAsk when the agent takes another."""
-        if plan.wanted is None:
+        if self._wanted is None:
             return
-        if plan.option is None:
-            await self._conn.set_session_mode(session_id=self._session_id, mode_id=plan.wanted)
+        if self._option is None:
+            await self._conn.set_session_mode(session_id=self._session_id, mode_id=self._wanted)
             return
         answer = await self._conn.set_config_option(
-            config_id=plan.option, session_id=self._session_id, value=plan.wanted
+            config_id=self._option, session_id=self._session_id, value=self._wanted
         )
-        if (took := mode_in(answer)) not in (None, plan.wanted):
-            why = f"it takes the mode {took} for {plan.wanted}"
-            raise WillNotAsk(f"{_CANNOT.format(name=self._name)}: {why}.")
+        if (took := mode_in(answer)) not in (None, self._wanted):
+            raise WillNotAsk(f"it takes the mode {took} for {self._wanted}")
+
+    def _may_act_unasked(self) -> bool:
+        return self._asking is not None and self._mode not in ("", *self._asking)
 
     def reported(self, mode: str) -> None:
         """Set the mode again when the agent reports one that may not ask."""
         self._mode = mode
         under_way = self._returning is not None and not self._returning.done()
-        if self._plan is not None and self._plan.may_act_unasked(mode) and not under_way:
-            self._returning = asyncio.create_task(self._return(self._plan))
+        if self._may_act_unasked() and not under_way:
+            self._returning = asyncio.create_task(self._return())
 
-    async def _return(self, plan: ModePlan) -> None:
-        while plan.may_act_unasked(left_for := self._mode):
+    async def _return(self) -> None:
+        while self._may_act_unasked():
+            left_for = self._mode
             log.warning("acp_agent_changed_its_mode", agent=self._name, mode=left_for)
             self._returns += 1
             try:
-                if plan.wanted is None or self._returns > limits.ACP_MODE_RETURNS:
+                if self._wanted is None or self._returns > limits.ACP_MODE_RETURNS:
                     raise WillNotAsk(left_for)
-                self._mode = plan.wanted  # unless it reports another again, until it has answered
+                self._mode = self._wanted  # unless it reports another again, until it has answered
                 async with asyncio.timeout(limits.ACP_MODE_SECONDS):
-                    await self._set(plan)
+                    await self._set()
             except ConnectionError:
                 return  # gone: the watch says so
             except (RequestError, ValidationError, TimeoutError, WillNotAsk):
@@ -194,13 +177,13 @@ class ModeKeeper:
         self._returns = 0
         self.reported(self._mode)
         await self._wait_returned()
-        return self._plan is None or not self._plan.may_act_unasked(self._mode)
+        return not self._may_act_unasked()
 
     async def _wait_returned(self) -> None:
         if self._returning is not None:
             await asyncio.wait({self._returning})
 
     def close(self) -> None:
-        self._plan = None
+        self._asking = None
         if self._returning is not None and self._returning is not asyncio.current_task():
             self._returning.cancel()

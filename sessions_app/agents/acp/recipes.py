@@ -17,8 +17,7 @@ from typing import Any
 
 # Modes in which an unknown agent asks, by the ids that agents give them; the first that it offers.
 ASKING_MODES = ("default", "ask", "approval-required", "manual", "normal", "read-only")
-_DIRECTORY = "{directory}"  # stands for the working directory, as a JSON string
-_INSTRUCTIONS = "{instructions}"  # for the path of its AGENTS.md, as a JSON string
+_DIRECTORY = "{directory}"  # stands for the working directory, inside a JSON string
 _FILES = "{files}"  # for a directory of the session's own, which has the files of the recipe
 
 
@@ -90,7 +89,7 @@ RECIPES = (
         },
         files={
             "settings.json": '{"$version": 4, "security": {"folderTrust": {"enabled": true}}}',
-            "folders.json": f'{{{_DIRECTORY}: "DO_NOT_TRUST"}}',
+            "folders.json": f'{{"{_DIRECTORY}": "DO_NOT_TRUST"}}',
         },
     ),
     Recipe(
@@ -118,7 +117,7 @@ RECIPES = (
             # permissions for an agent, and its servers and plug-ins are started unasked.
             "OPENCODE_DISABLE_PROJECT_CONFIG": "1",
         },
-        defaults={"OPENCODE_CONFIG_CONTENT": f'{{"instructions": [{_INSTRUCTIONS}]}}'},
+        defaults={"OPENCODE_CONFIG_CONTENT": f'{{"instructions": ["{_DIRECTORY}/AGENTS.md"]}}'},
     ),
     Recipe(
         programs=_adapter("codex-acp"),
@@ -147,7 +146,7 @@ def of_name(name: str) -> Recipe | None:
 
 def of_line(command: Sequence[str]) -> Recipe | None:
     """Return the recipe of an agent by its command line."""
-    return _found(command)[0]
+    return _find(command)[0]
 
 
 def launch(
@@ -157,88 +156,50 @@ def launch(
 
     The files of the recipe are written to ``files``. An unknown program is returned as it is.
     """
-    recipe, after_env = _found(command)
+    recipe, after_env = _find(command)
     if recipe is None:
         return list(command), {}
 
     def filled(text: str) -> str:
-        there = json.dumps(str(directory), ensure_ascii=False)
-        instructions = json.dumps(str(directory / "AGENTS.md"), ensure_ascii=False)
-        return (
-            text.replace(_DIRECTORY, there)
-            .replace(_INSTRUCTIONS, instructions)
-            .replace(_FILES, str(files))
-        )
+        inside = json.dumps(str(directory), ensure_ascii=False)[1:-1]
+        return text.replace(_DIRECTORY, inside).replace(_FILES, str(files))
 
     for name, text in recipe.files.items():
         (files / name).write_text(filled(text))
-    line = [*command, *map(filled, recipe.options)]
+    line = [*command, *recipe.options]
     ours = {name: filled(value) for name, value in recipe.environment.items()}
-    more = {
-        name: filled(value) for name, value in recipe.defaults.items() if name not in os.environ
-    } | ours
+    unset = {name: text for name, text in recipe.defaults.items() if name not in os.environ}
     if after_env and ours:  # `env` of the line would set its variables after ours
         line[after_env:after_env] = ["env", *(f"{name}={value}" for name, value in ours.items())]
-    return line, more
+    return line, {name: filled(text) for name, text in unset.items()} | ours
 
 
-# -- the program in a command line -----------------------------------------------------------------
-
+_STARTERS = ("env", "npx", "node", "nodejs")
+# their options whose value is the next word; with others that have one, the value counts as the
+# program, which then is unknown
+_TAKE_A_WORD = frozenset({
+    *("-u", "--unset", "-C", "--chdir", "-p", "--package", "-r", "--require", "--import"),
+    *("--conditions", "--loader", "--experimental-loader", "--env-file"),
+})  # fmt: skip
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
-_NODE_TAKES = {"-r", "--require", "--import", "-C", "--conditions"} | {
-    *("--loader", "--experimental-loader", "--env-file")
-}
-# Program → the options that take the next word, and those that do not (None: all others). With
-# another option the line is not understood.
-_OPTIONS: dict[str, tuple[set[str], set[str] | None]] = {
-    "env": ({"-u", "--unset", "-C", "--chdir"}, {"-", "-i", "--ignore-environment"}),
-    "npx": (
-        {"-p", "--package"},
-        {"-y", "--yes", "-q", "--quiet", "--no", "--no-install", "--prefer-offline", "--offline"},
-    ),
-    "node": (_NODE_TAKES, None),
-    "nodejs": (_NODE_TAKES, None),
-}
-_NODE_RUNS_TEXT = {"-e", "--eval", "-p", "--print", "-pe", "-"}
 
 
-def _found(command: Sequence[str]) -> tuple[Recipe | None, int]:
-    """Find the program behind env, npx and node: its recipe, where env's words end."""
-    at: int | None = 0
-    after_env = 0
-    while at is not None and at < len(command):
-        program = os.path.basename(command[at])
-        if program not in _OPTIONS:
-            known = _names_of(command[at])
-            return next((recipe for recipe in RECIPES if known & recipe.programs), None), after_env
-        at = _past_options(command, at + 1, *_OPTIONS[program])
-        if program == "env":
-            while at is not None and at < len(command) and _ASSIGNMENT.match(command[at]):
-                at += 1
-            after_env = at or 0
+def _find(command: Sequence[str]) -> tuple[Recipe | None, int]:
+    """Find the program behind env, npx and node: its recipe, and where env's words end."""
+    starter, after_env, before = "", 0, ""
+    for at, word in enumerate(command):
+        is_value, before = starter and before in _TAKE_A_WORD, word
+        if starter and (is_value or word.startswith("-")):
+            continue
+        if starter == "env":
+            if _ASSIGNMENT.match(word):
+                continue
+            after_env = at
+        starter = os.path.basename(word)
+        if starter not in _STARTERS:
+            names = _names_of(word)
+            return next((one for one in RECIPES if names & one.programs), None), after_env
     return None, 0
-
-
-def _past_options(
-    command: Sequence[str], at: int, takes: set[str], flags: set[str] | None
-) -> int | None:
-    """Return where the options end; None for one that is not known, or runs a text."""
-    while at < len(command) and command[at].startswith("-"):
-        word = command[at]
-        option, given, _ = word.partition("=")
-        if word == "--":
-            return at + 1
-        if word in takes:
-            at += 2
-        elif flags is None and word in _NODE_RUNS_TEXT:
-            return None
-        elif (
-            flags is None or word in flags or (word.startswith("--") and given and option in takes)
-        ):
-            at += 1
-        else:
-            return None
-    return at
 
 
 def _names_of(word: str) -> set[str]:
