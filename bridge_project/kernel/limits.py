@@ -239,4 +239,3 @@ ACP_MODE_SECONDS: Final = 5.0  # for an agent to be back in the mode in which it
 # times in one turn that it is set back; one that leaves it again is told to stop
 ACP_MODE_RETURNS: Final = 3
 ACP_TERMINALS: Final = 16  # that one agent may have open
-ACP_FOLLOW_UPS: Final = 5  # prompts that changed parameters may add to one turn

@@ -108,13 +108,11 @@ class AcpClient:
         try:
             text = await files.read(path, self._directory, line, limit)
         except (BridgeError, OSError) as error:  # TimeoutError is an OSError
-            record = self._calls.reading_path(path)
             # Agents check whether a file exists before they write it: no tool has failed then.
-            if record is not None or not errors.is_missing(error):
-                work = record or _own_call("Read", {"file_path": path})
-                if isinstance(work, Call):
-                    self._events.put(events.ToolStarted(work))
-                self._fail(work, error)
+            if not errors.is_missing(error):
+                call = _own_call("Read", {"file_path": path})
+                self._events.put(events.ToolStarted(call))
+                self._fail(call, error)
             errors.refuse(error, path)
         return schema.ReadTextFileResponse(content=text)
 
@@ -172,7 +170,7 @@ class AcpClient:
     ) -> schema.TerminalOutputResponse:
         terminal = self.terminals.get(terminal_id)
         return schema.TerminalOutputResponse(
-            output=terminal.text, truncated=terminal.output.cut, exit_status=terminal.status
+            output=terminal.text, truncated=terminal.out.cut, exit_status=terminal.status
         )
 
     async def wait_for_terminal_exit(

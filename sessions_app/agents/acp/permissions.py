@@ -11,7 +11,6 @@ from typing import Any
 
 from acp import schema
 
-from bridge_project.kernel import limits
 from sessions_app.agents.acp.tool_calls import ToolCalls
 from sessions_app.agents.driver import REJECTED, PendingApprovals, Verdict
 from sessions_app.agents.events import EventQueue, ToolFailed, ToolStarted
@@ -21,10 +20,6 @@ from sessions_app.approvals.tool_result import INTERRUPTED, Failure
 CHANGED = (
     "The call was not run as it was asked for: when the agent has ended its turn it is told "
     "which parameters the call should have."
-)
-TOO_MANY = (
-    "The call was not run, and the agent is not told the changed parameters: it has as many "
-    "changes to make already as one turn may have."
 )
 _CHANGED_MEANWHILE = "The agent changed the command while its question waited, so it was rejected."
 _ONLY_ALWAYS = "The agent offers no way to allow this call once, so it was rejected."
@@ -76,8 +71,6 @@ class Permissions:
         if verdict is not None and self.interrupted:  # between the decision and here
             return Verdict("rejected", reason=INTERRUPTED)
         if verdict is not None and verdict.decision == "modified":
-            if len(self._changes) >= limits.ACP_FOLLOW_UPS:
-                return Verdict("rejected", reason=TOO_MANY)
             self._changes.append(_follow_up(call, verdict.modifications or {}))
         return verdict
 

@@ -3,10 +3,8 @@
 import asyncio
 import os
 import signal
-import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from acp import RequestError, schema
@@ -15,36 +13,19 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.child_process import Output
 from bridge_project.kernel.path_jail import default_jail
 from sessions_app.agents.acp.errors import REFUSED
-from sessions_app.agents.events import Event, ToolFailed, ToolSucceeded
 from sessions_app.agents.process import groups, shell
-from sessions_app.approvals.tool_call import Call
-from sessions_app.approvals.tool_result import Failure
 
 _SHELL = "/bin/sh"
 
 
-class Terminal:
-    """Run a command; end it and all it started when it takes too long."""
-
-    def __init__(self, group: groups.Group, output: Output) -> None:
-        self.group = group
-        self.output = output
-        self._timed_out = False
-        self._unwanted = False  # ended because the agent, or nobody any more, wanted it
-        self._took_ms = 0
-        self.over = asyncio.create_task(self._run())  # it has ended, and its output is read
-
-    async def _run(self) -> None:
-        began = time.monotonic()
-        group, read = self.group, self.output.read
-        self._timed_out = not await shell.finished(group, read(group.stdout), read(group.stderr))
-        self._took_ms = round((time.monotonic() - began) * 1000)
+class Terminal(shell.Command):
+    """Hold a command, and what it has printed as its agent reads it."""
 
     @property
     def text(self) -> str:
         """Return what it has printed."""
         late = f"\n[ended: it took longer than {limits.TOOL_TIMEOUT_BASH_SECONDS:g} seconds]"
-        return self.output.text + (late if self._timed_out else "")
+        return self.out.text + (late if self.timed_out else "")
 
     @property
     def status(self) -> schema.TerminalExitStatus | None:
@@ -54,30 +35,6 @@ class Terminal:
             return None if code is None else schema.TerminalExitStatus(exit_code=code)
         known = -code in list(signal.Signals)
         return schema.TerminalExitStatus(signal=signal.Signals(-code).name if known else str(-code))
-
-    @property
-    def failure(self) -> Failure | None:
-        """Return how the command failed, if it did; one ended on purpose is not retried."""
-        code = None if self._timed_out else self.group.returncode
-        if code == 0:
-            return None
-        failure = shell.failure_of(code, self._took_ms, self.text)
-        return replace(failure, retries=0) if self._unwanted else failure
-
-    def outcome(self, call: Call) -> Event:
-        """Return how it ended, as the result of its call."""
-        if failure := self.failure:
-            return ToolFailed(call, failure)
-        return ToolSucceeded(call, self.text, None, {"exit_code": 0}, self._took_ms)
-
-    def give_up(self) -> None:
-        """Mark a running command as unwanted, so that its end is no failure."""
-        self._unwanted |= self.group.returncode is None
-
-    async def kill(self) -> None:
-        """End it with all it started."""
-        self.give_up()
-        await groups.end_group(self.group)
 
 
 class Terminals:

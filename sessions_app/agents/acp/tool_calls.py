@@ -7,7 +7,7 @@ and what is open at the turn's end is closed then.
 
 import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from acp import schema
 
 from bridge_project.protocol.agent_text import for_person
 from sessions_app.agents.acp import content
-from sessions_app.agents.acp.grants import PATH_MAX_CHARS, Grant, grant_of, paths_in, unnamed
+from sessions_app.agents.acp.grants import PATH_MAX_CHARS, Grant, grant_of, unnamed
 from sessions_app.agents.diffs import Change, diff_of_texts
 from sessions_app.agents.driver import make_call
 from sessions_app.agents.events import (
@@ -143,12 +143,6 @@ class Record:
             return {"file_path": self.paths[0]}
         return {"paths": self.paths} if self.paths else {}
 
-    def named_paths(self) -> Iterator[str]:
-        """Yield every path that the call names."""
-        yield from self.paths
-        yield from (change.path for change in self.changes)
-        yield from paths_in(self.raw_input)
-
 
 class ToolCalls:
     """Report one session's calls; ``terminal_text`` returns a terminal's output."""
@@ -241,13 +235,6 @@ class ToolCalls:
         """Return the call of ``granted`` that still permits this change to a file."""
         change = (self._real(path), before, after)
         return next((one for one in granted if one.grant and one.grant.covers_text(*change)), None)
-
-    def reading_path(self, path: str) -> Record | None:
-        """Return the open call that names this path, approved or not."""
-        wanted = self._real(path)
-        open_ones = (one for one in self._records.values() if not one.over)
-        naming = (one for one in open_ones if wanted in map(self._real, one.named_paths()))
-        return next(naming, None)
 
     def granting_command(
         self, shown: str, inner: str, cwd: str | None, variables: Mapping[str, str]

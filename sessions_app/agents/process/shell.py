@@ -10,9 +10,8 @@ import errno
 import re
 import shlex
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.child_process import LAST_OUTPUT_SECONDS, Output
@@ -52,16 +51,85 @@ _SHELLS = frozenset(f"{where}{name}" for where in ("", "/bin/", "/usr/bin/") for
 _FLAGS = frozenset({"-c", "-lc"})
 
 
+class Command:
+    """Read a started command to its end; end it and all it started when it takes too long.
+
+    Without ``err``, ``out`` holds both of its outputs. When it has ended by itself, what it has
+    left running goes on, and its output is read on.
+    """
+
+    def __init__(self, group: process_groups.Group, out: Output, err: Output | None = None) -> None:
+        self.group = group
+        self.out = out
+        self._err = err
+        self.timed_out = False
+        self._unwanted = False  # ended because the agent, or nobody any more, wanted it
+        self._took_ms = 0
+        self.over = asyncio.create_task(self._run())  # it has ended, and its output is read
+
+    async def _run(self) -> None:
+        began, group = time.monotonic(), self.group
+        readers = asyncio.gather(
+            self.out.read(group.stdout), (self._err or self.out).read(group.stderr)
+        )
+        try:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(group.exited.wait(), limits.TOOL_TIMEOUT_BASH_SECONDS)
+            self.timed_out = not group.exited.is_set()
+        except asyncio.CancelledError:
+            await asyncio.shield(process_groups.end_group(group, patience=0))
+            raise
+        if self.timed_out:
+            await asyncio.shield(process_groups.end_group(group, patience=0))
+        await asyncio.wait({readers}, timeout=LAST_OUTPUT_SECONDS)
+        self._took_ms = round((time.monotonic() - began) * 1000)
+
+    @property
+    def failure(self) -> Failure | None:
+        """Return how it failed, if it did; one ended on purpose is not retried."""
+        details = ToolErrorDetails(
+            stdout=str(self.out),
+            stderr=None if self._err is None else str(self._err),
+            execution_time_ms=self._took_ms,
+        )
+        if self.timed_out:
+            long = f"took longer than {limits.TOOL_TIMEOUT_BASH_SECONDS:g} seconds and was ended"
+            return Failure(f"The command {long}.", "TOOL_TIMEOUT", details)
+        code = self.group.returncode
+        if not code:
+            return None
+        details.exit_code = code if code >= 0 else None
+        tail = (self._err or self.out).text[-_TAIL_CHARS:]
+        said = (kind for kind, words in _BY_WORDS.items() if re.search(words, tail, re.IGNORECASE))
+        retries = TOOL_RETRIES.get(next(said, _BY_CODE.get(code, "")), 0)
+        how = f"The command {ending(code)}."
+        return Failure(how, details=details, retries=0 if self._unwanted else retries)
+
+    def outcome(self, call: Call) -> ToolSucceeded | ToolFailed:
+        """Return how it ended, as the result of its call."""
+        if failure := self.failure:
+            return ToolFailed(call, failure)
+        text = str(self.out) or str(self._err or "")
+        return ToolSucceeded(call, text, None, {"exit_code": 0}, self._took_ms)
+
+    def give_up(self) -> None:
+        """Mark a running command as unwanted, so that its end is not retried."""
+        self._unwanted |= self.group.returncode is None
+
+    async def kill(self) -> None:
+        """End it with all it started."""
+        self.give_up()
+        await process_groups.end_group(self.group)
+
+
 async def run(
     call: Call, command: str, directory: Path, groups: process_groups.Groups
 ) -> ToolSucceeded | ToolFailed:
     """Run ``command`` with ``sh``, as one of ``groups``, and return how it ended.
 
-    It and all it started are ended after TOOL_TIMEOUT_BASH_SECONDS, and when this is cancelled.
-    What it leaves running when it has ended by itself goes on until ``groups`` are ended. What
-    could not be started is a failure too, not an exception.
+    It is ended with all it started when this is cancelled. What could not be started is a failure
+    too, not an exception.
     """
-    began = time.monotonic()
     try:
         group = await process_groups.start(["/bin/sh", "-c", command], directory)
     except (OSError, ValueError) as error:  # ValueError: a NUL, or half of a character
@@ -70,49 +138,9 @@ async def run(
         words = f"The command could not be started: {why}."
         return ToolFailed(call, Failure(words, retries=retries_of_error(error)))
     groups.add(group)
-    out, err = Output(), Output()
-    in_time = await finished(group, out.read(group.stdout), err.read(group.stderr))
-    took = round((time.monotonic() - began) * 1000)
-    if in_time and group.returncode == 0:
-        return ToolSucceeded(call, str(out) or str(err), None, {"exit_code": 0}, took)
-    code = group.returncode if in_time else None
-    return ToolFailed(call, failure_of(code, took, str(out), str(err)))
-
-
-def failure_of(code: int | None, took_ms: int, stdout: str, stderr: str | None = None) -> Failure:
-    """Describe a command that failed; ``code`` is None when it took too long.
-
-    Without ``stderr``, ``stdout`` holds both.
-    """
-    details = ToolErrorDetails(stdout=stdout, stderr=stderr, execution_time_ms=took_ms)
-    if code is None:
-        long = f"took longer than {limits.TOOL_TIMEOUT_BASH_SECONDS:g} seconds and was ended"
-        return Failure(f"The command {long}.", "TOOL_TIMEOUT", details)
-    details.exit_code = code if code >= 0 else None
-    tail = (stdout if stderr is None else stderr)[-_TAIL_CHARS:]
-    said = (kind for kind, words in _BY_WORDS.items() if re.search(words, tail, re.IGNORECASE))
-    retries = TOOL_RETRIES.get(next(said, _BY_CODE.get(code, "")), 0)
-    return Failure(f"The command {ending(code)}.", details=details, retries=retries)
-
-
-async def finished(group: process_groups.Group, *reading: Coroutine[Any, Any, None]) -> bool:
-    """Wait until a command has ended and is read; False when it takes too long.
-
-    In that case, and when this is cancelled, it is ended with all it started. Else what it has left
-    running goes on, and its output is read on.
-    """
-    readers = asyncio.gather(*reading)
-    try:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(group.exited.wait(), limits.TOOL_TIMEOUT_BASH_SECONDS)
-        in_time = group.exited.is_set()
-    except asyncio.CancelledError:
-        await asyncio.shield(process_groups.end_group(group, patience=0))
-        raise
-    if not in_time:
-        await asyncio.shield(process_groups.end_group(group, patience=0))
-    await asyncio.wait({readers}, timeout=LAST_OUTPUT_SECONDS)
-    return in_time
+    running = Command(group, Output(), Output())
+    await running.over
+    return running.outcome(call)
 
 
 def retries_of_error(error: Exception) -> int:
