@@ -67,15 +67,6 @@ class Verdict:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Hold how a session begins; ``resume_id``: the agent's id of one to continue."""
-
-    session_id: str
-    directory: Path
-    resume_id: str | None = None
-
-
 class CannotStart(Exception):
     """Report why the agent could not be started, for a person."""
 
@@ -162,8 +153,11 @@ class Driver(ABC):
         return ""
 
     @abstractmethod
-    async def start(self, start: Start) -> None:
-        """Return when prompts can be taken. Raises CannotStart, CannotResume, WillNotAsk."""
+    async def start(self, directory: Path, resume_id: str | None = None) -> None:
+        """Return when prompts can be taken. Raises CannotStart, CannotResume, WillNotAsk.
+
+        ``resume_id``: the agent's id of a session to continue.
+        """
 
     @abstractmethod
     async def prompt(self, content: str) -> None:

@@ -19,7 +19,7 @@ from bridge_project.kernel.threads import readers
 from devices_app.models import Device
 from sessions_app import leases, working_directory
 from sessions_app.agents import breaker, ownership, registry, starting
-from sessions_app.agents.driver import AgentKind, HistoryMessage, Start
+from sessions_app.agents.driver import AgentKind, HistoryMessage
 from sessions_app.agents.process import groups
 from sessions_app.agents.session_runner import End, SessionRunner
 from sessions_app.agents.session_writer import OwnershipLost
@@ -172,8 +172,7 @@ class Supervisor:
         """Start a session's driver after the former one's end."""
         session = launch.session
         await self._end_former(session.pk)
-        directory = Path(session.working_directory)
-        await launch.driver.start(Start(session.session_id, directory, session.resume_id or None))
+        await launch.driver.start(Path(session.working_directory), session.resume_id or None)
 
     async def _end_lost(self, session_pk: int) -> None:
         """End the agent of a session that is no longer this process's, before it is reserved again.

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import psutil
 
-from sessions_app.agents.driver import Driver, Start, Verdict
+from sessions_app.agents.driver import Driver, Verdict
 from sessions_app.agents.events import (
     AgentDied,
     ApprovalAsked,
@@ -40,7 +40,7 @@ class Drive:
     async def start(self, directory: Path, resume_id: str | None = None) -> Drive:
         self.directory = directory
         self.reader = asyncio.create_task(self._read())
-        await within(self.driver.start(Start("session", directory, resume_id)))
+        await within(self.driver.start(directory, resume_id))
         return self
 
     async def turn(self, content: str, *answers: Verdict) -> list[Event]:

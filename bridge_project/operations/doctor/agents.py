@@ -15,7 +15,7 @@ from bridge_project.kernel import limits
 from bridge_project.operations.doctor.findings import Finding, broken, ok, warning
 from bridge_project.operations.doctor.snapshot import Snapshot
 from sessions_app.agents import registry
-from sessions_app.agents.driver import AgentKind, CannotStart, Driver, Start, with_last_words
+from sessions_app.agents.driver import AgentKind, CannotStart, Driver, with_last_words
 from sessions_app.agents.events import AgentDied, TurnEnded
 from sessions_app.agents.process import groups
 
@@ -119,7 +119,7 @@ async def _run(driver: Driver, directory: Path, seconds: float, prompt: str) -> 
     """Run a session without the bridge. Raises CannotStart, TimeoutError."""
     try:
         async with asyncio.timeout(seconds):
-            await driver.start(Start("doctor", directory))
+            await driver.start(directory)
             if prompt:
                 await driver.prompt(prompt)
                 async for event in driver.events:

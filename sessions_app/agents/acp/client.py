@@ -64,7 +64,7 @@ class AcpClient:
 
     # -- what the agent reports --------------------------------------------------------------------
 
-    async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
+    async def session_update(self, update: Any, **_: Any) -> None:
         """Report an update; outside a turn it is history or an echoed prompt."""
         self.heard.set()
         if (mode := mode_in(update)) is not None:
@@ -88,7 +88,7 @@ class AcpClient:
                 return  # echoed prompts, plans, commands: devices are told none of these
 
     async def request_permission(
-        self, session_id: str, tool_call: Any, options: list[Any], **_: Any
+        self, tool_call: Any, options: list[Any], **_: Any
     ) -> schema.RequestPermissionResponse:
         return await self.permissions.answer(tool_call, options)
 
@@ -98,12 +98,7 @@ class AcpClient:
     # -- files -------------------------------------------------------------------------------------
 
     async def read_text_file(
-        self,
-        session_id: str,
-        path: str,
-        line: int | None = None,
-        limit: int | None = None,
-        **_: Any,
+        self, path: str, line: int | None = None, limit: int | None = None, **_: Any
     ) -> schema.ReadTextFileResponse:
         try:
             text = await files.read(path, self._directory, line, limit)
@@ -117,7 +112,7 @@ class AcpClient:
         return schema.ReadTextFileResponse(content=text)
 
     async def write_text_file(
-        self, session_id: str, path: str, content: str, **_: Any
+        self, path: str, content: str, **_: Any
     ) -> schema.WriteTextFileResponse:
         granted, old = self._calls.granted(), ""  # now: the call may be over once the file is read
         with suppress(BridgeError, OSError):  # then it is written anew, or cannot be
@@ -141,7 +136,6 @@ class AcpClient:
 
     async def create_terminal(
         self,
-        session_id: str,
         command: str,
         args: list[str] | None = None,
         env: list[Any] | None = None,
@@ -165,31 +159,25 @@ class AcpClient:
         terminal.over.add_done_callback(lambda _: self._command_ended(work, terminal))
         return schema.CreateTerminalResponse(terminal_id=terminal_id)
 
-    async def terminal_output(
-        self, session_id: str, terminal_id: str, **_: Any
-    ) -> schema.TerminalOutputResponse:
+    async def terminal_output(self, terminal_id: str, **_: Any) -> schema.TerminalOutputResponse:
         terminal = self.terminals.get(terminal_id)
         return schema.TerminalOutputResponse(
             output=terminal.text, truncated=terminal.out.cut, exit_status=terminal.status
         )
 
     async def wait_for_terminal_exit(
-        self, session_id: str, terminal_id: str, **_: Any
+        self, terminal_id: str, **_: Any
     ) -> schema.WaitForTerminalExitResponse:
         terminal = self.terminals.get(terminal_id)
         await asyncio.wait({terminal.over})
         status = terminal.status or schema.TerminalExitStatus()
         return schema.WaitForTerminalExitResponse(exit_code=status.exit_code, signal=status.signal)
 
-    async def kill_terminal(
-        self, session_id: str, terminal_id: str, **_: Any
-    ) -> schema.KillTerminalResponse:
+    async def kill_terminal(self, terminal_id: str, **_: Any) -> schema.KillTerminalResponse:
         await self.terminals.get(terminal_id).kill()
         return schema.KillTerminalResponse()
 
-    async def release_terminal(
-        self, session_id: str, terminal_id: str, **_: Any
-    ) -> schema.ReleaseTerminalResponse:
+    async def release_terminal(self, terminal_id: str, **_: Any) -> schema.ReleaseTerminalResponse:
         await self.terminals.release(terminal_id)
         return schema.ReleaseTerminalResponse()
 

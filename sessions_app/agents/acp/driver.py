@@ -27,7 +27,6 @@ from sessions_app.agents.driver import (
     CannotStart,
     Driver,
     HistoryMessage,
-    Start,
     WillNotAsk,
 )
 from sessions_app.agents.process import groups
@@ -76,26 +75,28 @@ class AcpDriver(Driver):
 
     # -- starting ----------------------------------------------------------------------------------
 
-    async def start(self, start: Start) -> None:
+    async def start(self, directory: Path, resume_id: str | None = None) -> None:
         self._files = TemporaryDirectory(prefix="bridge-agent-", ignore_cleanup_errors=True)
-        command, more = recipes.launch(self._command, start.directory, Path(self._files.name))
+        command, more = recipes.launch(self._command, directory, Path(self._files.name))
         try:
-            group = await groups.start(command, start.directory, more=more, stdin=True)
+            group = await groups.start(command, directory, more=more, stdin=True)
         except OSError as error:
             why = f"{self._name} could not be started: {error.strerror or error}"
             raise CannotStart(f"{why}. Its command is in BRIDGE_ACP_AGENTS.") from error
         self._transport = AcpTransport(group, self._wait_for_room)
-        self._client = AcpClient(self.events, self.approvals, start.directory, self._modes.reported)
+        self._client = AcpClient(self.events, self.approvals, directory, self._modes.reported)
         self._connection = ClientSideConnection(cast(Any, self._client), self._transport)
         self._group = group
-        await self._introduce(self._connection, start)
+        await self._introduce(self._connection, directory, resume_id)
         self._watch = asyncio.create_task(self._report_death(group))
 
     async def _wait_for_room(self) -> None:
         await asyncio.sleep(0)  # the message before this one reports what it has to first
         await self.events.wait_for_room()
 
-    async def _introduce(self, conn: ClientSideConnection, start: Start) -> None:
+    async def _introduce(
+        self, conn: ClientSideConnection, directory: Path, resume_id: str | None
+    ) -> None:
         """Begin or load the session, and have the agent ask."""
         try:
             hello = await conn.initialize(
@@ -111,21 +112,21 @@ class AcpDriver(Driver):
             of_line = recipes.of_line(self._command)
             recipe = of_line or (recipes.of_name(info.name) if info else None)
             self._log_in = how_to_log_in(recipe, hello.auth_methods)
-            meta: Any = recipe.meta if recipe is not None else {}
+            meta = recipe.meta if recipe is not None else {}
+            where: dict[str, Any] = {"cwd": str(directory), "mcp_servers": [], **meta}
             session: Any
-            if start.resume_id:
-                session = await self._load(conn, hello, start, meta)
+            if resume_id:
+                session = await self._load(conn, hello, resume_id, where)
             else:
-                session = await conn.new_session(cwd=str(start.directory), mcp_servers=[], **meta)
-            self._session_id = start.resume_id or session.session_id
-            offer, by_name = offer_of(session), of_line is None
+                session = await conn.new_session(**where)
+            self._session_id = resume_id or session.session_id
             self.asks = agent.asks[self._name] = await self._modes.set_asking_mode(
                 conn,
                 self._session_id,
-                offer,
+                offer_of(session),
                 recipe,
-                by_name=by_name,
-                resumed=bool(start.resume_id),
+                by_name=of_line is None,
+                resumed=bool(resume_id),
             )
         except WillNotAsk:
             agent.asks[self._name] = False
@@ -147,7 +148,11 @@ class AcpDriver(Driver):
         return f"{self._name}{what}: {text_of_error(error)}"
 
     async def _load(
-        self, conn: ClientSideConnection, hello: schema.InitializeResponse, start: Start, meta: Any
+        self,
+        conn: ClientSideConnection,
+        hello: schema.InitializeResponse,
+        resume_id: str,
+        where: dict[str, Any],
     ) -> Any:
         """Load a session; what the agent reports before the first prompt is its history.
 
@@ -157,9 +162,7 @@ class AcpDriver(Driver):
             raise CannotResume(f"{self._name} cannot continue an earlier session.")
         self._client.collector = HistoryCollector()
         try:
-            answer = await conn.load_session(
-                cwd=str(start.directory), session_id=start.resume_id or "", mcp_servers=[], **meta
-            )
+            answer = await conn.load_session(session_id=resume_id, **where)
         except RequestError as error:
             if error.code == AUTH_REQUIRED:
                 raise

@@ -14,7 +14,7 @@ import structlog
 from bridge_project.kernel import limits
 from sessions_app.agents.claude import agent, memory, process
 from sessions_app.agents.claude.translation import REJECTED, Translation, asks
-from sessions_app.agents.driver import CannotResume, CannotStart, Driver, Start
+from sessions_app.agents.driver import CannotResume, CannotStart, Driver
 from sessions_app.agents.events import AgentDied, ApprovalWithdrawn
 from sessions_app.agents.process import groups
 from sessions_app.agents.sanitize import clean
@@ -45,24 +45,22 @@ class ClaudeDriver(Driver):
     def last_words(self) -> str:
         return self._process.lines.last_words if self._process is not None else ""
 
-    async def start(self, start: Start) -> None:
+    async def start(self, directory: Path, resume_id: str | None = None) -> None:
         program = agent.program()
         if program is None:
             raise CannotStart(agent.why_not() or "The agent's program is not there.")
-        self._translation = Translation(start.resume_id)
+        self._translation = Translation(resume_id)
         with TemporaryDirectory(prefix="bridge-agent-", ignore_cleanup_errors=True) as place:
             # which the program reads while it starts
-            text = await asyncio.to_thread(memory.write, start.directory, Path(place, "memory"))
-            command = process.command(program, start.resume_id, text)
+            text = await asyncio.to_thread(memory.write, directory, Path(place, "memory"))
+            command = process.command(program, resume_id, text)
             try:
-                group = await groups.start(
-                    command, start.directory, more=process.ENVIRONMENT, stdin=True
-                )
+                group = await groups.start(command, directory, more=process.ENVIRONMENT, stdin=True)
             except OSError as error:
                 raise CannotStart(f"The agent did not start: {error}") from error
-            await self._connect(group, start)
+            await self._connect(group, resume_id)
 
-    async def _connect(self, group: groups.Group, start: Start) -> None:
+    async def _connect(self, group: groups.Group, resume_id: str | None) -> None:
         hooks: Any = {"PreToolUse": [sdk.HookMatcher(hooks=[_have_it_ask])]}
         options = sdk.ClaudeAgentOptions(can_use_tool=self._permit, hooks=hooks)
         self._process = process.ClaudeProcess(group)
@@ -71,7 +69,7 @@ class ClaudeDriver(Driver):
             await self._client.connect()
         except Exception as error:  # the SDK's for an error answer
             why = _reason(error)
-            if start.resume_id and isinstance(error, sdk.ResultError):
+            if resume_id and isinstance(error, sdk.ResultError):
                 raise CannotResume(f"The agent cannot continue this session: {why}") from error
             raise CannotStart(f"The agent did not start: {why}") from error
         self._reader = asyncio.create_task(self._read(self._client))

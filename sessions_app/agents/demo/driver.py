@@ -6,12 +6,13 @@ import math
 import time
 import uuid
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from sessions_app.agents import events
-from sessions_app.agents.driver import REJECTED, CannotResume, Driver, Start, make_call
+from sessions_app.agents.driver import REJECTED, CannotResume, Driver, make_call
 from sessions_app.agents.process import groups, shell
 from sessions_app.approvals.tool_call import QUESTION, Call
 from sessions_app.approvals.tool_result import INTERRUPTED, readable
@@ -37,11 +38,11 @@ class DemoDriver(Driver):
         self._interrupted = False
         self._groups = groups.Groups()
 
-    async def start(self, start: Start) -> None:
-        if start.resume_id is not None and not start.resume_id.startswith("demo-"):
+    async def start(self, directory: Path, resume_id: str | None = None) -> None:
+        if resume_id is not None and not resume_id.startswith("demo-"):
             raise CannotResume("This is no session of the demo agent.")
-        self._directory = start.directory
-        self.events.put(events.SessionIdentified(start.resume_id or f"demo-{uuid.uuid4()}"))
+        self._directory = directory
+        self.events.put(events.SessionIdentified(resume_id or f"demo-{uuid.uuid4()}"))
 
     async def prompt(self, content: str) -> None:
         self._interrupted = False

@@ -58,22 +58,22 @@ class Play:
     async def update(self, what: str = "tool_call_update", **parts: Any) -> None:
         model: Any = schema.ToolCallStart if what == "tool_call" else schema.ToolCallProgress
         update = model(session_update=what, tool_call_id=CALL, **parts)
-        await self.client.session_update("it", update)
+        await self.client.session_update(update)
 
     async def permit(self, **parts: Any) -> None:
         call = schema.ToolCallUpdate(**{"tool_call_id": CALL} | parts)
-        await self._done(self.client.request_permission("it", call, OPTIONS))
+        await self._done(self.client.request_permission(call, OPTIONS))
 
     async def write(self, path: str, content: str) -> None:
-        await self._done(self.client.write_text_file("it", path, content))
+        await self._done(self.client.write_text_file(path, content))
 
     async def start(self, command: str, *arguments: str, **more: Any) -> str:
-        made = self.client.create_terminal("it", command, list(arguments), **more)
+        made = self.client.create_terminal(command, list(arguments), **more)
         return str((await self._done(made)).terminal_id)
 
     async def run(self, command: str, *arguments: str, **more: Any) -> str:
         terminal = await self.start(command, *arguments, **more)
-        await within(self.client.wait_for_terminal_exit("it", terminal))
+        await within(self.client.wait_for_terminal_exit(terminal))
         return terminal
 
     async def ran(self, command: str, *arguments: str, **more: Any) -> bool:
@@ -85,4 +85,4 @@ class Play:
 
     async def output(self, command: str, **more: Any) -> str:
         terminal = await self.run(command, **more)
-        return (await self.client.terminal_output("it", terminal)).output
+        return (await self.client.terminal_output(terminal)).output

@@ -170,7 +170,7 @@ async def test_a_command_of_the_agents_own_call(root: Path, status: str) -> None
     play = Play(root)
     command = "echo 'HTTP 429: too many requests' >&2; exit 1"
     await play.permit(kind="execute", raw_input={"command": command})
-    await play.client.release_terminal("s", await play.run(command))
+    await play.client.release_terminal(await play.run(command))
     await play.update(status=status)
     assert isinstance(play.hear()[-1], ToolFailed if status == "failed" else ToolSucceeded)
     if status == "failed":

@@ -8,7 +8,7 @@ import pytest
 
 from bridge_project.kernel.config import PROJECT_DIR
 from sessions_app.agents.claude import agent
-from sessions_app.agents.driver import CannotResume, CannotStart, Start
+from sessions_app.agents.driver import CannotResume, CannotStart
 from tests.agents.conftest import claude_driver
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -33,7 +33,7 @@ async def test_what_cannot_be_resumed(surroundings: dict[str, str], root: Path) 
     for resume_id in ("no-uuid", "--version", str(uuid.uuid4())):
         driver = claude_driver()
         with pytest.raises(CannotResume):
-            await driver.start(Start("a-session", root, resume_id))
+            await driver.start(root, resume_id)
         await driver.close()
 
 
@@ -59,7 +59,7 @@ async def test_a_program_that_is_no_agent(
     monkeypatch.setattr(agent, "program", lambda: program)
     driver = claude_driver()
     with pytest.raises(CannotStart, match=why) as failure:
-        await driver.start(Start("a-session", root))
+        await driver.start(root)
     assert not isinstance(failure.value, CannotResume)
     await driver.close()
 
