@@ -12,7 +12,6 @@ from bridge_project.operations import monitors
 from files_app import request_limiter
 from hooks_app.producer import server_forwarder
 from sessions_app import polling, push
-from sessions_app.agents import registry
 from sessions_app.agents.supervisor import supervisor
 
 log = structlog.get_logger(__name__)
@@ -28,8 +27,6 @@ WORKS: Final[tuple[tuple[str, Step, Step], ...]] = (
     ("push", push.start, push.stop),
     ("chores", chores.task.start, chores.task.stop),
     ("agents", supervisor.start, supervisor.stop),
-    # of the agents that the supervisor has loaded
-    ("agent versions", registry.versions.start, registry.versions.stop),
     ("git", request_limiter.start, request_limiter.stop),
     ("forwarder", server_forwarder.start, server_forwarder.stop),
     ("address", monitors.address.start, monitors.address.stop),

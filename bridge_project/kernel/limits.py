@@ -152,7 +152,6 @@ AGENT_PROMPTS_CHARS: Final = 64 * MB  # all of them together, unless one alone i
 AGENT_HISTORY_FILE_BYTES: Final = 64 * MB  # of its transcript, read whole; most have under 10 MB
 AGENT_HISTORY_CHARS: Final = 200_000  # kept of what an agent tells when it loads a session
 AGENT_REASON_MAX_CHARS: Final = 2000  # of why an agent failed
-AGENT_VERSIONS_SECONDS: Final = 60.0  # between two looks at which versions the agents are
 TURN_SILENCE_SECONDS: Final = 60.0  # without a sign of a turn: then every device is told, low
 MODEL_RETRY_SECONDS: Final = 10.0  # between two that are told of an agent that asks its model again
 INTERRUPT_SECONDS: Final = 5.0  # an agent that does not yield by then is ended (D40)

@@ -39,7 +39,7 @@ class AgentKind:
 
     ``make`` returns a driver for one session. ``why_not`` says for a person why none can start here
     now, None when one can; it is asked for each connection and names no path of this machine.
-    ``version`` may take seconds, and is empty when unknown. ``mend`` is the shell command that
+    ``version`` is empty when unknown. ``mend`` is the shell command that
     removes what ``why_not`` names, if there is one. ``can_modify``: it runs a ``modified`` call
     with the given parameters; else its driver has the call refused, and the agent told to ask anew
     with them. ``asks`` is what is known before a session starts (D59). ``history`` tells what was

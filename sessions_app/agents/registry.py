@@ -3,14 +3,9 @@
 To add an agent, write one module with its driver and add one line to ``_kinds``.
 """
 
-import asyncio
 from collections.abc import Iterator
 
-import structlog
-
 from bridge_project import __version__
-from bridge_project.kernel import limits
-from bridge_project.kernel.background_task import BackgroundTask
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.http import AgentInfo
@@ -19,13 +14,10 @@ from sessions_app.agents.claude import agent as claude
 from sessions_app.agents.demo.driver import DemoDriver
 from sessions_app.agents.driver import AgentKind
 
-log = structlog.get_logger("bridge.agent")
-
 ANY = frozenset({"", "primary-agent"})  # names that leave the choice to the bridge
-VERSION_MAX_CHARS = 200  # the reason is in the agent's own words
+VERSION_MAX_CHARS = 200  # an agent may say anything of itself
 
 KINDS: dict[str, AgentKind] = {}
-_versions: dict[str, str] = {}
 
 
 def _kinds() -> Iterator[AgentKind]:
@@ -64,14 +56,14 @@ def supported() -> list[str]:
 
 
 def listed() -> list[AgentInfo]:
-    """Describe all kinds as /info does, with the versions found so far."""
+    """Describe all kinds as /info does."""
     return [
         AgentInfo(
             name=kind.name,
             can_start=(reason := kind.why_not()) is None,
             can_modify=kind.can_modify,
             asks=kind.asks(),
-            version=_versions.get(kind.name) or None,
+            version=kind.version()[:VERSION_MAX_CHARS] or None,
             reason=reason,
         )
         for kind in KINDS.values()
@@ -85,23 +77,3 @@ def unavailable(name: str, reason: str = "") -> BridgeError:
     agent = name[:64] or "(default)"
     words = f"The agent {agent} cannot be started here{why}. What can: {able}."
     return BridgeError("AGENT_UNAVAILABLE", words)
-
-
-def ask_versions() -> None:
-    """Ask every kind for its version; it may take seconds."""
-    for kind in tuple(KINDS.values()):
-        try:
-            _versions[kind.name] = kind.version()[:VERSION_MAX_CHARS]
-        except Exception as error:  # noqa: BLE001 - one broken installation hides no other version
-            _versions.pop(kind.name, None)
-            log.warning("agent_version_unknown", agent=kind.name, error=repr(error))
-
-
-async def _keep_asking() -> None:
-    # an agent may be installed, updated or started for the first time while the bridge runs
-    while True:
-        await asyncio.to_thread(ask_versions)
-        await asyncio.sleep(limits.AGENT_VERSIONS_SECONDS)
-
-
-versions = BackgroundTask(_keep_asking)

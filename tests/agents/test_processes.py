@@ -72,8 +72,13 @@ async def test_a_repository_brings_no_program_of_its_own(
     (tmp_path / "agent-of-mine").chmod(0o755)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f".::{os.environ['PATH']}")
-    with pytest.raises(FileNotFoundError):
-        await groups.start(["agent-of-mine"], tmp_path)
+    group = await groups.start(["agent-of-mine"], tmp_path)
+    await within(group.exited.wait())
+    assert (group.returncode, await group.stderr.readline()) == (
+        127,
+        b"agent-of-mine: No such file or directory\n",
+    )
+    await groups.end_group(group)
 
 
 BRIDGE = """

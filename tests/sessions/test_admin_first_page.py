@@ -95,8 +95,6 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
         AgentKind("scripted", DemoDriver, real=False, asks=lambda: False),
     ]
     monkeypatch.setattr(registry, "KINDS", {kind.name: kind for kind in kinds})
-    monkeypatch.setattr(registry, "_versions", {})
-    registry.ask_versions()
 
 
 @pytest.mark.usefixtures("known")

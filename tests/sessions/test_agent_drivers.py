@@ -17,7 +17,6 @@ Add = Callable[..., None]
 @pytest.fixture
 def add(monkeypatch: pytest.MonkeyPatch) -> Add:
     monkeypatch.setattr(registry, "KINDS", {})
-    monkeypatch.setattr(registry, "_versions", {})
     monkeypatch.setitem(config.conf.__dict__, "bridge_default_agent", "")
 
     def add(name: str, why_not: str | None = None, *, real: bool = True) -> None:

@@ -66,7 +66,7 @@ class AcpDriver(Driver):
 
     @property
     def last_words(self) -> str:
-        return self._transport.lines.last_words if self._group is not None else ""
+        return self._transport.last_words if self._group is not None else ""
 
     @property
     def history(self) -> Sequence[HistoryMessage]:
@@ -134,7 +134,7 @@ class AcpDriver(Driver):
         except RequestError as error:
             raise CannotStart(self._text_of(error, " could not begin a session")) from error
         except (ConnectionError, BrokenPipeError) as error:
-            why = await self._transport.lines.describe_end()
+            why = await self._transport.describe_end()
             raise CannotStart(f"{self._name} could not be started: {why}") from error
         except ValidationError as error:
             why = "does not answer as the Agent Client Protocol says"
@@ -245,14 +245,14 @@ class AcpDriver(Driver):
 
     async def _report_death(self, group: groups.Group) -> None:
         """Report the agent's end, after everything else that it reports."""
-        lines = self._transport.lines
-        await lines.wait_gone()
+        await self._transport.wait_gone()
         if self._turn is not None:
             # it ends with the connection, having reported what it had to
             await asyncio.wait({self._turn}, timeout=limits.AGENT_END_SECONDS)
             self._turn.cancel()
         self._client.permissions.withdraw()
-        self.events.put(events.AgentDied(f"{self._name} has stopped: {await lines.describe_end()}"))
+        why = await self._transport.describe_end()
+        self.events.put(events.AgentDied(f"{self._name} has stopped: {why}"))
         await groups.end_group(group)
 
     async def close(self) -> None:
@@ -265,7 +265,7 @@ class AcpDriver(Driver):
             await self._connection.close()
             # one after the other would take longer than the supervisor waits
             await asyncio.gather(groups.end_group(self._group), self._client.terminals.close())
-            self._transport.lines.close()
+            self._transport.stop_reading()
         if self._files is not None:
             self._files.cleanup()
 

@@ -18,25 +18,25 @@ _UPDATES = frozenset(
 INTERNAL_ERROR = -32603  # JSON-RPC's own
 
 
-class AcpTransport:
+class AcpTransport(JsonLines):
     """Implement the library's transport; read nothing before ``wait_for_room`` ends."""
 
     def __init__(self, group: Group, wait_for_room: Callable[[], Awaitable[None]]) -> None:
-        self.lines = JsonLines(group, "the Agent Client Protocol", _message)
+        super().__init__(group, "the Agent Client Protocol", _message)
         self._wait_for_room = wait_for_room
 
     async def receive(self) -> Message | None:
         """Return the next message; None at the end."""
         await self._wait_for_room()
-        return await self.lines.receive()
+        return await super().receive()
 
     async def send(self, message: Message) -> None:
         """Send a message. Raises ConnectionError when the process reads no more."""
-        await self.lines.send(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+        await self.write_line(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
     async def close(self) -> None:
         """Close the process's input."""
-        self.lines.group.stdin.close()
+        self.group.stdin.close()
 
 
 def _message(line: bytes) -> Message | None:

@@ -9,17 +9,14 @@ import importlib.util
 import os
 import shutil
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 
-from bridge_project.kernel import child_environment, child_process
 from sessions_app.agents.driver import AgentKind, Driver, HistoryMessage
 
 NAME = "claude-code"
 PACKAGE = "claude-agent-sdk"
 PROGRAM = "claude"
 REQUIREMENTS = "requirements-claude.txt"
-_VERSION_SECONDS, _VERSION_BYTES = 10.0, 10_000
 
 
 def why_not() -> str | None:
@@ -53,12 +50,8 @@ def program() -> Path | None:
 
 
 def version() -> str:
-    """Return the program's and the SDK's versions, empty when one is missing."""
-    found = program()
-    if found is None:
-        return ""
-    said = _program_version(found, found.stat().st_mtime_ns)
-    return f"{PACKAGE} {importlib.metadata.version(PACKAGE)}, {said or 'of an unknown version'}"
+    """Return the SDK's version, which is that of the program in it; empty without both."""
+    return importlib.metadata.version(PACKAGE) if program() is not None else ""
 
 
 def make() -> Driver:
@@ -83,19 +76,3 @@ KIND = AgentKind(NAME, make, why_not, version, mend=mend, history=history)
 def _package() -> Path | None:
     spec = importlib.util.find_spec("claude_agent_sdk")
     return Path(spec.origin).parent if spec is not None and spec.origin else None
-
-
-@cache
-def _program_version(found: Path, changed: int) -> str:
-    """Return what ``claude --version`` prints; ask each installed file once."""
-    try:
-        done = child_process.run(
-            [str(found), "--version"],
-            cwd="/",
-            environment=child_environment.scrubbed(),
-            seconds=_VERSION_SECONDS,
-            max_bytes=_VERSION_BYTES,
-        )
-    except OSError:  # or it took too long
-        return ""
-    return done.out.decode(errors="replace").strip() if done.code == 0 else ""

@@ -43,7 +43,7 @@ class ClaudeDriver(Driver):
 
     @property
     def last_words(self) -> str:
-        return self._process.lines.last_words if self._process is not None else ""
+        return self._process.last_words if self._process is not None else ""
 
     async def start(self, directory: Path, resume_id: str | None = None) -> None:
         program = agent.program()
@@ -106,7 +106,7 @@ class ClaudeDriver(Driver):
 
     async def _read(self, client: sdk.ClaudeSDKClient) -> None:
         """Report what it says for as long as it lives, also between turns."""
-        reason = "It ended by itself."
+        reason = "it ended by itself"
         try:
             async for message in client.receive_messages():
                 if isinstance(message, sdk.StreamEvent):  # its thoughts come so, and are no events

@@ -44,12 +44,11 @@ def command(program: Path, resume_id: str | None, memory: Path | None = None) ->
     return [str(program), *_ALWAYS, *resume, *append]
 
 
-class ClaudeProcess(Transport):
+class ClaudeProcess(JsonLines, Transport):
     """Run the program once; ``close`` ends it and everything it started."""
 
     def __init__(self, group: groups.Group) -> None:
-        self.group = group
-        self.lines = JsonLines(group, "claude-code", _message)
+        super().__init__(group, "claude-code", _message)
         self._closing = False
 
     async def connect(self) -> None:
@@ -60,11 +59,11 @@ class ClaudeProcess(Transport):
 
     async def write(self, data: str) -> None:
         try:
-            await self.lines.send(data.encode())
+            await self.write_line(data.encode())
         except (ConnectionError, RuntimeError) as error:
-            why = await self._describe_end()  # which says more than that it reads no more
+            why = await self.describe_end()  # which says more than that it reads no more
             exited = self.group.exited.is_set()
-            raise CLIConnectionError(why if exited else "The agent takes no more input.") from error
+            raise CLIConnectionError(why if exited else "it takes no more input") from error
 
     async def end_input(self) -> None:
         """Close its input: it finishes what it does, and ends."""
@@ -72,15 +71,10 @@ class ClaudeProcess(Transport):
 
     async def read_messages(self) -> AsyncIterator[Message]:
         """Yield every message. Raises ProcessError when the program ends unasked."""
-        while (message := await self.lines.receive()) is not None:
+        while (message := await self.receive()) is not None:
             yield message
         if not self._closing:
-            raise ProcessError(await self._describe_end())
-
-    async def _describe_end(self) -> str:
-        """Return a sentence on how the program ended, with its last words."""
-        why = await self.lines.describe_end()
-        return why[0].upper() + why[1:]
+            raise ProcessError(await self.describe_end())
 
     async def close(self) -> None:
         """End it within a bounded time; may be called twice.
@@ -92,7 +86,7 @@ class ClaudeProcess(Transport):
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.group.exited.wait(), limits.AGENT_END_SECONDS)
         await groups.end_group(self.group, patience=0)
-        self.lines.close()
+        self.stop_reading()
 
 
 def _message(line: bytes) -> Message | None:

@@ -9,7 +9,6 @@ end.
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -154,14 +153,15 @@ async def start(
 ) -> Group:
     """Start ``command`` in ``directory``; its environment: scrubbed, ``more``, marks.
 
-    Its output comes by pipes; with ``stdin`` it can be written to, else that is empty. Raises
-    FileNotFoundError, PermissionError, or another OSError when it cannot be started at all.
+    Its output comes by pipes; with ``stdin`` it can be written to, else that is empty. Of a program
+    that is not there the launcher says so, and ends as a shell does. Raises OSError when there is
+    no such directory.
     """
     loop, group = asyncio.get_running_loop(), Group()
     environ = child_environment.scrubbed(**(more or {}))
-    program = _program(command[0], directory, environ)
+    environ["PATH"] = search_path(environ)  # a session's directory brings no program of its own
     group.secrets = child_environment.secrets_in(environ, command)
-    words = [os.fsencode(word) for word in (_instance, group.run, program, *command[1:])]
+    words = [os.fsencode(word) for word in (_instance, group.run, *command)]
     if any(b"\0" in word for word in words):
         raise ValueError("a command holds no NUL")
     ours, theirs = socket.socketpair()
@@ -196,18 +196,6 @@ async def start(
         group.transport.close()
         raise
     return group
-
-
-def _program(name: str, directory: Path, environ: Mapping[str, str]) -> str:
-    """Find a program, here, where the error can still be told from others."""
-    if not directory.is_dir():
-        raise FileNotFoundError(f"there is no directory {directory}")
-    path = name if "/" not in name else str(directory / name)
-    if found := shutil.which(path, path=search_path(environ)):
-        return found
-    if "/" in name and (directory / name).is_file():
-        raise PermissionError(f"{name} is not executable")
-    raise FileNotFoundError(f"{name} is not installed, or not on the bridge's PATH")
 
 
 async def end_group(group: Group, *, patience: float = limits.AGENT_END_SECONDS) -> None:

@@ -58,7 +58,7 @@ class JsonLines:
         self.ended.set()
         return None
 
-    async def send(self, data: bytes) -> None:
+    async def write_line(self, data: bytes) -> None:
         """Send a line. Raises ConnectionError when the process reads no more."""
         async with self._writing:
             if self.group.stdin.is_closing():
@@ -96,7 +96,7 @@ class JsonLines:
         ended = f"it {ending(self.group.returncode)}" if exited else "it closed its output"
         return f"{self._fault or ended}: {said}" if said else self._fault or ended
 
-    def close(self) -> None:
+    def stop_reading(self) -> None:
         """Stop reading its errors."""
         self._reading.cancel()
 
