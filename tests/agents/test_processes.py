@@ -48,22 +48,6 @@ def sleeping(number: str) -> list[int]:
     return found
 
 
-async def test_ending_leaves_everybody_else_alone(tmp_path: Path, number: str) -> None:
-    other = await groups.start(["sleep", f"9{number}"], tmp_path)
-    stranger = subprocess.Popen(
-        ["sleep", f"5{number}"], env={**os.environ, AGENT_OF: "another bridge"}
-    )
-    group = await groups.start(["sh", "-c", family(number)], tmp_path)
-    await eventually(lambda: len(sleeping(number)) == 6)
-    try:
-        await within(groups.end_group(group))
-        assert sorted(sleeping(number)) == sorted([other.pid, stranger.pid])
-    finally:
-        stranger.kill()
-        stranger.wait()
-        await groups.end_group(other)
-
-
 async def test_a_repository_brings_no_program_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ is set), `deaf` (no cancel stops it).
 
 Prompts: `/act FILE` writes it, asking first if it asks at all; `/stray MODE FILE` goes to a mode
 and acts when it was set back, or a minute later; `/offer KINDS FILE` asks with options of these
-kinds; `/argv` tells what it was started with.
+kinds.
 """
 
 import json
@@ -46,7 +46,6 @@ class Moody(Scripted):
             "/act": self.act,
             "/stray": self.stray,
             "/offer": self.offer,
-            "/argv": lambda _: self.say(json.dumps(sys.argv[1:])),
         }
 
     def asks(self) -> bool:

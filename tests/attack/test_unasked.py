@@ -14,8 +14,6 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Message, Phone
 from tests.faults.quick import QuickBridge
 
-OURS = ["-c", "approval_policy=untrusted", "-c", "sandbox_mode=read-only"]
-
 
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
@@ -111,22 +109,6 @@ def test_the_user_may_let_one_run_that_may_act_unasked(
 def info(bridge: Bridge) -> dict[str, dict[str, Any]]:
     told = bridge.get("/api/v1/info", bridge.hook_token).json()
     return {one["name"]: one for one in told["agents"]}
-
-
-def test_the_options_of_the_recipe_are_the_last(bridge: Bridge, phone: Phone) -> None:
-    session = begin(bridge, phone, agent="cx-never")
-    argv = json.loads(words(ask(phone, session, "/argv")))
-    assert argv[-4:] == OURS and "approval_policy=never" in argv[:-4]
-    end(phone, session)
-
-
-def test_what_it_says_of_others(bridge: Bridge, phone: Phone) -> None:
-    """demo asks; of a session that is known by its hooks only nobody knows."""
-    told = info(bridge)
-    assert all(told[name]["asks"] is True for name in ("demo", "oc", "cx"))
-    ready = start(phone, bridge.root)["payload"]
-    assert ready["asks"] is True
-    end(phone, ready["session_id"])
 
 
 def test_doctor_has_a_line_for_each_that_may_act_unasked(bridge: Bridge, phone: Phone) -> None:

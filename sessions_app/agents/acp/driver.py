@@ -33,15 +33,10 @@ from sessions_app.agents.process import groups
 
 VERSION_CHARS = 100  # of what an agent says of itself
 REASONS: dict[str, FinishReason] = {"end_turn": "stop", "cancelled": "stop", "max_tokens": "length"}
-WHY = {
-    "refusal": "The agent refused to go on with this prompt.",
-    "max_turn_requests": "The agent has used up the calls of its model that one turn may have.",
-}
 _NOT_ASKING = (
     "{name} is in a mode in which it may act without asking, and cannot be set back: it was "
     "not given the prompt."
 )
-_UNKNOWN_END = "{name} ended its turn in a way that the Agent Client Protocol does not know."
 # Reading files is not announced, though it is answered: an agent has them itself, and gemini 0.61
 # takes "not found" for a fault and writes no new file.
 _CAPABILITIES = schema.ClientCapabilities(
@@ -209,7 +204,8 @@ class AcpDriver(Driver):
                 break
             usage.update(tokens_of(answer))
             reason = answer.stop_reason
-            ended = events.TurnEnded(REASONS.get(reason, "error"), error=WHY.get(reason, ""))
+            why = "" if reason in REASONS else f"{self._name} ended its turn: {reason}."
+            ended = events.TurnEnded(REASONS.get(reason, "error"), error=why)
             following = None
             if reason in ("end_turn", "cancelled"):  # codex cancels its turn at a refusal
                 following = self._client.permissions.next_follow_up()
@@ -221,9 +217,9 @@ class AcpDriver(Driver):
         # some agents answer a cancelled prompt with an error
         if self._client.permissions.interrupted:
             return events.TurnEnded("stop")
-        if isinstance(error, RequestError):
-            return events.TurnEnded("error", error=self._text_of(error))
-        return events.TurnEnded("error", error=_UNKNOWN_END.format(name=self._name))
+        unknown = f"{self._name} ended its turn in a way that the protocol does not know."
+        why = self._text_of(error) if isinstance(error, RequestError) else unknown
+        return events.TurnEnded("error", error=why)
 
     async def interrupt(self) -> None:
         if self._turn is None or self._turn.done():

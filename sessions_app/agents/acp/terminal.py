@@ -57,7 +57,7 @@ class Terminals:
         """Start a command; one without arguments may be a line for the shell.
 
         Raises BridgeError for a directory outside the roots (D12), OSError, ValueError when there
-        are too many, or when there is a NUL in it.
+        are too many, or when there is a NUL or a name that is none in it.
         """
         if len(self._terminals) >= limits.ACP_TERMINALS:
             raise ValueError(f"{limits.ACP_TERMINALS} terminals are open; release one first")
@@ -66,12 +66,7 @@ class Terminals:
             directory = Path(opened.path)
         is_program = os.sep in command and os.access(command, os.X_OK)
         line = [command, *arguments] if arguments or is_program else [_SHELL, "-c", command]
-        sane = {
-            name: value
-            for name, value in more.items()
-            if name and "=" not in name and "\0" not in name + value
-        }
-        group = await groups.start(line, directory, more=sane)
+        group = await groups.start(line, directory, more=more)
         self._groups.add(group)
         most = limits.TOOL_OUTPUT_BYTES
         output = Output(most if limit is None else min(limit, most), tail=True)

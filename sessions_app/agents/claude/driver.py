@@ -37,11 +37,6 @@ class ClaudeDriver(Driver):
         self._closing = False
 
     @property
-    def pid(self) -> int | None:
-        """Return the id of the program's process, which leads a group."""
-        return self._process.group.pid if self._process is not None else None
-
-    @property
     def last_words(self) -> str:
         return self._process.last_words if self._process is not None else ""
 

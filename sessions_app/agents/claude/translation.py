@@ -28,6 +28,7 @@ UNASKED = frozenset({
     *("Agent", "Task"),
 })  # fmt: skip
 REJECTED = "The user rejected this call."
+COMPACTED = "\n\nThe conversation was compacted.\n\n"
 CLEARED = "The conversation was cleared: the agent knows nothing of what was said before."
 _STOPPED = (None, "end_turn", "stop_sequence", "tool_use")
 _TOO_LONG = "max_output_tokens"
@@ -36,17 +37,9 @@ _LOG_IN = (
     "Run `claude /login` in a terminal on the bridge's machine, as the user who runs the "
     "bridge, or give the bridge ANTHROPIC_API_KEY."
 )
-_WHY = {
-    "error_max_turns": "The agent reached its limit of turns.",
-    "error_max_budget_usd": "The agent reached its limit of cost.",
-    "error_during_execution": "The agent failed in the middle of its turn.",
-}
 _WHY_RETRIED = {
     "overloaded": "The model is overloaded",
     "rate_limit": "The model's rate limit is reached",
-    "server_error": "The model's service fails",
-    "authentication_failed": "The model refuses the log-in",
-    "cloud_credential_error": "The model refuses the log-in",
 }
 _USAGE = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 
@@ -140,7 +133,7 @@ class Translation:
             case sdk.SystemMessage(subtype="init"):
                 return self._identify(message.data.get("session_id"))
             case sdk.SystemMessage(subtype="compact_boundary"):
-                return (events.Chunk(_compacted(message.data.get("compact_metadata"))),)
+                return (events.Chunk(COMPACTED),)
             case sdk.SystemMessage(subtype="api_retry"):
                 return self._retry(message.data)
             case sdk.ConversationResetMessage():
@@ -254,7 +247,7 @@ class Translation:
         if self._error == _TOO_LONG or (message.stop_reason == "max_tokens" and not failed):
             return events.TurnEnded("length", usage)
         if failed:
-            why = message.result or "; ".join(message.errors or ()) or _WHY.get(message.subtype)
+            why = message.result or "; ".join(message.errors or ())
             why = clean(why or f"The agent failed: {message.subtype}.")
             log_in = f". {_LOG_IN}" if self._error == _NO_LOG_IN else ""  # no phone can do `/login`
             return events.TurnEnded("error", usage, why + log_in)
@@ -268,16 +261,6 @@ def _call(call_id: str, tool: str, params: Mapping[str, Any], reason: str | None
     said = params.get("description") if tool not in ("Agent", "Task") else None
     reasons = [text for text in (said, reason) if isinstance(text, str) and text.strip()]
     return make_call(call_id, tool, params, reasoning=clean(". ".join(reasons)) or None)
-
-
-def _compacted(how: object) -> str:
-    """Tell the person that the conversation was compacted, as an answer of its own."""
-    known = how if isinstance(how, Mapping) else {}
-    counts = [known.get(name) for name in ("pre_tokens", "post_tokens")]
-    said = "The conversation was compacted"
-    if all(isinstance(count, int) for count in counts):
-        said += ": {:,} tokens before, {:,} after".format(*counts)
-    return f"{said}." if known.get("trigger") == "manual" else f"\n\n{said}.\n\n"
 
 
 def _stopped(found: _OpenCall, took: int | None) -> events.ToolStopped:

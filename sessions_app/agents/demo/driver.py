@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import math
 import time
 import uuid
 from collections.abc import Mapping
@@ -19,7 +18,6 @@ from sessions_app.approvals.tool_result import INTERRUPTED, readable
 
 PIECES = 4
 SLEEP_PIECE_SECONDS = 0.1
-SLEEP_MAX_SECONDS = 3600.0
 ECHO = "This is the demo agent; it has no model and repeats what you say"
 ECHO_MAX_CHARS = 20_000  # of a prompt repeated; a phone that sends megabytes need not get them back
 
@@ -97,9 +95,7 @@ class DemoDriver(Driver):
         try:
             seconds = float(rest)
         except ValueError:
-            seconds = math.nan
-        if not 0 <= seconds <= SLEEP_MAX_SECONDS:
-            await self._stream(f"/sleep takes a number of seconds, at most {SLEEP_MAX_SECONDS:g}.")
+            await self._stream("/sleep takes a number of seconds.")
             return
         until, number = time.monotonic() + seconds, 0
         while (left := until - time.monotonic()) > 0:

@@ -135,29 +135,6 @@ async def test_a_command_that_nobody_was_asked_for_is_asked_for(opened: Open, ro
     assert only(ToolFailed, said).failure.details.exit_code == 3
 
 
-async def test_a_command_that_is_rejected_is_not_run(opened: Open, root: Path) -> None:
-    drive = await opened(REJECTED)
-    assert "does not do it" in text(await drive.turn("/command touch made"))
-    assert list(root.iterdir()) == []
-
-
-async def test_an_approved_command_is_run_once_without_asking_again(
-    opened: Open, root: Path
-) -> None:
-    drive = await opened(APPROVED, REJECTED)
-    line = "echo x >>made"
-    said = text(
-        await drive.turn(
-            "/do allowed(ask('c1', title='Run', kind='execute', "
-            f"rawInput={{'command': {line!r}}}))\n"
-            f"for _ in range(2): agent.command({line!r})"
-        )
-    )
-    assert "It ended with 0" in said and "does not do it" in said
-    assert (root / "made").read_text() == "x\n"
-    assert len(drive.of(ApprovalAsked)) == 2
-
-
 async def test_a_terminal_outside_the_roots_is_refused(root: Path) -> None:
     with pytest.raises(BridgeError) as refused:
         await acp_terminal.Terminals(root).create("true", [], "/", {}, None)

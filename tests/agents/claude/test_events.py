@@ -43,7 +43,6 @@ def result(**fields: Any) -> Any:
         ({"stop_reason": None}, "stop", ""),
         ({"stop_reason": "max_tokens"}, "length", ""),
         ({"stop_reason": "refusal"}, "error", "The model stopped: refusal."),
-        ({"subtype": "error_max_turns"}, "error", "The agent reached its limit of turns."),
         ({"subtype": "error_during_execution", "errors": ["1", "2"]}, "error", "1; 2"),
         ({"subtype": "error_new"}, "error", "The agent failed: error_new."),
         ({"result": "API Error: 529\x00", "is_error": True}, "error", "API Error: 529\ufffd"),

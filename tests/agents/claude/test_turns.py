@@ -1,17 +1,12 @@
 """Turns of claude-code: its real program against a scripted model (D35, D38, D40, D41)."""
 
-import asyncio
-import os
-import signal
 import threading
 from pathlib import Path
 
-import psutil
 import pytest
 
 from sessions_app.agents.driver import Verdict
 from sessions_app.agents.events import (
-    AgentDied,
     ApprovalAsked,
     ApprovalWithdrawn,
     Chunk,
@@ -24,7 +19,7 @@ from sessions_app.agents.events import (
 )
 from tests.agents.claude_model import Model, Refused, Text, Tool
 from tests.agents.conftest import Open, claude_driver
-from tests.agents.drive import APPROVED, REJECTED, Drive, eventually, kinds, only, text, within
+from tests.agents.drive import APPROVED, REJECTED, Drive, eventually, kinds, only, text
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -72,13 +67,6 @@ async def test_a_rejected_call_does_not_run(model: Model, session: Drive) -> Non
     assert only(ToolStopped, said).reason == "Not on a Friday."
     assert "Not on a Friday." in str(model.requests[-1].body["messages"])
     assert list(session.directory.iterdir()) == []
-
-
-async def test_changed_parameters(model: Model, session: Drive) -> None:
-    prompt = model.play("touch", [Tool("Bash", {"command": "touch theirs"})], [Text("Done.")])
-    said = await session.turn(prompt, Verdict("modified", {"command": "touch ours"}))
-    assert kinds(said) == ["ApprovalAsked", "ToolSucceeded", "TurnEnded"]
-    assert [path.name for path in session.directory.iterdir()] == ["ours"]
 
 
 async def test_an_edit_has_a_diff(model: Model, session: Drive) -> None:
@@ -226,21 +214,6 @@ async def test_no_approval_outlives_its_turn(
 # -- what stops it ---------------------------------------------------------------------------------
 
 
-async def test_an_interrupt_stops_the_text(
-    model: Model, session: Drive, hold: threading.Event
-) -> None:
-    """D40: asked twice it stops once; what had been said stays."""
-    prompt = model.play("slow", [Text("one two three", hold)])
-    turn = asyncio.create_task(session.turn(prompt))
-    await session.said_one(Chunk)
-    await session.driver.interrupt()
-    await session.driver.interrupt()
-    ended = only(TurnEnded, await within(turn))
-    assert (ended.finish_reason, ended.error) == ("stop", "")
-    assert text(await session.turn("play:hello")) == HELLO
-    assert len(session.of(TurnEnded)) == 2
-
-
 async def test_an_interrupt_while_a_tool_runs(model: Model, session: Drive) -> None:
     endless = Tool("Bash", {"command": "touch begun; tail -f /dev/null"})
     session.answers = [APPROVED]
@@ -249,31 +222,3 @@ async def test_an_interrupt_while_a_tool_runs(model: Model, session: Drive) -> N
     await session.driver.interrupt()
     assert (await session.said_one(TurnEnded)).finish_reason == "stop"
     assert len(session.of(ToolStopped)) == 1 and not session.of(ToolFailed)
-
-
-async def test_a_killed_program_is_said_and_its_turn_continued(
-    model: Model, opened: Open, surroundings: dict[str, str], hold: threading.Event
-) -> None:
-    """The prompt that it died over is in the conversation, once, and is not answered by itself."""
-    session = await opened(make=claude_driver, fresh=True)
-    await session.driver.prompt(model.play("dying", [Text("one two three", hold)]))
-    await session.said_one(Chunk)
-    resume_id = only(SessionIdentified, session.said).resume_id
-    kept = Path(surroundings["CLAUDE_CONFIG_DIR"])
-    await eventually(lambda: _has_saved(kept, resume_id, "play:dying"))
-    pid = session.driver.pid
-    os.kill(pid, signal.SIGKILL)
-    assert "signal 9" in (await session.said_one(AgentDied)).reason
-    await eventually(lambda: not psutil.pid_exists(pid))
-    await within(session.driver.prompt("play:hello"))
-    await within(session.driver.interrupt())
-    assert isinstance(session.said[-1], AgentDied)
-    calls = len(model.requests)
-    session = await opened(make=claude_driver, resume_id=resume_id)
-    assert text(await session.turn("play:hello")) == HELLO
-    assert [request.play for request in model.requests[calls:]] == ["hello"]
-    assert str(model.requests[-1].body["messages"]).count("play:dying") == 1
-
-
-def _has_saved(kept: Path, resume_id: str, prompt: str) -> bool:
-    return any(prompt in path.read_text() for path in kept.glob(f"projects/*/{resume_id}.jsonl"))
