@@ -50,12 +50,12 @@ def closed_error(session: Session) -> BridgeError:
     return BridgeError("SESS_CLOSED", message, session_id=session.session_id)
 
 
-def start_error(session_pk: int, words: str = "") -> BridgeError:
+def start_error(session_pk: int) -> BridgeError:
     """Return the error of a start that somebody has ended or cancelled."""
     session = get_session(session_pk)
     if session.status == Session.Status.CLOSED and not session.expired:
         return closed_error(session)
-    why = words or session.reason or CANCELLED
+    why = session.reason or CANCELLED
     return BridgeError("SESS_NOT_ACTIVE", why, session_id=session.session_id)
 
 
@@ -160,20 +160,23 @@ def pause(session_pk: int, reason: str, owner: uuid.UUID | None = None) -> None:
             writer.notify(notifications.happened(session, "cut_off", body))
 
 
-def end_run(session_pk: int, how: str, reason: str) -> None:
-    """Store that a session is "idle", "stuck" (D40) or "expired", and its agent ended.
+def end_run(session_pk: int, how: str, reason: str, notification_id: str = "") -> None:
+    """Store that a session is "idle", "stuck" (D40), "expired" or "failed", and its agent ended.
 
-    An expired one is closed, and can be resumed (D60).
+    An expired one is closed, and can be resumed (D60). ``notification_id``: of a failure.
     """
     with writing(session_pk, leases.current()) as writer:
-        if how == "expired":
-            writer.end("timeout", expired=True)
-            return
-        if how == "stuck":
-            writer.stop(Session.Status.PAUSED, reason, "interrupted", "stop")
-        else:
-            writer.stop(Session.Status.PAUSED, reason, "session_paused")
-        writer.notify(notifications.happened(writer.session, how, writer.session.reason))
+        match how:
+            case "expired":
+                return writer.end("timeout", expired=True)
+            case "failed":  # its agent did not start, or the bridge failed
+                writer.stop(Session.Status.ERROR, reason, "agent_died")
+                return writer.report_failure(reason, notification_id)
+            case "stuck":
+                writer.stop(Session.Status.PAUSED, reason, "interrupted", "stop")
+            case _:
+                writer.stop(Session.Status.PAUSED, reason, "session_paused")
+        return writer.notify(notifications.happened(writer.session, how, writer.session.reason))
 
 
 def release(session_pk: int, reason: str, *, forgotten: bool) -> None:
@@ -200,13 +203,6 @@ def cancel_start(session_pk: int, device: Device | None) -> bool:
         session.owner, session.reason = None, CANCELLED
         audit.record("interrupt", device=device, session_id=session.session_id, start=True)
         return True
-
-
-def fail(session_pk: int, reason: str, notification_id: str = "") -> None:
-    """Mark the session as failed: its agent did not start, or the bridge failed."""
-    with writing(session_pk, leases.current()) as writer:
-        writer.stop(Session.Status.ERROR, reason, "agent_died")
-        writer.report_failure(reason, notification_id)
 
 
 # -- sessions whose process is gone ----------------------------------------------------------------

@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -32,28 +32,24 @@ FAULT = "The bridge failed while it ran the agent; its log says how."
 BACKGROUND_LOOKS, BACKGROUND_SECONDS = 10, 0.3
 
 
-@dataclass(frozen=True, slots=True)
-class End:
-    """Hold why a session's run is over.
-
-    ``died``: the agent ended, which the log already says; ``released``: the session was ended, or
-    another process has it; ``stuck``: the agent did not stop when told to; ``expired``: nobody has
-    watched it for the grace time.
-    """
-
-    how: Literal["stopped", "idle", "stuck", "failed", "died", "released", "expired"]
-    reason: str = ""
+# Why a session's run is over. "died": the agent ended, which the log already says; "released": the
+# session was ended, or another process has it; "stuck": the agent did not stop when told to;
+# "expired": nobody has watched it for the grace time.
+How = Literal["stopped", "idle", "stuck", "failed", "died", "released", "expired"]
 
 
 class SessionRunner:
-    """Run a session's agent; call ``end``, which calls ``stop``, when it must end."""
+    """Run a session's agent; call ``end``, which calls ``stop``, when it must end.
+
+    ``end`` is given this runner, how its run is over, and the reason for a person.
+    """
 
     def __init__(
         self,
         session: Session,
         driver: Driver,
         breaker: Breaker,
-        end: Callable[[SessionRunner, End], None],
+        end: Callable[[SessionRunner, How, str], None],
     ) -> None:
         self.session_pk = session.pk
         self.session_id = session.session_id
@@ -114,10 +110,10 @@ class SessionRunner:
         if task.cancelled() or (error := task.exception()) is None:
             return
         if isinstance(error, OwnershipLost):
-            self._end(self, End("released"))
+            self._end(self, "released", "")
         else:
             log.error("agent_task_failed", session=self.session_id, exc_info=error)
-            self._end(self, End("failed", FAULT))
+            self._end(self, "failed", FAULT)
 
     # -- from the agent to the log -----------------------------------------------------------------
 
@@ -163,7 +159,7 @@ class SessionRunner:
             self.wake()
         for event in batch:
             if isinstance(event, AgentDied):
-                self._end(self, End("died", event.reason))
+                self._end(self, "died", event.reason)
 
     # -- from the inbox to the agent ---------------------------------------------------------------
 
@@ -215,7 +211,7 @@ class SessionRunner:
     def _watch(self) -> None:
         """End an agent that goes on after an interrupt (D40)."""
         if self._watchdog is None:
-            end = partial(self._end, self, End("stuck", DID_NOT_STOP))
+            end = partial(self._end, self, "stuck", DID_NOT_STOP)
             loop = asyncio.get_running_loop()
             self._watchdog = loop.call_later(limits.INTERRUPT_SECONDS, end)
 

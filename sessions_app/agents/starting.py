@@ -103,7 +103,9 @@ async def _not_started(launch: Launch, error: Exception) -> BridgeError:
         if forgotten or session.status == Session.Status.CLOSED:  # which stays closed
             await threads.persist(ownership.release, session.pk, reason, forgotten=forgotten)
         else:
-            await threads.persist(ownership.fail, session.pk, reason, launch.failure_id)
+            await threads.persist(
+                ownership.end_run, session.pk, "failed", reason, launch.failure_id
+            )
     except OwnershipLost:
         return await readers.run(ownership.start_error, session.pk)
     return BridgeError(code, reason, session_id=session.session_id)

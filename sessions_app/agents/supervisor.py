@@ -21,7 +21,7 @@ from sessions_app import leases, working_directory
 from sessions_app.agents import breaker, ownership, registry, starting
 from sessions_app.agents.driver import AgentKind, HistoryMessage
 from sessions_app.agents.process import groups
-from sessions_app.agents.session_runner import End, SessionRunner
+from sessions_app.agents.session_runner import How, SessionRunner
 from sessions_app.agents.session_writer import OwnershipLost
 from sessions_app.agents.starting import STOPPED, Launch
 from sessions_app.models import Session
@@ -68,7 +68,7 @@ class Supervisor:
         for launch in self._launching.values():
             launch.cancel()
         for runner in tuple(self._running.values()):
-            self._end(runner, End("stopped", STOPPED))
+            self._end(runner, "stopped", STOPPED)
         tasks = (*self._launching.values(), *self._ending.values())
         await asyncio.gather(*tasks, return_exceptions=True)
 
@@ -142,13 +142,10 @@ class Supervisor:
         except asyncio.CancelledError:
             if not task.cancelled():
                 raise
-            words = STOPPED if self._ticker is None else ""
-            raise await readers.run(ownership.start_error, session.pk, words) from None
+            raise await readers.run(ownership.start_error, session.pk) from None
 
     def _launched(self, session_pk: int, task: asyncio.Task[None]) -> None:
         del self._launching[session_pk]
-        # a look at orphans may have fallen between its reservation and its launch
-        self._suspected = frozenset(one for one in self._suspected if one[0] != session_pk)
         if not task.cancelled():
             task.exception()  # whoever waits is told; the phone may be gone
 
@@ -187,17 +184,17 @@ class Supervisor:
     async def _end_former(self, session_pk: int) -> None:
         """End the former agent of a session that this process had lost and has got back."""
         if runner := self._running.get(session_pk):
-            self._end(runner, End("released"))
+            self._end(runner, "released")
         if ending := self._ending.get(session_pk):
             await asyncio.wait({ending})
 
     # -- ending ------------------------------------------------------------------------------------
 
-    def _end(self, runner: SessionRunner, end: End) -> None:
+    def _end(self, runner: SessionRunner, how: How, reason: str = "") -> None:
         pk = runner.session_pk
         if self._running.get(pk) is runner:
             del self._running[pk]
-            task = self._ending[pk] = asyncio.create_task(self._end_session(runner, end))
+            task = self._ending[pk] = asyncio.create_task(self._end_session(runner, how, reason))
             task.add_done_callback(lambda _: self._ended(pk, task))
 
     def _ended(self, session_pk: int, task: asyncio.Task[None]) -> None:
@@ -206,18 +203,16 @@ class Supervisor:
         if not task.cancelled() and (error := task.exception()):
             log.error("session_not_ended", exc_info=error)
 
-    async def _end_session(self, runner: SessionRunner, end: End) -> None:
-        log.info("agent_ended", session=runner.session_id, how=end.how, reason=end.reason)
+    async def _end_session(self, runner: SessionRunner, how: How, reason: str) -> None:
+        log.info("agent_ended", session=runner.session_id, how=how, reason=reason)
         await runner.stop()
         pk = runner.session_pk
         try:
-            match end.how:
+            match how:
                 case "stopped":
-                    await threads.persist(ownership.pause, pk, end.reason)
-                case "failed":
-                    await threads.persist(ownership.fail, pk, end.reason)
-                case "idle" | "stuck" | "expired":
-                    await threads.persist(ownership.end_run, pk, end.how, end.reason)
+                    await threads.persist(ownership.pause, pk, reason)
+                case "idle" | "stuck" | "expired" | "failed":
+                    await threads.persist(ownership.end_run, pk, how, reason)
                 case _ if runner.died:
                     runner.breaker.failed()
         except OwnershipLost:
@@ -266,7 +261,7 @@ class Supervisor:
         """
         pk, now = runner.session_pk, time.monotonic()
         if pk not in found.held:
-            self._end(runner, End("released"))
+            self._end(runner, "released")
             return
         if pk in found.waiting:
             runner.wake()
@@ -277,10 +272,10 @@ class Supervisor:
         elif runner.unwatched_since is None:
             runner.unwatched_since = now
         elif now - runner.unwatched_since >= conf.bridge_session_grace_seconds and not used:
-            self._end(runner, End("expired", UNWATCHED))
+            self._end(runner, "expired", UNWATCHED)
             return
         if now - runner.used_at > limits.AGENT_IDLE_SECONDS and not used:
-            self._end(runner, End("idle", IDLE))
+            self._end(runner, "idle", IDLE)
 
 
 supervisor = Supervisor()

@@ -3,24 +3,27 @@ tests/attack/test_processes.py; how it ends: tests/conformance/test_tool_limits.
 """
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
 import sys
 import uuid
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import psutil
 import pytest
 
 from bridge_project.kernel import limits
-from bridge_project.kernel.config import PROJECT_DIR
+from bridge_project.kernel.config import PROJECT_DIR, conf
+from sessions_app.agents.demo.driver import DemoDriver
 from sessions_app.agents.driver import make_call
-from sessions_app.agents.events import ToolFailed, ToolSucceeded
+from sessions_app.agents.events import ToolFailed, ToolSucceeded, TurnEnded
 from sessions_app.agents.process import groups, shell
 from sessions_app.agents.process.groups import Groups
 from sessions_app.agents.process.launch import AGENT_OF
-from tests.agents.drive import carrying, eventually, within
+from tests.agents.drive import APPROVED, Drive, carrying, eventually, only, within
 
 
 def family(n: str) -> str:
@@ -171,17 +174,6 @@ async def test_a_bridge_that_an_agent_started_does_not_end_itself(tmp_path: Path
     assert done.stdout == "1\nstill here\n", done.stderr
 
 
-CALL = make_call("c1", "Bash", {})
-
-
-async def run(command: str, directory: Path) -> ToolSucceeded | ToolFailed:
-    groups = Groups()
-    try:
-        return await shell.run(CALL, command, directory, groups)
-    finally:
-        await groups.end()
-
-
 async def test_what_it_leaves_in_the_background_holds_nobody_up_and_goes_on(tmp_path: Path) -> None:
     """Its output is read on, or it would stand still when the pipe is full."""
     mark, made, groups = uuid.uuid4().hex, tmp_path / "made", Groups()
@@ -189,7 +181,11 @@ async def test_what_it_leaves_in_the_background_holds_nobody_up_and_goes_on(tmp_
         f"until test -e {tmp_path}/go; do sleep 0.02; done; head -c 1000000 /dev/zero; touch "
         f"{made}; sleep 100; : {mark}"
     )
-    ran = await within(shell.run(CALL, f"sh -c '{background}' & echo over", tmp_path, groups))
+    ran = await within(
+        shell.run(
+            make_call("c1", "Bash", {}), f"sh -c '{background}' & echo over", tmp_path, groups
+        )
+    )
     assert isinstance(ran, ToolSucceeded) and ran.content == "over\n"
     (tmp_path / "go").touch()
     await eventually(made.exists)
@@ -198,12 +194,39 @@ async def test_what_it_leaves_in_the_background_holds_nobody_up_and_goes_on(tmp_
     assert carrying(mark) == []
 
 
-async def test_output_is_bounded_and_says_so(tmp_path: Path) -> None:
+@pytest.fixture
+async def drive(tmp_path: Path) -> AsyncIterator[Drive]:
+    """A session of the demo agent."""
+    found = await Drive(DemoDriver()).start(tmp_path)
+    yield found
+    await found.close()
+
+
+@pytest.fixture
+def with_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(conf.__dict__, "bridge_demo_shell", True)
+
+
+async def test_output_is_bounded_and_says_so(drive: Drive, with_shell: None) -> None:
     size = limits.TOOL_OUTPUT_BYTES + 5000
     command = f"head -c {size} /dev/zero | tr '\\0' x; echo end >&2; exit 1"
-    ran = await within(run(command, tmp_path))
-    assert isinstance(ran, ToolFailed)
-    said = ran.failure.details
+    ran = await drive.turn(f"/tool Bash {json.dumps({'command': command})}", APPROVED)
+    said = only(ToolFailed, ran).failure.details
     assert said.stdout and len(said.stdout) < limits.TOOL_OUTPUT_BYTES + 100
     assert said.stdout.endswith(f"[cut: {size} bytes in all]")
     assert said.stderr == "end\n"
+
+
+async def test_without_a_shell_nothing_is_run_and_it_says_so(drive: Drive, tmp_path: Path) -> None:
+    said = await drive.turn('/tool Bash {"command": "touch made"}', APPROVED)
+    assert "nothing was run" in only(ToolSucceeded, said).content
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("command", ["echo a\\u0000b", "echo \\ud800"])
+async def test_what_no_command_can_hold_ends_the_turn(
+    drive: Drive, with_shell: None, command: str
+) -> None:
+    """D40: a turn ends whatever it is about; else nothing more could be said in the session."""
+    said = await drive.turn(f'/tool Bash {{"command": "{command}"}}', APPROVED)
+    assert only(TurnEnded, said).finish_reason == "stop"

@@ -9,9 +9,8 @@ bridge's.
 """
 
 import asyncio
-import uuid
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +23,11 @@ from sessions_app.agents.acp.content import HistoryCollector, text_of
 from sessions_app.agents.acp.modes import mode_in
 from sessions_app.agents.acp.permissions import Permissions, reason_of
 from sessions_app.agents.acp.terminal import Terminal, Terminals
-from sessions_app.agents.acp.tool_calls import Record, ToolCalls
+from sessions_app.agents.acp.tool_calls import Record, ToolCalls, own_record
 from sessions_app.agents.diffs import Change, diff_of_texts
-from sessions_app.agents.driver import PendingApprovals, make_call
+from sessions_app.agents.driver import PendingApprovals
 from sessions_app.agents.process import shell
 from sessions_app.agents.sanitize import clean
-from sessions_app.approvals.tool_call import Call
 
 
 class AcpClient:
@@ -105,9 +103,9 @@ class AcpClient:
         except (BridgeError, OSError) as error:  # TimeoutError is an OSError
             # Agents check whether a file exists before they write it: no tool has failed then.
             if not errors.is_missing(error):
-                call = _own_call("Read", {"file_path": path})
+                call = own_record("Read", {"file_path": path}).call
                 self._events.put(events.ToolStarted(call))
-                self._fail(call, error)
+                self._events.put(events.ToolFailed(call, errors.failure_of(error)))
             errors.refuse(error, path)
         return schema.ReadTextFileResponse(content=text)
 
@@ -117,19 +115,14 @@ class AcpClient:
         granted, old = self._calls.granted(), ""  # now: the call may be over once the file is read
         with suppress(BridgeError, OSError):  # then it is written anew, or cannot be
             old = await files.read(path, self._directory)
-        work: Call | Record | None = self._calls.granting_text(granted, path, old, content)
-        if work is None:
-            work = await self._ask("Write", {"file_path": path, "content": content})
-        try:
+        record = self._calls.granting_text(granted, path, old, content)
+        record = record or await self._ask("Write", {"file_path": path, "content": content})
+        with self._working(record, path):
             before = await files.write(path, self._directory, content)
-        except (BridgeError, OSError) as error:
-            self._fail(work, error)
-            errors.refuse(error, path)
-        change = Change(path, before or "", content)
-        if isinstance(work, Call):
-            self._events.put(events.ToolSucceeded(work, f"Wrote {path}", diff_of_texts([change])))
-        else:
-            work.wrote.append(change)
+        record.wrote.append(change := Change(path, before or "", content))
+        if record.own:
+            diff = diff_of_texts([change])
+            self._events.put(events.ToolSucceeded(record.call, f"Wrote {path}", diff))
         return schema.WriteTextFileResponse()
 
     # -- commands ----------------------------------------------------------------------------------
@@ -145,18 +138,15 @@ class AcpClient:
     ) -> schema.CreateTerminalResponse:
         arguments, more = args or [], {variable.name: variable.value for variable in env or []}
         shown, inner = shell.quoted(command, arguments), shell.script(command, arguments)
-        work: Call | Record | None = self._calls.granting_command(shown, inner, cwd, more)
-        if work is None:
+        record = self._calls.granting_command(shown, inner, cwd, more)
+        if record is None:
             place = ({"cwd": cwd} if cwd else {}) | ({"env": more} if more else {})
-            work = await self._ask("Bash", {"command": shown} | place)
-        try:
+            record = await self._ask("Bash", {"command": shown} | place)
+        with self._working(record, shown):
             terminal_id, terminal = await self.terminals.create(
                 command, arguments, cwd, more, output_byte_limit
             )
-        except (BridgeError, OSError, ValueError) as error:
-            self._fail(work, error)
-            errors.refuse(error, shown)
-        terminal.over.add_done_callback(lambda _: self._command_ended(work, terminal))
+        terminal.over.add_done_callback(lambda _: self._command_ended(record, terminal))
         return schema.CreateTerminalResponse(terminal_id=terminal_id)
 
     async def terminal_output(self, terminal_id: str, **_: Any) -> schema.TerminalOutputResponse:
@@ -183,32 +173,29 @@ class AcpClient:
 
     # -- approvals and failures --------------------------------------------------------------------
 
-    async def _ask(self, tool: str, params: dict[str, Any]) -> Call:
+    async def _ask(self, tool: str, params: dict[str, Any]) -> Record:
         """Ask a person to approve a call. Raises RequestError when they do not."""
-        call = _own_call(tool, params)
-        verdict = await self.permissions.ask(call)
+        record = own_record(tool, params)
+        verdict = await self.permissions.ask(record.call)
         if verdict is None:
             raise RequestError(errors.REFUSED, "The turn was interrupted.")
         if verdict.decision != "approved":
-            self._events.put(events.ToolStopped(call, reason_of(verdict)))
+            self._events.put(events.ToolStopped(record.call, reason_of(verdict)))
             raise RequestError(errors.REFUSED, reason_of(verdict))
-        return call
+        return record
 
-    def _fail(self, work: Call | Record, error: Exception) -> None:
-        """Close a failed call of the bridge's own; the agent closes its own calls."""
-        failure = errors.failure_of(error)
-        if isinstance(work, Call):
-            self._events.put(events.ToolFailed(work, failure))
-        else:
-            work.failure = failure
+    @contextmanager
+    def _working(self, record: Record, what: str) -> Iterator[None]:
+        """Report a failure of what is done for a call, and refuse it to the agent."""
+        try:
+            yield
+        except (BridgeError, OSError, ValueError) as error:
+            record.failure = errors.failure_of(error)
+            if record.own:  # the agent ends its own calls
+                self._events.put(events.ToolFailed(record.call, record.failure))
+            errors.refuse(error, what)
 
-    def _command_ended(self, work: Call | Record, terminal: Terminal) -> None:
-        if isinstance(work, Call):
-            self._events.put(terminal.outcome(work))
-        else:
-            work.failure = terminal.failure
-
-
-def _own_call(tool: str, params: dict[str, Any]) -> Call:
-    reasoning = "The agent has the bridge do this."
-    return make_call(f"bridge-{uuid.uuid4()}", tool, params, reasoning=reasoning)
+    def _command_ended(self, record: Record, terminal: Terminal) -> None:
+        record.failure = terminal.failure
+        if record.own:
+            self._events.put(terminal.outcome(record.call))

@@ -73,11 +73,7 @@ class AcpDriver(Driver):
     async def start(self, directory: Path, resume_id: str | None = None) -> None:
         self._files = TemporaryDirectory(prefix="bridge-agent-", ignore_cleanup_errors=True)
         command, more = recipes.launch(self._command, directory, Path(self._files.name))
-        try:
-            group = await groups.start(command, directory, more=more, stdin=True)
-        except OSError as error:
-            why = f"{self._name} could not be started: {error.strerror or error}"
-            raise CannotStart(f"{why}. Its command is in BRIDGE_ACP_AGENTS.") from error
+        group = await groups.start(command, directory, more=more, stdin=True)
         self._transport = AcpTransport(group, self._wait_for_room)
         self._client = AcpClient(self.events, self.approvals, directory, self._modes.reported)
         self._connection = ClientSideConnection(cast(Any, self._client), self._transport)

@@ -60,6 +60,7 @@ class Record:
     refused: Call | None = None  # what a person did not approve, until its result is reported
     wrote: list[Change] = field(default_factory=list)  # what the bridge itself did for it
     over: bool = False  # its result has been reported
+    own: bool = False  # the agent has the bridge make it
     # how the bridge failed at what it did for the call, which says more than the agent's `failed`
     failure: Failure | None = None
 
@@ -142,6 +143,12 @@ class Record:
         if len(self.paths) == 1:
             return {"file_path": self.paths[0]}
         return {"paths": self.paths} if self.paths else {}
+
+
+def own_record(tool: str, params: dict[str, Any]) -> Record:
+    """Return the record of a call that the agent has the bridge make."""
+    key, reasoning = f"bridge-{uuid.uuid4()}", "The agent has the bridge do this."
+    return Record(key, announced=make_call(key, tool, params, reasoning=reasoning), own=True)
 
 
 class ToolCalls:

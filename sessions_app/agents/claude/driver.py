@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -49,32 +48,25 @@ class ClaudeDriver(Driver):
             # which the program reads while it starts
             text = await asyncio.to_thread(memory.write, directory, Path(place, "memory"))
             command = process.command(program, resume_id, text)
+            group = await groups.start(command, directory, more=process.ENVIRONMENT, stdin=True)
+            hooks: Any = {"PreToolUse": [sdk.HookMatcher(hooks=[_have_it_ask])]}
+            options = sdk.ClaudeAgentOptions(can_use_tool=self._permit, hooks=hooks)
+            self._process = process.ClaudeProcess(group)
+            self._client = sdk.ClaudeSDKClient(options, self._process)
             try:
-                group = await groups.start(command, directory, more=process.ENVIRONMENT, stdin=True)
-            except OSError as error:
-                raise CannotStart(f"The agent did not start: {error}") from error
-            await self._connect(group, resume_id)
-
-    async def _connect(self, group: groups.Group, resume_id: str | None) -> None:
-        hooks: Any = {"PreToolUse": [sdk.HookMatcher(hooks=[_have_it_ask])]}
-        options = sdk.ClaudeAgentOptions(can_use_tool=self._permit, hooks=hooks)
-        self._process = process.ClaudeProcess(group)
-        self._client = sdk.ClaudeSDKClient(options, self._process)
-        try:
-            await self._client.connect()
-        except Exception as error:  # the SDK's for an error answer
-            why = _reason(error)
-            if resume_id and isinstance(error, sdk.ResultError):
-                raise CannotResume(f"The agent cannot continue this session: {why}") from error
-            raise CannotStart(f"The agent did not start: {why}") from error
+                await self._client.connect()
+            except Exception as error:  # the SDK's for an error answer
+                why = _reason(error)
+                if resume_id and isinstance(error, sdk.ResultError):
+                    raise CannotResume(f"The agent cannot continue this session: {why}") from error
+                raise CannotStart(f"The agent did not start: {why}") from error
         self._reader = asyncio.create_task(self._read(self._client))
 
     async def prompt(self, content: str) -> None:
-        prompt_id = str(uuid.uuid4())
-        self._translation.begin(prompt_id)
+        self._translation.begin()
         with contextlib.suppress(sdk.CLIConnectionError):
             # raised when it has just ended, which the reader reports
-            await self._client.query(_message(prompt_id, content))
+            await self._client.query(content)
 
     async def interrupt(self) -> None:
         self._translation.interrupt()
@@ -153,16 +145,6 @@ async def _have_it_ask(
     if event["hook_event_name"] != "PreToolUse" or not asks(event["tool_name"]):
         return {}
     return {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "ask"}}
-
-
-async def _message(prompt_id: str, content: str) -> AsyncIterator[dict[str, Any]]:
-    """Yield a prompt with an id of its own, which the result of its turn names."""
-    yield {
-        "type": "user",
-        "uuid": prompt_id,
-        "message": {"role": "user", "content": content},
-        "parent_tool_use_id": None,
-    }
 
 
 def _reason(error: Exception) -> str:

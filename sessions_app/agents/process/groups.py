@@ -28,8 +28,8 @@ LAUNCHER = Path(__file__).with_name("launch.py")
 _CLOSED_SECONDS = 0.5  # for the output of what has ended to be closed
 # what is being ended can start more meanwhile; one that does so for ever is left to the next sweep
 _SWEEPS = 20
-_UNSURE_LOOKS = 3  # after one that found nothing, when a process was between two programs
-_BLANK_SECONDS = 0.01
+_CLEAN_LOOKS = 2
+_LOOK_SECONDS = 0.01
 _GONE_SECONDS = 0.5  # between SIGKILL and the next look
 
 _instance = f"process-{os.getpid()}"  # until ``reap`` has said whose we are
@@ -249,36 +249,29 @@ def reap(instance: str) -> None:
 
 def _sweep(name: str, value: str) -> None:
     """End our user's processes with this mark."""
-    unsure = _UNSURE_LOOKS
+    clean = 0  # looks that found nothing: one between two programs shows no environment
     for _ in range(_SWEEPS):
-        found, blank = _carrying(name, value)
+        found = _carrying(name, value)
         for process in found:
             # psutil knows a number that was given out anew by the time of birth
             with contextlib.suppress(psutil.Error):
                 process.kill()
         psutil.wait_procs(found, timeout=_GONE_SECONDS)
-        if not found:
-            unsure -= 1
-            if not blank or not unsure:
-                break
-            time.sleep(_BLANK_SECONDS)
+        clean = 0 if found else clean + 1
+        if clean == _CLEAN_LOOKS:
+            break
+        time.sleep(_LOOK_SECONDS)
 
 
-def _carrying(name: str, value: str) -> tuple[list[psutil.Process], bool]:
-    """Return our user's marked processes, and whether one showed no environment."""
+def _carrying(name: str, value: str) -> list[psutil.Process]:
+    """Return our user's processes with this mark."""
     me = psutil.Process()  # which is spared, and its ancestors: an agent may have started us
     spared, uid = {me.pid, *(parent.pid for parent in me.parents())}, os.getuid()
-    found, blank = [], False
+    found = []
     for process in psutil.process_iter():
-        try:
-            if process.pid in spared or process.uids().real != uid:
-                continue
-            if process.status() == psutil.STATUS_ZOMBIE:
-                continue
-            environ = process.environ()
-        except (psutil.Error, OSError):  # gone meanwhile, or not ours to look into
-            continue
-        blank = blank or not environ
-        if environ.get(name) == value:
-            found.append(process)
-    return found, blank
+        # gone meanwhile, or not ours to look into
+        with contextlib.suppress(psutil.Error, OSError):
+            ours = process.pid not in spared and process.uids().real == uid
+            if ours and process.environ().get(name) == value:
+                found.append(process)
+    return found

@@ -51,7 +51,7 @@ def result(**fields: Any) -> Any:
 def test_how_a_turn_ends(
     talk: Translation, fields: dict[str, Any], reason: str, error: str
 ) -> None:
-    talk.begin("a")
+    talk.begin()
     [ended] = talk.read(result(**{"is_error": "subtype" in fields} | fields))
     assert isinstance(ended, TurnEnded)
     assert (ended.finish_reason, ended.error) == (reason, error)

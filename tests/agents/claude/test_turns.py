@@ -1,6 +1,5 @@
 """Turns of claude-code: its real program against a scripted model (D35, D38, D40, D41)."""
 
-import threading
 from pathlib import Path
 
 import pytest
@@ -189,26 +188,6 @@ async def test_what_is_done_in_the_background_is_a_turn_of_its_own(
     assert text(session.said[len(said) :]) == "The background job is done."
     assert session.of(TurnEnded)[1].finish_reason == "stop"
     assert text(await session.turn("play:hello")) == HELLO
-
-
-async def test_no_approval_outlives_its_turn(
-    model: Model,
-    opened: Open,
-    surroundings: dict[str, str],
-    background: None,
-    hold: threading.Event,
-) -> None:
-    """What a job in the background still asks about then is withdrawn."""
-    model.play("job", [Tool("Bash", {"command": "touch made"})], [Text("the report")])
-    session = await opened(make=claude_driver, mode="background")
-    await session.driver.prompt(model.play("delegate", [TASK], [Text("Off it goes.", hold)]))
-    asked = await session.said_one(ApprovalAsked)
-    hold.set()
-    assert (await session.said_one(ApprovalWithdrawn)).call_id == asked.call.id
-    await session.said_one(TurnEnded)
-    assert (await session.said_one(ToolStopped)).call.id == asked.call.id
-    assert not session.driver.approvals.decide(asked.call.id or "", APPROVED)
-    assert not list(session.directory.iterdir())
 
 
 # -- what stops it ---------------------------------------------------------------------------------

@@ -1,11 +1,15 @@
-"""Single real agents: the hooks of their user, and how to log them in (`make test-agents`)."""
+"""Single real agents, and what else needs npm (`make test-agents`)."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
+import jsonschema
 import pytest
 
+from bridge_project.docs import asyncapi
+from tests.agents.install import AGENTS, REQUIRED, missing_agents
 from tests.agents.real.models import Model
 from tests.agents.real.place import SECONDS, payloads, place_of
 from tests.agents.real.table import CODEX_PROGRAM, REAL
@@ -55,3 +59,14 @@ def test_without_credentials_it_says_how_to_log_in(
         assert said.startswith(f"{name} wants a login (")
         assert said.index(f"Run `{command}` in a terminal") < said.index(way)
         phone.close()
+
+
+def test_it_is_an_asyncapi_3_document() -> None:
+    """The AsyncAPI document against the official schema, which npm has."""
+    if why_not := missing_agents():
+        (pytest.fail if os.environ.get(REQUIRED) else pytest.skip)(why_not)
+    published = AGENTS / "node_modules/@asyncapi/specs/schemas/3.0.0.json"
+    official = jsonschema.Draft7Validator(json.loads(published.read_text(encoding="utf-8")))
+    document = asyncapi.build()
+    assert [(list(e.absolute_path), e.message[:200]) for e in official.iter_errors(document)] == []
+    assert not official.is_valid(document | {"operations": {"receive_auth": {}}})
