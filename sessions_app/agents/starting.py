@@ -13,12 +13,7 @@ from bridge_project.kernel.threads import readers
 from sessions_app import session_view, working_directory
 from sessions_app.agents import ownership, registry
 from sessions_app.agents.breaker import Breaker
-from sessions_app.agents.driver import (
-    AgentKind,
-    CannotStart,
-    Driver,
-    with_last_words,
-)
+from sessions_app.agents.driver import AgentKind, CannotStart, Driver, with_last_words
 from sessions_app.agents.session_runner import close
 from sessions_app.agents.session_writer import OwnershipLost
 from sessions_app.models import Session

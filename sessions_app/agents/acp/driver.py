@@ -22,13 +22,7 @@ from sessions_app.agents.acp.content import HistoryCollector, tokens_of
 from sessions_app.agents.acp.errors import AUTH_REQUIRED, how_to_log_in, text_of_error
 from sessions_app.agents.acp.modes import ModeKeeper, offer_of
 from sessions_app.agents.acp.transport import AcpTransport
-from sessions_app.agents.driver import (
-    CannotResume,
-    CannotStart,
-    Driver,
-    HistoryMessage,
-    WillNotAsk,
-)
+from sessions_app.agents.driver import CannotResume, CannotStart, Driver, HistoryMessage, WillNotAsk
 from sessions_app.agents.process import groups
 
 VERSION_CHARS = 100  # of what an agent says of itself

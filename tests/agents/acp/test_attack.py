@@ -8,13 +8,7 @@ import pytest
 from acp import RequestError, schema, tool_diff_content
 
 from bridge_project.kernel import limits
-from sessions_app.agents.events import (
-    ApprovalAsked,
-    Chunk,
-    ToolStopped,
-    ToolSucceeded,
-    TurnEnded,
-)
+from sessions_app.agents.events import ApprovalAsked, Chunk, ToolStopped, ToolSucceeded, TurnEnded
 from sessions_app.approvals.tool_result import INTERRUPTED
 from tests.agents.acp.play import Play
 from tests.agents.conftest import Open, scripted

@@ -338,12 +338,7 @@ def tool_use(name: str, arguments: Json) -> Json:
 def anthropic_message(content: list[Json], usage: Json, model: str = "scripted") -> Json:
     stop = "tool_use" if any(block["type"] == "tool_use" for block in content) else "end_turn"
     about = {"id": _id("msg"), "type": "message", "role": "assistant", "model": model}
-    return about | {
-        "content": content,
-        "stop_reason": stop,
-        "stop_sequence": None,
-        "usage": usage,
-    }
+    return about | {"content": content, "stop_reason": stop, "stop_sequence": None, "usage": usage}
 
 
 def anthropic_events(message: Json, deltas: Iterable[Iterable[Json]]) -> Iterator[Json]:

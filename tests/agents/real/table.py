@@ -9,13 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sessions_app.agents.claude import agent as claude
-from tests.agents.install import (
-    AGENTS,
-    missing_agents,
-    missing_vibe,
-    node_directory,
-    program_of,
-)
+from tests.agents.install import AGENTS, missing_agents, missing_vibe, node_directory, program_of
 
 
 @dataclass(frozen=True, slots=True)
