@@ -21,8 +21,7 @@ from sessions_app.agents.sanitize import is_too_large
 from sessions_app.approvals.tool_call import Call, describe
 
 REJECTED = "The call was rejected."
-TOO_LARGE = "The call was not asked about: nobody can read parameters as long as its."
-TOO_MANY_WAIT = "The call was not asked about: too many wait for a decision already."
+NOT_ASKED = "Nobody was asked about the call: its parameters are too long, or too many calls wait."
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +96,7 @@ class PendingApprovals:
         assert call.id is not None
         if is_too_large(call.params) or len(self._waiting) >= limits.AGENT_QUESTIONS_WAITING:
             self._events.put(ToolStarted(call))
-            why = TOO_LARGE if is_too_large(call.params) else TOO_MANY_WAIT
-            return Verdict("rejected", reason=why)
+            return Verdict("rejected", reason=NOT_ASKED)
         waiting: asyncio.Future[Verdict | None] = asyncio.get_running_loop().create_future()
         self._waiting[call.id] = waiting
         self._events.put(ApprovalAsked(call))

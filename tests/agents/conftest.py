@@ -1,4 +1,4 @@
-"""What tests of agents share: agents that run, kept from test to test of a module."""
+"""What tests of agents share: agents that run, each as long as its test."""
 
 import os
 import shutil
@@ -17,7 +17,6 @@ from bridge_project.kernel.config import conf
 from sessions_app.agents.acp.driver import AcpDriver
 from sessions_app.agents.claude import agent as claude
 from sessions_app.agents.driver import Driver, Verdict
-from sessions_app.agents.events import AgentDied
 from sessions_app.agents.process import groups
 from tests.agents.claude_model import Model
 from tests.agents.drive import Drive, carrying
@@ -54,49 +53,28 @@ def root(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place / "root"
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def kept() -> AsyncIterator[dict[str, Drive]]:
-    drives: dict[str, Drive] = {}
-    yield drives
-    for drive in drives.values():
-        await drive.close()
-
-
 @pytest_asyncio.fixture(loop_scope="module")
-async def opened(root: Path, kept: dict[str, Drive]) -> AsyncIterator[Open]:
-    """Starts an agent in the root, or takes a kept one; a ``fresh`` one ends with the test."""
+async def opened(root: Path) -> AsyncIterator[Open]:
+    """Starts an agent in the root, which ends with the test."""
     own: list[Drive] = []
 
     async def open_(
         *answers: Verdict,
-        mode: str = "",
+        mode: str = "plain",
         make: Callable[[], Driver] | None = None,
         resume_id: str | None = None,
-        fresh: bool = False,
     ) -> Drive:
-        name, fresh = f"{make}{mode}", fresh or resume_id is not None
-        drive = kept.get(name)
-        if fresh or drive is None or drive.closed or drive.of(AgentDied):
-            journal = root.parent / "journal"
-            drive = Drive(make()) if make else scripted(journal, mode or "plain")
-            if fresh:
-                own.append(drive)
-            await drive.start(root, resume_id)
-            if not fresh:
-                kept[name] = drive
-        if not fresh:
-            drive.said.clear()
-        drive.answers = list(answers)
-        return drive
+        own.append(Drive(make(), *answers) if make else scripted(root.parent, mode, *answers))
+        return await own[-1].start(root, resume_id)
 
     yield open_
     for drive in own:
         await drive.close()
 
 
-def scripted(journal: Path, mode: str = "plain") -> Drive:
-    command = [sys.executable, "-IS", str(PROGRAM), mode, str(journal)]
-    return Drive(AcpDriver("scripted", command))
+def scripted(place: Path, mode: str, *answers: Verdict) -> Drive:
+    command = [sys.executable, "-IS", str(PROGRAM), mode, str(place / "journal")]
+    return Drive(AcpDriver("scripted", command), *answers)
 
 
 def claude_driver() -> Any:
@@ -153,6 +131,6 @@ def hold() -> Iterator[threading.Event]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def session(opened: Open, surroundings: dict[str, str]) -> Drive:
-    """The session of claude-code that is kept, between two turns."""
+    """A session of claude-code."""
     found: Drive = await opened(make=claude_driver)
     return found

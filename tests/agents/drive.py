@@ -35,7 +35,6 @@ class Drive:
         self.said: list[Event] = []
         self.news = asyncio.Condition()
         self.reader: asyncio.Task[None] | None = None
-        self.closed = False
 
     async def start(self, directory: Path, resume_id: str | None = None) -> Drive:
         self.directory = directory
@@ -62,7 +61,6 @@ class Drive:
         return self.of(kind)[0]
 
     async def close(self) -> None:
-        self.closed = True
         await within(self.driver.close())
         if self.reader is not None:
             await within(asyncio.shield(self.reader))

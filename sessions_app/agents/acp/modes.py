@@ -97,7 +97,7 @@ class ModeKeeper:
         """
         self._conn, self._session_id = conn, session_id
         try:
-            if by_name and recipe is not None and recipe.needs_line:
+            if by_name and recipe is not None and (recipe.options or recipe.environment):
                 raise WillNotAsk(_NEEDS_LINE)
             if offer is None and resumed and recipe is not None and not recipe.configured:
                 offer = Offer(recipe.modes[:1])  # its modes were told when the session began

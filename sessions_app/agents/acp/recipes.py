@@ -25,9 +25,9 @@ _FILES = "{files}"  # for a directory of the session's own, which has the files 
 class Recipe:
     """Hold how one agent is made to ask.
 
-    ``programs``: names of its program and packages; ``names``: what it calls itself, if that is
-    something else. ``modes``: those in which it asks, of which the first that it offers is set,
-    unless it is ``configured``: then its options and environment decide, and no mode is set.
+    ``programs``: names of its program and packages, and what it calls itself. ``modes``: those in
+    which it asks, of which the first that it offers is set, unless it is ``configured``: then its
+    options and environment decide, and no mode is set.
     ``options`` follow all others in its command line, ``environment`` wins over the line's,
     ``defaults`` does not; ``files`` are what variables point to; ``meta`` is sent when a session
     begins. ``log_in`` is the command with which its user logs in.
@@ -36,7 +36,6 @@ class Recipe:
     programs: frozenset[str]
     modes: tuple[str, ...]
     log_in: str
-    names: frozenset[str] = frozenset()
     options: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, str] = field(default_factory=dict)
@@ -44,30 +43,14 @@ class Recipe:
     meta: Mapping[str, Any] = field(default_factory=dict)
     configured: bool = False
 
-    @property
-    def needs_line(self) -> bool:
-        """Return whether it asks only with options or environment that the bridge sets."""
-        return bool(self.options or self.environment)
 
-
-# Reading asks only for what may hold secrets, as by opencode's own defaults; what has no line here,
+# Reading asks only for what may hold secrets, as by opencode's own defaults; what has no name here,
 # such as a tool of an MCP server, asks. "edit", "bash" and the like are named because the user's
-# configuration may name them, and a name counts more than "*".
+# configuration may name them, and a name counts more than "*". A subagent's own calls ask.
 _OPENCODE_PERMISSION = {
-    "*": "ask",
-    "edit": "ask",
-    "bash": "ask",
-    "webfetch": "ask",
-    "websearch": "ask",
-    "external_directory": "ask",
+    **dict.fromkeys(("*", "edit", "bash", "webfetch", "websearch", "external_directory"), "ask"),
     "read": {"*": "allow", "*.env": "ask", "*.env.*": "ask", "*.env.example": "allow"},
-    "glob": "allow",
-    "grep": "allow",
-    "list": "allow",
-    "todowrite": "allow",
-    "skill": "allow",
-    "task": "allow",  # a subagent's own calls ask
-    "question": "allow",
+    **dict.fromkeys(("glob", "grep", "list", "todowrite", "skill", "task", "question"), "allow"),
 }
 
 
@@ -79,7 +62,6 @@ def _adapter(name: str) -> frozenset[str]:
 RECIPES = (
     Recipe(
         programs=frozenset({"qwen", "qwen-code", "@qwen-code/qwen-code"}),
-        names=frozenset({"qwen-code"}),
         modes=("default",),
         log_in="qwen",
         # It trusts every directory by itself: rules of the repository, its hooks and its servers.
@@ -94,7 +76,6 @@ RECIPES = (
     ),
     Recipe(
         programs=frozenset({"gemini", "gemini-cli", "@google/gemini-cli"}),
-        names=frozenset({"gemini-cli"}),
         modes=("default",),
         log_in="gemini",
     ),
@@ -108,7 +89,6 @@ RECIPES = (
     ),
     Recipe(
         programs=frozenset({"opencode", "opencode-ai"}),
-        names=frozenset({"opencode"}),
         modes=("build",),
         log_in="opencode auth login",
         environment={
@@ -130,8 +110,7 @@ RECIPES = (
         configured=True,
     ),
     Recipe(
-        programs=frozenset({"vibe", "vibe-acp", "mistral-vibe"}),
-        names=frozenset({"mistral-vibe", "@mistralai/mistral-vibe", "vibe-acp"}),
+        programs=frozenset({"vibe", "vibe-acp", "mistral-vibe", "@mistralai/mistral-vibe"}),
         modes=("ask", "default"),
         log_in="vibe --setup",
     ),
@@ -140,8 +119,7 @@ RECIPES = (
 
 def of_name(name: str) -> Recipe | None:
     """Return the recipe of an agent by its name in ``initialize``."""
-    named = (one for one in RECIPES if name.lower() in (one.names or one.programs))
-    return next(named, None)
+    return next((one for one in RECIPES if name.lower() in one.programs), None)
 
 
 def of_line(command: Sequence[str]) -> Recipe | None:

@@ -21,14 +21,11 @@ REQUIREMENTS = "requirements-claude.txt"
 
 def why_not() -> str | None:
     """Return why no session can start, and the remedy; None when one can."""
-    if _package() is None:
-        return f"{PACKAGE} is not installed. Install it with: {mend()}"
-    if program() is None:
-        return (
-            f"{PACKAGE} is installed, but there is no program {PROGRAM} in it or on the "
-            f"bridge's PATH. Install one with: {mend()}"
-        )
-    return None
+    if program() is not None:
+        return None
+    there = _package() is not None
+    missing = f"The program {PROGRAM} of {PACKAGE}" if there else PACKAGE
+    return f"{missing} is not installed. Install it with: {mend()}"
 
 
 def mend() -> str:
@@ -65,7 +62,7 @@ def history(resume_id: str) -> Sequence[HistoryMessage]:
     """Return a session's conversation from its transcript; empty without the SDK."""
     if _package() is None:
         return ()
-    from sessions_app.agents.claude.history import read_transcript
+    from sessions_app.agents.claude.translation import read_transcript
 
     return read_transcript(resume_id)
 

@@ -1,11 +1,11 @@
-"""Translate claude-agent-sdk's messages into events. Pure.
+"""Translate claude-agent-sdk's messages into events, and its transcripts into messages.
 
 docs/agents.md says which calls ask, and what becomes of each message of the SDK.
 """
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ import claude_agent_sdk as sdk
 from bridge_project.kernel import limits
 from sessions_app.agents import events
 from sessions_app.agents.diffs import diff_of_result
-from sessions_app.agents.driver import Verdict, make_call
+from sessions_app.agents.driver import HistoryMessage, Verdict, make_call
 from sessions_app.agents.sanitize import clean
 from sessions_app.approvals.tool_call import Call
 from sessions_app.approvals.tool_result import INTERRUPTED, blocks_text, failure_of, readable
@@ -41,6 +41,11 @@ _WHY_RETRIED = {
     "overloaded": "The model is overloaded",
     "rate_limit": "The model's rate limit is reached",
 }
+_SUMMARY = "This session is being continued from a previous conversation"  # its own, in our place
+_NOT_SAID = (  # in the person's place, by the program
+    *("<command-", "<local-command-", "<task-notification>", "<system-reminder>"),
+    "[Request interrupted by user",
+)
 _USAGE = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 
 
@@ -265,3 +270,29 @@ def _usage(message: sdk.ResultMessage) -> dict[str, Any]:
     used = {name: counts[name] for name in _USAGE if isinstance(counts.get(name), int)}
     cost = {} if message.total_cost_usd is None else {"total_cost_usd": message.total_cost_usd}
     return used | cost | {"duration_ms": message.duration_ms, "num_turns": message.num_turns}
+
+
+def read_transcript(resume_id: str) -> Sequence[HistoryMessage]:
+    """Read the messages of a session's transcript, without tool calls; () if missing.
+
+    It is looked for in all projects: in the project's own the SDK would run git.
+    """
+    info = sdk.get_session_info(resume_id)
+    if info is None or (info.file_size or 0) > limits.AGENT_HISTORY_FILE_BYTES:
+        return ()
+    return [
+        HistoryMessage(text, by_agent=message.type == "assistant" or text.startswith(_SUMMARY))
+        for message in sdk.get_session_messages(resume_id)
+        if message.parent_tool_use_id is None
+        for text in _texts(message.message)
+    ]
+
+
+def _texts(message: Any) -> Iterator[str]:
+    content = message.get("content") if isinstance(message, dict) else None
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    for block in blocks if isinstance(blocks, list) else ():
+        if isinstance(block, dict) and block.get("type") == "text":
+            text = clean(str(block.get("text", ""))).strip()
+            if text and not text.startswith(_NOT_SAID):
+                yield text

@@ -215,7 +215,7 @@ async def test_the_bridge_keeps_its_sockets(root: Path) -> None:
 )
 async def test_an_odd_answer_ends_the_turn(opened: Open, answer: str) -> None:
     """D40: what the library cannot read would leave the turn running for ever."""
-    drive = await opened(fresh=True)
+    drive = await opened()
     said = await drive.turn(
         f"/do print(json.dumps({{'id': agent.number, {answer}}}), flush=True); time.sleep(1000)"
     )
@@ -230,7 +230,7 @@ async def test_what_nobody_reads_is_not_read_from_the_agent(
 ) -> None:
     """Issue, limits: it waits, with many pieces or few large ones; all comes, in order."""
     monkeypatch.setattr(limits, limit, 10)
-    driver = scripted(root.parent / "journal").driver
+    driver = scripted(root.parent, "plain").driver
     await driver.start(root)
     await driver.prompt("/do for n in range(2000): say(f'{n} ' + 'x' * 6000)\nopen('said', 'w')")
     await driver.events.wait()

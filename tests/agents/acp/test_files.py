@@ -51,8 +51,8 @@ async def test_the_data_directory_is_never_read_or_written(
     """D45: whatever the roots."""
     (root / "var").mkdir()
     (root / "var" / "key").write_text("key")
-    monkeypatch.setitem(conf.__dict__, "bridge_data_dir", root / "var")
     drive = await opened(APPROVED)
+    monkeypatch.setitem(conf.__dict__, "bridge_data_dir", root / "var")
     assert "does not do it" in text(await drive.turn("/read var/key"))
     assert "does not do it" in text(await drive.turn("/write var/key mine"))
     assert "does not do it" in text(await drive.turn("/write var/new/key mine"))

@@ -36,7 +36,7 @@ def background(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_an_answer_has_its_usage_and_cost(opened: Open, surroundings: dict[str, str]) -> None:
-    said = await (await opened(make=claude_driver, fresh=True)).turn("play:hello")
+    said = await (await opened(make=claude_driver)).turn("play:hello")
     assert said[0] == only(SessionIdentified, said)
     assert text(said) == HELLO and len([one for one in said if isinstance(one, Chunk)]) == 5
     usage = only(TurnEnded, said).usage or {}
@@ -180,7 +180,7 @@ async def test_what_is_done_in_the_background_is_a_turn_of_its_own(
     """Its second, unasked result ends that turn, and not the next one."""
     model.play("job", [Text("the report")])
     prompt = model.play("delegate", [Text("I delegate. "), TASK], [Text("Off it goes.")])
-    session = await opened(make=claude_driver, mode="background")
+    session = await opened(make=claude_driver)
     said = await session.turn(prompt)
     assert text(said) == "I delegate. Off it goes."
     assert "internal" not in only(ToolSucceeded, said).content
