@@ -22,7 +22,6 @@ from sessions_app.agents.driver import make_call
 from sessions_app.agents.events import ToolFailed, ToolSucceeded, TurnEnded
 from sessions_app.agents.process import groups, shell
 from sessions_app.agents.process.groups import Groups
-from sessions_app.agents.process.launch import AGENT_OF
 from tests.agents.drive import APPROVED, Drive, carrying, eventually, only, within
 
 
@@ -154,24 +153,6 @@ async def test_what_survived_the_bridge_is_reaped_at_the_next_start(
         assert sleeping(number) == [other.pid]
     finally:
         await groups.end_group(other)
-
-
-async def test_a_bridge_that_an_agent_started_does_not_end_itself(tmp_path: Path) -> None:
-    """It inherits the mark when it has the same data directory."""
-    mine = uuid.uuid4().hex
-    script = (
-        "from sessions_app.agents.process import groups as processes; "
-        f"processes.reap({mine!r}); print(1)"
-    )
-    marked = {**os.environ, AGENT_OF: mine, "BRIDGE_DATA_DIR": str(tmp_path)}
-    done = subprocess.run(
-        ["sh", "-c", '"$0" -c "$1"; echo still here', sys.executable, script],
-        cwd=PROJECT_DIR,
-        env=marked,
-        capture_output=True,
-        text=True,
-    )
-    assert done.stdout == "1\nstill here\n", done.stderr
 
 
 async def test_what_it_leaves_in_the_background_holds_nobody_up_and_goes_on(tmp_path: Path) -> None:

@@ -264,14 +264,12 @@ def _sweep(name: str, value: str) -> None:
 
 
 def _carrying(name: str, value: str) -> list[psutil.Process]:
-    """Return our user's processes with this mark."""
-    me = psutil.Process()  # which is spared, and its ancestors: an agent may have started us
-    spared, uid = {me.pid, *(parent.pid for parent in me.parents())}, os.getuid()
-    found = []
+    """Return our user's other processes with this mark."""
+    found, uid = [], os.getuid()
     for process in psutil.process_iter():
         # gone meanwhile, or not ours to look into
         with contextlib.suppress(psutil.Error, OSError):
-            ours = process.pid not in spared and process.uids().real == uid
+            ours = process.pid != os.getpid() and process.uids().real == uid
             if ours and process.environ().get(name) == value:
                 found.append(process)
     return found
