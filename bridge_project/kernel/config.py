@@ -192,9 +192,12 @@ class Conf(BaseModel):
 SECRET_FIELDS = [name for name, field in Conf.model_fields.items() if field.json_schema_extra]
 
 
-def load() -> Conf:
-    """Read the settings now. Raises ConfError when a value is wrong."""
-    data_dir = os.path.abspath(os.path.expanduser(os.environ.get("BRIDGE_DATA_DIR") or "var"))
+def load(data_dir: Path | None = None) -> Conf:
+    """Read the settings now, with `.env` in the data directory or in another one.
+
+    Raises ConfError when a value is wrong.
+    """
+    data_dir = data_dir or types.make_absolute(Path(os.environ.get("BRIDGE_DATA_DIR") or "var"))
     env_file = os.path.join(data_dir, ".env")
     try:
         lines: Mapping[str, str | None] = {}

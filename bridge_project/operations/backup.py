@@ -9,7 +9,7 @@ import secrets
 import tarfile
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from django.core.management.base import CommandError
 from pydantic import BaseModel
@@ -17,9 +17,8 @@ from pydantic import BaseModel
 from bridge_project import __version__
 from bridge_project.kernel.config import Conf
 from bridge_project.kernel.database import sqlite_file
-from bridge_project.operations.database_copies import applied_migrations, copy_sqlite, opened
+from bridge_project.operations.database_copies import applied_migrations, copy_sqlite
 
-FORMAT: Final = 1
 DATABASE: Final = "bridge.sqlite3"
 MANIFEST: Final = "manifest.json"
 # The bridge's identity and the waiting events. Not: logs, earlier copies, locks, and files that the
@@ -45,7 +44,7 @@ class SavedFile(BaseModel):
 class Manifest(BaseModel):
     """Describe an archive, inside of it."""
 
-    format: int
+    format: Literal[1] = 1
     version: str
     created_at: str
     migrations: list[str] = []
@@ -62,19 +61,20 @@ def back_up(conf: Conf, target: Path) -> Manifest:
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     copy = part.with_name(f"{part.name}.sqlite3")
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    manifest = Manifest(format=FORMAT, version=__version__, created_at=now)
+    manifest = Manifest(version=__version__, created_at=now)
     try:
         with open_private(part) as file:
             with tarfile.open(fileobj=file, mode="w:gz", compresslevel=6) as archive:
                 for name in _members(conf.bridge_data_dir):
-                    _add(archive, manifest, name, conf.bridge_data_dir / name)
+                    # one that is gone by now was sent meanwhile
+                    with contextlib.suppress(FileNotFoundError):
+                        _add(archive, manifest, name, conf.bridge_data_dir / name)
                 if (source := sqlite_file(conf)) is not None:
                     if not source.exists() or not source.stat().st_size:
                         text = "There is no database yet. Start the bridge: `make run`."
                         raise CommandError(text)
                     copy_sqlite(source, copy)
-                    with opened(copy) as database:
-                        manifest.migrations = applied_migrations(database)
+                    manifest.migrations = applied_migrations(copy)
                     _add(archive, manifest, DATABASE, copy)
                 about = manifest.model_dump_json(indent=1).encode()
                 archive.addfile(_entry(MANIFEST, len(about)), io.BytesIO(about))
@@ -105,8 +105,7 @@ def _members(directory: Path) -> list[str]:
 
 
 def _add(archive: tarfile.TarFile, manifest: Manifest, name: str, path: Path) -> None:
-    """Add a file, unless it is gone by now (an event that was sent meanwhile)."""
-    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+    with path.open("rb") as file:
         status, digest = os.fstat(file.fileno()), hashlib.file_digest(file, "sha256").hexdigest()
         file.seek(0)
         archive.addfile(_entry(name, status.st_size), file)

@@ -55,18 +55,13 @@ def copy_open(original: sqlite3.Connection, target: Path) -> None:
     """
     draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
-        os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         with opened(draft) as copy:
             # in one step: in several, each write of the bridge would start it anew
             original.backup(copy)
             copy.execute("PRAGMA journal_mode=delete")  # one file, nothing beside it
             check(copy)
         os.replace(draft, target)
-        directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(directory)  # a power cut does not take the name away
-        finally:
-            os.close(directory)
     finally:
         for left in target.parent.glob(f"{draft.name}*"):  # with its journal
             left.unlink(missing_ok=True)
@@ -79,10 +74,11 @@ def check(database: sqlite3.Connection) -> None:
         raise sqlite3.DatabaseError(f"it is damaged: {' '.join(found.split())}")
 
 
-def applied_migrations(database: sqlite3.Connection) -> list[str]:
-    """Return `application.name` of each, the oldest first."""
-    rows = database.execute("SELECT app, name FROM django_migrations ORDER BY id")
-    return [f"{app}.{name}" for app, name in rows]
+def applied_migrations(path: Path) -> list[str]:
+    """Return `application.name` of each, the oldest first. Raises sqlite3.Error."""
+    with opened(path) as database:
+        rows = database.execute("SELECT app, name FROM django_migrations ORDER BY id")
+        return [f"{app}.{name}" for app, name in rows]
 
 
 def unknown_migrations(applied: Iterable[str], loader: MigrationLoader | None = None) -> list[str]:

@@ -8,8 +8,6 @@ import contextlib
 import fcntl
 import filecmp
 import os
-import sqlite3
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -70,15 +68,6 @@ def pending() -> list[str]:
         return _pending()
 
 
-def check_migrated() -> None:
-    """Refuse a database with pending migrations. Raises CommandError, one line."""
-    if waiting := pending():
-        raise CommandError(
-            f"The database waits for migrations ({len(waiting)})."
-            " Run `python manage.py serve` once: it copies the database first."
-        )
-
-
 @contextlib.contextmanager
 def _usable() -> Iterator[None]:
     """Report in one line when the database cannot be used."""
@@ -133,7 +122,11 @@ def _apply(conf: Conf) -> None:
     except Exception as error:
         log.exception("a migration failed")
         # the newest copy in which no failed start has applied a migration yet
-        copy = min(reversed(_unfinished(conf)), key=_count_applied, default=None)
+        copy = min(
+            reversed(_unfinished(conf)),
+            key=lambda path: len(database_copies.applied_migrations(path)),
+            default=None,
+        )
         back = "It was new: nothing is lost"
         then = ", then start the version that you had"
         if copy is not None:
@@ -165,11 +158,10 @@ def copy_first(conf: Conf, names: list[str]) -> Path | None:
         target = directory / f"before-{moment}-{names[0]}{UNFINISHED}"
         earlier = _unfinished(conf)
         database_copies.copy_sqlite(source, target)
-        for copy in earlier:
-            if filecmp.cmp(copy, target, shallow=False):
-                target.unlink()
-                target = copy
-                break
+        same = [copy for copy in earlier if filecmp.cmp(copy, target, shallow=False)]
+        if same:
+            target.unlink()
+            target = same[0]
     except OSError as error:
         text = f"The database cannot be copied before it is migrated ({error})."
         raise CommandError(text) from None
@@ -182,20 +174,11 @@ def _unfinished(conf: Conf) -> list[Path]:
     return sorted((conf.bridge_data_dir / "backups").glob(f"before-*{UNFINISHED}"))
 
 
-def _count_applied(copy: Path) -> int:
-    try:
-        with database_copies.opened(copy, "ro") as database:
-            return len(database_copies.applied_migrations(database))
-    except sqlite3.Error:  # damaged since: any other is better
-        return sys.maxsize
-
-
 def _rename_copies(conf: Conf, copy: Path | None) -> None:
     """Give the copies their final names, and keep the last five that succeeded."""
     for one in _unfinished(conf):
         end = ".sqlite3" if one == copy else FAILED
         one.rename(one.with_name(one.name.removesuffix(UNFINISHED) + end))
-    found = sorted((conf.bridge_data_dir / "backups").glob("before-*.sqlite3"))
-    good = [one for one in found if not one.name.endswith(FAILED)]
-    for old in good[:-KEPT_COPIES]:
+    found = (conf.bridge_data_dir / "backups").glob("before-*.sqlite3")
+    for old in sorted(one for one in found if not one.name.endswith(FAILED))[:-KEPT_COPIES]:
         old.unlink()

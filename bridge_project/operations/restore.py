@@ -4,10 +4,8 @@ Everything is checked before anything is changed. The caller holds the data dire
 (`startup.only_server`).
 """
 
-import gzip
 import hashlib
 import os
-import secrets
 import shutil
 import sqlite3
 import tarfile
@@ -17,141 +15,131 @@ from pathlib import Path
 from typing import Final
 
 from django.core.management.base import CommandError
-from dotenv import dotenv_values
 
-from bridge_project import __version__
+from bridge_project.kernel import config
 from bridge_project.kernel.config import Conf
 from bridge_project.kernel.database import sqlite_file
-from bridge_project.operations import backup, database_copies
-from bridge_project.protocol.types import parse_version
+from bridge_project.operations import database_copies
+from bridge_project.operations.backup import DATABASE, MANIFEST, MEMBER, Manifest, open_private
 
 ASIDE: Final = "before-restore-"  # and the time: the directory of what a restore replaced
 # `serve.lock` is held; the backups are no part of what a restore replaces
 STAYS: Final = frozenset({"serve.lock", "backups"})
-ELSEWHERE: Final = (
-    "database-elsewhere"  # in that directory, where DATABASE_URL names an SQLite file
-)
-# what a command leaves in a data directory that no bridge has used
-FRESH: Final = frozenset({"secrets", "secrets/django_secret", ELSEWHERE})
-CHUNK: Final = 2**20
-DAMAGED: Final = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError)
+DAMAGED: Final = (tarfile.TarError, zlib.error, EOFError, ValueError, KeyError)
 
 
-def restore(conf: Conf, archive: Path) -> tuple[backup.Manifest, Path | None]:
-    """Replace the data directory's files by an archive's; keep the old ones in it.
+def restore(conf: Conf, file: Path) -> tuple[Manifest | None, Path | None]:
+    """Put an archive, or a copy of the database alone, in place of what is there.
 
-    No device can read them there (D45). Returns where they are now, None when they were not worth
-    keeping. Raises CommandError: the archive is damaged, not ours, of a newer version, or not for
-    this database.
+    Returns the archive's manifest, and where the replaced files are now: in the data directory, so
+    that no device can read them (D45). Raises CommandError: the file is damaged, not ours, of a
+    newer version, or not for this database.
     """
     directory = Path(os.path.realpath(conf.bridge_data_dir))
     try:
         with tempfile.TemporaryDirectory(prefix=".restoring-", dir=directory) as place:
             staged = Path(place)
-            manifest = _unpack(archive, staged)
+            manifest = _stage(file, staged)
             target = _database_place(conf, staged, manifest)
-            aside = _exchange(directory, staged)
-        if target is not None and target != conf.bridge_data_dir / backup.DATABASE:
-            elsewhere = aside / ELSEWHERE  # what is put aside may have a file of the same name
-            elsewhere.mkdir(mode=0o700)
-            _put_database(directory / backup.DATABASE, target, elsewhere)
+            when = f"{ASIDE}{database_copies.now_name()}-"
+            aside = Path(tempfile.mkdtemp(prefix=when, dir=directory))
+            if manifest is None:
+                assert target is not None
+                _put_database(staged / DATABASE, target, aside)
+            else:
+                _exchange(directory, staged, aside)
+                if target not in (None, conf.bridge_data_dir / DATABASE):
+                    _put_database(directory / DATABASE, target, aside)
     except OSError as error:
-        raise CommandError(f"{archive} cannot be restored ({error}).") from None
-    if {path.relative_to(aside).as_posix() for path in aside.rglob("*")} <= FRESH:
-        shutil.rmtree(aside)
-        return manifest, None
-    return manifest, aside
+        raise CommandError(f"{file} cannot be restored ({error}).") from None
+    if any(aside.iterdir()):
+        return manifest, aside
+    aside.rmdir()
+    return manifest, None
 
 
-def _unpack(archive: Path, staged: Path) -> backup.Manifest:
+def _stage(file: Path, staged: Path) -> Manifest | None:
+    """Write the files of an archive, or a copy of a database, and check them."""
+    with file.open("rb") as opened:
+        is_database = opened.read(16) == b"SQLite format 3\0"
+    try:
+        if is_database:
+            database_copies.copy_sqlite(file, staged / DATABASE)
+            manifest, migrations = None, database_copies.applied_migrations(staged / DATABASE)
+        else:
+            manifest = _unpack(file, staged)
+            migrations = manifest.migrations
+            if (staged / DATABASE).exists():
+                with database_copies.opened(staged / DATABASE) as database:
+                    database_copies.check(database)
+    except DAMAGED as error:
+        text = f"{file} is damaged, or no backup of a bridge ({type(error).__name__})."
+        raise CommandError(text) from None
+    except sqlite3.Error as error:
+        raise CommandError(f"The database in {file} cannot be used ({error}).") from None
+    if unknown := database_copies.unknown_migrations(migrations):
+        raise database_copies.newer(unknown, f"{file}")
+    return manifest
+
+
+def _unpack(archive: Path, staged: Path) -> Manifest:
     """Write the archive's files, and check them against its manifest."""
     digests: dict[str, str] = {}
-    try:
-        with gzip.open(archive) as whole, tarfile.open(fileobj=whole, mode="r:") as members:
-            for member in members:
-                # Regular files with names of ours, each once: nothing else gets a path.
-                ours = member.isreg() and backup.MEMBER.fullmatch(member.name)
-                if not ours or ".." in Path(member.name).parts or member.name in digests:
-                    text = f"{archive} is no backup of a bridge: it holds {member.name!r}."
-                    raise CommandError(text)
-                path = staged / member.name
-                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                source = members.extractfile(member)
-                assert source is not None
-                with source, backup.open_private(path) as file:
-                    shutil.copyfileobj(source, file, CHUNK)
-                    file.flush()
-                    os.fsync(file.fileno())
-                    file.seek(0)
-                    digests[member.name] = hashlib.file_digest(file, "sha256").hexdigest()
-            while whole.read(CHUNK):
-                pass  # to its end, where the sum over everything stands
-        manifest = backup.Manifest.model_validate_json((staged / backup.MANIFEST).read_bytes())
-        version = parse_version(manifest.version)
-    except FileNotFoundError as error:
-        text = f"{archive} is not there, or damaged: {error.filename} is missing."
-        raise CommandError(text) from None
-    except DAMAGED as error:
-        text = f"{archive} is damaged, or no backup of a bridge ({type(error).__name__})."
-        raise CommandError(text) from None
-    (staged / backup.MANIFEST).unlink()
-    expected = {name: about.sha256 for name, about in manifest.files.items()}
-    digests.pop(backup.MANIFEST)
-    for name in sorted({*digests, *expected}):
-        if digests.get(name) != expected.get(name):
-            text = f"the checksum of {name!r} is not that of its manifest."
-            raise CommandError(f"{archive} is damaged: {text}")
-    if manifest.format != backup.FORMAT or version > parse_version(__version__):
-        raise database_copies.newer([f"version {manifest.version}"], f"{archive}")
-    if unknown := database_copies.unknown_migrations(manifest.migrations):
-        raise database_copies.newer(unknown, f"{archive}")
+    with tarfile.open(archive, "r:gz") as members:
+        for member in members:
+            # Regular files with names of ours, each once: nothing else gets a path.
+            ours = member.isreg() and MEMBER.fullmatch(member.name)
+            if not ours or ".." in Path(member.name).parts or member.name in digests:
+                text = f"{archive} is no backup of a bridge: it holds {member.name!r}."
+                raise CommandError(text)
+            path, source = staged / member.name, members.extractfile(member)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            assert source is not None
+            with source, open_private(path) as written:
+                shutil.copyfileobj(source, written)
+                written.flush()
+                os.fsync(written.fileno())
+                written.seek(0)
+                digests[member.name] = hashlib.file_digest(written, "sha256").hexdigest()
+    del digests[MANIFEST]
+    manifest = Manifest.model_validate_json((staged / MANIFEST).read_bytes())
+    (staged / MANIFEST).unlink()
+    wrong = digests.items() ^ {name: about.sha256 for name, about in manifest.files.items()}.items()
+    if wrong:
+        name = min(wrong)[0]
+        text = f"the checksum of {name!r} is not that of its manifest."
+        raise CommandError(f"{archive} is damaged: {text}")
     for name, about in manifest.files.items():
         os.utime(staged / name, ns=(about.mtime_ns, about.mtime_ns))
     return manifest
 
 
-def _database_place(conf: Conf, staged: Path, manifest: backup.Manifest) -> Path | None:
-    """Return where the settings want an SQLite database; check the archive's.
+def _database_place(conf: Conf, staged: Path, manifest: Manifest | None) -> Path | None:
+    """Return where the settings, restored ones included, want an SQLite database.
 
-    Raises CommandError when archive and settings do not mean the same kind of database.
+    Raises CommandError when they and the staged files do not mean the same kind of database.
     """
-    given = {**dotenv_values(staged / ".env"), **os.environ}
-    url = given.get("DATABASE_URL") or ""
-    if not url and (file := given.get("DATABASE_URL_FILE")):
-        url = Path(file).expanduser().read_text().strip()
+    url = conf.database_url if manifest is None else config.load(staged).database_url
     place = sqlite_file(conf.model_copy(update={"database_url": url}))
-    saved = staged / backup.DATABASE
-    if place is None and saved.exists():
+    saved = (staged / DATABASE).exists()
+    if place is None and saved:
         text = "The backup holds an SQLite database, but DATABASE_URL names a database server."
         raise CommandError(text)
-    if place is None:
-        return None
-    if not saved.exists():
+    if place is not None and not saved:
         raise CommandError(
             "The backup holds no database, its bridge kept it in PostgreSQL:"
             " set DATABASE_URL to where you load the dump."
         )
-    try:
-        with database_copies.opened(saved) as database:
-            database_copies.check(database)
-    except sqlite3.Error as error:
-        text = f"The database in the backup cannot be used ({error})."
-        raise CommandError(text) from None
     return place
 
 
-def _make_aside(directory: Path) -> Path:
-    return Path(tempfile.mkdtemp(prefix=f"{ASIDE}{database_copies.now_name()}-", dir=directory))
-
-
-def _exchange(directory: Path, staged: Path) -> Path:
+def _exchange(directory: Path, staged: Path, aside: Path) -> None:
     """Put the old files aside and the staged in their place; undo a failure.
 
     STAYS are not touched. The database comes last: without it no bridge starts.
     """
     old = [path for path in directory.iterdir() if path.name not in {staged.name, *STAYS}]
-    new = sorted(staged.iterdir(), key=lambda path: path.name == backup.DATABASE)
-    aside = _make_aside(directory)
+    new = sorted(staged.iterdir(), key=lambda path: path.name == DATABASE)
     plan = [(path, aside / path.name) for path in old if not path.name.startswith(ASIDE)]
     plan += [(path, directory / path.name) for path in new]
     moved: list[tuple[Path, Path]] = []
@@ -164,72 +152,19 @@ def _exchange(directory: Path, staged: Path) -> Path:
             os.rename(target, source)
         aside.rmdir()
         raise
-    return aside
 
 
 def _put_database(source: Path, target: Path, aside: Path) -> None:
     """Replace the database; the old one goes aside, with its -wal."""
-    # by renaming first: on another file system a copy may fail half-way
+    # to and from another file system these are copies, which may fail half-way: not to its own name
+    draft = target.with_name(f".{target.name}.restoring")
+    shutil.move(source, draft)
     old = [suffix for suffix in ("", "-wal", "-shm") if os.path.exists(f"{target}{suffix}")]
     for suffix in old:
         os.rename(f"{target}{suffix}", f"{target}.old{suffix}")
-    shutil.move(source, target)
+    os.rename(draft, target)
     for suffix in old:
-        shutil.move(f"{target}.old{suffix}", aside / f"{target.name}{suffix}")
-
-
-def devices(conf: Conf, *, revoked: bool) -> dict[tuple[int, str], str] | None:
-    """Return (number, time of creation) → name of devices; None: they cannot be read."""
-    file = sqlite_file(conf)
-    try:
-        if file is None:
-            return None
-        with database_copies.opened(file) as database:
-            found = database.execute(
-                "SELECT id, created_at, name FROM devices_app_device"
-                " WHERE (revoked_at IS NOT NULL) = ?",
-                [revoked],
-            )
-            return {(number, made): name for number, made, name in found}
-    except sqlite3.Error:
-        return None
-
-
-def is_database(file: Path) -> bool:
-    """Return whether a file is an SQLite database and not an archive."""
-    try:
-        with file.open("rb") as found:
-            return found.read(16) == b"SQLite format 3\0"
-    except OSError:
-        return False
-
-
-def restore_database(conf: Conf, copy: Path) -> Path | None:
-    """Replace only the database by a copy; keep the old one.
-
-    Returns where the replaced database is now, None when there was none. Raises CommandError.
-    """
-    target = sqlite_file(conf)
-    if target is None:
-        text = f"{copy} is an SQLite database, but DATABASE_URL names a database server."
-        raise CommandError(text)
-    staged = target.with_name(f".{target.name}.restoring-{secrets.token_hex(4)}")
-    try:
-        database_copies.copy_sqlite(copy, staged)
-        with database_copies.opened(staged) as database:
-            applied = database_copies.applied_migrations(database)
-            if unknown := database_copies.unknown_migrations(applied):
-                raise database_copies.newer(unknown, f"{copy}")
-        aside = _make_aside(conf.bridge_data_dir)
-        _put_database(staged, target, aside)
-        if any(aside.iterdir()):
-            return aside
-        aside.rmdir()
-        return None
-    except (sqlite3.Error, OSError) as error:
-        raise CommandError(f"{copy} cannot be restored ({error}).") from None
-    finally:
-        staged.unlink(missing_ok=True)
+        shutil.move(f"{target}.old{suffix}", aside / f"replaced-{target.name}{suffix}")
 
 
 def put_back(conf: Conf, copy: Path) -> None:

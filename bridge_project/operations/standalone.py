@@ -1,7 +1,7 @@
 """Run the background work of `serve` under another ASGI server (D61).
 
-daphne does not tell an application when it starts and ends, so this asks its reactor. Other servers
-send `lifespan`. Without either, the first request starts the work.
+daphne does not tell an application when it starts and ends, so this asks its reactor. Under another
+server the first request starts the work.
 """
 
 import asyncio
@@ -40,12 +40,9 @@ class Standalone:
         self._told = ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._live(receive, send)
-        elif self._started or await self._start():
-            await self.application(scope, receive, send)
-        else:
+        if not (self._started or await self._start()):
             raise BridgeError("STORAGE_UNAVAILABLE")
+        await self.application(scope, receive, send)
 
     def prepare(self) -> None:
         """Take the data directory and check all that `serve` checks.
@@ -57,7 +54,11 @@ class Standalone:
             held.enter_context(startup.only_server(conf))
             certificates = tls_certificates.load_or_renew(conf)
             startup.check_system(conf)
-            migrations.check_migrated()
+            if waiting := migrations.pending():
+                raise CommandError(
+                    f"The database waits for migrations ({len(waiting)})."
+                    " Run `python manage.py serve` once: it copies the database first."
+                )
             server_address.record(conf, server_address.current(conf, certificates))
             self._held = held.pop_all()
         self._prepared = True
@@ -82,19 +83,6 @@ class Standalone:
                 await background.stop_all()
             self._held.close()
 
-    async def _live(self, receive: Receive, send: Send) -> None:
-        """Follow the `lifespan` of ASGI: a start that fails ends the server."""
-        while True:
-            message = await receive()
-            if message["type"] == "lifespan.startup":
-                if await self._start():
-                    await send({"type": "lifespan.startup.complete"})
-                else:
-                    await send({"type": "lifespan.startup.failed", "message": self._told})
-            else:
-                await self._stop()
-                return await send({"type": "lifespan.shutdown.complete"})
-
     def start_with_daphne(self) -> None:
         """Start and stop with daphne, which calls this on import.
 
@@ -111,12 +99,6 @@ class Standalone:
         except (CommandError, ConfError) as error:
             sys.stderr.write(f"{error}\n")
             sys.exit(getattr(error, "returncode", 1))
-        if not daphne_command.tls_endpoints() and not conf.bridge_trusted_proxies:
-            log.warning(
-                "every request will be refused: daphne listens without TLS, and no proxy is"
-                " trusted",
-                remedy="daphne -e ssl:…, or BRIDGE_TRUSTED_PROXIES",
-            )
         from twisted.internet import defer, reactor  # daphne has installed it
 
         loop: asyncio.AbstractEventLoop = reactor._asyncioEventloop
