@@ -3,7 +3,6 @@
 import ast
 import fcntl
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -20,7 +19,8 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     project = tmp_path / "a clone"
     (project / "tests").mkdir(parents=True)
     (project / "requirements.txt").write_text("# runtime\nDjango==5.2\n")
-    (project / "tests" / "requirements.txt").write_text("-r ../requirements.txt\npytest==9.2\n")
+    (project / "requirements-claude.txt").write_text("-r requirements.txt\n")
+    (project / "tests/requirements.txt").write_text("-r ../requirements-claude.txt\npytest==9.2\n")
     venv = project / ".venv"
     places = {"PROJECT": project, "VENV": venv, "PYTHON": venv / "bin" / "python"}
     for name, place in (places | {"STAMP": venv / "bridge-stamp.json"}).items():
@@ -39,7 +39,7 @@ def steps(clone: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def run_step(command: list[str], *_: object) -> None:
         if command[1:3] == ["-m", "venv"]:
             done.append("venv")
-            subprocess.run(command, check=True)
+            subprocess.run([*command, "--without-pip"], check=True)
             site = next(Path(setup.VENV, "lib").glob("python*/site-packages"))
             (site / "pip").mkdir()
             (site / "pip" / "__init__.py").touch()
@@ -107,22 +107,14 @@ def test_an_interrupted_installation_is_made_anew(
         (clone / "requirements.txt").write_text("Django==5.3\n")
 
 
-def spoil(how: str) -> None:
-    if how == "of another clone":
-        setup.STAMP.write_text(setup.STAMP.read_text().replace("a clone", "elsewhere"))
-    elif how == "without Python":
-        setup.PYTHON.unlink()
-        setup.PYTHON.symlink_to("/nonexistent/python")
-    else:
-        shutil.rmtree(setup.VENV)
-        setup.VENV.write_text("not a directory")
-
-
-@pytest.mark.parametrize("how", ["of another clone", "without Python", "a file"])
-def test_what_is_no_environment_of_this_clone_is_made_anew(steps: list[str], how: str) -> None:
+def test_an_environment_of_another_clone_or_without_python_is_made_anew(steps: list[str]) -> None:
+    made = ["venv", "pip requirements.txt"]
     prepared("run", steps)
-    spoil(how)
-    assert prepared("run", steps) == ["venv", "pip requirements.txt"]
+    setup.STAMP.write_text(setup.STAMP.read_text().replace("a clone", "elsewhere"))
+    assert prepared("run", steps) == made
+    setup.PYTHON.unlink()
+    setup.PYTHON.symlink_to("/nonexistent/python")
+    assert prepared("run", steps) == made
 
 
 def test_two_set_ups_wait_for_each_other(clone: Path, steps: list[str]) -> None:
@@ -141,27 +133,14 @@ def test_a_failing_step_shows_everything_it_said(capfd: pytest.CaptureFixture[st
     code = "import sys; print('one'); print('two', file=sys.stderr); sys.exit(3)"
     with open(os.devnull) as lock, pytest.raises(setup.Missing) as caught:
         setup.run_step([sys.executable, "-c", code], "Installing", lock.fileno())
-    said = str(caught.value)
-    assert "one" in said and "two" in said and "Installing failed (exit code 3)" in said
-    assert capfd.readouterr().out == "Installing …\n"
+    assert "Installing failed (exit code 3)" in str(caught.value)
+    said = capfd.readouterr()
+    assert (said.out, said.err) == ("Installing …\none\n", "two\n")
 
 
-def test_an_upgrade_without_its_requirements_says_the_way_back(
+def test_an_upgrade_without_its_requirements_changes_nothing(
     clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The commit is the one that ran at the last start, two pulls ago."""
-    data = clone / "data"
-    data.mkdir()
-    monkeypatch.setenv("BRIDGE_DATA_DIR", str(data))
-    (data / "server.json").touch()
-    os.utime(data / "server.json", (1_700_000_500, 1_700_000_500))
-    commits, who = [], ["-c", "user.name=a", "-c", "user.email=a@b"]
-    for moment in (1_700_000_000, 1_700_001_000, 1_700_002_000):
-        when = {f"GIT_{kind}_DATE": f"{moment} +0000" for kind in ("AUTHOR", "COMMITTER")}
-        for command in (["init", "-q"], [*who, "commit", "-q", "--allow-empty", "-m", "x"]):
-            subprocess.run(["git", *command], check=True, env=os.environ | when)
-        commits.append(subprocess.check_output(["git", "rev-parse", "HEAD"], text=True)[:7])
-
     def full(*_: object) -> None:
         raise setup.Missing("Installing requirements failed")
 
@@ -169,7 +148,3 @@ def test_an_upgrade_without_its_requirements_says_the_way_back(
     assert setup.main(["manage", "upgrade"]) == 1
     said = capsys.readouterr().err
     assert "The database was not touched, and a bridge that runs was not stopped." in said
-    assert f"To go back: `git checkout {commits[0]}` and `make setup`." in said
-    os.utime(data / "server.json")
-    assert setup.main(["manage", "upgrade"]) == 1
-    assert "git checkout" not in capsys.readouterr().err, "it ran with the present code"

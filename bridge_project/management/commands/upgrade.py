@@ -11,8 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 from bridge_project import __version__
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.database import sqlite_file
-from bridge_project.network import server_address
-from bridge_project.operations import migrations, restore, service, setup, startup
+from bridge_project.operations import migrations, restore, service, startup
 from bridge_project.operations.database_copies import newest_copy
 
 # besides the copy, and the table that a migration writes anew
@@ -101,10 +100,7 @@ def _go_back(failed: migrations.MigrationFailed, unit: service.Unit | None) -> s
         return f"{failed} It could not be put back by itself ({error})."
     text = f"A migration failed ({failed.why})."
     text += " The database is as it was before, and the bridge is stopped."
-    checkout = "Go back to the version that you had"
-    if commit := setup.earlier_commit(server_address.path(conf)):
-        checkout = f"Go back to the version that ran before: `git checkout {commit}`"
     run = f"`{startup.make_command(conf, 'run')}`"
     if unit is not None:
         run = f"`make setup` and `{unit.command('start')}`"
-    return f"{text} {checkout}, then {run}."
+    return f"{text} Go back to the version that you had (git checkout), then {run}."
