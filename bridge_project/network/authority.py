@@ -42,20 +42,18 @@ def load_or_renew_authority(
     It keeps its name, key and constraints, so that certificates it signed stay valid. ``names``:
     the bridge's names, for which a new authority is valid. Raises ConfError.
     """
-    again = "phones must then install /ca.crt again"
     if not path.exists():
         name = f"Bridge CA {socket.gethostname()[:24]} {os.urandom(3).hex()}"
         return _make_authority(path, key, name, _constraints(names))
     try:
         ca = x509.load_pem_x509_certificate(path.read_bytes())
+        if ca.public_key() != key.public_key():
+            raise ValueError
     except ValueError:
-        text = f"BRIDGE_DATA_DIR: {path} is damaged; restore it, or delete it: {again}"
-        raise ConfError(text) from None
-    if ca.public_key() != key.public_key():
         raise ConfError(
-            f"BRIDGE_DATA_DIR: {path} and ca.key do not belong together; restore the pair,"
-            f" or delete both: {again}"
-        )
+            f"BRIDGE_DATA_DIR: {path} is damaged, or does not belong to ca.key; restore both, or"
+            " delete both: phones must then install /ca.crt again"
+        ) from None
     if ca.not_valid_after_utc - now() >= RENEW_BEFORE:
         return ca
     log.warning(

@@ -33,37 +33,21 @@ class Certificates:
 
 
 def read_given(chain_path: Path, key_path: Path) -> Certificates:
-    data = _read(chain_path, "BRIDGE_TLS_CERT")
+    """Read the certificate that the settings name. Raises ConfError, one line."""
+    setting, path = "BRIDGE_TLS_CERT", chain_path
     try:
-        leaf = x509.load_pem_x509_certificates(data)[0]
-    except ValueError:
-        raise ConfError(f"BRIDGE_TLS_CERT: {chain_path} is not a PEM certificate") from None
-    data = _read(key_path, "BRIDGE_TLS_KEY")
-    try:
-        key = serialization.load_pem_private_key(data, None)
-    except TypeError:
-        text = f"BRIDGE_TLS_KEY: {key_path} is encrypted; give a key without a passphrase"
-        raise ConfError(text) from None
-    except (ValueError, UnsupportedAlgorithm):
-        raise ConfError(f"BRIDGE_TLS_KEY: {key_path} is not a PEM private key") from None
-    try:
-        matching = key.public_key() == leaf.public_key()
-    except (ValueError, UnsupportedAlgorithm):
-        text = f"BRIDGE_TLS_CERT: {chain_path} has a public key of an unknown kind"
-        raise ConfError(text) from None
-    if not matching:
-        text = f"BRIDGE_TLS_KEY: {key_path} is not the key of the first certificate in {chain_path}"
-        raise ConfError(text)
-    if (end := leaf.not_valid_after_utc) <= now():
-        raise ConfError(f"BRIDGE_TLS_CERT: {chain_path} expired on {end:%Y-%m-%d}")
+        leaf = x509.load_pem_x509_certificates(chain_path.read_bytes())[0]
+        if (end := leaf.not_valid_after_utc) <= now():
+            raise ValueError(f"it expired on {end:%Y-%m-%d}")
+        public = leaf.public_key()
+        setting, path = "BRIDGE_TLS_KEY", key_path
+        key = serialization.load_pem_private_key(key_path.read_bytes(), None)
+        if key.public_key() != public:
+            raise ValueError(f"it is not the key of the first certificate in {chain_path}")
+    except (OSError, TypeError, ValueError, UnsupportedAlgorithm) as error:
+        why = getattr(error, "strerror", None) or " ".join(str(error).split())
+        raise ConfError(f"{setting}: {path} cannot be used ({why})") from None
     return describe(leaf, chain_path, key_path, None)
-
-
-def _read(path: Path, setting: str) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ConfError(f"{setting}: {path} cannot be read ({error.strerror})") from None
 
 
 def pin_of(certificate: bytes) -> str:

@@ -4,7 +4,6 @@ The bridge's own authority signs it (it is that authority's *leaf*), and it is r
 the same key; or the settings give one.
 """
 
-import errno
 import fcntl
 import logging
 import os
@@ -71,24 +70,15 @@ def replace_authority(conf: Conf) -> Certificates:
 def _with_lock(conf: Conf, call: Callable[[Path, tuple[str, ...]], Certificates]) -> Certificates:
     try:
         directory = make_private_dir(conf.bridge_data_dir, "tls")
-        with open(_open_lock(directory / "lock"), "rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # one process at a time
+        lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with open(lock, "rb"):
+            fcntl.flock(lock, fcntl.LOCK_EX)  # one process at a time
             return call(directory, wanted_names(conf))
     except OSError as error:
         raise ConfError(
             f"BRIDGE_DATA_DIR: the certificate cannot be kept in it ({error.strerror}:"
             f" {error.filename})"
         ) from None
-
-
-def _open_lock(path: Path) -> int:
-    """Open the lock; for reading where the file system is read-only, and nothing is renewed."""
-    try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        if error.errno != errno.EROFS:
-            raise
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def wanted_names(conf: Conf) -> tuple[str, ...]:
@@ -108,53 +98,50 @@ def wanted_names(conf: Conf) -> tuple[str, ...]:
 def _renew_own(directory: Path, names: tuple[str, ...]) -> Certificates:
     """Make missing files, and renew authority and leaf when it is time."""
     ca_path, chain, key_path = (directory / f for f in ("ca.crt", "server.crt", "server.key"))
-    ca_key = _load_or_make_key(directory / "ca.key", ca_path, "trusts the authority")
+    ca_key = _load_or_make_key(directory / "ca.key", ca_path)
     ca = authority.load_or_renew_authority(ca_path, ca_key, names)
-    left_out = tuple(name for name in names if not authority.permits(ca, name))
+    left_out = [name for name in names if not authority.permits(ca, name)]
     names = tuple(name for name in names if name not in left_out)
-    key = _load_or_make_key(key_path, chain, "knows the bridge by its key")
+    key = _load_or_make_key(key_path, chain)
     leaf = _load_leaf(chain, key, ca, names)
     if leaf is None:
         leaf = _make_leaf(key, ca_key, ca, names)
         write_private_file(chain, authority.pem(leaf) + authority.pem(ca))
-    _tell(left_out)
+    if left_out:
+        _tell(", ".join(left_out))
     return describe(leaf, chain, key_path, ca_path)
 
 
 @cache
-def _tell(left_out: tuple[str, ...]) -> None:
+def _tell(left_out: str) -> None:
     """Log once the bridge's names that the authority may not sign."""
-    if left_out:
-        log.warning(
-            "The certificate authority is not for %s, so the certificate is not either;"
-            " `manage.py new_ca` makes one that is.",
-            ", ".join(left_out),
-        )
+    log.warning(
+        "The certificate authority is not for %s, so the certificate is not either;"
+        " `manage.py new_ca` makes one that is.",
+        left_out,
+    )
 
 
-def _load_or_make_key(path: Path, certificate: Path, who: str) -> ec.EllipticCurvePrivateKey:
+def _load_or_make_key(path: Path, certificate: Path) -> ec.EllipticCurvePrivateKey:
     """Return a file's key; make it when its certificate is missing too.
 
     A lost or damaged key is never replaced in silence: clients rely on it.
     """
-    advice = (
-        f"restore it from a backup, or delete it and {certificate.name}; then every"
-        f" device that {who} must be paired again"
-    )
-    if not path.exists():
-        if certificate.exists():
-            raise ConfError(f"BRIDGE_DATA_DIR: {path} is missing; {advice}")
+    if not path.exists() and not certificate.exists():
         made = ec.generate_private_key(ec.SECP256R1())
         plain = (serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
         write_private_file(path, made.private_bytes(serialization.Encoding.PEM, *plain))
-    if path.stat().st_mode & 0o077:
-        path.chmod(0o600)
     try:
+        if path.stat().st_mode & 0o077:
+            path.chmod(0o600)
         key = serialization.load_pem_private_key(path.read_bytes(), None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
+    except (FileNotFoundError, ValueError, TypeError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise ConfError(f"BRIDGE_DATA_DIR: {path} is damaged; {advice}")
+        raise ConfError(
+            f"BRIDGE_DATA_DIR: {path} is missing or damaged; restore it from a backup, or delete it"
+            f" and {certificate.name}; then every device that trusts it must be paired again"
+        )
     return key
 
 
