@@ -50,7 +50,6 @@ class Message:
 
     @property
     def reply(self) -> tuple[str, ...]:
-        """Return the types of the messages that answer it."""
         return self.model.reply if self.from_client else ()
 
     @property
@@ -120,32 +119,20 @@ def build() -> Schema:
     """Build AsyncAPI 3.0, seen from the bridge: it receives what clients send."""
     schemas: dict[str, Schema] = {}
     found = messages()
+    variables = {"host": {"default": "localhost"}, "port": {"default": "8443"}}
+    server = {"host": "{host}:{port}", "protocol": "wss", "variables": variables}
+    about = {"title": "Bridge", "version": PROTOCOL_VERSION, "description": DESCRIPTION}
+    channel = {
+        "address": ADDRESS,
+        "servers": [{"$ref": "#/servers/bridge"}],
+        "messages": {one.name: {"$ref": f"#/components/messages/{one.name}"} for one in found},
+    }
     return {
         "asyncapi": "3.0.0",
-        "info": {
-            "title": "Bridge",
-            "version": PROTOCOL_VERSION,
-            "description": DESCRIPTION,
-            "license": {"name": "MIT"},
-        },
+        "info": about,
         "defaultContentType": "application/json",
-        "servers": {
-            "bridge": {
-                "host": "{host}:{port}",
-                "protocol": "wss",
-                "variables": {"host": {"default": "localhost"}, "port": {"default": "8443"}},
-            }
-        },
-        "channels": {
-            "bridge": {
-                "address": ADDRESS,
-                "servers": [{"$ref": "#/servers/bridge"}],
-                "messages": {
-                    one.name: {"$ref": f"#/components/messages/{one.name}"} for one in found
-                },
-                "bindings": {"ws": {"method": "GET"}},
-            }
-        },
+        "servers": {"bridge": server},
+        "channels": {"bridge": channel},
         "operations": dict(map(_operation, found)),
         "components": {
             "messages": {one.name: _message(one, schemas) for one in found},

@@ -59,16 +59,6 @@ _JSON: Final = "application/json"
 
 Schema = dict[str, Any]
 
-_REQUEST_ID: Final[Schema] = {
-    "in": "header",
-    "name": "X-Request-ID",
-    "schema": {"type": "string"},
-    "description": (
-        "An id for this request: 1 to 128 of letters, digits and `._:-`. Otherwise the"
-        " bridge makes one."
-    ),
-}
-
 
 class EndpointSchema(AutoSchema):
     """Describe an operation: its view's security, and a unique id for each address."""
@@ -101,7 +91,6 @@ def add_errors(result: Schema, generator: Any, request: Any, public: bool) -> Sc
         schemas[model.__name__] = schema
     for methods in result["paths"].values():
         for operation in methods.values():
-            operation.setdefault("parameters", []).append(_REQUEST_ID)
             _add_to(operation)
     return result
 
@@ -126,9 +115,6 @@ def _add_to(operation: Schema) -> None:
         if more := _MORE_STATUSES.get((operation["operationId"], code)):
             by_status.setdefault(more, []).append(code)
     responses = operation["responses"]
-    for status, answer in responses.items():
-        if status.startswith("2"):
-            answer["headers"] = _headers(int(status))
     hooks = operation["operationId"].startswith("hook_")
     for status, codes in by_status.items():
         # a view's own body of this status: degraded health
@@ -142,7 +128,6 @@ def _add_to(operation: Schema) -> None:
         responses[str(status)] = {
             "description": " ".join(f"`{code}`: {ERRORS[code].message}" for code in codes),
             "content": {_JSON: {"schema": schema}},
-            "headers": _headers(status, sure=not own and "INTERNAL_ERROR" not in codes),
         }
     operation["responses"] = dict(sorted(responses.items()))
 
@@ -150,18 +135,3 @@ def _add_to(operation: Schema) -> None:
 def _body(name: str, codes: list[str]) -> Schema:
     code = {"type": "object", "properties": {"code": {"enum": codes}}}
     return {"allOf": [{"$ref": f"#/components/schemas/{name}"}, code]}
-
-
-def _headers(status: int, *, sure: bool = True) -> Schema:
-    """Describe an error's headers; ``sure``: every answer has them all."""
-    found = {"X-Request-ID": _header("The request's id, for the bridge's log.", type="string")}
-    if status == 401:
-        found["WWW-Authenticate"] = _header("The kind of token.", const="Bearer")
-    if status in (429, 503):
-        wait = _header("Whole seconds to wait.", type="integer", minimum=1)
-        found["Retry-After"] = wait | {"required": sure}
-    return found
-
-
-def _header(description: str, **schema: Any) -> Schema:
-    return {"description": description, "schema": schema, "required": True}

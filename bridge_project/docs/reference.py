@@ -1,32 +1,12 @@
 """Write settings, error codes and messages as tables for the pages and docs/."""
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from bridge_project.docs import asyncapi
 from bridge_project.kernel.config import SECRET_FIELDS, Conf
 from bridge_project.kernel.errors import ERRORS, ErrorCode
 from bridge_project.protocol.catalogue import CATALOGUE
-
-
-class Setting(NamedTuple):
-    """Hold a row of the settings table; ``default`` may be empty."""
-
-    name: str
-    default: str
-    description: str
-    secret: bool
-
-
-def settings() -> list[Setting]:
-    """Return every setting, in the order of ``Conf``."""
-    rows = []
-    for name, field in Conf.model_fields.items():
-        default = "" if field.default in (None, [], {}) else field.default
-        default = str(int(default) if isinstance(default, bool) else default)
-        description = " ".join((field.description or "").split())
-        rows.append(Setting(name.upper(), default, description, name in SECRET_FIELDS))
-    return rows
 
 
 def sent_as(row: ErrorCode) -> str:
@@ -71,27 +51,26 @@ _MESSAGES: Final = """\
 The {count} message types of the WebSocket at `{address}`, each with an example. The same as an
 AsyncAPI document: `/api/v1/asyncapi` on any bridge. How to write a client:
 [clients.md](clients.md).
-
 """
 
 
 def settings_markdown() -> str:
-    """Return ``docs/settings.md``."""
-    secrets = ", ".join(f"`{row.name}_FILE`" for row in settings() if row.secret)
-    rows = [
-        (f"`{row.name}`", f"`{row.default}`" if row.default else "", row.description)
-        for row in settings()
-    ]
+    """Return ``docs/settings.md``: every setting, in the order of ``Conf``."""
+    rows = []
+    for name, field in Conf.model_fields.items():
+        default = "" if field.default in (None, [], {}) else field.default
+        default = str(int(default) if isinstance(default, bool) else default)
+        description = " ".join((field.description or "").split())
+        rows.append((f"`{name.upper()}`", default and f"`{default}`", description))
     return (
         _HEAD.format(title="Settings", source="bridge_project/kernel/config.py")
-        + _SETTINGS.format(secrets=secrets)
+        + _SETTINGS.format(secrets=", ".join(f"`{name.upper()}_FILE`" for name in SECRET_FIELDS))
         + _table(("Setting", "Default", "Meaning"), rows)
     )
 
 
 def errors_markdown() -> str:
     """Return ``docs/errors.md``."""
-    head = ("Code", "Sent as", "Recoverable", "Severity", "Meaning", "What to do")
     rows = [
         (f"`{row.code}`", sent_as(row), retry(row), row.severity, row.message, row.remedy)
         for row in ERRORS.values()
@@ -99,32 +78,24 @@ def errors_markdown() -> str:
     return (
         _HEAD.format(title="Error codes", source="bridge_project/kernel/errors.py")
         + _ERRORS
-        + _table(head, rows)
+        + _table(("Code", "Sent as", "Recoverable", "Severity", "Meaning", "What to do"), rows)
     )
 
 
 def messages_markdown() -> str:
     """Return ``docs/messages.md``."""
-    parts = [
-        _HEAD.format(title="Messages", source="bridge_project/protocol/"),
-        _MESSAGES.format(count=len(CATALOGUE), address=asyncapi.ADDRESS),
-    ]
+    parts = [_MESSAGES.format(count=len(CATALOGUE), address=asyncapi.ADDRESS)]
     for message in asyncapi.messages():
         model = message.model
         way = "client to bridge" if message.from_client else "bridge to client"
-        parts.append(f"## {model.type} ({way})\n\n{model.documentation()}\n\n")
-        if message.rule:
-            parts.append(f"{message.rule}\n\n")
-        if message.reply:
-            answers = " or ".join(f"`{reply}`" for reply in message.reply)
-            parts.append(f"Answered by {answers}.\n\n")
-        if message.fields:
-            rows = [
-                (f"`{name}`", type, "yes" if must else "") for name, type, must in message.fields
-            ]
-            parts.append(_table(("Field", "Type", "Required"), rows) + "\n")
-        parts.append(f"```json\n{message.example}\n```\n\n")
-    return "".join(parts).removesuffix("\n")
+        answers = " or ".join(f"`{reply}`" for reply in message.reply)
+        about = [f"## {model.type} ({way})", model.documentation(), message.rule]
+        about += [f"Answered by {answers}."] if answers else []
+        rows = [(f"`{name}`", type, "yes" if must else "") for name, type, must in message.fields]
+        about += [_table(("Field", "Type", "Required"), rows).rstrip()] if rows else []
+        about += [f"```json\n{message.example}\n```"]
+        parts.append("\n\n".join(filter(None, about)) + "\n")
+    return _HEAD.format(title="Messages", source="bridge_project/protocol/") + "\n".join(parts)
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
