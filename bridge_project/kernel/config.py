@@ -6,7 +6,7 @@ then from `.env` in the data directory.
 
 from __future__ import annotations
 
-import fcntl
+import contextlib
 import os
 import secrets
 from collections.abc import Mapping
@@ -171,16 +171,20 @@ class Conf(BaseModel):
         """Return a secret from the settings, else from the data directory; make it once."""
         if given := getattr(self, f"bridge_{name}", ""):
             return str(given)
+        path = self.secret_path(name)
         try:
-            found = _stored_secret(self.bridge_data_dir, name)
+            if not path.exists():
+                _make_secret(path)
+            found = path.read_text().strip()
         except OSError as error:
             raise _unusable(self.bridge_data_dir, error) from None
         except UnicodeDecodeError:
-            raise ConfError(f"{self.secret_path(name)}: is no UTF-8 text") from None
-        if name.endswith("_token") and len(found) < limits.MIN_TOKEN_CHARS:
+            found = ""
+        if len(found) < limits.MIN_TOKEN_CHARS:
+            setting = f"BRIDGE_{name.upper()}" if name.endswith("_token") else "BRIDGE_DATA_DIR"
             raise ConfError(
-                f"BRIDGE_{name.upper()}: {self.secret_path(name)} has fewer than"
-                f" {limits.MIN_TOKEN_CHARS} characters; remove it, and a start makes another"
+                f"{setting}: {path} is no text of {limits.MIN_TOKEN_CHARS} characters or more;"
+                " remove it, and a start makes another"
             )
         return found
 
@@ -214,7 +218,7 @@ def load(data_dir: Path | None = None) -> Conf:
             values[name] = _read_secret(name, files[name])
         loaded = Conf.model_validate(values)
     except ValidationError as error:
-        raise ConfError(types.one_line(error, Conf.model_json_schema())) from None
+        raise ConfError(types.one_line(error)) from None
     except UnicodeDecodeError:
         raise ConfError(f"{env_file}: is no UTF-8 text") from None
     except OSError as error:
@@ -245,24 +249,17 @@ def _unusable(data_dir: object, error: OSError) -> ConfError:
     return ConfError(f"BRIDGE_DATA_DIR: {data_dir} cannot be used ({error.strerror})")
 
 
-def _stored_secret(data_dir: Path, name: str) -> str:
-    path = make_private_dir(data_dir, "secrets") / name
-    if path.exists() and (found := path.read_text().strip()):
-        return found
-    prefix = {"hook_token": "bridge_hook_", "admin_token": "bridge_admin_"}.get(name, "")
-    draft = path.with_name(f".{name}.{secrets.token_hex(4)}")
+def _make_secret(path: Path) -> None:
+    prefix = {"hook_token": "bridge_hook_", "admin_token": "bridge_admin_"}.get(path.name, "")
+    make_private_dir(path.parents[1], path.parent.name)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     write_private_file(draft, (prefix + secrets.token_urlsafe(32) + "\n").encode())
     try:
         # the first of two processes that start together wins, the other reads what it made
-        os.link(draft, path)
-    except FileExistsError:
-        with path.open() as existing:
-            fcntl.flock(existing, fcntl.LOCK_EX)
-            if not path.read_text().strip():  # what a full disk left of it
-                os.replace(draft, path)
+        with contextlib.suppress(FileExistsError):
+            os.link(draft, path)
     finally:
         draft.unlink(missing_ok=True)
-    return path.read_text().strip()
 
 
 conf = load()

@@ -103,25 +103,11 @@ def _read_agents(parts: Any) -> Any:
     return found
 
 
-def one_line(error: ValidationError, schema: dict[str, Any]) -> str:
+def one_line(error: ValidationError) -> str:
     """Return what is wrong with the first wrong setting, without its value."""
     first = error.errors(include_input=False, include_url=False)[0]
     message = str(first["msg"]).removeprefix("Value error, ")
-    if not first["loc"]:
-        return message
-    name = str(first["loc"][0])
-    return f"{name.upper()}: {_number(schema['properties'][name]) or message}"
-
-
-def _number(schema: dict[str, Any]) -> str:
-    """Return the bounds of a setting that is a number, by its schema; "" for any other."""
-    for kind in schema.get("anyOf", [schema]):
-        if kind.get("type") == "integer":
-            least, most = kind["minimum"], kind.get("maximum")
-            what = "a whole number" if most is None else "a number"
-            bounds = f"of {least} or more" if most is None else f"from {least} to {most}"
-            return f"must be {what} {bounds}"
-    return ""
+    return f"{str(first['loc'][0]).upper()}: {message}" if first["loc"] else message
 
 
 Secret = Field(json_schema_extra={"secret": True})  # may be given by `X_FILE`
