@@ -30,13 +30,14 @@ django.setup()
 from channels.routing import ProtocolTypeRouter, URLRouter
 from django.urls import path
 
-from bridge_project.composition import handlers  # noqa: F401 - importing them registers them
 from bridge_project.composition.upgrade import WEBSOCKET_PATH, UpgradeCheck
 from bridge_project.http.request_threads import Handler
 from bridge_project.http.transport_middleware import TransportMiddleware
 from bridge_project.operations.standalone import Standalone
+from files_app import handlers as file_handlers  # noqa: F401 - importing handlers registers them
 from files_app.request_limiter import FileRequestLimiter
 from hooks_app.intake.fast_path import FastPath
+from sessions_app.handlers import connection, push, session  # noqa: F401
 from sessions_app.socket.consumer import BridgeConsumer
 
 _socket = UpgradeCheck(URLRouter([path(WEBSOCKET_PATH, BridgeConsumer.as_asgi())]))

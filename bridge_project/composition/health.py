@@ -50,9 +50,8 @@ def check_channel_layer() -> str | None:
     if conf.redis_url:
         import redis  # 5 MB of memory, of no use without a Redis
 
-        with redis.Redis.from_url(
-            conf.redis_url, socket_connect_timeout=1, socket_timeout=1
-        ) as client:
+        seconds = {"socket_connect_timeout": 1, "socket_timeout": 1}
+        with redis.Redis.from_url(conf.redis_url, **seconds) as client:
             client.ping()
     return None
 
@@ -110,7 +109,12 @@ def report(mode: ConnectionMode) -> tuple[int, Health | HealthDegraded]:
 
 def _failures() -> dict[str, str]:
     """Run all checks at once under one deadline; return part → what is wrong."""
-    futures = [(part, _start(check)) for part, checks in CHECKS.items() for check in checks]
+    with _lock:
+        for check in (check for checks in CHECKS.values() for check in checks):
+            # one that hangs is waited for again, and takes only one thread
+            if check not in _running or _running[check].done():
+                _running[check] = threads.health.begin(check)
+        futures = [(part, _running[check]) for part, checks in CHECKS.items() for check in checks]
     deadline = time.monotonic() + CHECK_SECONDS
     failed: dict[str, str] = {}
     for part, future in futures:
@@ -125,21 +129,12 @@ def _failures() -> dict[str, str]:
     return failed
 
 
-def _start(check: Check) -> Future[str | None]:
-    """Start a check, or wait for its running call: a hung check takes only one thread."""
-    with _lock:
-        future = _running.get(check)
-        if future is None or future.done():
-            future = _running[check] = threads.health.begin(check)
-        return future
-
-
 def _log_changes(failed: dict[str, str]) -> None:
     """Log parts that became unhealthy or healthy, not every answer."""
     global _unhealthy
-    now = frozenset(failed)
-    for part in sorted(now - _unhealthy):
-        log.error("part_unhealthy", part=part, reason=failed[part])
-    for part in sorted(_unhealthy - now):
-        log.info("part_healthy", part=part)
-    _unhealthy = now
+    for part in sorted(failed.keys() ^ _unhealthy):
+        if part in failed:
+            log.error("part_unhealthy", part=part, reason=failed[part])
+        else:
+            log.info("part_healthy", part=part)
+    _unhealthy = frozenset(failed)

@@ -17,7 +17,6 @@ from devices_app.management.base import DatabaseCommand
 
 PASSWORD_VARIABLE = "DJANGO_SUPERUSER_PASSWORD"
 DEFAULT_NAME = "admin"
-TRIES = 3
 
 
 class Command(DatabaseCommand):
@@ -34,38 +33,22 @@ class Command(DatabaseCommand):
         parser.add_argument("--username", help=default)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        given, name = os.environ.get(PASSWORD_VARIABLE), options["username"]
-        asks = given is None and sys.stdin.isatty()
-        if asks and not name:
-            name = input(f"Name [{DEFAULT_NAME}]: ").strip()
+        name, password = options["username"], os.environ.get(PASSWORD_VARIABLE)
+        if password is None and not sys.stdin.isatty():
+            password = sys.stdin.readline().rstrip("\r\n")
+        elif password is None:
+            name = name or input(f"Name [{DEFAULT_NAME}]: ").strip()
+            password = getpass.getpass("Password: ")
+            if getpass.getpass("Password again: ") != password:
+                raise CommandError("The two are not the same. No user was made.")
         user = User(username=name or DEFAULT_NAME, is_staff=True, is_superuser=True)
         try:
             user.clean_fields(exclude=["password"])
             user.validate_unique()
-            if asks:
-                password = self._ask(user)
-            else:
-                password = sys.stdin.readline().rstrip("\r\n") if given is None else given
-                if not password:
-                    where = f"set {PASSWORD_VARIABLE} or give it on standard input"
-                    raise CommandError(f"No password: {where}.")
-                validate_password(password, user)
+            validate_password(password, user)
         except ValidationError as error:
-            raise CommandError(" ".join(error.messages)) from None
+            raise CommandError(" ".join([*error.messages, "No user was made."])) from None
         user.set_password(password)
         user.save()
         where = f"{bridge_address().base_url}/admin/"
         self.stdout.write(f"Made the admin user {user.username}. Log in at {where}")
-
-    def _ask(self, user: User) -> str:
-        for _ in range(TRIES):
-            password = getpass.getpass("Password: ")
-            try:
-                validate_password(password, user)
-            except ValidationError as error:
-                self.stderr.write(" ".join(error.messages))
-                continue
-            if getpass.getpass("Password again: ") == password:
-                return password
-            self.stderr.write("The two are not the same.")
-        raise CommandError("No user was made.")
