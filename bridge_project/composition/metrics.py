@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 
-from bridge_project.kernel.metrics import REGISTRY, gauges
+from bridge_project.kernel.metrics import REGISTRY
 from hooks_app.producer import server_forwarder
 from sessions_app import metrics as session_metrics
 
@@ -22,21 +22,15 @@ COLLECTORS: dict[str, Callable[[], Iterable[Metric]]] = {
 
 
 class _Process(CollectorRegistry):
-    """Collect counters and figures; a failed collector is 0 in `bridge_collector_up`."""
+    """Collect counters and figures; those that cannot be had are left out, and logged."""
 
     def collect(self) -> Iterator[Metric]:
         yield from REGISTRY.collect()
-        up: dict[str, int] = {}
         for name, collect in COLLECTORS.items():
             try:
-                found = list(collect())
+                yield from list(collect())
             except (DatabaseError, OSError) as error:
                 log.warning("figures_unavailable", app=name, error=error.__class__.__name__)
-                found = []
-            up[name] = int(bool(found))
-            yield from found
-        text = "1 where an app's figures could be had at this scrape, else 0."
-        yield gauges("collector_up", text, ["room"], up.items())
 
 
 def exposition(accept: str) -> tuple[bytes, str]:

@@ -6,7 +6,6 @@ import re
 import shlex
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
@@ -28,12 +27,15 @@ def make_absolute(value: Path) -> Path:
     return Path(os.path.abspath(value.expanduser()))
 
 
-def _check_token(value: str) -> str:
-    if value and len(value) < MIN_TOKEN_CHARS:
-        raise ValueError(f"must have at least {MIN_TOKEN_CHARS} characters")
-    if not value.isascii() or any(c.isspace() or not c.isprintable() for c in value):
-        raise ValueError("must be printable ASCII without white space")
-    return value
+def _must(message: str, pattern: str) -> AfterValidator:
+    """Refuse a text, unless it is empty or all of it matches the pattern."""
+
+    def check(value: str) -> str:
+        if value and not re.fullmatch(pattern, value, re.IGNORECASE):
+            raise ValueError(f"must {message}")
+        return value
+
+    return AfterValidator(check)
 
 
 def _check_host(value: str) -> str:
@@ -53,35 +55,8 @@ def _find_roots(value: list[str]) -> list[str]:
     return roots
 
 
-def _check_url(value: str) -> str:
-    parts = urlsplit(value)
-    if value and (not parts.scheme or not parts.hostname):
-        raise ValueError("must be a URL such as https://bridge.example")
+def _without_slash(value: str) -> str:
     return value.rstrip("/")
-
-
-def _check_origins(value: list[str]) -> list[str]:
-    for origin in value:
-        parts = urlsplit(origin)
-        if not parts.scheme or not parts.hostname or parts.path not in ("", "/"):
-            raise ValueError("must hold origins such as https://app.example")
-    return [origin.rstrip("/") for origin in value]
-
-
-def _check_names(value: list[str]) -> list[str]:
-    for name in value:
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]*|[0-9A-Fa-f:.]+", name):
-            raise ValueError("must hold names of hosts such as push.example, without https://")
-    return value
-
-
-def _begins_with(message: str, *schemes: str) -> AfterValidator:
-    def check(value: str) -> str:
-        if value and urlsplit(value).scheme not in schemes:
-            raise ValueError(f"must begin with {message}")
-        return value
-
-    return AfterValidator(check)
 
 
 def _read_agents(parts: Any) -> Any:
@@ -112,22 +87,44 @@ def one_line(error: ValidationError) -> str:
 
 Secret = Field(json_schema_extra={"secret": True})  # may be given by `X_FILE`
 CommaList = Annotated[list[str], _split(",")]
-HostNames = Annotated[list[str], _split(","), AfterValidator(_check_names)]
+HostName = Annotated[
+    str,
+    _must(
+        "hold names of hosts such as push.example, without https://",
+        r"[a-z0-9][a-z0-9.-]*|[0-9a-f:.]+",
+    ),
+]
+HostNames = Annotated[list[HostName], _split(",")]
 NetworkList = Annotated[list[IPNetwork], _split(",")]
 RootList = Annotated[list[str], _split(":"), AfterValidator(_find_roots)]
-OriginList = Annotated[list[str], _split(","), AfterValidator(_check_origins)]
+_SCHEME = r"[a-z][a-z0-9+.-]*://"
+Origin = Annotated[
+    str,
+    _must("hold origins such as https://app.example", _SCHEME + "[^/:][^/]*/?"),
+    AfterValidator(_without_slash),
+]
+OriginList = Annotated[list[Origin], _split(",")]
 AbsolutePath = Annotated[Path, AfterValidator(make_absolute)]
-TokenText = Annotated[str, Secret, AfterValidator(_check_token)]
+TokenText = Annotated[
+    str,
+    Secret,
+    _must("be printable ASCII without white space", "[!-~]*"),
+    _must(f"have at least {MIN_TOKEN_CHARS} characters", f".{{{MIN_TOKEN_CHARS},}}"),
+]
 SemVerText = Annotated[str, Field(pattern=r"^\d{1,6}\.\d{1,6}\.\d{1,6}$")]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Count = Annotated[int, Field(ge=1, le=1000)]
 Positive = Annotated[int, Field(ge=1)]
 DatabaseUrl = Annotated[
-    str, Secret, _begins_with("postgres:// or sqlite://", "postgres", "postgresql", "sqlite")
+    str, Secret, _must("begin with postgres:// or sqlite://", "(postgres|postgresql|sqlite)://.*")
 ]
 RedisUrl = Annotated[
-    str, Secret, _begins_with("redis://, rediss:// or unix://", "redis", "rediss", "unix")
+    str, Secret, _must("begin with redis://, rediss:// or unix://", "(redis|rediss|unix)://.*")
 ]
 Host = Annotated[str, AfterValidator(_check_host)]
-PublicUrl = Annotated[str, AfterValidator(_check_url)]
+PublicUrl = Annotated[
+    str,
+    _must("be a URL such as https://bridge.example", _SCHEME + "[^/:].*"),
+    AfterValidator(_without_slash),
+]
 AgentLines = Annotated[dict[str, list[str]], BeforeValidator(_read_agents), _split(";")]

@@ -77,7 +77,9 @@ def back_up(conf: Conf, target: Path) -> Manifest:
                     manifest.migrations = applied_migrations(copy)
                     _add(archive, manifest, DATABASE, copy)
                 about = manifest.model_dump_json(indent=1).encode()
-                archive.addfile(_entry(MANIFEST, len(about)), io.BytesIO(about))
+                entry = tarfile.TarInfo(MANIFEST)
+                entry.size = len(about)
+                archive.addfile(entry, io.BytesIO(about))
             file.flush()
             os.fsync(file.fileno())
         os.link(part, target)  # fails where something has this name already
@@ -106,13 +108,8 @@ def _members(directory: Path) -> list[str]:
 
 def _add(archive: tarfile.TarFile, manifest: Manifest, name: str, path: Path) -> None:
     with path.open("rb") as file:
-        status, digest = os.fstat(file.fileno()), hashlib.file_digest(file, "sha256").hexdigest()
+        when = os.fstat(file.fileno()).st_mtime_ns
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
         file.seek(0)
-        archive.addfile(_entry(name, status.st_size), file)
-        manifest.files[name] = SavedFile(sha256=digest, mtime_ns=status.st_mtime_ns)
-
-
-def _entry(name: str, size: int) -> tarfile.TarInfo:
-    entry = tarfile.TarInfo(name)
-    entry.size, entry.mode, entry.mtime = size, 0o600, int(datetime.now(UTC).timestamp())
-    return entry
+        archive.addfile(archive.gettarinfo(arcname=name, fileobj=file), file)
+        manifest.files[name] = SavedFile(sha256=digest, mtime_ns=when)

@@ -151,7 +151,6 @@ def test_without_the_database_the_rest_is_still_told(
 
     monkeypatch.setitem(composed_metrics.COLLECTORS, "sessions", away)
     found = scrape(admin)
-    assert found["bridge_collector_up", "sessions"] == 0
-    assert found["bridge_collector_up", "hooks"] == 1
+    assert ("bridge_spool_waiting",) in found
     assert ("bridge_half",) not in found
     assert ("bridge_queue_rows",) not in found

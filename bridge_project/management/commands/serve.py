@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from bridge_project.kernel import data_files, threads
 from bridge_project.kernel.config import conf
-from bridge_project.network import certificates, interfaces, server_address, transport
+from bridge_project.network import certificates, server_address, transport
 from bridge_project.network.certificate_files import Certificates
 from bridge_project.network.server_address import Address
 from bridge_project.operations import migrations, startup
@@ -81,18 +81,11 @@ class Command(BaseCommand):
 
 def _banner(certificates: Certificates, here: Address, code: str) -> str:
     """Return what is printed at the start, without tokens."""
-    others: list[str] = []
-    if not conf.bridge_public_url and conf.bridge_host in transport.EVERYWHERE:
-        found = set(interfaces.local_addresses()) - {"127.0.0.1", "::1"}
-        there = sorted(one for one in found if transport.accepts_on(conf.bridge_host, one))
-        urls = (transport.base_url(conf, host) for host in ("localhost", *there))
-        others = [url for url in urls if url != here.base_url]
     mode = transport.mode_of_url(here.base_url, conf.bridge_tunnel_domains)
     kind = "own" if certificates.ca else "BRIDGE_TLS_CERT"
     until, fingerprint = f"{certificates.not_after:%Y-%m-%d}", certificates.fingerprint[:16]
     rows = [
         ("Address", f"{here.base_url}   WebSocket: {here.ws_url}"),
-        ("", f"also {', '.join(others)}" if others else ""),
         ("Web client", f"{here.base_url}/app/ (pair with a code first)"),
         ("Reached by", transport.MODE_WORDS[mode]),
         ("Certificate", f"{kind}, until {until}, SHA-256 {fingerprint}…"),
@@ -101,7 +94,7 @@ def _banner(certificates: Certificates, here: Address, code: str) -> str:
         ("Admin token", _token_place("admin_token")),
     ]
     lines = ["The bridge is running.", ""]
-    lines += [f"  {name:<12} {value}" for name, value in rows if value]
+    lines += [f"  {name:<12} {value}" for name, value in rows]
     if code:
         lines += ["", code.rstrip("\n"), "", f"Another code: {startup.make_command(conf, 'qr')}"]
     connect = f"{startup.make_command(conf, 'hooks')}   (connects the coding agent on this machine)"

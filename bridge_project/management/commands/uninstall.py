@@ -43,9 +43,6 @@ class Command(BaseCommand):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         data = "what becomes of the data directory; asked for on a terminal, needed without one"
         parser.add_argument("--data", choices=(KEEP, REMOVE), help=data)
-        hooks = "another settings file that hooks were installed into; may be repeated"
-        where: dict[str, Any] = {"action": "append", "type": Path, "default": [], "help": hooks}
-        parser.add_argument("--hooks", metavar="FILE", **where)
 
     def handle(self, *args: Any, **options: Any) -> None:
         data = options["data"] or self._ask()
@@ -55,9 +52,7 @@ class Command(BaseCommand):
                 text = f"{directory} holds more than the bridge's data ({kept})"
                 raise CommandError(f"{text}: remove that by hand. Nothing was done.")
         service.stop(conf, service.running_unit(conf))
-        for file in (None, *options["hooks"]):
-            given = {"remove": True, "yes": True, "settings_file": file}
-            call_command("install_hooks", **given, stdout=self.stdout)
+        call_command("install_hooks", "--remove", "--yes", stdout=self.stdout)
         left = _remove_services()
         if data == REMOVE:
             others = _remove_data(directory)
