@@ -27,28 +27,22 @@ class ConnectionMode(StrEnum):
 
 # One sentence on each mode, for `connection_ack`.
 MODE_DESCRIPTIONS: Final = {
-    ConnectionMode.LOCAL_ONLY: "The client runs on the same machine as the bridge.",
-    ConnectionMode.PRIVATE_NETWORK: "The client reaches the bridge over a private network.",
-    ConnectionMode.SECURE_REMOTE: (
-        "The client reaches the bridge through a private mesh or a secure tunnel."
-    ),
-    ConnectionMode.DIRECT_PUBLIC: (
-        "The bridge is reached over the public internet without a"
-        " tunnel; this must be acknowledged first."
-    ),
-    ConnectionMode.MISCONFIGURED: (
-        "BRIDGE_PUBLIC_URL is not an https address, so connections are"
-        " rejected until it is corrected."
-    ),
+    "local_only": "The client runs on the same machine as the bridge.",
+    "private_network": "The client reaches the bridge over a private network.",
+    "secure_remote": "The client reaches the bridge through a private mesh or a secure tunnel.",
+    "direct_public": "The bridge is reached over the public internet without a tunnel; this must be"
+    " acknowledged first.",
+    "misconfigured": "BRIDGE_PUBLIC_URL is not an https address, so connections are rejected until"
+    " it is corrected.",
 }
 # who reaches the bridge, for its owner
 MODE_WORDS: Final = {
-    ConnectionMode.LOCAL_ONLY: "this machine only; no phone can reach it",
-    ConnectionMode.PRIVATE_NETWORK: "devices in the same private network",
-    ConnectionMode.SECURE_REMOTE: "devices in your mesh, or through your tunnel",
-    ConnectionMode.DIRECT_PUBLIC: "the public internet; each device must acknowledge that first",
-    ConnectionMode.MISCONFIGURED: "misconfigured: BRIDGE_PUBLIC_URL is not an https address, so"
-    " every device is rejected until it is corrected",
+    "local_only": "this machine only; no phone can reach it",
+    "private_network": "devices in the same private network",
+    "secure_remote": "devices in your mesh, or through your tunnel",
+    "direct_public": "the public internet; each device must acknowledge that first",
+    "misconfigured": "misconfigured: BRIDGE_PUBLIC_URL is not an https address, so every device is"
+    " rejected until it is corrected",
 }
 
 _NETWORKS: Final[Mapping[IPNetwork, ConnectionMode]] = {

@@ -16,7 +16,7 @@ from tests.attack.test_database_taken import database, events_of, told_command
 from tests.conformance.bridge import Bridge
 from tests.conformance.samples import new_session, prompt
 from tests.faults.hosts import Host, bridge_on, hosts
-from tests.faults.quick import MANAGE, QuickBridge, nursery
+from tests.faults.quick import QuickBridge, nursery
 from tests.servers import PATIENCE, Postgres, stop_process, wait_until
 
 NEXT = {"DJANGO_SETTINGS_MODULE": "tests.attack.next_version.settings"}
@@ -250,16 +250,6 @@ def test_half_a_copy_is_none(failing: Versions) -> None:
     command = told_command(fails(failing), "restore")
     assert applied(Path(command[1])) == 0
     assert not list(failing.backups.glob(".*")), "nothing half is left"
-
-
-def test_no_room_for_a_copy(failing: Versions) -> None:
-    """Nothing is migrated, and nothing is left of the attempt."""
-    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)); "
-    done = failing.next.run(["-c", limit + MANAGE, "manage.py", "serve"])
-    assert done.returncode == 1
-    assert "cannot be copied" in done.stderr.strip().splitlines()[-1], done.stderr
-    assert not list(failing.backups.iterdir())
-    assert applied(database(failing.old)) == 0
 
 
 # -- a full disk -----------------------------------------------------------------------------------

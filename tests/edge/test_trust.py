@@ -129,13 +129,19 @@ def test_an_authority_of_before_stays_as_it_is(conf: Callable[..., Conf]) -> Non
     assert python_verifies(found.ca, again.chain, again.key, "8.8.8.8")
 
 
-def test_renewal_keeps_the_constraints(conf: Callable[..., Conf]) -> None:
+def test_renewal_keeps_name_key_and_constraints(
+    conf: Callable[..., Conf], caplog: pytest.LogCaptureFixture
+) -> None:
     found = certificates.load_or_renew(conf(bridge_public_url="https://one.example"))
     old, _ = authority(found)
-    with time_machine.travel(old.not_valid_after_utc - timedelta(days=1), tick=False):
-        certificates.load_or_renew(conf(bridge_public_url="https://two.example"))
-    new, _ = authority(found)
+    with time_machine.travel(old.not_valid_after_utc + timedelta(days=1), tick=False):
+        again = certificates.load_or_renew(conf(bridge_public_url="https://two.example"))
+        new, _ = authority(found)
+        assert new.not_valid_after_utc > datetime.now(UTC)
+    assert again.pin == found.pin and "install /ca.crt again" in caplog.text
+    assert new != old
+    assert (new.public_key(), new.subject) == (old.public_key(), old.subject)
     kept, renewed = (
         one.extensions.get_extension_for_class(x509.NameConstraints) for one in (old, new)
     )
-    assert new != old and renewed.value == kept.value and not renewed.critical
+    assert renewed.value == kept.value and not renewed.critical

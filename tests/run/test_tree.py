@@ -124,13 +124,6 @@ def test_every_link_in_the_documents_leads_somewhere() -> None:
     assert len(pages) > 5 and not broken
 
 
-def test_make_lists_its_targets() -> None:
-    done = subprocess.run(["make", "-s", "help"], cwd=REPOSITORY, capture_output=True, text=True)
-    makefile = (REPOSITORY / "Makefile").read_text().replace("\\\n", " ")
-    named = makefile.split(".PHONY:")[1].splitlines()[0].split()
-    assert [line.split()[1] for line in done.stdout.splitlines()] == named
-
-
 def test_the_docs_have_each_agent_that_is_tried() -> None:
     """Its version and memory files: what `make test-agents` shows is what docs/agents.md says."""
     page = (REPOSITORY / "docs/agents.md").read_text()
