@@ -196,12 +196,9 @@ class Conf(BaseModel):
 SECRET_FIELDS = [name for name, field in Conf.model_fields.items() if field.json_schema_extra]
 
 
-def load(data_dir: Path | None = None) -> Conf:
-    """Read the settings now, with `.env` in the data directory or in another one.
-
-    Raises ConfError when a value is wrong.
-    """
-    data_dir = data_dir or types.make_absolute(Path(os.environ.get("BRIDGE_DATA_DIR") or "var"))
+def load() -> Conf:
+    """Read the settings now. Raises ConfError when a value is wrong."""
+    data_dir = types.make_absolute(Path(os.environ.get("BRIDGE_DATA_DIR") or "var"))
     env_file = os.path.join(data_dir, ".env")
     try:
         lines: Mapping[str, str | None] = {}
@@ -218,7 +215,9 @@ def load(data_dir: Path | None = None) -> Conf:
             values[name] = _read_secret(name, files[name])
         loaded = Conf.model_validate(values)
     except ValidationError as error:
-        raise ConfError(types.one_line(error)) from None
+        first = error.errors(include_input=False, include_url=False)[0]  # repeats no secret
+        name = f"{str(first['loc'][0]).upper()}: " if first["loc"] else ""
+        raise ConfError(name + str(first["msg"]).removeprefix("Value error, ")) from None
     except UnicodeDecodeError:
         raise ConfError(f"{env_file}: is no UTF-8 text") from None
     except OSError as error:

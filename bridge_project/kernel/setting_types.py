@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from bridge_project.kernel.limits import MIN_TOKEN_CHARS
 
@@ -76,13 +76,6 @@ def _read_agents(parts: Any) -> Any:
             raise ValueError(f"names {name} twice, or a name that the bridge has for itself")
         found[name] = command
     return found
-
-
-def one_line(error: ValidationError) -> str:
-    """Return what is wrong with the first wrong setting, without its value."""
-    first = error.errors(include_input=False, include_url=False)[0]
-    message = str(first["msg"]).removeprefix("Value error, ")
-    return f"{str(first['loc'][0]).upper()}: {message}" if first["loc"] else message
 
 
 Secret = Field(json_schema_extra={"secret": True})  # may be given by `X_FILE`

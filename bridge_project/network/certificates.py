@@ -23,7 +23,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import Conf, ConfError
 from bridge_project.kernel.private_files import make_private_dir, write_private_file
-from bridge_project.network import authority, interfaces
+from bridge_project.network import authority
 from bridge_project.network.certificate_files import (
     Certificates,
     describe,
@@ -32,6 +32,7 @@ from bridge_project.network.certificate_files import (
     now,
     read_given,
 )
+from bridge_project.network.server_address import local_addresses
 from bridge_project.network.transport import EVERYWHERE, accepts_on
 
 log = logging.getLogger("bridge.tls")
@@ -88,7 +89,7 @@ def wanted_names(conf: Conf) -> tuple[str, ...]:
     """
     host = socket.gethostname().lower().rstrip(".")
     names = ["localhost", host, f"{host.partition('.')[0] or 'bridge'}.local"]
-    names += [one for one in interfaces.local_addresses() if accepts_on(conf.bridge_host, one)]
+    names += [one for one in local_addresses() if accepts_on(conf.bridge_host, one)]
     if conf.bridge_host not in EVERYWHERE:
         names.append(conf.bridge_host)
     names.append(urlsplit(conf.bridge_public_url).hostname or "")

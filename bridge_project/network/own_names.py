@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 import structlog
 
 from bridge_project.kernel.config import Conf, ConfError, conf
-from bridge_project.network import certificates, interfaces
+from bridge_project.network import certificates
+from bridge_project.network.server_address import local_addresses
 from bridge_project.network.transport import normalise, parse_address
 
 log = structlog.get_logger("bridge.http")
@@ -57,7 +58,7 @@ def local_name() -> str | None:
         found = {normalise(str(entry[4][0])) for entry in socket.getaddrinfo(name, None)}
     except (OSError, UnicodeError):  # nobody knows it, or it is too long for a name
         return None
-    return name if found & set(interfaces.local_addresses()) else None
+    return name if found & set(local_addresses()) else None
 
 
 def host_allowed(names: frozenset[str], host_header: str) -> bool:

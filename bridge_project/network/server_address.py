@@ -1,15 +1,19 @@
-"""Record the bridge's address for the commands and the pairing QR code (D43).
+"""Find the addresses of this machine, and record the bridge's for the commands (D43).
 
-``serve`` writes it into the data directory.
+``serve`` writes it into the data directory. No name is looked up and no packet sent.
 """
 
+import ipaddress
 import json
+import socket
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import psutil
+
 from bridge_project.kernel.config import Conf
 from bridge_project.kernel.private_files import make_private_dir, write_private_file
-from bridge_project.network import interfaces, transport
+from bridge_project.network import transport
 from bridge_project.network.certificate_files import Certificates
 
 
@@ -27,6 +31,37 @@ class Address:
     pin: str
     fingerprint: str
     local_ws_url: str = ""
+
+
+def local_addresses() -> tuple[str, ...]:
+    """Return every interface's addresses as text, loopback first; never empty.
+
+    Link-local IPv6 addresses are left out: they mean nothing without an interface, so no
+    certificate and no URL can hold them.
+    """
+    found = dict.fromkeys(("127.0.0.1", "::1"))
+    for interface in psutil.net_if_addrs().values():
+        for entry in interface:
+            if entry.family in (socket.AF_INET, socket.AF_INET6):
+                address = ipaddress.ip_address(entry.address.partition("%")[0])
+                if not (address.version == 6 and address.is_link_local):
+                    found[str(address)] = None
+    return tuple(found)
+
+
+def _primary_address() -> str | None:
+    """Return the address that reaches other networks, IPv4 first, or None.
+
+    Connecting a datagram socket sends nothing: the routing table chooses the source address.
+    """
+    for family, target in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect((target, 9))
+                return str(probe.getsockname()[0]).partition("%")[0]
+        except OSError:
+            continue  # no route of this family
+    return None
 
 
 def path(conf: Conf) -> Path:
@@ -51,10 +86,9 @@ def current(conf: Conf, certificates: Certificates) -> Address:
     host = conf.bridge_host
     if host in transport.EVERYWHERE:  # the address that reaches the network; "" without one
         local = transport.ConnectionMode.LOCAL_ONLY
-        there = interfaces.local_addresses()
-        others = [one for one in there if transport.mode_of_address(one) != local]
+        others = [one for one in local_addresses() if transport.mode_of_address(one) != local]
         others.sort(key=lambda one: ":" in one)
-        found = [one for one in (interfaces.primary_address(), *others) if one]
+        found = [one for one in (_primary_address(), *others) if one]
         host = next((one for one in found if transport.accepts_on(conf.bridge_host, one)), "")
     base = transport.base_url(conf, host)
     return Address(

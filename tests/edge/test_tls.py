@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import serialization
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import Conf, ConfError
-from bridge_project.network import certificates, interfaces
+from bridge_project.network import certificates
 from bridge_project.network.certificate_files import Certificates
 
 Load = Callable[..., Certificates]
@@ -70,7 +70,7 @@ def test_renewal_keeps_the_pin_and_the_authority(load: Load) -> None:
 
 def test_new_names_renew_and_lost_names_do_not(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     def at(*addresses: str) -> Certificates:
-        monkeypatch.setattr(interfaces, "local_addresses", lambda: ("127.0.0.1", *addresses))
+        monkeypatch.setattr(certificates, "local_addresses", lambda: ("127.0.0.1", *addresses))
         return load()
 
     first, second = at(), at("10.99.0.1", "8.8.8.8")

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridge_project.kernel.config import Conf
-from bridge_project.network import interfaces
+from bridge_project.network import certificates
 from bridge_project.network.certificates import wanted_names
 from bridge_project.network.own_names import host_allowed, origin_allowed
 from bridge_project.network.transport import (
@@ -188,7 +188,7 @@ NAMES = frozenset({"localhost", "box.local", "127.0.0.1", "::1", "*.bridge.examp
 
 def test_its_names_are_those_of_machine_url_and_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     """In its certificate and in Host headers (D18, D19); a public address only where it listens."""
-    monkeypatch.setattr(interfaces, "local_addresses", lambda: (HERE, NEAR, FAR))
+    monkeypatch.setattr(certificates, "local_addresses", lambda: (HERE, NEAR, FAR))
     settings = Conf(bridge_public_url="https://Public.example:9443", bridge_host="10.0.0.7")
     assert {"localhost", HERE, NEAR, "public.example", "10.0.0.7"} <= {*wanted_names(settings)}
     assert FAR not in wanted_names(Conf())

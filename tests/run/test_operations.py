@@ -25,7 +25,7 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from bridge_project.kernel.config import Conf, conf, load
-from bridge_project.operations import restore
+from bridge_project.operations.backup import restore
 from devices_app import pairing
 from devices_app.models import Device, Token
 from tests.conformance.bridge import Bridge
@@ -255,7 +255,7 @@ def test_a_backup_that_cannot_be_made_is_one_line(idle: Bridge, tmp_path: Path) 
 
 
 def test_restored_as_it_was_and_the_other_kept(saved: Path, target: Conf, template: Path) -> None:
-    _, aside = restore.restore(target, saved)
+    _, aside = restore(target, saved)
     directory = target.bridge_data_dir
     assert aside is not None and aside.name.startswith("before-restore-")
     assert aside.parent == directory, "where no device can read the tokens in it"
@@ -289,7 +289,7 @@ def test_a_database_that_the_settings_want_elsewhere(
     elsewhere = tmp_path / "bridge.sqlite3"
     elsewhere.write_text("the old one")
     monkeypatch.setenv("DATABASE_URL", f"sqlite://{elsewhere}")
-    _, aside = restore.restore(target, saved)
+    _, aside = restore(target, saved)
     assert is_whole(elsewhere)
     assert not (target.bridge_data_dir / "bridge.sqlite3").exists()
     assert aside is not None
@@ -344,7 +344,7 @@ def test_a_bad_backup_is_refused_and_nothing_touched(
                 info.size = len(data)
                 made.addfile(info, io.BytesIO(data))
     with pytest.raises(CommandError, match=words.replace(".", r"\.")) as caught:
-        restore.restore(target, bad)
+        restore(target, bad)
     assert "\n" not in str(caught.value)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.tar.gz", "in use"]
     assert [path.read_text() for path in target.bridge_data_dir.iterdir()] == ["precious"]
@@ -354,7 +354,7 @@ def test_a_bad_backup_is_refused_and_nothing_touched(
 def test_a_damaged_file_is_refused(cut: int, saved: Path, target: Conf, tmp_path: Path) -> None:
     (tmp_path / "bad.tar.gz").write_bytes(saved.read_bytes()[:cut])
     with pytest.raises(CommandError, match="damaged"):
-        restore.restore(target, tmp_path / "bad.tar.gz")
+        restore(target, tmp_path / "bad.tar.gz")
     assert {path.name for path in tmp_path.iterdir()} == {"bad.tar.gz", "in use"}
 
 
@@ -387,11 +387,11 @@ def test_postgresql_is_the_operators_to_dump(
     assert "bridge.sqlite3" not in members(rest)
     refused(idle.manage("restore", str(idle.data / "bridge.sqlite3"), check=False), "server")
     with pytest.raises(CommandError, match="holds no database"):
-        restore.restore(target, rest)
+        restore(target, rest)
     monkeypatch.setenv("DATABASE_URL", url)
     with pytest.raises(CommandError, match="SQLite"):
-        restore.restore(target, saved)
-    manifest, _ = restore.restore(target, rest)
+        restore(target, saved)
+    manifest, _ = restore(target, rest)
     assert manifest is not None and "bridge.sqlite3" not in manifest.files
 
 

@@ -7,8 +7,8 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from bridge_project.kernel.config import conf
-from bridge_project.operations import restore, startup
-from bridge_project.operations.backup import DATABASE
+from bridge_project.operations import startup
+from bridge_project.operations.backup import DATABASE, restore
 
 
 class Command(BaseCommand):
@@ -26,7 +26,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         file = options["file"].expanduser().absolute()
         with startup.only_server(conf):
-            manifest, aside = restore.restore(conf, file)
+            manifest, aside = restore(conf, file)
         said = f"The database is the one of {file} again."
         if manifest is not None:
             count, place = len(manifest.files), conf.bridge_data_dir

@@ -4,6 +4,7 @@ import argparse
 import os
 import pwd
 import shutil
+from pathlib import Path
 from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError
@@ -11,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 from bridge_project import __version__
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.database import sqlite_file
-from bridge_project.operations import migrations, restore, service, startup
+from bridge_project.operations import migrations, service, startup
 from bridge_project.operations.database_copies import newest_copy
 
 # besides the copy, and the table that a migration writes anew
@@ -92,10 +93,13 @@ def _check_way_back(*, dumped: bool) -> None:
 
 def _go_back(failed: migrations.MigrationFailed, unit: service.Unit | None) -> str:
     """Restore the database from the copy; return what happened and what to do."""
-    if failed.copy is None:
+    database = sqlite_file(conf)
+    if failed.copy is None or database is None:
         return str(failed)
-    try:
-        restore.put_back(conf, failed.copy)
+    try:  # a full disk allows it, and a kill at any moment leaves a whole database
+        for suffix in ("-wal", "-shm"):
+            Path(f"{database}{suffix}").unlink(missing_ok=True)
+        failed.copy.replace(database)
     except OSError as error:
         return f"{failed} It could not be put back by itself ({error})."
     text = f"A migration failed ({failed.why})."
