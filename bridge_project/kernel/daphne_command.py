@@ -37,11 +37,6 @@ def is_running() -> bool:
     return arguments() is not None
 
 
-def tls_endpoints() -> list[Endpoint]:
-    """Return the endpoints of kind `ssl`: where daphne itself ends TLS."""
-    return [endpoint for endpoint in _endpoints() if endpoint.kind == "ssl"]
-
-
 def is_tls(server: Sequence[Any] | None) -> bool:
     """Return whether a connection accepted at `scope["server"]` is encrypted.
 
@@ -58,10 +53,11 @@ def use_its_address() -> None:
 
     Pairing codes, certificates and the commands go by these settings.
     """
-    if len(endpoints := tls_endpoints()) == 1:
-        os.environ["BRIDGE_PORT"] = endpoints[0].port
-        if endpoints[0].interface not in EVERY_INTERFACE:
-            os.environ["BRIDGE_HOST"] = endpoints[0].interface
+    found = [endpoint for endpoint in _endpoints() if endpoint.kind == "ssl"]
+    if len(found) == 1:
+        os.environ["BRIDGE_PORT"] = found[0].port
+        if found[0].interface not in EVERY_INTERFACE:
+            os.environ["BRIDGE_HOST"] = found[0].interface
 
 
 @cache

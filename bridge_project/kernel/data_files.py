@@ -32,19 +32,12 @@ class DataFiles:
         self._lock = threading.Lock()
         # the file itself first; what commits are checked by
         self._database: dict[str, Identity] = {}
-        self._others: dict[str, Identity] = {}
-
-    def note_open(self, path: Path, descriptor: int) -> None:
-        """Remember serve.lock or a directory until `forget_open`."""
-        self._others[os.fspath(path)] = _identity(os.fstat(descriptor))
-
-    def forget_open(self) -> None:
-        self._others.clear()
+        self.others: dict[str, Identity] = {}  # serve.lock and the directory, while they are held
 
     def note_database(self, path: str) -> None:
         """Remember the file just opened; raise NotInPlace if it is another one."""
         with self._lock:
-            self._database = {path: _identity(os.stat(path))} | self._database
+            self._database = {path: identity(os.stat(path))} | self._database
         self.check()
 
     def forget_database(self) -> None:
@@ -61,7 +54,7 @@ class DataFiles:
         held.execute("SELECT count(*) FROM sqlite_master").fetchall()  # opens -wal and -shm
         self.note_database(database)
         beside = [os.path.realpath(database) + suffix for suffix in ("-wal", "-shm")]
-        there = {path: _identity(os.stat(path)) for path in beside if os.path.exists(path)}
+        there = {path: identity(os.stat(path)) for path in beside if os.path.exists(path)}
         with self._lock:
             self._database = self._database | there
             self.held = held
@@ -80,16 +73,16 @@ class DataFiles:
         """
         if self.taken:
             raise NotInPlace(self.taken)
-        for path, identity in self._database.items():
-            if what := _difference(path, identity):
+        for path, noted in self._database.items():
+            if what := _difference(path, noted):
                 raise NotInPlace(f"{path} {what}")
             if not beside:
                 return
 
     def difference(self) -> tuple[str, str] | None:
         """Return the first path that was changed, and what happened to it."""
-        for path, identity in (*self._others.items(), *self._database.items()):
-            if what := _difference(path, identity):
+        for path, noted in (*self.others.items(), *self._database.items()):
+            if what := _difference(path, noted):
                 return path, what
         return None
 
@@ -109,8 +102,8 @@ class DataFiles:
         (database, its), *others = self._database.items()
         if not os.path.exists(database) or not _difference(database, its):
             return
-        for path, identity in others:
-            if not _difference(path, identity):
+        for path, noted in others:
+            if not _difference(path, noted):
                 os.replace(path, f"{path}.taken") if path.endswith("-wal") else os.unlink(path)
 
 
@@ -150,11 +143,11 @@ def _address(database: str) -> str:
     return f"{Path(database).absolute().as_uri()}?mode=rw"
 
 
-def _identity(status: os.stat_result) -> Identity:
+def identity(status: os.stat_result) -> Identity:
     return status.st_dev, status.st_ino
 
 
-def _difference(path: str, identity: Identity) -> str:
+def _difference(path: str, noted: Identity) -> str:
     """Return what happened to the file at a path; "" while it is unchanged."""
     try:
         status = os.stat(path)
@@ -163,4 +156,4 @@ def _difference(path: str, identity: Identity) -> str:
     except OSError as error:
         return f"cannot be reached ({error.strerror})"
     kind = "directory" if stat.S_ISDIR(status.st_mode) else "file"
-    return "" if _identity(status) == identity else f"was replaced by another {kind}"
+    return "" if identity(status) == noted else f"was replaced by another {kind}"

@@ -53,9 +53,12 @@ def only_server(conf: Conf) -> Iterator[None]:
             ) from None
         os.truncate(held, 0)
         os.write(held, f"{os.getpid()}\n".encode())
-        data_files.files.note_open(root, hold(root, os.O_RDONLY | os.O_DIRECTORY))
-        data_files.files.note_open(lock, held)
-        opened.callback(data_files.files.forget_open)
+        directory = hold(root, os.O_RDONLY | os.O_DIRECTORY)
+        data_files.files.others = {
+            str(path): data_files.identity(os.fstat(one))
+            for path, one in ((root, directory), (lock, held))
+        }
+        opened.callback(data_files.files.others.clear)
         yield
 
 

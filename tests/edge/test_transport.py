@@ -53,11 +53,9 @@ def test_mode_of_an_address(address: str, mode: ConnectionMode) -> None:
     assert mode_of_address(address) is mode
 
 
-@given(addresses, addresses)
-def test_auto_takes_no_public_address_and_a_named_one_takes_all(local: str, named: str) -> None:
-    assert accepts_on("auto", local) is (mode_of_address(local) is not PUBLIC)
-    assert accepts_on(named, local)
-    assert accepts_on("0.0.0.0", local)
+def test_auto_takes_no_public_address_and_a_named_one_takes_all() -> None:
+    assert accepts_on("auto", NEAR) and not accepts_on("auto", FAR)
+    assert accepts_on(NEAR, FAR) and accepts_on("0.0.0.0", FAR)
 
 
 URLS = {
@@ -223,9 +221,3 @@ def test_origin(origin: str | None, allowed: bool) -> None:
     given: dict[str, Any] = {"bridge_allowed_origins": others}
     settings = Conf(bridge_public_url="https://public.example", **given)
     assert origin_allowed(settings, NAMES | {"public.example"}, origin) is allowed
-
-
-@given(st.text())
-def test_no_text_breaks_the_checks(text: str) -> None:
-    assert host_allowed(NAMES, text) in (True, False)
-    assert origin_allowed(Conf(), NAMES, text) is False

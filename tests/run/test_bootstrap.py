@@ -1,6 +1,5 @@
 """The set-up before anything is installed (D42): which Python, which environment, what is said."""
 
-import ast
 import fcntl
 import os
 import subprocess
@@ -54,13 +53,6 @@ def prepared(kind: str, steps: list[str]) -> list[str]:
     steps.clear()
     setup.prepare(kind)
     return list(steps)
-
-
-def test_it_imports_the_standard_library_only() -> None:
-    nodes = list(ast.walk(ast.parse(Path(setup.__file__).read_text())))
-    names = {name.name for node in nodes if isinstance(node, ast.Import) for name in node.names}
-    names |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
-    assert {name.partition(".")[0] for name in names} <= sys.stdlib_module_names
 
 
 def test_make_takes_the_newest_that_can_make_environments(tmp_path: Path) -> None:

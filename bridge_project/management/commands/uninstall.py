@@ -23,10 +23,10 @@ OURS: Final = (
     *("watch.json", "watch-*.json", "logs", "backups", "before-restore-*", ".restoring-*"),
     *("git", "*.lock"),
 )
-WHAT = (
-    "This stops the bridge, takes its hooks out of the agent's settings file and removes its"
-    " systemd units."
-)
+WHAT = """\
+This stops the bridge, takes its hooks out of the agent's settings file and removes its systemd
+units. In {data} are the devices and their tokens, the certificate authority, the log and the
+backups. Type "keep" or "remove" for that directory; anything else stops here: """
 REST = """What is left, for you to remove:
   rm -rf {clone}   # the code and its environment
   the proxy's site or the tunnel, if you made one; backups that you keep elsewhere
@@ -45,7 +45,11 @@ class Command(BaseCommand):
         parser.add_argument("--data", choices=(KEEP, REMOVE), help=data)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        data = options["data"] or self._ask()
+        data = options["data"]
+        if data is None and sys.stdin.isatty():
+            data = input(WHAT.format(data=conf.bridge_data_dir)).strip().lower()
+        if data not in (KEEP, REMOVE):
+            raise CommandError("Nothing was done. (Without a terminal give --data keep or remove.)")
         directory = Path(os.path.realpath(conf.bridge_data_dir))
         for kept in (Path.home().resolve(), PROJECT_DIR):
             if data == REMOVE and kept.is_relative_to(directory):
@@ -65,21 +69,6 @@ class Command(BaseCommand):
         for command in left:
             self.stdout.write(f"A service could not be removed. Run: {command}")
         self.stdout.write(REST.format(clone=shlex.quote(str(PROJECT_DIR))))
-
-    def _ask(self) -> str:
-        """Ask whether to go on, and whether to keep the data. Raises CommandError."""
-        self.stdout.write(WHAT)
-        if not sys.stdin.isatty():
-            flags = "give --data keep or --data remove"
-            raise CommandError(f"Nothing was done: without a terminal {flags}.")
-        if input("Go on? [y/N] ").strip().lower() not in ("y", "yes"):
-            raise CommandError("Nothing was done.")
-        self.stdout.write(
-            f"In {conf.bridge_data_dir} are the devices and their tokens, the certificate"
-            " authority, the log and the backups."
-        )
-        answer = input('Type "remove" to remove it; anything else keeps it: ')
-        return REMOVE if answer.strip().lower() == REMOVE else KEEP
 
 
 def _remove_services() -> list[str]:
