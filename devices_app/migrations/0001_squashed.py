@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
 
-    replaces = [('devices_app', '0001_initial'), ('devices_app', '0002_audit')]
+    replaces = [('devices_app', '0001_initial')]
 
     initial = True
 
@@ -49,24 +49,6 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-id'],
-            },
-        ),
-        migrations.CreateModel(
-            name='AuditEntry',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('at', models.DateTimeField(db_index=True, default=django.utils.timezone.now)),
-                ('action', models.CharField(max_length=32)),
-                ('actor', models.CharField(choices=[('device', 'Device'), ('admin', 'Admin'), ('terminal', 'Terminal'), ('agent', 'Agent'), ('bridge', 'Bridge')], max_length=8)),
-                ('who', models.CharField(default='', help_text='The device or the person, by name, as it was called then.', max_length=200)),
-                ('device_number', models.BigIntegerField(help_text="The device's id; it may be forgotten, the entry is not.", null=True)),
-                ('session_id', models.CharField(default='', max_length=256)),
-                ('subject', models.CharField(default='', help_text='What it was done to: a tool call, a commit, a device.', max_length=256)),
-                ('details', models.JSONField(default=dict)),
-            ],
-            options={
-                'verbose_name_plural': 'audit trail',
-                'ordering': ['-pk'],
             },
         ),
     ]

@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('devices_app', '0001_initial'),
+        ('devices_app', '0001_squashed'),
     ]
 
     operations = [

@@ -19,7 +19,7 @@ def forget_axes(apps, schema_editor):
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("devices_app", "0001_squashed"),
+        ("devices_app", "0002_audit"),
         ("contenttypes", "0002_remove_content_type_name"),
         ("auth", "0001_initial"),  # its permissions go with the content types
         ("admin", "0001_initial"),  # its log entries lose them

@@ -9,22 +9,22 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('devices_app', '0002_audit'),
-        ('sessions_app', '0001_initial'),
+        ('sessions_app', '0001_squashed'),
     ]
 
     operations = [
         migrations.AddField(
             model_name='session',
             name='pending_approvals',
-            field=models.IntegerField(default=0, help_text='Tool calls that wait for a decision; kept here so that an event need not count them.'),
+            field=models.IntegerField(default=0),
         ),
         migrations.CreateModel(
             name='ClientRequest',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('digest', models.CharField(help_text='SHA-256 of its type, id and payload, and of the connection where its id holds only there.', max_length=64)),
+                ('digest', models.CharField(max_length=64)),
                 ('process_id', models.UUIDField(help_text='The process that does it.')),
-                ('answer', models.TextField(help_text='The frame that answered it, empty where nothing does; null while it is being done.', null=True)),
+                ('answer', models.TextField(null=True)),
                 ('created_at', models.DateTimeField(db_index=True, default=django.utils.timezone.now)),
                 ('device', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to='devices_app.device')),
             ],
@@ -40,21 +40,21 @@ class Migration(migrations.Migration):
                 ('tool', models.CharField(max_length=128)),
                 ('description', models.TextField()),
                 ('params', models.TextField()),
-                ('same', models.CharField(help_text='SHA-256 of tool and params: equal calls have the same.', max_length=64)),
+                ('same', models.CharField(help_text='The same for equal calls.', max_length=64)),
                 ('reasoning', models.TextField(null=True)),
                 ('risk_level', models.CharField(max_length=8)),
                 ('source', models.CharField(choices=[('hooks', 'Hooks'), ('agent_sdk', 'Agent Sdk')], max_length=9)),
-                ('decision', models.CharField(choices=[('pending', 'Pending'), ('approved', 'Approved'), ('rejected', 'Rejected'), ('modified', 'Modified')], help_text='Empty: nobody was asked.', max_length=8, null=True)),
+                ('decision', models.CharField(choices=[('pending', 'Pending'), ('approved', 'Approved'), ('rejected', 'Rejected'), ('modified', 'Modified')], max_length=8, null=True)),
                 ('modifications', models.TextField(null=True)),
                 ('result', models.TextField(null=True)),
                 ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('decided_at', models.DateTimeField(null=True)),
                 ('decided_by', models.CharField(choices=[('device', 'Device'), ('agent', 'Agent'), ('bridge', 'Bridge')], default='', max_length=8)),
-                ('reason', models.CharField(default='', help_text='Why the bridge decided: session_closed, interrupted.', max_length=32)),
-                ('forwarded', models.BooleanField(default=False, help_text='An agent session took the decision; otherwise it waits for a person at the machine.')),
-                ('finished_at', models.DateTimeField(help_text='The tool has run, or never will; until then the call is open.', null=True)),
-                ('frame', models.TextField(default='', help_text='The approval_required as it was sent: every connecting device gets it while it is pending (D28).')),
-                ('device', models.ForeignKey(help_text='From which it was decided.', null=True, on_delete=django.db.models.deletion.SET_NULL, to='devices_app.device')),
+                ('reason', models.CharField(default='', max_length=32)),
+                ('forwarded', models.BooleanField(default=False)),
+                ('finished_at', models.DateTimeField(null=True)),
+                ('frame', models.TextField(default='')),
+                ('device', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, to='devices_app.device')),
                 ('session', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to='sessions_app.session')),
             ],
             options={

@@ -13,7 +13,7 @@ COUNT_LOG = "UPDATE sessions_app_loghead SET bytes = (SELECT COALESCE(SUM(bytes)
 
 
 class Migration(migrations.Migration):
-    dependencies = [("sessions_app", "0001_squashed")]
+    dependencies = [("sessions_app", "0003_agents")]
     # What a database may have of these is no reason to do more or less of this one.
     supersedes = [("sessions_app", name) for name in ("0004_no_stop_command", "0004_asks", "0005_asks")]
 

@@ -16,21 +16,21 @@ class Migration(migrations.Migration):
             name='Command',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('kind', models.CharField(choices=[('prompt', 'Prompt'), ('decide', 'Decide'), ('interrupt', 'Interrupt'), ('stop', 'Stop')], max_length=9)),
-                ('payload', models.TextField(help_text="JSON, as text: a database's own JSON type takes neither every number nor NUL.")),
+                ('kind', models.CharField(choices=[('prompt', 'Prompt'), ('decide', 'Decide'), ('interrupt', 'Interrupt')], max_length=9)),
+                ('payload', models.TextField(help_text="JSON, as text for the same reason as a tool call's.")),
                 ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('taken_at', models.DateTimeField(help_text='Marked before the agent is told, so that it is told nothing twice.', null=True)),
+                ('taken_at', models.DateTimeField(null=True)),
             ],
         ),
         migrations.AddField(
             model_name='session',
             name='open_message',
-            field=models.CharField(default='', help_text='The message_id of the stream that has begun and not ended.', max_length=36),
+            field=models.CharField(default='', max_length=36),
         ),
         migrations.AddField(
             model_name='session',
             name='owner',
-            field=models.UUIDField(help_text='The process that runs its agent, or is about to; only that one writes what the agent says.', null=True),
+            field=models.UUIDField(null=True),
         ),
         migrations.AddField(
             model_name='session',
@@ -40,7 +40,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='session',
             name='resume_id',
-            field=models.TextField(default='', help_text="The agent's own id of the session: the checkpoint that a resume needs (D35)."),
+            field=models.TextField(default=''),
         ),
         migrations.AddIndex(
             model_name='session',
@@ -62,10 +62,5 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='command',
             index=models.Index(fields=['created_at'], name='commands_by_age'),
-        ),
-        migrations.AlterField(
-            model_name='toolcall',
-            name='reason',
-            field=models.CharField(default='', help_text='Why the bridge decided: session_closed, session_paused, agent_died, interrupted, turn_ended.', max_length=32),
         ),
     ]
