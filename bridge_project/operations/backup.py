@@ -13,7 +13,7 @@ import tempfile
 import zlib
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from django.core.management.base import CommandError
 from dotenv import dotenv_values
@@ -81,7 +81,9 @@ def back_up(conf: Conf, target: Path) -> Manifest:
     manifest = Manifest(version=__version__, created_at=now)
     try:
         with open_private(part) as file:
-            with tarfile.open(fileobj=file, mode="w:gz", compresslevel=6) as archive:
+            # dereference: two names of one file are two files
+            how: dict[str, Any] = {"mode": "w:gz", "compresslevel": 6, "dereference": True}
+            with tarfile.open(fileobj=file, **how) as archive:
                 for name in _members(conf.bridge_data_dir):
                     # one that is gone by now was sent meanwhile
                     with contextlib.suppress(FileNotFoundError):
