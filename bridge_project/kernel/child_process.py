@@ -27,7 +27,7 @@ _LOOK_SECONDS: Final = 0.05
 _ERR_MAX_BYTES: Final = 64 * 1024
 
 _running: set[subprocess.Popen[bytes]] = set()
-_times_ended = 0  # how often `end_all` was called
+_ending = False  # `end_all` was called
 _guard: Final = threading.Lock()
 
 
@@ -98,7 +98,6 @@ def run(
     GIT_CHECK_SECONDS, and then less and less often; an exception from it ends the program. Raises
     TimeoutError after ``seconds``, OSError when it cannot be started.
     """
-    times_ended = _times_ended
     with tempfile.TemporaryFile() if stdin else open(os.devnull, "w+b") as given:
         given.write(stdin)
         given.seek(0)
@@ -115,24 +114,26 @@ def run(
         )
     with _guard:
         _running.add(process)
-        missed = times_ended != _times_ended
-    if missed:  # `end_all` came while it was being started
-        _signal(process, signal.SIGTERM)
+        if _ending:  # `end_all` did not see it
+            seconds = min(seconds, limits.GIT_END_SECONDS)
     out, err = Output(max_bytes), Output(_ERR_MAX_BYTES)
     try:
         in_time = _read(process, out, err, time.monotonic() + seconds, check)
     finally:
         _end(process)
     if not in_time:
-        raise TimeoutError
+        raise TimeoutError(f"{seconds:g} seconds")
     return Done(process.returncode, bytes(out.kept), bytes(err.kept), out.cut)
 
 
 def end_all() -> None:
-    """End all programs, also those being started; their threads return at once."""
-    global _times_ended
+    """End all programs when the server stops; later ones have GIT_END_SECONDS.
+
+    A thread whose program was ended may start another, as a commit does with its last steps.
+    """
+    global _ending
     with _guard:
-        _times_ended += 1
+        _ending = True
         running = list(_running)
     for process in running:
         _signal(process, signal.SIGTERM)

@@ -1,5 +1,6 @@
 """git_commit (spec, WebSocket operations; D10): a refusal leaves the repository as it was."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,8 +9,10 @@ from tests.conformance.approvals import assert_refused
 from tests.conformance.phone import Message
 from tests.conformance.repositories import Repository, Work, changes, committed
 from tests.conformance.test_git_status import ODD_NAMES
+from tests.faults.quick import QuickBridge
 from tests.files.repositories import committed as names_in_head
 from tests.files.repositories import hook
+from tests.servers import wait_until
 
 pytestmark = pytest.mark.spec("ws.git_commit")
 
@@ -122,6 +125,25 @@ def test_a_hook_that_asks_a_terminal_holds_nobody_up(repository: Repository, wor
     hook(repository, "pre-commit", "read answer && exit 1\nexit 0")
     repository.write("a", "2\n")
     work.committed("Asked", ["a"])
+
+
+def test_a_bridge_that_stops_does_not_wait_for_hooks(tmp_path: Path) -> None:
+    """Nor for those of the commit whose turn comes when the first one has been ended."""
+    with QuickBridge(tmp_path) as bridge:
+        repository, begun = Repository(bridge.root / "repository"), bridge.root / "begun"
+        first = repository.commit_files({"a": "1\n"})
+        hook(repository, "pre-commit", "touch ../begun; sleep 600")
+        repository.write("a", "2\n")
+        phones = [bridge.phone().ready() for _ in range(2)]
+        for phone in phones:
+            session = Work(bridge, phone, repository.path).sid
+            phone.send("git_commit", {"session_id": session, "message": "Late", "files": ["a"]})
+        wait_until(begun.exists, "a hook has begun")
+        for phone in phones:
+            phone.ping()
+        bridge.terminate()
+        assert bridge.ended(100) == 0  # the hook would have 120 seconds
+        assert (repository.head(), repository.staged()) == (first, [])
 
 
 def test_a_conflict_stays_the_same_conflict(repository: Repository, work: Work) -> None:

@@ -80,8 +80,8 @@ def run(arguments: Sequence[str], *, seconds: float = limits.GIT_READ_SECONDS, *
     """Run git by ``child_process.run``; raise GIT_ERROR when it takes too long."""
     try:
         return child_process.run([executable(), *arguments], seconds=seconds, **how)
-    except TimeoutError:
-        raise git_error(f"git took longer than {seconds:g} seconds and was ended.") from None
+    except TimeoutError as error:
+        raise git_error(f"git took longer than {error} and was ended.") from None
     except (FileNotFoundError, NotADirectoryError):  # git exists, so the directory does not
         raise BridgeError("FILE_NOT_FOUND") from None
     except PermissionError:
