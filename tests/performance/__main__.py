@@ -2,11 +2,8 @@
 
 import argparse
 import importlib
-import json
 import os
 import platform
-import time
-from pathlib import Path
 
 from tests.performance.report import Report, say
 
@@ -16,7 +13,6 @@ PARTS: dict[str, tuple[str, int, float]] = {
     "hookwait": ("hooks", 300, 0.0),
     "hookway": ("hooks", 3, 30.0),
     "backlog": ("returning", 7, 3.0),
-    "sessions": ("returning", 5, 0.0),
     "fanout": ("resources", 3, 10.0),
     "streams": ("streams", 5, 8.0),
     "scale": ("scale", 5, 2.0),
@@ -34,25 +30,19 @@ def main() -> int:
     parser.add_argument("part", nargs="*", help=f"of {', '.join(PARTS)} (default: all)")
     parser.add_argument("--rounds", type=int, help="how often each measurement is repeated")
     parser.add_argument("--seconds", type=float, help="how long one measurement takes")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything there too")
     chosen = parser.parse_args()
     if unknown := set(chosen.part) - set(PARTS):
         parser.error(f"no such part: {', '.join(sorted(unknown))}")
     machine = f"{os.cpu_count()} cores, {platform.platform()}, Python {platform.python_version()}"
     say(f"{machine}; load {os.getloadavg()[0]:.1f} before we began. Only ratios within one run")
     say("mean anything on another machine.")
-    found = []
+    missed = []
     for name in chosen.part or PARTS:
         module, rounds, seconds = PARTS[name]
         measure = getattr(importlib.import_module(f"tests.performance.{module}"), name)
-        load = os.getloadavg()[0]
         report: Report = measure(chosen.rounds or rounds, chosen.seconds or seconds)
         say(report.text())
-        found.append(vars(report) | {"load_before": load})
-        if chosen.json:
-            about = {"machine": machine, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-            chosen.json.write_text(json.dumps(about | {"parts": found}, indent=1) + "\n")
-    missed = [goal["text"] for part in found for goal in part["goals"] if not goal["met"]]
+        missed += [f"{name}: {text}" for met, text in report.goals if not met]
     say("\nAll goals met." if not missed else f"\nMissed: {'; '.join(missed)}.")
     return 1 if missed else 0
 

@@ -85,26 +85,22 @@ def _measure(report: Report, page: Page, link: Link, rounds: int, seconds: float
     ours.accept(prompt(session, "Ten thousand rows"))
     _throttle(page, link)
     page.before_load(WATCH)
-    _first_load(report, page)
     page.show_as(SCREEN)
     page.pair()
     page.wait_text("Ten thousand rows")
     page.wait("navigator.serviceWorker.getRegistration().then((one) => Boolean(one?.active))")
 
     _rows(report, page, session, seconds)
-    listed, live, worked, back, decided = [], [], [], [], []
+    listed, live, back, decided = [], [], [], []
     for number in range(rounds):
-        trace = Trace(page.driver)
         page.open()
         listed.append(float(page.wait("window.listed")))
         live.append(float(page.wait("window.live")))
-        worked.append(sum(trace.end()))
         back.append(_back(page))
         decided.append(_decide(page, f"ls {number}"))
         progress(f"client: round {number + 1}")
     _add(report, "icon to cached list", listed, 500)
     _add(report, "icon to live", live, 1500)
-    report.add("icon to live, on the processor", statistics.median(worked), max(worked), "ms")
     _add(report, "back from background to live", back, 1000)
     _add(report, "tap on Approve to frame", decided, 100)
 
@@ -115,19 +111,6 @@ def _throttle(page: Page, link: Link) -> None:
     both = dict.fromkeys(("downloadThroughput", "uploadThroughput"), BYTES_A_SECOND)
     page.cdp("Network.emulateNetworkConditions", offline=False, latency=0, **both)
     page.cdp("Emulation.setCPUThrottlingRate", rate=CPU)
-
-
-def _first_load(report: Report, page: Page) -> None:
-    page.open().find("h1", "Pair this device")
-    loaded = page.js(
-        "[...performance.getEntriesByType('navigation'), "
-        "...performance.getEntriesByType('resource')]"
-        ".map(({encodedBodySize}) => encodedBodySize)"
-    )
-    report.add("first load", sum(loaded) / 1000, sum(loaded) / 1000, "KB")
-    report.add("first load", len(loaded), len(loaded), "requests")
-    report.goal("first load", sum(loaded) / 1000, 60, "KB")
-    report.goal("first load", len(loaded), 25, "requests")
 
 
 def _back(page: Page) -> float:

@@ -2,7 +2,7 @@
 
 import sys
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TextIO
 
 Cell = str | int | float
 
@@ -15,7 +15,7 @@ class Report:
     about: str
     columns: str
     rows: list[tuple[Cell, ...]] = field(default_factory=list)
-    goals: list[dict[str, Any]] = field(default_factory=list)
+    goals: list[tuple[bool, str]] = field(default_factory=list)  # met, and what was asked
 
     def add(self, *cells: Cell) -> None:
         assert len(cells) == len(self.columns.split(" | ")), cells
@@ -27,18 +27,13 @@ class Report:
         """``measured`` must be at most ``limit``, or at least."""
         met = measured >= limit if least else measured <= limit
         bound = f"{'at least' if least else 'at most'} {shown(limit)} {unit}".strip()
-        goal = {"text": text, "measured": measured, "bound": bound, "met": met}
-        self.goals.append(goal)
+        self.goals.append((met, f"{text}: {shown(measured)} ({bound})"))
 
     def text(self) -> str:
         table = [self.columns.split(" | "), *([shown(cell) for cell in row] for row in self.rows)]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = [" | ".join(map(str.rjust, row, widths)) for row in table]
-        goals = [
-            f"  {'met   ' if goal['met'] else 'MISSED'}  {goal['text']}: "
-            f"{shown(goal['measured'])} ({goal['bound']})"
-            for goal in self.goals
-        ]
+        goals = [f"  {'met   ' if met else 'MISSED'}  {text}" for met, text in self.goals]
         return "\n".join(["", f"== {self.name}: {self.about}", "", *lines, "", *goals])
 
 
@@ -49,11 +44,10 @@ def shown(cell: Cell) -> str:
     return f"{cell:,}" if isinstance(cell, int) else cell
 
 
-def say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+def say(text: str, to: TextIO = sys.stdout) -> None:
+    to.write(text + "\n")
+    to.flush()
 
 
 def progress(text: str) -> None:
-    sys.stderr.write(f"  … {text}\n")
-    sys.stderr.flush()
+    say(f"  … {text}", sys.stderr)

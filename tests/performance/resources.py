@@ -11,11 +11,11 @@ from tests.performance.sockets import Socket
 PHONES = 5
 HEARTBEAT_SECONDS = 15.0  # SPEC Limits
 SETTLE_SECONDS = 10.0  # its first chores are done
-MEMORY_MB, CPU_PERCENT = 120.0, 1.0
+MEMORY_MB, CPU_PERCENT, GROWTH_MB = 120.0, 1.0, 64.0
 
 
 def idle(rounds: int, seconds: float) -> Report:
-    """With nobody there, and with five phones that only send heartbeats."""
+    """With nobody there, with five phones that only send heartbeats, and after 64 posters."""
     columns = "state | seconds | memory MB | CPU % of a core"
     report = Report("idle", "a bridge with nothing to do", columns)
 
@@ -42,6 +42,10 @@ def idle(rounds: int, seconds: float) -> Report:
         for one, phone in zip(beats, phones, strict=True):
             one.cancel()
             phone.close()
+        before = resident_mb(process_of(ours))
+        await Flight(target(ours), []).run(64, 2 * seconds)
+        grown = resident_mb(process_of(ours)) - before
+        report.goal("memory that 64 posters add", grown, GROWTH_MB, "MB")
 
     with directory() as path, bridge(path / "bridge") as ours:
         for _ in range(rounds):

@@ -1,14 +1,13 @@
-"""A phone comes back to 10,000 events, or to 5,000 sessions that all have news."""
+"""A phone comes back to 10,000 events."""
 
 import asyncio
 from itertools import pairwise
 from statistics import median
 
 from tests.conformance.bridge import Bridge
-from tests.performance import fill
-from tests.performance.load import MIX, Flight, cpu_seconds, hook_event, quantile, resident_mb
+from tests.performance.load import MIX, Flight, cpu_seconds, hook_event, quantile
 from tests.performance.report import Report, progress
-from tests.performance.servers import SESSION, bridge, connect, directory, process_of, target
+from tests.performance.servers import SESSION, bridge, connect, directory, target
 from tests.performance.sockets import Socket, clock
 
 WAITING, BATCH = 10_000, 500
@@ -22,23 +21,15 @@ class Return:
 
     def __init__(self, wanted: int, mark: bytes) -> None:
         self.wanted, self.mark = wanted, mark
-        self.authenticated = self.first = self.last = self.cpu = self.highest = 0.0
+        self.began = self.first = self.last = 0.0
         self.numbers: list[int] = []
 
     async def run(self, ours: Bridge, token: str, *, deflate: bool = False) -> Socket:
-        processes = process_of(ours)
-        used, self.began = cpu_seconds(processes), clock()
+        self.began = clock()
         opened = await Socket.open(ours.port, deflate=deflate)
         opened.divert(self.mark, self._take)
         await opened.ready(token)
-        self.authenticated = clock()
-
-        def complete() -> bool:
-            self.highest = max(self.highest, resident_mb(processes))
-            return len(self.numbers) >= self.wanted
-
-        await opened.came_to(complete)
-        self.cpu = cpu_seconds(processes) - used
+        await opened.came_to(lambda: len(self.numbers) >= self.wanted)
         opened.close()
         return opened
 
@@ -92,7 +83,9 @@ async def _backlog(report: Report, ours: Bridge, rounds: int, seconds: float) ->
         flight, found = Flight(where, [live], pause=LIVE_PAUSE), Return(WAITING, MARK)
         flying = asyncio.create_task(flight.run(1, 60.0))
         await asyncio.sleep(0.2)  # the live poster is under way
+        used = cpu_seconds(where.processes)
         await found.run(ours, token)
+        used = cpu_seconds(where.processes) - used
         flight.until = 0.0
         await flying
         during = [
@@ -104,7 +97,7 @@ async def _backlog(report: Report, ours: Bridge, rounds: int, seconds: float) ->
             number + 1,
             found.ms(found.first),
             len(found.numbers) / (found.last - found.first),
-            found.cpu * 1e6 / WAITING,
+            used * 1e6 / WAITING,
             found.wrong,
             *(quantile(some, part) for some in (during, quiet) for part in (0.5, 0.99, 1.0)),
         )
@@ -123,39 +116,3 @@ def _post(ours: Bridge) -> None:
     for start in range(0, WAITING, BATCH):
         answer = ours.post_batch(bodies[start : start + BATCH]).json()
         assert answer["accepted"] == BATCH, str(answer)[:500]
-
-
-SESSIONS, EACH = 5_000, 2
-NEWS_MS, GROWTH_MB = 500.0, 64.0
-
-
-def sessions(rounds: int, _: float) -> Report:
-    """``rounds`` phones, one after the other."""
-    columns = (
-        "round | authenticated ms | first ms | all ms | CPU ms | wrong"
-        " | memory before MB | highest MB"
-    )
-    about = f"{SESSIONS:,} sessions with {EACH} events each wait for a phone that connects"
-    report = Report("sessions", about, columns)
-
-    async def measure(ours: Bridge) -> None:
-        tokens = [ours.device_token() for _ in range(rounds)]
-        for token in tokens:
-            (await connect(ours, token)).close()  # known from here on, and away
-        fill.while_away(ours, SESSIONS, SESSIONS * EACH)
-        for number, token in enumerate(tokens):
-            before, found = resident_mb(process_of(ours)), Return(SESSIONS * EACH, b'"filled ')
-            await found.run(ours, token)
-            times = map(found.ms, (found.authenticated, found.first, found.last))
-            memory = before, found.highest
-            report.add(number + 1, *times, found.cpu * 1e3, found.wrong, *memory)
-            progress(f"sessions: round {number + 1} of {rounds}")
-
-    with directory() as path, bridge(path / "bridge") as ours:
-        asyncio.run(measure(ours))
-    rows = [[float(cell) for cell in row] for row in report.rows]
-    report.goal("the first message", median(row[2] for row in rows), NEWS_MS, "ms")
-    report.goal("missing, doubled or out of order", sum(row[5] for row in rows), 0)
-    grown = max(row[7] for row in rows) - rows[0][6]
-    report.goal("growth of memory", grown, GROWTH_MB, "MB")
-    return report

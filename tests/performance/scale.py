@@ -10,8 +10,9 @@ from tests.conformance.samples import prompt
 from tests.performance import fill
 from tests.performance.load import Flight, Target, resident_mb
 from tests.performance.report import Report, progress
+from tests.performance.returning import Return
 from tests.performance.servers import bridge, connect, directory, process_of, target
-from tests.performance.sockets import Socket, clock
+from tests.performance.sockets import clock
 
 SMALL, LARGE = 1_000, 1_000_000
 SESSIONS = 100  # in both; of the large one each has the most that a session keeps
@@ -79,11 +80,7 @@ async def _replay(ours: Bridge, times: Times) -> None:
     (await connect(ours, token)).close()
     missed = [prompt(f"filled-{number % SESSIONS}", f"missed-{number}") for number in range(PAGE)]
     ours.post_batch(missed)
-    opened, came = await Socket.open(ours.port), list[float]()
-    opened.divert(b'"missed-', lambda _, at: came.append(at))
-    began = clock()
-    await opened.ready(token)
-    await opened.came_to(lambda: len(came) >= PAGE)
-    opened.close()
-    times["first"].append((came[0] - began) * 1e3)
-    times["page"].append((came[-1] - began) * 1e3)
+    found = Return(PAGE, b'"missed-')
+    await found.run(ours, token)
+    times["first"].append(found.ms(found.first))
+    times["page"].append(found.ms(found.last))

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import secrets
+import socket
 import subprocess
 import sys
 import tempfile
@@ -13,7 +14,7 @@ from typing import Any
 import trustme
 
 from tests.conformance.bridge import REPOSITORY, Bridge, eventually
-from tests.conformance.https import LOOPBACK, Https
+from tests.conformance.https import LOOPBACK
 from tests.conformance.samples import hook
 from tests.performance.load import Target
 from tests.performance.sockets import Socket
@@ -24,15 +25,14 @@ SESSION = "measured"
 
 @contextlib.contextmanager
 def directory() -> Iterator[Path]:
-    """For the data of the servers: gone at the end, whatever happens."""
     with tempfile.TemporaryDirectory(prefix="bridge-bench-", ignore_cleanup_errors=True) as path:
         yield Path(path)
 
 
 @contextlib.contextmanager
-def bridge(path: Path, *, kind: type[Bridge] = Bridge, **settings: Any) -> Iterator[Bridge]:
+def bridge(path: Path, **settings: Any) -> Iterator[Bridge]:
     """A bridge with room for many sockets and without rate limits, otherwise as it comes."""
-    made = kind(path, **{"BRIDGE_MAX_WEBSOCKETS": "100"} | settings)
+    made = Bridge(path, **{"BRIDGE_MAX_WEBSOCKETS": "100"} | settings)
     try:
         yield made.start()
     finally:
@@ -82,10 +82,8 @@ def tutorial(path: Path) -> Iterator[Target]:
 
     def listens() -> bool:
         assert process.poll() is None, (path / "tutorial.log").read_text()
-        with contextlib.suppress(OSError):
-            Https(port).open().close()
-            return True
-        return False
+        with socket.socket() as probe:
+            return probe.connect_ex((LOOPBACK, port)) == 0
 
     try:
         eventually(listens)

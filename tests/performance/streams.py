@@ -7,39 +7,55 @@ from collections import defaultdict
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import IO, Any
+from typing import Any
 
 from tests.conformance.agent_tools import Script
-from tests.conformance.bridge import Bridge
-from tests.performance import lag
+from tests.faults.quick import QuickBridge
 from tests.performance.load import cpu_seconds, quantile
 from tests.performance.report import Cell, Report, progress
-from tests.performance.servers import bridge, directory, process_of
+from tests.performance.servers import directory, process_of
 from tests.performance.sockets import Socket, clock
-from tests.servers import Running, stop_process
 
 SESSIONS, PER_SECOND, PHONES = 10, 100, 2
 STAMPS = 20  # first words in each round, before and again during the streams
 QUIET_SECONDS = 2.0
 ACKNOWLEDGE_SECONDS, HEARTBEAT_SECONDS = 0.25, 15.0
 FIRST_MS, LAG_MS = 150.0, 50.0
-# the bridge's loop before and during the streams; one that does nothing else, meanwhile
+# the bridge's loop before and during the streams
 COLUMNS = (
-    "round | first words ms p50 | max | streaming ms p50 | max"
-    " | lag quiet ms p50 | p99 | max | lag streaming ms p50 | p99 | max"
-    " | lag beside ms p50 | p99 | max | messages | wrong | bridge CPU % of a core"
+    "round | first words ms p50 | max | streaming ms p50 | max | lag quiet ms p50 | p99 | max"
+    " | lag streaming ms p50 | p99 | max | messages | wrong | bridge CPU % of a core"
 )
+# Every few milliseconds a timer of the server's loop is due: when, and by how much it was late.
+LAGS = """
+import asyncio, os, threading
+run_forever, step = asyncio.BaseEventLoop.run_forever, 0.005
+
+def sampled(loop):
+    def look(due):
+        now = loop.time()
+        lags.write(f"{due} {now - due}\\n")
+        loop.call_at(now + step, look, now + step)
+
+    if threading.current_thread() is threading.main_thread():
+        lags = open(os.environ["LAGS"], "w", buffering=1)
+        loop.call_soon(look, loop.time())
+    run_forever(loop)
+
+asyncio.BaseEventLoop.run_forever = sampled
+"""
 
 
-class Watched(Bridge):
+class Watched(QuickBridge):
     """A bridge that says how late its event loop is."""
 
-    def popen(self, arguments: list[str], log: IO[bytes]) -> Running:
-        return super().popen(["-m", "tests.performance.lag", str(self.lags), *arguments], log)
+    first = LAGS
 
-    @property
-    def lags(self) -> Path:
-        return self.directory / "lags"
+    def late(self, begin: float, end: float) -> list[float]:
+        """In milliseconds, of what was due in between."""
+        lines = Path(self.settings["LAGS"]).read_text().splitlines()
+        looks = (map(float, line.split()) for line in lines)
+        return [late * 1e3 for due, late in looks if begin <= due <= end]
 
 
 class Phone:
@@ -106,14 +122,10 @@ def streams(rounds: int, seconds: float) -> Report:
     about = f"{SESSIONS} sessions that each stream {PER_SECOND} chunks a second to {PHONES} phones"
     report = Report("streams", about, COLUMNS)
     with directory() as path:
-        script, beside = Script(path, "plain"), lag.idle(path / "beside")
-        settings = {"BRIDGE_ACP_AGENTS": script.setting, "BRIDGE_MAX_SESSIONS": str(2 * SESSIONS)}
-        try:
-            with bridge(path / "bridge", kind=Watched, **settings) as ours:
-                assert isinstance(ours, Watched)
-                asyncio.run(_measure(report, ours, path / "beside", rounds, seconds))
-        finally:
-            stop_process(beside)
+        settings = {"BRIDGE_ACP_AGENTS": Script(path, "plain").setting, "LAGS": str(path / "lags")}
+        settings["BRIDGE_MAX_SESSIONS"] = str(2 * SESSIONS)
+        with Watched(path / "bridge", **settings) as ours:
+            asyncio.run(_measure(report, ours, rounds, seconds))
     medians = [median(float(row[n]) for row in report.rows) for n in range(len(report.rows[0]))]
     report.goal("first words at the phone, median", medians[1], FIRST_MS, "ms")
     report.goal("first words while ten others stream, median", medians[3], FIRST_MS, "ms")
@@ -122,15 +134,13 @@ def streams(rounds: int, seconds: float) -> Report:
     return report
 
 
-async def _measure(
-    report: Report, ours: Watched, beside: Path, rounds: int, seconds: float
-) -> None:
+async def _measure(report: Report, ours: Watched, rounds: int, seconds: float) -> None:
     tokens = [await asyncio.to_thread(ours.device_token) for _ in range(PHONES)]
     phones = [Phone(await (await Socket.open(ours.port)).ready(token)) for token in tokens]
     lives = [asyncio.create_task(phone.live()) for phone in phones]
     sessions = [await _begin(ours, phones) for _ in range(SESSIONS + 1)]
     for number in range(rounds):
-        report.add(number + 1, *await _round(ours, beside, phones, sessions, seconds))
+        report.add(number + 1, *await _round(ours, phones, sessions, seconds))
         progress(f"streams: round {number + 1} of {rounds}")
     for life, phone in zip(lives, phones, strict=True):
         assert not life.done(), life
@@ -138,7 +148,7 @@ async def _measure(
         phone.socket.close()
 
 
-async def _begin(ours: Bridge, phones: list[Phone]) -> str:
+async def _begin(ours: Watched, phones: list[Phone]) -> str:
     first, *others = phones
     new: dict[str, Any] = {"agent": "plain", "session_id": None, "resume": False}
     new["working_directory"] = str(ours.root)
@@ -150,7 +160,7 @@ async def _begin(ours: Bridge, phones: list[Phone]) -> str:
 
 
 async def _round(
-    ours: Watched, beside: Path, phones: list[Phone], sessions: list[str], seconds: float
+    ours: Watched, phones: list[Phone], sessions: list[str], seconds: float
 ) -> list[Cell]:
     first, (stamped, *streaming) = phones[0], sessions
     quiet = [await first.stamp(stamped) for _ in range(STAMPS)]
@@ -171,9 +181,7 @@ async def _round(
         await phone.ended(*streaming)
     meanwhile = began, time.monotonic()
     used = cpu_seconds(process_of(ours)) - used
-    await asyncio.sleep(1.5)  # until what was seen of the loops has been written
-    looks = ((ours.lags, rest), (ours.lags, meanwhile), (beside, meanwhile))
-    lags = [lag.read(file, *when) for file, when in looks]
+    lags = [ours.late(*when) for when in (rest, meanwhile)]
     messages = wrong = 0
     for phone in phones:
         for name, session in zip(names, streaming, strict=True):

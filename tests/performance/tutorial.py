@@ -12,47 +12,48 @@ from typing import Any
 import django
 from django.conf import settings
 
-PORT, CERTIFICATE, KEY, DATABASE, TOKEN = (
-    sys.argv[1:6] if len(sys.argv) > 5 else ("0", "", "", "", "")
-)
-APPS = (
-    "django.contrib.auth django.contrib.contenttypes django.contrib.sessions rest_framework "
-    "rest_framework.authtoken channels"
-)
-MIDDLEWARE = (
-    "middleware.security.Security contrib.sessions.middleware.Session middleware.common.Common "
-    "contrib.auth.middleware.Authentication"
-)
+PORT, CERTIFICATE, KEY, DATABASE, TOKEN = sys.argv[1:6]
 WAL = {"init_command": "PRAGMA journal_mode=wal", "timeout": 20}
-SQLITE = {"ENGINE": "django.db.backends.sqlite3", "NAME": DATABASE, "OPTIONS": WAL}
-REST = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.TokenAuthentication"],
-    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
-}
-if not settings.configured:
-    settings.configure(
-        SECRET_KEY=TOKEN,
-        ALLOWED_HOSTS=["*"],
-        ROOT_URLCONF=__name__,
-        USE_TZ=True,
-        DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",
-        LOGGING_CONFIG=None,
-        INSTALLED_APPS=APPS.split(),
-        MIDDLEWARE=[f"django.{name}Middleware" for name in MIDDLEWARE.split()],
-        DATABASES={"default": SQLITE},
-        CHANNEL_LAYERS={"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}},
-        REST_FRAMEWORK=REST,
-    )
-    django.setup()
+settings.configure(
+    SECRET_KEY=TOKEN,
+    ALLOWED_HOSTS=["*"],
+    ROOT_URLCONF=__name__,
+    USE_TZ=True,
+    DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",
+    LOGGING_CONFIG=None,
+    INSTALLED_APPS=[
+        *(f"django.contrib.{name}" for name in ("auth", "contenttypes", "sessions")),
+        *("rest_framework", "rest_framework.authtoken", "channels"),
+    ],
+    MIDDLEWARE=[
+        "django.middleware.security.SecurityMiddleware",
+        "django.contrib.sessions.middleware.SessionMiddleware",
+        "django.middleware.common.CommonMiddleware",
+        "django.contrib.auth.middleware.AuthenticationMiddleware",
+    ],
+    DATABASES={
+        "default": {"ENGINE": "django.db.backends.sqlite3", "NAME": DATABASE, "OPTIONS": WAL}
+    },
+    CHANNEL_LAYERS={"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}},
+    REST_FRAMEWORK={
+        "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.TokenAuthentication"],
+        "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    },
+)
+django.setup()
 
 from asgiref.sync import async_to_sync
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
 from channels.layers import get_channel_layer
 from channels.routing import ProtocolTypeRouter, URLRouter
+from daphne.server import Server
+from django.contrib.auth.models import User
 from django.core.asgi import get_asgi_application
+from django.core.management import call_command
 from django.db import connection, models
 from django.urls import path
 from rest_framework import generics, serializers
+from rest_framework.authtoken.models import Token
 
 
 class Event(models.Model):
@@ -97,24 +98,11 @@ class EventConsumer(AsyncJsonWebsocketConsumer):
 
 
 urlpatterns = [path("events/", CreateEvent.as_view())]
-application = ProtocolTypeRouter(
-    {
-        "http": get_asgi_application(),
-        "websocket": URLRouter([path("ws/<str:session_id>", EventConsumer.as_asgi())]),
-    }
-)
-
-if __name__ == "__main__":
-    from daphne.server import Server
-    from django.contrib.auth.models import User
-    from django.core.management import call_command
-    from rest_framework.authtoken.models import Token
-
-    call_command("migrate", verbosity=0)
-    with connection.schema_editor() as editor:
-        editor.create_model(Event)
-    Token.objects.create(key=TOKEN, user=User.objects.create(username="agent"))
-    Server(
-        application,
-        endpoints=[f"ssl:{PORT}:privateKey={KEY}:certKey={CERTIFICATE}:interface=127.0.0.1"],
-    ).run()
+sockets = URLRouter([path("ws/<str:session_id>", EventConsumer.as_asgi())])
+application = ProtocolTypeRouter({"http": get_asgi_application(), "websocket": sockets})
+call_command("migrate", verbosity=0)
+with connection.schema_editor() as editor:
+    editor.create_model(Event)
+Token.objects.create(key=TOKEN, user=User.objects.create(username="agent"))
+where = f"ssl:{PORT}:privateKey={KEY}:certKey={CERTIFICATE}:interface=127.0.0.1"
+Server(application, endpoints=[where]).run()
