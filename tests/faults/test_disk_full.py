@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import resource
 import signal
 import subprocess
 import time
@@ -18,7 +17,7 @@ from hooks_app.producer.spool import RESERVED
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_error
 from tests.conformance.samples import new_session, prompt
-from tests.faults.hosts import Host, bridge_on, hosts, missing
+from tests.faults.hosts import Host, bridge_on, hosts
 from tests.faults.load import under_load
 from tests.faults.quick import QuickBridge
 from tests.servers import wait_until
@@ -34,22 +33,24 @@ for what in ("integrity_check", "foreign_key_check"):
 
 
 class Disk:
-    """Under a bridge's data directory; here a limit of the system's on all of its files."""
+    """A small disk under the data directory of a bridge on a host of its own."""
 
-    def __init__(self, bridge: QuickBridge) -> None:
-        self.bridge, self.data = bridge, bridge.seen  # where the tests see that directory
-
-    def _limit(self, most: int) -> None:
-        assert self.bridge.process is not None
-        _, hard = resource.prlimit(self.bridge.process.pid, resource.RLIMIT_FSIZE)
-        resource.prlimit(self.bridge.process.pid, resource.RLIMIT_FSIZE, (most, hard))
+    def __init__(self, host: Host, bridge: QuickBridge) -> None:
+        self.host, self.bridge, self.data = host, bridge, bridge.seen  # where tests see it
 
     def fill(self) -> None:
         """No room for a byte; again and again, for the bridge may give some room back."""
-        self._limit(0)
+        with open(self.data / "filler", "ab", buffering=0) as filler:
+            try:
+                while os.write(filler.fileno(), bytes(4096)):
+                    pass
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
 
     def free(self) -> None:
-        self._limit(resource.RLIM_INFINITY)
+        if (filler := self.data / "filler").exists():
+            filler.unlink()
 
     def store_nothing(self) -> None:
         """Return when nothing can be stored; the database keeps some room for itself."""
@@ -64,27 +65,6 @@ class Disk:
         """SQLite finds nothing wrong with its file."""
         done = self.bridge.run(["-c", CHECK, str(self.bridge.data / "bridge.sqlite3")])
         assert (done.returncode, done.stdout.split()) == (0, ["[('ok',)]", "[]"]), done
-
-
-class SmallDisk(Disk):
-    """A disk of its own, on a host of its own."""
-
-    def __init__(self, host: Host, bridge: QuickBridge) -> None:
-        super().__init__(bridge)
-        self.host = host
-
-    def fill(self) -> None:
-        with open(self.data / "filler", "ab", buffering=0) as filler:
-            try:
-                while os.write(filler.fileno(), bytes(4096)):
-                    pass
-            except OSError as error:
-                if error.errno != errno.ENOSPC:
-                    raise
-
-    def free(self) -> None:
-        if (filler := self.data / "filler").exists():
-            filler.unlink()
 
     def fire(self, session_id: str, number: int) -> None:
         """A hook as the agent runs it there: it prints nothing and exits 0, whatever happens."""
@@ -101,31 +81,19 @@ class SmallDisk(Disk):
 
 
 @pytest.fixture(scope="module")
-def made_small_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallDisk]:
+def made_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disk]:
     with hosts(1) as [host]:
         bridge = bridge_on(host, tmp_path_factory.mktemp("small-disk"))
         bridge.data.mkdir()
         host.mount(bridge.data, f"{SIZE_MB}m")
         with bridge:
-            yield SmallDisk(host, bridge)
+            yield Disk(host, bridge)
 
 
 @pytest.fixture
-def small_disk(made_small_disk: SmallDisk) -> Iterator[SmallDisk]:
-    yield made_small_disk
-    made_small_disk.free()
-
-
-@pytest.fixture
-def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
-    """A real one, or a limit where nobody may mount one."""
-    if not missing():
-        yield request.getfixturevalue("small_disk")
-        return
-    with QuickBridge(tmp_path) as bridge:
-        limit = Disk(bridge)
-        yield limit
-        limit.free()
+def disk(made_disk: Disk) -> Iterator[Disk]:
+    yield made_disk
+    made_disk.free()
 
 
 def health(bridge: Bridge) -> dict[str, Any]:
@@ -146,9 +114,8 @@ def test_the_disk_is_full_under_load(disk: Disk) -> None:
             return all(poster.refusals and poster.refusals[-1].at > full for poster in load.posters)
 
         wait_until(all_refused, "each poster is refused", seconds=SOON)
-        if isinstance(disk, SmallDisk):
-            body = health(bridge)
-            assert body["status"] == "degraded" and body["checks"]["disk_space"] == "unhealthy"
+        body = health(bridge)
+        assert body["status"] == "degraded" and body["checks"]["disk_space"] == "unhealthy"
         listed = bridge.get("/api/v1/sessions", bridge.admin_token)
         assert listed.status == 200, "what is stored can be read"
         stored, refused = -1, [0]
@@ -205,9 +172,9 @@ def test_a_phone_goes_on_while_the_disk_is_full(disk: Disk) -> None:
     wait_until(only_the_new_one, "the acknowledgement is stored", seconds=SOON)
 
 
-def test_hooks_on_a_full_disk(small_disk: SmallDisk) -> None:
+def test_hooks_on_a_full_disk(disk: Disk) -> None:
     """D47: what was spooled is sent once; what could not be leaves no half, and is said."""
-    disk, bridge, sid = small_disk, small_disk.bridge, new_session()
+    bridge, sid = disk.bridge, new_session()
     assert bridge.process is not None
     disk.fire(sid, 0)
     wait_until(lambda: bridge.knows(sid) and not disk.spooled(), "the first hook is through")
@@ -255,7 +222,7 @@ WRITING = INTO_A_FILE | {
 }
 
 
-def refused(disk: SmallDisk, command: str, words: list[str]) -> bool:
+def refused(disk: Disk, command: str, words: list[str]) -> bool:
     """Whether it ends with 1 and one line that says why."""
     places = {"SETTINGS": "settings.json", "BACKUP": "../kept.tar.gz"}
     words = [str(disk.bridge.data / places[word]) if word in places else word for word in words]
@@ -264,20 +231,20 @@ def refused(disk: SmallDisk, command: str, words: list[str]) -> bool:
     return (done.returncode, len(said)) == (1, 1) and "Start the bridge once" not in said[0]
 
 
-def test_commands_on_a_full_disk(small_disk: SmallDisk) -> None:
+def test_commands_on_a_full_disk(disk: Disk) -> None:
     """Nothing is half done: the agent's settings are as they were."""
-    settings = small_disk.data / "settings.json"
+    settings = disk.data / "settings.json"
     settings.write_text('{"model": "x"}')
     for command, words in INTO_A_FILE.items():
-        small_disk.store_nothing()
-        assert refused(small_disk, command, words), command
+        disk.store_nothing()
+        assert refused(disk, command, words), command
     assert settings.read_text() == '{"model": "x"}'
-    assert not list(small_disk.data.glob("backups/*"))
+    assert not list(disk.data.glob("backups/*"))
 
 
-def test_commands_on_a_disk_that_takes_nothing(small_disk: SmallDisk) -> None:
+def test_commands_on_a_disk_that_takes_nothing(disk: Disk) -> None:
     """Mounted read-only. The last test, for it stays so."""
-    disk, bridge = small_disk, small_disk.bridge
+    bridge = disk.bridge
     bridge.settings["DJANGO_SUPERUSER_PASSWORD"] = "a long password"
     bridge.mint("--name", "known")
     assert bridge.stop() == 0
