@@ -44,6 +44,7 @@ class Phone:
     """One connection of a device at a time; `messages` is everything received on it, in order."""
 
     host = LOOPBACK
+    compress = False  # offer permessage-deflate
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class Phone:
         stream = self.stream()
         try:
             uri = f"{'ws' if self.plain else 'wss'}://{self.host}:{self.port}{path}"
-            self.socket = WebSocket(stream, uri, headers=headers)
+            self.socket = WebSocket(stream, uri, headers=headers, compress=self.compress)
         except BaseException:
             stream.close()
             raise
