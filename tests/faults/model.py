@@ -2,46 +2,162 @@
 
 A test tells it what was done and shows it every message. `Violation` is what may not have come,
 `missing` what still has to. Where something is open (whether a kill cost an acknowledgement), the
-model keeps every possibility, and what is seen afterwards narrows it.
+model keeps the least and the most, and what is seen afterwards narrows it.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
 
-from tests.faults.accepted import ALL, FOR_ALL, Device, Log, Message, Row, Violation
+Message = dict[str, Any]
 
 PONG_WAIT = 10.0  # seconds (D27)
+ALL = "the feed for all"  # every other feed has the name of its session
+FOR_ALL = {"session_started", "session_end", "notification"}  # D26
+
+
+class Violation(AssertionError):
+    """The bridge did what D26 to D31 rule out."""
+
+
+@dataclass(eq=False)
+class Row:
+    """A message of exactly one feed; `message` is how it was first received."""
+
+    feed: str
+    index: int  # its place in its feed
+    seq: int  # its place in the log, which is the order of commits
+    key: str
+    says: Message  # what its payload says, whatever else it has
+    unordered: bool  # committed beside other rows: where among those of other feeds is not known
+    message: Message | None = None
+
+    def __str__(self) -> str:
+        return f"row {self.seq}, {self.index} of {self.feed} ({self.key})"
+
+
+def key_of(message: Message) -> str:
+    """What only one row says: a session begins and ends once, a device is paired once."""
+    payload = message["payload"]
+    if message["type"] == "agent_event":
+        return str(payload["event_id"])
+    about = payload.get("data", {}).get("device") or payload.get("session_id")
+    return f"{message['type']} {about}"
+
+
+class Log:
+    """All rows in one sequence, and feed by feed."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.feeds: defaultdict[str, list[Row]] = defaultdict(list)
+        self.by_key: dict[str, Row] = {}
+        self.by_id: dict[str, Row] = {}
+        self.sessions: dict[str, bool] = {}  # open or closed
+
+    def accept(self, body: Message) -> None:
+        """An event was answered with 200: it is in the log, once for each event_id (D26, D31)."""
+        event, session = body["event"], body["session_id"]
+        if body["event_id"] in self.by_key:
+            return
+        # the first event creates a session; a later SessionStart, which tests leave out, too (D34)
+        if session not in self.sessions:
+            self.append(ALL, f"session_started {session}")
+            self.sessions[session] = True
+        names = ("session_id", "event", "event_id", "payload")
+        says = {name: body[name] for name in names} | {"event_type": event}
+        self.append(session, body["event_id"], says)
+        if event == "SessionEnd" and self.sessions[session]:
+            self.append(ALL, f"session_end {session}")
+            says = {"notification_type": "task_complete"}  # D13
+            self.append(ALL, f"notification {session}", says)
+            self.sessions[session] = False
+
+    def append(
+        self, feed: str, key: str, says: Message | None = None, *, unordered: bool = False
+    ) -> None:
+        rows = self.feeds[feed]
+        row = self.by_key[key] = Row(feed, len(rows), len(self.rows), key, says or {}, unordered)
+        self.rows.append(row)
+        rows.append(row)
+
+    def find(self, message: Message) -> Row:
+        """The row that came as this message: it does so on every connection (D27)."""
+        row = self.by_key.get(key_of(message))
+        if row is None or any(message["payload"].get(one) != row.says[one] for one in row.says):
+            raise Violation(f"nothing asks for this message: {message}")
+        if row.message is None:
+            row.message = message
+            if UUID(message["id"]).version != 4 or self.by_id.setdefault(message["id"], row) != row:
+                raise Violation(f"{row} has no UUID v4 of its own (D4): {message['id']}")
+        if any(row.message[name] != message[name] for name in ("id", "type", "payload")):
+            raise Violation(f"{row} came as {row.message}, and then as {message}")
+        return row
+
+    def before(self, feed: str, seq: int) -> int:
+        """How many rows of a feed the log had when it had `seq` rows."""
+        return sum(row.seq < seq for row in self.feeds[feed])
+
+
+class Device:
+    """Its position in each feed: `base` rows at least and at most, and what it acknowledged."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.known = False
+        self.base: dict[str, tuple[int, int]] = {}
+        self.received: dict[str, set[int]] = defaultdict(set)  # feed → rows that it was ever sent
+        self.acked: dict[str, set[int]] = defaultdict(set)
+        # acknowledgements that may have been lost, or need not count
+        self.perhaps: dict[str, set[int]] = defaultdict(set)
+
+    def cursor(self, feed: str) -> tuple[int, int]:
+        """So many rows it is known to have, from the first on: at least and at most."""
+        least, most = self.base.get(feed, (0, 0))
+        while least in self.acked[feed]:
+            least += 1
+        while most in self.acked[feed] | self.perhaps[feed]:
+            most += 1
+        return least, max(least, most)
+
+    def doubt(self) -> None:
+        """A kill may have cost what was acknowledged and not yet stored."""
+        for feed, acked in self.acked.items():
+            self.perhaps[feed] |= acked
+        self.acked.clear()
 
 
 @dataclass
 class Stream:
-    """A feed on one connection; `at`: the rows that may come next, as far as that is known."""
+    """A feed on one connection."""
 
-    at: set[int]
+    least: int  # the first row that comes is this or a later one
+    next: int | None = None  # the row that comes next, once one has come
     backlog: int = 0  # the rows before this one were waiting when it connected
     # while it is not joined, this row and later ones may not come; None: not known yet
     until: int | None = None
     live_from: int | None = None  # this row and later ones come live
-    got: list[Message] = field(default_factory=list)
 
 
 class Connection:
     """A socket of a device from its connection_ack on, held by one of the bridge's processes."""
 
-    def __init__(self, device: Device, process: object) -> None:
+    def __init__(self, device: Device, process: object, requests: dict[str, str]) -> None:
         self.device, self.process = device, process
         self.streams: dict[str, Stream] = {}
         self.joined: set[str] = set()
         self.settled = False  # the backlog of the connect is over
         self.newest_live = -1
-        self.requests: dict[str, str] = {}  # id → type of what the client asked
-        self.answers: dict[str, Message] = {}
+        self.requests = requests  # id → type of what the client asked and was not answered
         self.unsettled: list[tuple[str, int]] = []  # acknowledged, but not known to have been read
         self.pings: list[float] = []  # when each was sent
         self.pongs: list[tuple[float, dict[str, set[int]]]] = []  # the rows received by the answer
 
-    def follows(self, feed: str) -> bool:
-        return feed == ALL or feed in self.joined
+    def stream(self, feed: str) -> Stream:
+        """The feed on this connection; a new one begins at its first row."""
+        return self.streams.setdefault(feed, Stream(0, until=0 if self.settled else None))
 
 
 class Model:
@@ -53,7 +169,9 @@ class Model:
 
     # connections
 
-    def connected(self, device: Device, committed: int, process: object) -> Connection:
+    def connected(
+        self, device: Device, named: str, committed: int, process: object, requests: dict[str, str]
+    ) -> None:
         """connection_ack came; the log surely had ``committed`` rows when the device asked."""
         before = self.current.get(device)
         if before is not None and before.process is not process:
@@ -61,21 +179,19 @@ class Model:
             device.doubt()
         if not device.known:
             device.known = True
-            beside = len(self.log.rows) > committed
-            # to the others (D15)
-            self.log.append(
-                ALL, "notification", notification_type="agent_notification", unordered=beside
+            beside, says = (
+                len(self.log.rows) > committed,
+                {"notification_type": "agent_notification"},
             )
+            # to the others (D15)
+            self.log.append(ALL, f"notification {named}", says, unordered=beside)
             for feed, rows in self.log.feeds.items():  # a new device starts at the present (D28)
-                device.base[feed] = (
-                    self.log.before(feed, committed) if feed != ALL else len(rows),
-                    len(rows),
-                )
-        connection = self.current[device] = Connection(device, process)
+                least = self.log.before(feed, committed) if feed != ALL else len(rows)
+                device.base[feed] = least, len(rows)
+        connection = self.current[device] = Connection(device, process, requests)
         for feed in list(self.log.feeds):
             waiting = self.log.before(feed, committed)
-            connection.streams[feed] = Stream(set(device.cursor(feed)), waiting)
-        return connection
+            connection.streams[feed] = Stream(device.cursor(feed)[0], backlog=waiting)
 
     def ended(self, connection: Connection) -> None:
         """The connection is over; what the bridge may not have read may not count."""
@@ -91,9 +207,8 @@ class Model:
 
     def acknowledged(self, connection: Connection, ids: Iterable[str]) -> None:
         """notification_ack was sent; unknown ids are ignored. It counts when `read` says so."""
-        for id in ids:
-            if row := self.log.by_id.get(id):
-                connection.unsettled.append((row.feed, row.index))
+        rows = (self.log.by_id[id] for id in ids if id in self.log.by_id)
+        connection.unsettled += [(row.feed, row.index) for row in rows]
 
     def read(self, connection: Connection) -> None:
         """Something sent after the acknowledgements was answered: the bridge has read them."""
@@ -103,9 +218,6 @@ class Model:
             sent = index in device.received[feed]
             (device.acked if sent else device.perhaps)[feed].add(index)
         connection.unsettled.clear()
-        for feed, stream in connection.streams.items():
-            if not stream.got:  # a join continues from here
-                stream.at |= set(device.cursor(feed))
 
     def pong(self, connection: Connection, now: float) -> None:
         """It may prove what was sent before the pong of a ping at least ten seconds older."""
@@ -121,77 +233,53 @@ class Model:
 
     def received(self, connection: Connection, message: Message, now: float) -> None:
         """A message came. Raises Violation when it may not have."""
-        request = connection.requests.get(message.get("id", ""))
         if message["type"] == "heartbeat_pong":
             self.pong(connection, now)
-        elif request is not None:
-            self._answered(connection, request, message)
-        elif message["type"] == "agent_event" or message["type"] in FOR_ALL:
-            feed = ALL if message["type"] in FOR_ALL else message["payload"]["session_id"]
-            self._row(connection, feed, self.stream(connection, feed), message)
+        elif connection.requests.pop(message["id"], None) is not None:
+            self._answered(connection, message)
         else:
-            raise Violation(f"nothing asks for this message: {message}")
+            self._row(connection, self.log.find(message))
 
-    def stream(self, connection: Connection, feed: str) -> Stream:
-        """The feed on this connection; a new one begins at its first row."""
-        return connection.streams.setdefault(
-            feed, Stream({0}, until=0 if connection.settled else None)
-        )
-
-    def _answered(self, connection: Connection, request: str, message: Message) -> None:
-        if message["id"] in connection.answers:
-            raise Violation(f"a second answer to one {request}: {message}")
-        connection.answers[message["id"]] = message
+    def _answered(self, connection: Connection, message: Message) -> None:
         self.read(connection)
         feed = message["payload"].get("session_id")
         if message["type"] == "session_ready":  # before the backlog (D22)
             connection.joined.add(feed)
-            stream = self.stream(connection, feed)
+            stream = connection.stream(feed)
             stream.live_from = len(self.log.feeds[feed]) if connection.settled else None
         elif message["type"] == "session_end":
             connection.joined.discard(feed)
-            stream = self.stream(connection, feed)
+            stream = connection.stream(feed)
             stream.until = len(self.log.feeds[feed]) if connection.settled else None
             stream.live_from = None
 
-    def _bounds(self, connection: Connection, feed: str, stream: Stream) -> tuple[int, int]:
+    def _bounds(self, connection: Connection, feed: str) -> tuple[int, int]:
         """(the rows before this one must come, this one and later ones may not)."""
-        end = len(self.log.feeds[feed])
-        if connection.follows(feed):
+        end, stream = len(self.log.feeds[feed]), connection.stream(feed)
+        if feed == ALL or feed in connection.joined:
             return end, end
         return stream.backlog, end if stream.until is None else stream.until
 
-    def _row(self, connection: Connection, feed: str, stream: Stream, message: Message) -> None:
-        rows, (_, until) = self.log.feeds[feed], self._bounds(connection, feed, stream)
-        at = {index for index in stream.at if index < until and rows[index].fits(message)}
-        if not at:
+    def _row(self, connection: Connection, row: Row) -> None:
+        """Each feed comes without a hole, from where the device is known to be."""
+        device, feed, stream = connection.device, row.feed, connection.stream(row.feed)
+        least = most = stream.next
+        if least is None or most is None:
+            least, most = stream.least, device.cursor(feed)[1]
+        until = self._bounds(connection, feed)[1]
+        if not least <= row.index <= min(most, until - 1):
             raise Violation(
-                f"{connection.device.name} was sent {self.log.by_id.get(message['id'])} of {feed},"
-                f" where {sorted(stream.at)} below {until} may come, after {len(stream.got)} of it:"
-                f" {message}"
+                f"{device.name} was sent {row}, where {least} to {most} below {until} may come"
             )
-        stream.got.append(message)
-        stream.at = {index + 1 for index in at}
-        if len(at) == 1:
-            self._known(connection, feed, stream, at.pop())
-
-    def _known(self, connection: Connection, feed: str, stream: Stream, newest: int) -> None:
-        """What came last on this stream was this row, and so what came before it is known too."""
-        rows = self.log.feeds[feed]
-        begun = newest + 1 - len(stream.got)
-        for row, message in zip(rows[begun : newest + 1], stream.got, strict=True):
-            self.log.recognise(row, message)
-            connection.device.received[feed].add(row.index)
-        if connection is self.current[connection.device]:
-            connection.device.base[feed] = (begun, begun)
-        self._in_order(connection, stream, rows[newest])
-
-    def _in_order(self, connection: Connection, stream: Stream, row: Row) -> None:
-        """The backlog first, then live rows in the order of the log across all feeds (D26, D28)."""
+        if stream.next is None and connection is self.current[device]:
+            device.base[feed] = row.index, row.index
+        stream.next = row.index + 1
+        device.received[feed].add(row.index)
+        # the backlog first, then live rows in the order of the log across all feeds (D26, D28)
         if stream.live_from is not None and row.index >= stream.live_from:
-            if row.seq < connection.newest_live and not row.unordered:
-                raise Violation(f"{row} came live after {self.log.rows[connection.newest_live]}")
             if not row.unordered:
+                if row.seq < connection.newest_live:
+                    raise Violation(f"{row} came after {self.log.rows[connection.newest_live]}")
                 connection.newest_live = row.seq
         elif row.index < stream.backlog and connection.newest_live >= 0:
             newest = self.log.rows[connection.newest_live]
@@ -201,23 +289,23 @@ class Model:
 
     def missing(self, connection: Connection) -> list[str]:
         """What the connection must have been sent and was not."""
-        lacking = []
+        lacking: list[str] = []
         for feed, rows in self.log.feeds.items():
-            stream = self.stream(connection, feed)
-            owed, _ = self._bounds(connection, feed, stream)
-            if max(stream.at) < owed:
-                lacking += [str(row) for row in rows[max(stream.at) : owed]]
+            come = connection.stream(feed).next
+            come = connection.device.cursor(feed)[1] if come is None else come
+            lacking += [str(row) for row in rows[come : self._bounds(connection, feed)[0]]]
         return lacking
 
     def settle(self, connection: Connection) -> None:
         """All that is owed has come, and a later row: the backlog of the connect is over."""
+        device = connection.device
         for feed, rows in self.log.feeds.items():
-            stream = self.stream(connection, feed)
-            owed, _ = self._bounds(connection, feed, stream)
-            stream.at = {index for index in stream.at if index >= owed}
+            stream, owed = connection.stream(feed), self._bounds(connection, feed)[0]
+            if stream.next is None:
+                stream.least = max(stream.least, owed)
+                if connection is self.current[device]:
+                    device.base[feed] = stream.least, max(stream.least, device.cursor(feed)[1])
             if not connection.settled:
                 stream.until = len(rows)
-                stream.live_from = len(rows) if connection.follows(feed) else None
-            if not stream.got and connection is self.current[connection.device]:
-                connection.device.base[feed] = (min(stream.at), max(stream.at))
+                stream.live_from = len(rows) if feed == ALL or feed in connection.joined else None
         connection.settled = True

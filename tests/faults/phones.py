@@ -9,8 +9,7 @@ from typing import Any
 from tests.conformance.bridge import Bridge, Pairing
 from tests.conformance.phone import PATIENCE, Closed, Phone
 from tests.conformance.samples import new_id, now
-from tests.faults.accepted import Device, Message, Violation
-from tests.faults.model import Connection, Model
+from tests.faults.model import Connection, Device, Message, Model, Violation
 
 
 class Handset:
@@ -67,7 +66,9 @@ class Handset:
         replaced = self.connection if self.older is not None else None
         if replaced is not None:
             self.model.ended(replaced)
-        self.model.connected(self.device, committed, self.bridge).requests = self.asked
+        assert self.pairing is not None
+        named = self.pairing.name
+        self.model.connected(self.device, named, committed, self.bridge, self.asked)
         if replaced is not None and self.older is not None:
             code = self.older.wait_closed()
             error = self.older.messages.pop()

@@ -15,7 +15,7 @@ from hypothesis.errors import Flaky
 from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
 
 from tests.conformance.samples import new_id
-from tests.faults.accepted import Violation
+from tests.faults.model import Violation
 from tests.faults.phones import Handset
 from tests.faults.quick import QuickBridge
 from tests.faults.stage import Happening, Stage, World
