@@ -13,18 +13,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from socket import (
-    AF_UNIX,
-    SHUT_RDWR,
-    SO_REUSEADDR,
-    SOCK_SEQPACKET,
-    SOL_SOCKET,
-    create_connection,
-    recv_fds,
-    socketpair,
-)
+from socket import AF_UNIX, SOCK_SEQPACKET, recv_fds, socketpair
 from socket import socket as Socket  # noqa: N812 - hosts have a method of that name
 from typing import Any
 
@@ -90,6 +81,13 @@ class Host:
             raise
         return made
 
+    def listen(self, port: int) -> Socket:
+        """A socket of this host at which this process serves."""
+        made = self.socket()
+        made.bind(("0.0.0.0", port))
+        made.listen(100)
+        return made
+
     def mount(self, path: Path, size: str) -> None:
         """A disk of that size at `path`, to be seen on this host alone."""
         self._do("disk", path=str(path), size=size)
@@ -129,42 +127,6 @@ class Cable:
     def mend(self) -> None:
         for end in (self.first, self.second):
             end._do("link", name=self.name, state="up")
-
-
-class Relay:
-    """A port of a host behind which a server of this machine answers, as if it ran there."""
-
-    def __init__(self, host: Host, port: int, server: tuple[str, int]) -> None:
-        self.server, self._listening = server, host.socket()
-        self._listening.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
-        self._listening.bind(("0.0.0.0", port))
-        self._listening.listen(100)
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                near, _ = self._listening.accept()
-                try:
-                    far = create_connection(self.server)
-                except OSError:
-                    near.close()
-                    continue
-                for ends in ((near, far), (far, near)):
-                    threading.Thread(target=self._pump, args=ends, daemon=True).start()
-
-    def _pump(self, source: Socket, target: Socket) -> None:
-        """When one of the two is gone, the other is told."""
-        with suppress(OSError):
-            while data := source.recv(65536):
-                target.sendall(data)
-        for end in (source, target):
-            with suppress(OSError):
-                end.shutdown(SHUT_RDWR)
-
-    def close(self) -> None:
-        self._listening.shutdown(SHUT_RDWR)
-        self._listening.close()
 
 
 def bridge_on(host: Host, directory: Path, **settings: Any) -> QuickBridge:

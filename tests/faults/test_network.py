@@ -1,43 +1,114 @@
 """The network is cut between hosts that are namespaces (D23, D26, D31, D46, D47)."""
 
+import json
+import socket
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from hooks_app.producer.__main__ import make_one_file
+from hooks_app.producer.shell_command import hook_command, write_hook_script
+from hooks_app.producer.spool import spool_status
+from tests.conformance.bridge import REPOSITORY
 from tests.conformance.https import assert_error
 from tests.conformance.samples import new_session, prompt
-from tests.faults.land import IMPATIENT, Agent, Land, land
+from tests.faults.hosts import Cable, Host, bridge_on, hosts
 from tests.faults.load import under_load
 from tests.faults.troubles import two_bridges
-from tests.servers import wait_until
+from tests.servers import stop_process, wait_until
 
+IMPATIENT = 2  # seconds that a client waits for an answer
 ANSWERS_WITHIN = 30.0  # seconds for /health: what it gives its checks is 2
 DOWN = 3.0  # seconds without a network: longer than clients of this test wait for an answer
 # seconds: /info promises producers 30; it takes 5 until TCP gives up, and a queue behind that
 TOLD_WITHIN = 25.0
-HOUR, YEAR = 3600, 365 * 86400
 GOES_ON_WITHIN = 60.0  # seconds, also when the host that is gone held the head of the log
 
 
-@pytest.fixture(scope="module", name="land")
-def made_land(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Land]:
-    with land(tmp_path_factory.mktemp("land"), BRIDGE_MAX_WEBSOCKETS="20") as made:
-        yield made
+class Land:
+    """A bridge on one host; clients and an agent on another, by two cables. `bridge.dial` goes over
+    Wi-Fi.
+    """
+
+    def __init__(self, server: Host, clients: Host, directory: Path) -> None:
+        self.server, self.clients = server, clients
+        self.wifi, self.mobile = Cable(server, clients), Cable(server, clients)
+        settings = {"BRIDGE_HOST": "0.0.0.0", "BRIDGE_MAX_WEBSOCKETS": "20"}
+        self.bridge = bridge_on(server, directory, **settings)
+        self.bridge.dial = self.over(self.wifi)
+
+    def over(self, cable: Cable) -> Callable[[float], socket.socket]:
+        return lambda timeout: self.clients.dial(
+            cable.here, self.bridge.port, min(timeout, IMPATIENT), source=cable.there
+        )
+
+
+class Agent:
+    """A coding agent on the clients' host, with a spool and a forwarder there (D47)."""
+
+    def __init__(self, land: Land, directory: Path) -> None:
+        self.session_id, self.fired, self.spool = new_session(), 0, directory / "spool"
+        self.spool.mkdir(mode=0o700)
+        write_hook_script(self.spool)
+        producer, token = directory / "producer.py", directory / "token"
+        make_one_file(producer)
+        token.write_text(land.bridge.hook_token)
+        options = {
+            "--spool": str(self.spool),
+            "--url": f"https://{land.wifi.here}:{land.bridge.port}",
+            "--token-file": str(token),
+            "--pin": land.bridge.pairing().pin,
+        }
+        words = [word for option in options.items() for word in option]
+        self.forwarder = subprocess.Popen(
+            [*land.clients.enter, sys.executable, str(producer), *words],
+            cwd=REPOSITORY,
+            stdin=subprocess.DEVNULL,
+        )
+
+    def fire(self, count: int = 1) -> None:
+        """The hook of a prompt, as the agent runs it."""
+        for _ in range(count):
+            raw = {"hook_event_name": "UserPromptSubmit", "session_id": self.session_id}
+            raw |= {"prompt": f"prompt {self.fired}", "number": self.fired}
+            done = subprocess.run(
+                ["/bin/sh", "-c", hook_command(str(self.spool))],
+                input=json.dumps(raw).encode(),
+                capture_output=True,
+            )
+            assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+            self.fired += 1
+
+    def waiting(self) -> int:
+        return int(spool_status(self.spool)["waiting"])
+
+
+@pytest.fixture(scope="module")
+def land(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Land]:
+    with hosts(2) as (server, clients):
+        made = Land(server, clients, tmp_path_factory.mktemp("land"))
+        try:
+            made.bridge.start()
+            yield made
+        finally:
+            made.bridge.hang_up()
+            made.bridge.kill()
 
 
 @pytest.fixture
 def agent(land: Land, tmp_path: Path) -> Iterator[Agent]:
     agent = Agent(land, tmp_path)
     yield agent
-    agent.stop()
+    stop_process(agent.forwarder)
 
 
 def test_the_network_is_cut_under_load(land: Land, agent: Agent) -> None:
     """D26, D27, D31, D47: also what was accepted and its answer lost is there once."""
     phone = land.bridge.phone()
-    agent.forward(land.bridge.pairing().pin)
     agent.fire()
     wait_until(
         lambda: agent.waiting() == 0 and land.bridge.knows(agent.session_id),

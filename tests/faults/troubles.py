@@ -4,9 +4,10 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,22 +16,15 @@ from urllib.parse import urlsplit
 import psutil
 
 from tests.conformance.bridge import Bridge
-from tests.faults.hosts import Cable, Host, Relay, bridge_on, hosts
+from tests.faults.hosts import Cable, Host, bridge_on, hosts
 from tests.faults.load import GOES_WRONG
 from tests.faults.quick import QuickBridge
 from tests.servers import Postgres, Redis, wait_until
+from tests.web.link import Link
 
 PATIENCE = 180.0  # seconds until all is well again, on a machine that does other things too
 LASTS, PAUSE = (0.2, 8.0), (0.2, 3.0)  # seconds of a trouble, and between two
 SETTLES = 0.7  # the share of troubles after which all is well again before the next
-Begin = Callable[[], Callable[[], object]]  # returns what ends it
-
-
-@dataclass(frozen=True)
-class Trouble:
-    whose: str
-    what: str
-    begin: Begin
 
 
 @dataclass
@@ -38,10 +32,10 @@ class World:
     bridges: list[Bridge]
     postgres: Postgres
     redis: Redis
-    troubles: list[Trouble] = field(default_factory=list)
+    # whose, what befalls it, and how
+    troubles: list[tuple[str, str, Callable[[], AbstractContextManager[None]]]]
     seen: Counter[str] = field(default_factory=Counter)  # how often which trouble was
-    # seconds until all was well again, after which
-    took: list[tuple[float, list[str]]] = field(default_factory=list)
+    took: list[float] = field(default_factory=list)  # seconds until all was well again
     # of each bridge, whose end is the first: to PostgreSQL, to Redis
     to_stores: list[tuple[Cable, Cable]] = field(default_factory=list)
 
@@ -49,26 +43,24 @@ class World:
         """One or two troubles at a time, for so long; mostly the next waits until all is well."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            chosen = {one.whose: one for one in rng.sample(self.troubles, rng.choice((1, 1, 2)))}
-            names = [f"{one.whose} {one.what}" for one in chosen.values()]
-            self.seen.update(names)
-            endings = [one.begin() for one in chosen.values()]
-            time.sleep(rng.uniform(*LASTS))
-            for ending in endings:
-                ending()
-            pause = rng.uniform(*PAUSE)
+            chosen = {one[0]: one for one in rng.sample(self.troubles, rng.choice((1, 1, 2)))}
+            with ExitStack() as ending:
+                for whose, what, befall in chosen.values():
+                    self.seen[f"{whose} {what}"] += 1
+                    ending.enter_context(befall())
+                time.sleep(rng.uniform(*LASTS))
             if rng.random() < SETTLES:
-                self.recover(names)
-            time.sleep(pause)
+                self.recover()
+            time.sleep(rng.uniform(*PAUSE))
             after_each()
 
-    def recover(self, after: Iterable[str]) -> None:
+    def recover(self) -> None:
         """All is well again, by itself and in time."""
         began = time.monotonic()
         for bridge in self.bridges:
             serve_again(bridge)
             wait_until(lambda bridge=bridge: well(bridge), bridge.tail(), seconds=PATIENCE)  # type: ignore[misc]
-        self.took.append((round(time.monotonic() - began, 1), list(after)))
+        self.took.append(round(time.monotonic() - began, 1))
 
 
 def family(server: Any) -> list[psutil.Process]:
@@ -84,37 +76,31 @@ def send(processes: list[psutil.Process], number: signal.Signals) -> None:
             one.send_signal(number)
 
 
-def stopped(server: Any) -> Begin:
-    def begin_it() -> Callable[[], object]:
-        found = family(server)
-        send(found, signal.SIGSTOP)
-        return lambda: send(found, signal.SIGCONT)
-
-    return begin_it
-
-
-def killed(server: Any, start: Callable[[], object]) -> Begin:
-    def begin_it() -> Callable[[], object]:
-        found = family(server) if isinstance(server, Postgres) else family(server)[:1]
-        send(found, signal.SIGKILL)
-        server.process.wait(20)
-        psutil.wait_procs(found, 20)
-        return start
-
-    return begin_it
+@contextmanager
+def stopped(server: Any) -> Iterator[None]:
+    found = family(server)
+    send(found, signal.SIGSTOP)
+    yield
+    send(found, signal.SIGCONT)
 
 
-def cut(*ends: tuple[Cable, Host]) -> Begin:
-    def begin_it() -> Callable[[], object]:
-        for cable, host in ends:
-            cable.cut(host)
-        return mend
+@contextmanager
+def killed(server: Any, start: Callable[[], object]) -> Iterator[None]:
+    found = family(server) if isinstance(server, Postgres) else family(server)[:1]
+    send(found, signal.SIGKILL)
+    server.process.wait(20)
+    psutil.wait_procs(found, 20)
+    yield
+    start()
 
-    def mend() -> None:
-        for cable, _ in ends:
-            cable.mend()
 
-    return begin_it
+@contextmanager
+def cut(host: Host, *cables: Cable) -> Iterator[None]:
+    for cable in cables:
+        cable.cut(host)
+    yield
+    for cable in cables:
+        cable.mend()
 
 
 @contextmanager
@@ -128,11 +114,10 @@ def two_bridges(tmp_path: Path, **settings: str) -> Iterator[World]:
         for server in (postgres, redis):
             ending.callback(server.stop)
             server.start()
-        relays = ((database, 5432, postgres.port), (cache, 6379, redis.port))
-        for host, port, real in relays:
-            ending.callback(Relay(host, port, ("127.0.0.1", real)).close)
+        for host, port, store in ((database, 5432, postgres), (cache, 6379, redis)):
+            ending.callback(Link(store.port, host.listen(port)).close)
         name = urlsplit(postgres.create_database()).path
-        made, shared = World([], postgres, redis), dict[str, str]()
+        made, shared = World([], postgres, redis, []), dict[str, str]()
         for number, host in enumerate((first, second)):
             whose = f"bridge {number}"
             data, quick, outside = (Cable(host, other) for other in (database, cache, clients))
@@ -159,19 +144,23 @@ def two_bridges(tmp_path: Path, **settings: str) -> Iterator[World]:
             ending.callback(bridge.hang_up)
             bridge.wait_ready()
             made.troubles += [
-                Trouble(whose, "killed", killed(bridge, bridge.spawn)),
-                Trouble(whose, "stopped", stopped(bridge)),
-                Trouble(whose, "cut off from clients", cut((outside, clients))),
-                Trouble(whose, "cut off from PostgreSQL", cut((data, host))),
-                Trouble(whose, "cut off from Redis", cut((quick, cache))),
+                (whose, "killed", partial(killed, bridge, bridge.spawn)),
+                (whose, "stopped", partial(stopped, bridge)),
+                (whose, "cut off from clients", partial(cut, clients, outside)),
+                (whose, "cut off from PostgreSQL", partial(cut, host, data)),
+                (whose, "cut off from Redis", partial(cut, cache, quick)),
             ]
-        stores: list[tuple[Any, str, Host]] = [(postgres, "PostgreSQL", database)]
-        stores.append((redis, "Redis", cache))
-        for at, (store, whose, host) in enumerate(stores):
+        stores: tuple[tuple[str, Any, Host], ...] = (
+            ("PostgreSQL", postgres, database),
+            ("Redis", redis, cache),
+        )
+        for (whose, store, host), cables in zip(
+            stores, zip(*made.to_stores, strict=True), strict=True
+        ):
             made.troubles += [
-                Trouble(whose, "killed", killed(store, store.start)),
-                Trouble(whose, "stopped", stopped(store)),
-                Trouble(whose, "cut off", cut(*[(cables[at], host) for cables in made.to_stores])),
+                (whose, "killed", partial(killed, store, store.start)),
+                (whose, "stopped", partial(stopped, store)),
+                (whose, "cut off", partial(cut, host, *cables)),
             ]
         yield made
 

@@ -17,10 +17,10 @@ Pair = tuple[socket.socket, socket.socket]
 class Link:
     """A TCP port that leads to another one; give the bridge its address as BRIDGE_PUBLIC_URL.
 
-    To the bridge's port, unless another is given.
+    To the bridge's port, unless another is given; from another host's port with its ``listener``.
     """
 
-    def __init__(self, target: int | None = None) -> None:
+    def __init__(self, target: int | None = None, listener: socket.socket | None = None) -> None:
         self.target = target
         self.delay = 0.0  # seconds, each way
         self.ended_by: bytes | None = None  # ends the connection that carries it next
@@ -30,7 +30,7 @@ class Link:
         self._flowing = threading.Event()
         self._flowing.set()
         self._up = True
-        self._listener = socket.create_server(("127.0.0.1", self.port))
+        self._listener = listener or socket.create_server(("127.0.0.1", self.port))
         threading.Thread(target=self._accept, daemon=True).start()
 
     @property
@@ -51,6 +51,8 @@ class Link:
         self._flowing.set()
 
     def close(self) -> None:
+        with suppress(OSError):  # wakes the thread that accepts
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._end()
         self._flowing.set()
