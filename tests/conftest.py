@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.servers import postgres_server, pytest_addoption, redis_server
+from tests.servers import postgres_server, redis_server
 
-__all__ = ["postgres_server", "pytest_addoption", "redis_server"]
+__all__ = ["postgres_server", "redis_server"]
 
 # How long an example takes says how busy the machine is, no more. `make soak` asks for more of
 # them.

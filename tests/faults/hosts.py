@@ -5,15 +5,13 @@ Root may make them, and everybody where the system lets users have namespaces.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
-import shutil
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from socket import AF_UNIX, SOCK_SEQPACKET, recv_fds, socketpair
 from socket import socket as Socket  # noqa: N812 - hosts have a method of that name
@@ -138,34 +136,18 @@ def bridge_on(host: Host, directory: Path, **settings: Any) -> QuickBridge:
 
 
 @contextmanager
-def _made(count: int) -> Iterator[list[Host]]:
-    made: list[Host] = []
-    try:
-        while len(made) < count:
-            made.append(Host(made[0] if made else None))
-        yield made
-    finally:
-        for host in made:
-            host.close()
-
-
-@functools.cache
-def missing() -> str:
-    """Why there can be no hosts here; empty when there can."""
-    if not all(map(shutil.which, ("unshare", "nsenter", "mount"))):
-        return "no unshare, nsenter and mount (Linux; Debian: util-linux, mount)"
-    try:
-        with _made(2) as (first, second):
-            Cable(first, second)
-    except OSError as error:
-        return f"no namespaces of our own to be had here: {error}"
-    return ""
-
-
-@contextmanager
 def hosts(count: int) -> Iterator[list[Host]]:
-    """That many hosts, without cables. Skips the test where they cannot be had."""
-    if reason := missing():
-        pytest.skip(reason)
-    with _made(count) as made:
+    """That many hosts, without cables. Skips the test where they cannot be had: no unshare, nsenter
+    and mount (Debian: util-linux, mount), or no namespaces of our own.
+    """
+    made: list[Host] = []
+    with ExitStack() as ending:
+        try:
+            while len(made) < count:
+                made.append(Host(made[0] if made else None))
+                ending.callback(made[-1].close)
+            if count > 1:
+                Cable(made[0], made[1])  # which the system may refuse too
+        except OSError as error:
+            pytest.skip(f"no hosts of our own to be had here: {error}")
         yield made

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count, cycle, takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 from websockets.exceptions import WebSocketException
 
@@ -33,8 +33,7 @@ END = "end"
 BRINGS = {"PreToolUse": "tool_call", "PostToolUse": "tool_result"}  # a row of the session each
 
 
-@dataclass
-class Refusal:
+class Refusal(NamedTuple):
     """An answer that was no 200."""
 
     at: float  # monotonic, when it was asked for
@@ -62,6 +61,7 @@ class Poster(threading.Thread):
         self.ways = cycle([(one.https(timeout=timeout), one.hook_token) for one in bridges])
         self.https, self.token = next(self.ways)
         self.acknowledged: list[str] = []
+        self.rows: dict[str, list[str]] = {}  # event → what it brings beside itself
         self.times: dict[str, float] = {}  # event → monotonic, when it was acknowledged
         self.refusals: list[Refusal] = []
         self.unanswered = 0
@@ -101,9 +101,11 @@ class Poster(threading.Thread):
                 self.skew += (parse_time(given["timestamp"]) - ours).total_seconds()
             return False
         assert given.get("event_ids", [given.get("event_id")]) == [e["event_id"] for e in events]
-        names = [event["payload"]["number"] for event in events]
-        self.acknowledged += names
-        self.times |= dict.fromkeys(names, asked + seconds)
+        for event in events:
+            name, row = event["payload"]["number"], BRINGS.get(event["event"])
+            self.acknowledged.append(name)
+            self.rows[name] = [f"{row} {event['payload']['tool_use_id']}"] if row else []
+            self.times[name] = asked + seconds
         self.slowest = max(self.slowest, seconds)
         return True
 
@@ -115,12 +117,6 @@ class Poster(threading.Thread):
         kind, call = ("PreToolUse", number) if number % 2 else ("PostToolUse", number - 1)
         more = {"number": name, "tool_use_id": f"{self.prefix}-{call}"}
         return hook(kind, self.session_id, PAYLOADS[kind] | more, event_id=event_id)
-
-    def rows(self, name: str) -> list[str]:
-        """Those of the session that this event brings."""
-        event = self.event(int(name.rpartition("-")[2]))
-        row = BRINGS.get(event["event"])
-        return [name, f"{row} {event['payload']['tool_use_id']}"] if row else [name]
 
     def _hang_up(self) -> None:
         if self._connection is not None:
@@ -252,15 +248,6 @@ class Load:
         phone.pin = phone.pin if len(self.bridges) == 1 else None
         return phone
 
-    def start(self) -> Load:
-        for watcher in self.watchers:
-            watcher.start()
-        eventually(lambda: all(watcher.views for watcher in self.watchers), 120)
-        for poster in self.posters:
-            poster.start()
-        self.more(5)
-        return self
-
     def count(self) -> int:
         return sum(len(poster.acknowledged) for poster in self.posters)
 
@@ -298,16 +285,17 @@ class Load:
             watcher.ending.set()
             watcher.join(180)
             assert not watcher.is_alive() and watcher.fault is None, watcher.fault
-        rows = self._whole_log(seconds)
+        events, rows = self._whole_log(seconds)
         for watcher in self.watchers:
             check_views(watcher.views, rows)
-        events = [name for name in rows if " " not in name]
         hooks = self.bridges[0].session(self.session_id)["hook_count"]
-        assert hooks == len(events) + 1, "`start` came before the device that was away"
+        assert hooks == len(events) + 2, "with `start` and END"
         return events
 
-    def _whole_log(self, seconds: float) -> list[str]:
-        """What the device that was away gets in one go, checked against what was acknowledged."""
+    def _whole_log(self, seconds: float) -> tuple[list[str], list[str]]:
+        """The events and all rows that the device that was away gets in one go, checked against
+        what was acknowledged.
+        """
         self.away.ready()
         sid = self.session_id
         self.away.collect(lambda: END in self.away.numbers(sid), "the whole log", seconds)
@@ -320,11 +308,10 @@ class Load:
         for poster in self.posters:
             own = [name for name in events if name.startswith(f"{poster.prefix}-")]
             assert own == poster.acknowledged, differences(own, poster.acknowledged)
-        brought = [
-            row for name in events for row in self.posters[int(name.split("-")[0])].rows(name)
-        ]
+        besides = {name: more for poster in self.posters for name, more in poster.rows.items()}
+        brought = [row for name in events for row in (name, *besides[name])]
         assert rows == brought, differences(rows, brought)
-        return [*rows, END]
+        return events, [*rows, END]
 
 
 def rows_of(messages: Sequence[Message], session_id: str) -> Iterator[tuple[str, str]]:
@@ -366,9 +353,15 @@ def check_views(views: Sequence[View], truth: list[str]) -> None:
 @contextmanager
 def under_load(bridges: Sequence[Bridge], **more: Any) -> Iterator[Load]:
     """A load while the block runs, which calls `finish`; its threads end in any case."""
-    load = Load(bridges, **more).start()
+    load = Load(bridges, **more)
     try:
+        for watcher in load.watchers:
+            watcher.start()
+        eventually(lambda: all(watcher.views for watcher in load.watchers), 120)
+        for poster in load.posters:
+            poster.start()
+        load.more(5)
         yield load
     finally:
-        for one in [poster.ending for poster in load.posters] + [w.ending for w in load.watchers]:
-            one.set()
+        for thread in (*load.posters, *load.watchers):
+            thread.ending.set()

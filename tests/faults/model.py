@@ -14,8 +14,7 @@ from uuid import UUID
 Message = dict[str, Any]
 
 PONG_WAIT = 10.0  # seconds (D27)
-ALL = "the feed for all"  # every other feed has the name of its session
-FOR_ALL = {"session_started", "session_end", "notification"}  # D26
+ALL = "the feed for all"  # every other feed has the name of its session (D26)
 
 
 class Violation(AssertionError):
@@ -29,22 +28,10 @@ class Row:
     feed: str
     index: int  # its place in its feed
     seq: int  # its place in the log, which is the order of commits
-    key: str
+    key: str  # its event's id; or type and session, or type and device: each is there once
     says: Message  # what its payload says, whatever else it has
     unordered: bool  # committed beside other rows: where among those of other feeds is not known
     message: Message | None = None
-
-    def __str__(self) -> str:
-        return f"row {self.seq}, {self.index} of {self.feed} ({self.key})"
-
-
-def key_of(message: Message) -> str:
-    """What only one row says: a session begins and ends once, a device is paired once."""
-    payload = message["payload"]
-    if message["type"] == "agent_event":
-        return str(payload["event_id"])
-    about = payload.get("data", {}).get("device") or payload.get("session_id")
-    return f"{message['type']} {about}"
 
 
 class Log:
@@ -85,8 +72,11 @@ class Log:
 
     def find(self, message: Message) -> Row:
         """The row that came as this message: it does so on every connection (D27)."""
-        row = self.by_key.get(key_of(message))
-        if row is None or any(message["payload"].get(one) != row.says[one] for one in row.says):
+        type_, payload = message["type"], message["payload"]
+        about = payload.get("data", {}).get("device") or payload.get("session_id")
+        key = payload["event_id"] if type_ == "agent_event" else f"{type_} {about}"
+        row = self.by_key.get(key)
+        if row is None or any(payload.get(name) != row.says[name] for name in row.says):
             raise Violation(f"nothing asks for this message: {message}")
         if row.message is None:
             row.message = message
@@ -144,13 +134,13 @@ class Stream:
 class Connection:
     """A socket of a device from its connection_ack on, held by one of the bridge's processes."""
 
-    def __init__(self, device: Device, process: object, requests: dict[str, str]) -> None:
+    def __init__(self, device: Device, process: object, requests: set[str]) -> None:
         self.device, self.process = device, process
         self.streams: dict[str, Stream] = {}
         self.joined: set[str] = set()
         self.settled = False  # the backlog of the connect is over
         self.newest_live = -1
-        self.requests = requests  # id → type of what the client asked and was not answered
+        self.requests = requests  # ids of what the client asked and was not answered
         self.unsettled: list[tuple[str, int]] = []  # acknowledged, but not known to have been read
         self.pings: list[float] = []  # when each was sent
         self.pongs: list[tuple[float, dict[str, set[int]]]] = []  # the rows received by the answer
@@ -167,10 +157,8 @@ class Model:
         self.log = Log()
         self.current: dict[Device, Connection] = {}  # the newest of each device
 
-    # connections
-
     def connected(
-        self, device: Device, named: str, committed: int, process: object, requests: dict[str, str]
+        self, device: Device, named: str, committed: int, process: object, requests: set[str]
     ) -> None:
         """connection_ack came; the log surely had ``committed`` rows when the device asked."""
         before = self.current.get(device)
@@ -229,13 +217,12 @@ class Model:
         received = {feed: set(rows) for feed, rows in connection.device.received.items()}
         connection.pongs.append((connection.pings.pop(0), received))
 
-    # receiving
-
     def received(self, connection: Connection, message: Message, now: float) -> None:
         """A message came. Raises Violation when it may not have."""
         if message["type"] == "heartbeat_pong":
             self.pong(connection, now)
-        elif connection.requests.pop(message["id"], None) is not None:
+        elif message["id"] in connection.requests:
+            connection.requests.remove(message["id"])
             self._answered(connection, message)
         else:
             self._row(connection, self.log.find(message))
@@ -293,7 +280,7 @@ class Model:
         for feed, rows in self.log.feeds.items():
             come = connection.stream(feed).next
             come = connection.device.cursor(feed)[1] if come is None else come
-            lacking += [str(row) for row in rows[come : self._bounds(connection, feed)[0]]]
+            lacking += [row.key for row in rows[come : self._bounds(connection, feed)[0]]]
         return lacking
 
     def settle(self, connection: Connection) -> None:

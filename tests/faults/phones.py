@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tests.conformance.bridge import Bridge, Pairing
+from tests.conformance.bridge import Bridge
 from tests.conformance.phone import PATIENCE, Closed, Phone
 from tests.conformance.samples import new_id, now
 from tests.faults.model import Connection, Device, Message, Model, Violation
@@ -19,10 +19,10 @@ class Handset:
         self.bridges, self.model = bridges, model
         self.bridge = bridges[0]  # the process to which it is connected
         self.device = Device(name)
-        self.pairing: Pairing | None = None
+        self.pairing = bridges[0].pairing()
         self.phone: Phone | None = None
         self.gone = False
-        self.asked: dict[str, str] = {}
+        self.asked = set[str]()  # ids that wait for an answer
         self.seen = 0
 
     @property
@@ -36,7 +36,7 @@ class Handset:
     def send(self, type_: str, payload: Any) -> str:
         """A message; the id by which its answer is known."""
         assert self.phone is not None
-        self.asked[id := self.phone.send(type_, payload)] = type_
+        self.asked.add(id := self.phone.send(type_, payload))
         return id
 
     def ask(self, type_: str, payload: Any) -> Message:
@@ -47,10 +47,9 @@ class Handset:
 
     def dial(self, process: int = 0) -> None:
         """Open a socket, up to ready; an older one stays where it is until `taken`."""
-        self.pairing = self.pairing or self.bridges[0].pairing()
         self.bridge = self.bridges[process % len(self.bridges)]
         self.older, self.older_seen = self.phone, self.seen
-        self.phone, self.asked, self.seen = self.bridge.phone(self.pairing), {}, 1
+        self.phone, self.asked, self.seen = self.bridge.phone(self.pairing), set(), 1
         self.phone.pin = None  # each process has its own certificate
         self.phone.connect()
         answer = self.phone.auth()
@@ -66,7 +65,6 @@ class Handset:
         replaced = self.connection if self.older is not None else None
         if replaced is not None:
             self.model.ended(replaced)
-        assert self.pairing is not None
         named = self.pairing.name
         self.model.connected(self.device, named, committed, self.bridge, self.asked)
         if replaced is not None and self.older is not None:
@@ -147,57 +145,38 @@ class Handset:
         self.model.ended(self.connection)
 
 
-class Producer:
-    """Posts one event after the other on a connection that it keeps."""
-
-    def __init__(self, bridge: Bridge) -> None:
-        self.bridge, self.https = bridge, bridge.https()
-        self.line: http.client.HTTPConnection | None = None
-
-    def post(self, path: str, body: Any) -> Message:
-        """The answer, which is a 200. Raises OSError or HTTPException when there is none."""
-        self.line = self.line or self.https.open()
-        more = {"token": self.bridge.hook_token, "json_body": body, "connection": self.line}
-        answer = self.https.post(f"/api/v1/hooks/{path}", **more)
-        if answer.status == 503:
-            raise http.client.HTTPException(str(answer))
-        if answer.status != 200:
-            raise Violation(f"{body} was answered with {answer}")
-        return dict(answer.json())
-
-    def post_again(self, body: Any, seconds: float = 60) -> Message:
-        """Try until there is an answer: by its event_id it is one event (D31)."""
-        deadline = time.monotonic() + seconds
-        while True:
-            try:
-                return self.post("event", body)
-            except (OSError, http.client.HTTPException):
-                self.hang_up()
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.02)
-
-    def hang_up(self) -> None:
-        if self.line is not None:
-            self.line.close()
-            self.line = None
+def post(bridge: Bridge, body: Any) -> Message:
+    """Post an event, or a batch; the answer, which is a 200. Raises OSError or HTTPException when
+    there is none.
+    """
+    answer = (bridge.post_batch if isinstance(body, list) else bridge.post_hook)(body)
+    if answer.status == 503:
+        raise http.client.HTTPException(str(answer))
+    if answer.status != 200:
+        raise Violation(f"{body} was answered with {answer}")
+    return dict(answer.json())
 
 
 class Posting(threading.Thread):
     """A producer at work beside what else happens; `answers`: to the first of the events."""
 
-    def __init__(self, producer: Producer, bodies: list[Message]) -> None:
+    def __init__(self, bridge: Bridge, bodies: list[Message]) -> None:
         super().__init__(daemon=True)
-        self.producer, self.bodies = producer, bodies
+        self.bridge, self.bodies = bridge, bodies
         self.answers: list[Message] = []
         self.error: BaseException | None = None
 
     def run(self) -> None:
-        try:
-            for body in self.bodies:
-                self.answers.append(self.producer.post_again(body))
-        except (OSError, AssertionError, http.client.HTTPException) as error:
-            self.error = error
+        """Try each event until there is an answer: by its event_id it is one (D31)."""
+        deadline = time.monotonic() + 60
+        while len(self.answers) < len(self.bodies):
+            try:
+                self.answers.append(post(self.bridge, self.bodies[len(self.answers)]))
+            except (OSError, AssertionError, http.client.HTTPException) as error:
+                if isinstance(error, AssertionError) or time.monotonic() > deadline:
+                    self.error = error
+                    return
+                time.sleep(0.02)
 
     def finish(self, record: Callable[[Message, Message], None]) -> None:
         """Wait for the end; `record` gets each event with its answer, in order."""

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine
 from tests.conformance.bridge import Bridge
 from tests.conformance.samples import hook, new_id, new_session
 from tests.faults.model import Message, Model, Violation
-from tests.faults.phones import Handset, Posting, Producer
+from tests.faults.phones import Handset, Posting, post
 
 
 class Happening(NamedTuple):
@@ -40,7 +40,6 @@ class Stage(RuleBasedStateMachine):
         for bridge in self.bridges:
             if bridge.process is None or bridge.process.poll() is not None:
                 bridge.start()
-        self.producers = [Producer(bridge) for bridge in self.bridges]
         self.handsets = [
             Handset(self.bridges, self.model, f"device {number}") for number in range(3)
         ]
@@ -67,9 +66,9 @@ class Stage(RuleBasedStateMachine):
             raise
 
     @property
-    def producer(self) -> Producer:
+    def bridge(self) -> Bridge:
         """Each time another one, where there are several processes."""
-        return self.producers[self.count % len(self.producers)]
+        return self.bridges[self.count % len(self.bridges)]
 
     @contextmanager
     def beside(
@@ -80,7 +79,7 @@ class Stage(RuleBasedStateMachine):
         names = [f"{body['event']} of {body['session_id'][:1]}" for body in bodies]
         with self.step(f"{what}, while {names}"):
             committed = len(self.model.log.rows)
-            posting = Posting(self.producer, bodies) if bodies else None
+            posting = Posting(self.bridge, bodies) if bodies else None
             if posting is not None:
                 posting.start()
             yield posting
@@ -122,13 +121,8 @@ class Stage(RuleBasedStateMachine):
     def settle(self) -> None:
         """Post a row for all: when all that is owed has come, nothing else has come with it."""
         with self.step("check"):
-            body = hook(
-                "SessionStart",
-                f"fence-{new_session()}",
-                {"working_directory": "/"},
-                event_id=new_id(),
-            )
-            self.record(body, self.producer.post("event", body))
+            body = hook("SessionStart", f"fence-{new_session()}", event_id=new_id())
+            self.record(body, post(self.bridge, body))
             for handset in self.handsets:
                 if handset.online:
                     handset.collect()
@@ -150,8 +144,7 @@ class Stage(RuleBasedStateMachine):
                         handset.hang_up(orderly=True)
                     self.compare_sessions()
         finally:
-            for producer, bridge in zip(self.producers, self.bridges, strict=True):
-                producer.hang_up()
+            for bridge in self.bridges:
                 bridge.hang_up()
 
     def compare_sessions(self) -> None:
@@ -164,4 +157,4 @@ class Stage(RuleBasedStateMachine):
             if is_open:
                 ends.append(hook("SessionEnd", session))
         # connection_ack lists open sessions: for the next run there shall be few
-        self.producer.post("batch", {"events": ends})
+        post(self.bridge, ends)

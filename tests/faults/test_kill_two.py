@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.killing import survive
 from tests.faults.quick import QuickBridge
+from tests.faults.test_kill_one import survive
 from tests.servers import Postgres, Redis
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ from hypothesis.stateful import initialize, precondition, rule, run_state_machin
 
 from tests.conformance.samples import new_id
 from tests.faults.model import Violation
-from tests.faults.phones import Handset
+from tests.faults.phones import Handset, post
 from tests.faults.quick import QuickBridge
 from tests.faults.stage import Happening, Stage, World
 from tests.servers import Postgres, Redis
@@ -63,17 +63,17 @@ class Delivery(Stage):
     # producers
 
     @rule(one=EVENTS)
-    def post(self, one: Happening) -> None:
+    def post_one(self, one: Happening) -> None:
         body = self.body(one)
         with self.step(f"post {body['event']} of {one.session}"):
-            self.record(body, self.producer.post("event", body))
+            self.record(body, post(self.bridge, body))
 
     @rule(batch=st.lists(EVENTS, min_size=1, max_size=9))
     def post_batch(self, batch: list[Happening]) -> None:
         """D32: stored in order."""
         bodies = [self.body(one) for one in batch]
         with self.step(f"post a batch: {batch}"):
-            answer = self.producer.post("batch", {"events": bodies})
+            answer = post(self.bridge, bodies)
             for body, event_id in zip(bodies, answer["event_ids"], strict=True):
                 self.record(body, {"event_id": event_id})
 
@@ -210,8 +210,6 @@ class Delivery(Stage):
         codes: list[int] = []
 
         def over(_: int) -> None:
-            for producer in self.producers:
-                producer.hang_up()
             for handset, code in zip(gone, codes, strict=True):
                 handset.cut(code, orderly=orderly)
             if not orderly:

@@ -5,16 +5,22 @@ is behind a proxy that delays what it carries. Of tasks the time on the processo
 throttle counts in it), for on a busy machine the other one says how long they waited for a core.
 """
 
+import json
 import statistics
 import time
+import urllib.request
+from collections import defaultdict
+from itertools import count
 from typing import Any
+
+from selenium import webdriver
+from websockets.sync.client import connect
 
 from tests.conformance import agents
 from tests.conformance.bridge import Bridge
 from tests.conformance.samples import hook, new_session, prompt
 from tests.performance.report import Report, progress
 from tests.performance.servers import bridge, directory
-from tests.performance.trace import Trace
 from tests.web.actions import approve, open_approval
 from tests.web.browser import Page
 from tests.web.link import Link
@@ -22,6 +28,7 @@ from tests.web.link import Link
 SCREEN = {"width": 360, "height": 640, "deviceScaleFactor": 2, "mobile": True}
 CPU, DELAY, BYTES_A_SECOND = 4, 0.075, 180_000  # Slow 4G: 150 ms there and back
 ROWS, AT_ONCE, PER_SECOND = 10_000, 100, 2_000
+TASK, MAIN = "ThreadControllerImpl::RunTask", "CrRendererMain"
 NEWEST = "(document.querySelector('.stream')?.lastElementChild?.textContent ?? '')"
 # Marks when the list of sessions, and when a connection that is ready, are first on the screen.
 WATCH = """
@@ -180,3 +187,53 @@ def _wait_shown(page: Page, number: int) -> None:
 def _add(report: Report, what: str, found: list[float], limit: float, unit: str = "ms") -> None:
     report.add(what, statistics.median(found), max(found), unit)
     report.goal(what, statistics.median(found), limit, unit)
+
+
+class Trace:
+    """How much of the processor a page's tasks take, by Chromium's own trace.
+
+    It runs from its making to `end`, by a connection of its own to the browser.
+    """
+
+    def __init__(self, driver: webdriver.Chrome) -> None:
+        address = driver.capabilities["goog:chromeOptions"]["debuggerAddress"]
+        with urllib.request.urlopen(f"http://{address}/json/version") as answer:
+            url = json.load(answer)["webSocketDebuggerUrl"]
+        self._socket = connect(url, max_size=None)
+        self._numbers = count(1)
+        config = {"recordMode": "recordAsMuchAsPossible", "includedCategories": ["toplevel"]}
+        self._ask("Tracing.start", transferMode="ReturnAsStream", traceConfig=config)
+
+    def end(self) -> list[float]:
+        """What each task of the busiest page's main thread took of the processor, in ms."""
+        self._ask("Tracing.end")
+        stream = self._until("method", "Tracing.tracingComplete")["params"]["stream"]
+        text, more = "", True
+        while more:
+            part = self._ask("IO.read", handle=stream, size=1 << 22)
+            text, more = text + part["data"], not part["eof"]
+        self._socket.close()
+        return _tasks(json.loads(text)["traceEvents"])
+
+    def _ask(self, method: str, **params: Any) -> Any:
+        number = next(self._numbers)
+        self._socket.send(json.dumps({"id": number, "method": method, "params": params}))
+        return self._until("id", number)["result"]
+
+    def _until(self, field: str, value: object) -> Any:
+        while (message := json.loads(self._socket.recv())).get(field) != value:
+            pass
+        return message
+
+
+def _tasks(events: list[dict[str, Any]]) -> list[float]:
+    main = {
+        (event["pid"], event["tid"])
+        for event in events
+        if event["name"] == "thread_name" and event["args"]["name"] == MAIN
+    }
+    pages: dict[int, list[float]] = defaultdict(list)
+    for event in events:
+        if event["name"] == TASK and (event["pid"], event["tid"]) in main and "tdur" in event:
+            pages[event["pid"]].append(event["tdur"] / 1000)
+    return max(pages.values(), key=sum)
