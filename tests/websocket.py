@@ -8,18 +8,16 @@ sent by ``tests.conformance.raw``.
 
 from __future__ import annotations
 
-import os
 import select
 import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from websockets.client import ClientProtocol
 from websockets.extensions.permessage_deflate import ClientPerMessageDeflateFactory
 from websockets.frames import Frame, Opcode
-from websockets.http11 import Response
 from websockets.protocol import State
 from websockets.uri import parse_uri
 
@@ -52,12 +50,11 @@ class WebSocket:
         self._parts: list[bytes] = []
         self._text = True
         self._messages: deque[str | bytes] = deque()
-        self._pongs: set[bytes] = set()
-        self.response: Response | None = None
         request = self._protocol.connect()
         request.headers.update(headers or {})
         self._protocol.send_request(request)
-        self._go_on(lambda: bool(self.response or self._protocol.handshake_exc or self.ended))
+        protocol = self._protocol
+        self._go_on(lambda: bool(protocol.state is not State.CONNECTING or protocol.handshake_exc))
         if self._protocol.handshake_exc is not None:
             self.abort()
             raise self._protocol.handshake_exc
@@ -66,24 +63,16 @@ class WebSocket:
     def ended(self) -> bool:
         return self._protocol.state is State.CLOSED
 
-    def send(self, message: str | bytes | Iterable[bytes]) -> None:
-        """Send a message, of fragments if it is neither text nor bytes. Returns when the system has
-        taken it, or the connection has ended.
-        """
-        self._check()
+    def send(self, message: str | bytes) -> None:
+        """Returns when the system has taken it, or the connection has ended."""
+        if self._protocol.state is not State.OPEN:
+            self._go_on(lambda: self.ended)
+            raise self._protocol.close_exc
         if isinstance(message, str):
             self._protocol.send_text(message.encode())
-        elif isinstance(message, bytes):
-            self._protocol.send_binary(message)
         else:
-            for number, part in enumerate(message):
-                send = self._protocol.send_continuation if number else self._protocol.send_binary
-                send(part, fin=False)
-                self._flush()
-                if self._protocol.state is not State.OPEN:
-                    return
-            self._protocol.send_continuation(b"", fin=True)
-        self._flush()
+            self._protocol.send_binary(message)
+        self._go_on(lambda: not self._unsent or self.ended)
 
     def recv(self, timeout: float = PATIENCE) -> str | bytes:
         """Return the next message. Raises TimeoutError, and ConnectionClosed after the last one."""
@@ -91,20 +80,6 @@ class WebSocket:
         if not self._messages:
             raise self._protocol.close_exc
         return self._messages.popleft()
-
-    def ping(self, timeout: float = PATIENCE) -> None:
-        """Send a ping and wait for its pong. Raises TimeoutError."""
-        self._check()
-        payload = os.urandom(4)
-        self._protocol.send_ping(payload)
-        self._go_on(lambda: payload in self._pongs or self.ended, timeout)
-        self._check()
-
-    def pong(self) -> None:
-        """Send one that nobody asked for."""
-        self._check()
-        self._protocol.send_pong(b"")
-        self._flush()
 
     def close(self, code: int = 1000, timeout: float = PATIENCE) -> None:
         """Close in order: a close frame, its answer, the end."""
@@ -124,21 +99,6 @@ class WebSocket:
         self._stream.close()
         if not self.ended:
             self._protocol.receive_eof()
-
-    def __enter__(self) -> WebSocket:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _check(self) -> None:
-        """Raise ConnectionClosed when nothing more can be said."""
-        if self._protocol.state is not State.OPEN:
-            self._go_on(lambda: self.ended)
-            raise self._protocol.close_exc
-
-    def _flush(self) -> None:
-        self._go_on(lambda: not self._unsent or self.ended)
 
     def _go_on(self, condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
         """Write and read until the condition is true. Raises TimeoutError."""
@@ -181,19 +141,16 @@ class WebSocket:
         else:
             self._protocol.receive_eof()
         for event in self._protocol.events_received():
-            if isinstance(event, Response):
-                self.response = event
-            elif isinstance(event, Frame):
+            if isinstance(event, Frame):
                 self._take(event)
         return True
 
     def _take(self, frame: Frame) -> None:
-        if frame.opcode is Opcode.PONG:
-            self._pongs.add(bytes(frame.data))
-        elif frame.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
-            if frame.opcode is not Opcode.CONT:
-                self._parts, self._text = [], frame.opcode is Opcode.TEXT
-            self._parts.append(bytes(frame.data))
-            if frame.fin:
-                whole = b"".join(self._parts)
-                self._messages.append(whole.decode() if self._text else whole)
+        if frame.opcode not in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
+            return
+        if frame.opcode is not Opcode.CONT:
+            self._parts, self._text = [], frame.opcode is Opcode.TEXT
+        self._parts.append(bytes(frame.data))
+        if frame.fin:
+            whole = b"".join(self._parts)
+            self._messages.append(whole.decode() if self._text else whole)

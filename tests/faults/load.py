@@ -363,5 +363,5 @@ def under_load(bridges: Sequence[Bridge], **more: Any) -> Iterator[Load]:
         load.more(5)
         yield load
     finally:
-        for thread in (*load.posters, *load.watchers):
-            thread.ending.set()
+        for ending in [one.ending for one in load.posters] + [one.ending for one in load.watchers]:
+            ending.set()

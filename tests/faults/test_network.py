@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,8 +74,8 @@ class Agent:
     def fire(self, count: int = 1) -> None:
         """The hook of a prompt, as the agent runs it."""
         for _ in range(count):
-            raw = {"hook_event_name": "UserPromptSubmit", "session_id": self.session_id}
-            raw |= {"prompt": f"prompt {self.fired}", "number": self.fired}
+            raw: dict[str, Any] = {"hook_event_name": "UserPromptSubmit", "number": self.fired}
+            raw |= {"session_id": self.session_id, "prompt": f"prompt {self.fired}"}
             done = subprocess.run(
                 ["/bin/sh", "-c", hook_command(str(self.spool))],
                 input=json.dumps(raw).encode(),

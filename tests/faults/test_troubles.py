@@ -43,16 +43,14 @@ NONSENSE = ["1", "-1", "9223372036854775807", "", "*", "' OR 1=1 --", "x" * 10_0
 WAITS = 30.0  # seconds for what may never come, for its bridge or its network is gone
 FAULTS = (*GOES_WRONG, AssertionError)  # what a person meets while there is trouble
 # what two phones say of a question
-DECISIONS: tuple[tuple[tuple[int, str], ...], ...] = (
-    *([(0, word)] for word in ("approved", "rejected")),
-    *([(0, word), (1, word)] for word in ("approved", "rejected")),
-    *([(0, word), (0, word)] for word in ("approved", "rejected")),
-    *(
-        [(0, word), (1, other)]
-        for word, other in (("approved", "rejected"), ("rejected", "approved"))
-    ),
-    (),
-)
+YES, NO = "approved", "rejected"
+DECISIONS: list[list[tuple[int, str]]] = [
+    *([(0, YES)], [(0, NO)]),
+    *([(0, YES), (1, YES)], [(0, NO), (1, NO)]),
+    *([(0, YES), (0, YES)], [(0, NO), (0, NO)]),
+    *([(0, YES), (1, NO)], [(0, NO), (1, YES)]),
+    [],
+]
 
 
 @dataclass
@@ -141,7 +139,7 @@ class Decider(Person):
             self.ledger.calls[session, asked["tool_call_id"]] = mark
             decisions = self.rng.choice(DECISIONS)
             for phone, word in decisions:
-                (self.ledger.approved if word == "approved" else self.ledger.rejected).add(mark)
+                (self.ledger.approved if word == YES else self.ledger.rejected).add(mark)
                 body = {"session_id": session, "tool_call_id": asked["tool_call_id"]}
                 phones[phone].send("approval_response", body | {"decision": word})
             if decisions:
@@ -214,8 +212,8 @@ def under_troubles(world: World, script: Script) -> None:
     seed = os.environ.get("TROUBLE_SEED") or secrets.token_hex(4)
     figure(f"TROUBLE_SEED={seed}")
     rng, ledger, events = random.Random(seed), Ledger(), 0
-    people = [Decider(world, ledger, seed, f"decider-{number}") for number in range(3)]
-    people.append(Intruder(world, ledger, seed, "intruder"))
+    deciders = [Decider(world, ledger, seed, f"decider-{number}") for number in range(3)]
+    people: list[Person] = [*deciders, Intruder(world, ledger, seed, "intruder")]
     began = time.monotonic()
     with at_work(*people):
         while time.monotonic() - began < SECONDS:

@@ -194,8 +194,8 @@ def test_a_week(watched: WatchedBridge) -> None:
     for number in range(PARTS):
         part(watched, tokens, rng)
         looks.append(watched.look())
-        counts = {name: counts.total() for name, counts in looks[-1].items()}
-        figure(f"part {number + 1}: {counts}")
+        held = {name: counts.total() for name, counts in looks[-1].items()}
+        figure(f"part {number + 1}: {held}")
     figure("\n".join(f"more {name}: {looks[-1][name] - looks[0][name]}" for name in looks[0]))
 
     def left(kind: str, name: str) -> int:

@@ -39,7 +39,7 @@ class World:
     # of each bridge, whose end is the first: to PostgreSQL, to Redis
     to_stores: list[tuple[Cable, Cable]] = field(default_factory=list)
 
-    def trouble(self, rng: random.Random, seconds: float, after_each: Callable[[], None]) -> None:
+    def trouble(self, rng: random.Random, seconds: float, after_each: Callable[[], object]) -> None:
         """One or two troubles at a time, for so long; mostly the next waits until all is well."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
