@@ -7,7 +7,6 @@ records, and each session's own figures.
 
 import json
 import os
-import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
@@ -15,7 +14,17 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
 
-from tests.conformance.bridge import REPOSITORY, Bridge
+import django
+
+if __name__ == "__main__":
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "bridge_project.settings")
+    django.setup()
+
+from django.db import connection, transaction
+
+from hooks_app.models import HookEvent
+from sessions_app.log.ingest_sql import insert_into, moment
+from sessions_app.models import Feed, LogHead, LogRow, Session
 
 HOURS = timedelta(hours=12)  # within what the log keeps (D30)
 CHUNK = 10_000
@@ -24,14 +33,6 @@ ROW = ("seq", "feed_id", "type", "message_id", "frame", "size", "created_at")
 RECORD = ("event_id", "event", "session_id", "tool", "seq", "broadcast_count", "received_at")
 # for this connection only
 LOAD_FAST = "PRAGMA synchronous=OFF; PRAGMA cache_size=-400000; PRAGMA temp_store=MEMORY;"
-
-
-def while_away(bridge: Bridge, sessions: int, rows: int) -> None:
-    """Stop a bridge, fill its log, and start it again."""
-    bridge.stop()
-    command = [sys.executable, "-m", "tests.performance.fill", str(sessions), str(rows)]
-    subprocess.run(command, cwd=REPOSITORY, env=bridge.environment, check=True, timeout=900)
-    bridge.start()
 
 
 def frame(message_id: str, event_id: str, session_id: str, at: str, number: int) -> str:
@@ -47,12 +48,6 @@ def fill(sessions: int, rows: int) -> None:
     """Append ``rows`` events, turn by turn to ``sessions`` sessions named `filled-0`, `filled-1`,
     …, which are made if they are not there.
     """
-    from django.db import connection, transaction
-
-    from hooks_app.models import HookEvent
-    from sessions_app.log.ingest_sql import insert_into
-    from sessions_app.models import Feed, LogHead, LogRow
-
     now = datetime.now(UTC)
     with transaction.atomic(), connection.cursor() as cursor:
         if connection.vendor == "postgresql":  # on a busy machine rows take their time to be made
@@ -68,21 +63,15 @@ def fill(sessions: int, rows: int) -> None:
 
 
 def _feeds(sessions: int, now: datetime) -> list[Any]:
-    from sessions_app.models import Feed, Session
-
     names = [f"filled-{number}" for number in range(sessions)]
     known = Session.objects.filter(session_id__startswith="filled-").select_related("feed")
     feeds = {session.session_id: session.feed for session in known}
     new = [name for name in names if name not in feeds]
     made = Feed.objects.bulk_create(Feed(kind=Feed.Kind.OBSERVED) for _ in new)
     feeds |= zip(new, made, strict=True)
-    recent = [{"type": "UserPromptSubmit", "timestamp": now.isoformat()}] * 20
-    about: dict[str, Any] = {
-        "kind": Session.Kind.OBSERVED,
-        "agent_type": "filled",
-        "title": "Filled",
-    }
-    about |= {"working_directory": "/", "recent_events": recent}
+    about: dict[str, Any] = {"kind": Session.Kind.OBSERVED, "agent_type": "filled"}
+    about |= {"title": "Filled", "working_directory": "/"}
+    about["recent_events"] = [{"type": "UserPromptSubmit", "timestamp": now.isoformat()}] * 20
     Session.objects.bulk_create(Session(session_id=name, feed=feeds[name], **about) for name in new)
     return [feeds[name] for name in names]
 
@@ -91,8 +80,6 @@ def _rows(
     feeds: list[Any], head: Any, rows: int, now: datetime
 ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
     """The values of each log row and of its event's record, bringing the counters along."""
-    from sessions_app.log.ingest_sql import moment
-
     start, step = now - HOURS, HOURS / max(rows, 1)
     for number in range(rows):
         feed, at = feeds[number % len(feeds)], start + step * number
@@ -107,12 +94,6 @@ def _rows(
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "bridge_project.settings")
-    import django
-
-    django.setup()
-    from django.db import connection
-
     connection.ensure_connection()
     if connection.vendor == "sqlite":
         connection.connection.executescript(LOAD_FAST)

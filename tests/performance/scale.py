@@ -1,13 +1,14 @@
 """A million rows in the log beside a thousand: events stored, pages replayed, sessions read."""
 
 import asyncio
+import subprocess
+import sys
 from collections import defaultdict
 from contextlib import ExitStack
 from statistics import median
 
-from tests.conformance.bridge import Bridge
+from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.samples import prompt
-from tests.performance import fill
 from tests.performance.load import Flight, Target, resident_mb
 from tests.performance.report import Report, progress
 from tests.performance.returning import Return
@@ -42,7 +43,16 @@ def scale(rounds: int, seconds: float) -> Report:
         sides: list[tuple[Bridge, Target, Times]] = []
         for rows in (SMALL, LARGE):
             ours = stack.enter_context(bridge(path / str(rows)))
-            fill.while_away(ours, SESSIONS, rows)
+            ours.stop()
+            words = ["-m", "tests.performance.fill", str(SESSIONS), str(rows)]
+            subprocess.run(
+                [sys.executable, *words],
+                cwd=REPOSITORY,
+                env=ours.environment,
+                check=True,
+                timeout=900,
+            )
+            ours.start()
             sides.append((ours, target(ours), defaultdict(list)))
             progress(f"scale: {rows:,} rows filled")
         for number in range(rounds):
