@@ -7,7 +7,6 @@ import socket
 import time
 from collections.abc import Iterable
 from contextlib import ExitStack
-from functools import cached_property
 from typing import Any
 
 import daphne.server  # noqa: F401  installs the asyncio reactor: before anything else of twisted's
@@ -36,7 +35,6 @@ class Connection(tcp.Server):
     """Track how much a TCP connection has buffered, and when bytes last left (D30)."""
 
     authenticated = False  # a request or socket on it had a valid token
-    _lingering: Any = None  # the call that resets it, while it is being closed
     _progress: asyncio.Event | None = None  # made once somebody waits: an event has 900 bytes
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -48,17 +46,6 @@ class Connection(tcp.Server):
         if hasattr(socket, "TCP_NOTSENT_LOWAT"):
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
         self.server.limiter.admit(self)
-
-    @cached_property
-    def _addresses(self) -> tuple[Any, Any]:
-        return super().getHost(), super().getPeer()
-
-    def getHost(self) -> Any:
-        """Return the local address, which twisted would ask of the kernel each time."""
-        return self._addresses[0]
-
-    def getPeer(self) -> Any:
-        return self._addresses[1]
 
     @property
     def established(self) -> bool:
@@ -101,30 +88,18 @@ class Connection(tcp.Server):
             self._wake_waiting()
         return written
 
-    def loseConnection(self, *args: Any, **kwargs: Any) -> None:
-        if not self.disconnecting:
-            self.linger()
-        super().loseConnection(*args, **kwargs)
+    def check_end(self) -> None:
+        """Reset a connection that is being closed once nothing has left it for LINGER_SECONDS.
 
-    def linger(self) -> None:
-        """Reset the connection once nothing leaves it for LINGER_SECONDS."""
-        if self.connected and self._lingering is None:
-            self._lingering = self.reactor.callLater(
-                limits.LINGER_SECONDS, self._end_lingering, self.last_progress
-            )
-
-    def _end_lingering(self, before: float) -> None:
-        self._lingering = None
-        if before == self.last_progress:
+        Bytes may wait, or TLS for the peer's close_notify, which may never come.
+        """
+        closing = self.disconnecting or getattr(self.protocol, "disconnecting", False)
+        if closing and time.monotonic() - self.last_progress > limits.LINGER_SECONDS:
             self.abortConnection()
-        else:
-            self.linger()
 
     def connectionLost(self, reason: Failure) -> None:
-        self.server.limiter.forget(self)
+        self.server.limiter.connections.pop(self, None)
         super().connectionLost(reason)
-        if self._lingering is not None:
-            self._lingering.cancel()  # or it would keep all of this in memory until then
         self._wake_waiting()
 
     async def progress(self) -> None:
@@ -154,11 +129,6 @@ class TLSConnection(TLSMemoryBIOProtocol):
                 self.transport.loseConnection()
         if not self._plain:
             super().dataReceived(data)
-
-    def loseConnection(self) -> None:
-        if self.connected and not self.disconnecting:
-            self.transport.linger()  # TLS waits for the peer's close_notify, which may never come
-        super().loseConnection()
 
     def waiting(self) -> int:
         """Return the bytes not yet handed to the kernel, without TLS's own overhead."""
@@ -190,8 +160,8 @@ class ConnectionLimiter:
 
     def __init__(self, conf: Conf) -> None:
         self._conf = conf
-        # by network, the oldest first
-        self._unauthenticated: dict[str, dict[Connection, None]] = {}
+        # with the network that each counts for, or "" for none; the oldest first
+        self.connections: dict[Connection, str] = {}
 
     def admit(self, connection: Connection) -> None:
         """Reset a connection on a forbidden address; else count it, and make room for it."""
@@ -199,32 +169,24 @@ class ConnectionLimiter:
             connection.abortConnection()
             return
         address = connection.getPeer().host
-        if not self._conf.rate_limits_on or is_trusted_proxy(self._conf, address):
-            return
-        same = self._unauthenticated.setdefault(network_of(address), {})
-        same[connection] = None
-        if len(same) > limits.UNAUTHENTICATED_PER_ADDRESS:
-            self._make_room(same, connection)
-        elif sum(map(len, self._unauthenticated.values())) > limits.UNAUTHENTICATED:
-            self._make_room(max(self._unauthenticated.values(), key=len), connection)
+        counts = self._conf.rate_limits_on and not is_trusted_proxy(self._conf, address)
+        self.connections[connection] = mine = network_of(address) if counts else ""
+        unauthenticated: dict[str, list[Connection]] = {}
+        for one, network in self.connections.items():
+            if network and not one.authenticated:
+                unauthenticated.setdefault(network, []).append(one)
+        if len(unauthenticated.get(mine, ())) > limits.UNAUTHENTICATED_PER_ADDRESS:
+            self._make_room(unauthenticated[mine])
+        elif sum(map(len, unauthenticated.values())) > limits.UNAUTHENTICATED:
+            self._make_room(max(unauthenticated.values(), key=len))
 
-    def forget(self, connection: Connection) -> None:
-        """Stop counting a connection that has authenticated or is lost."""
-        network = network_of(connection.getPeer().host)
-        same = self._unauthenticated.get(network, {})
-        same.pop(connection, None)
-        if not same:
-            self._unauthenticated.pop(network, None)
-
-    def _make_room(self, same: dict[Connection, None], newest: Connection) -> None:
-        known = [one for one in same if one.authenticated]
-        for one in known:
-            self.forget(one)
+    def _make_room(self, same: list[Connection]) -> None:
+        newest = next(reversed(self.connections))
         others = [one for one in same if one is not newest and not one.answering]
-        if others and not known:
+        if others:
             # the first of those whose TLS does not stand yet, else the first of all
             idle = min(others, key=lambda one: one.established)
-            self.forget(idle)
+            del self.connections[idle]
             idle.abortConnection()
 
 

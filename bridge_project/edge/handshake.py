@@ -1,19 +1,16 @@
 # ruff: noqa: N802, N803 - the names are twisted's and autobahn's
-"""Accept or refuse upgrades with an HTTP status, and messages by their size (D9)."""
+"""Accept upgrades, and their compression, or refuse them with the error body of D9."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import bridge_project.edge.connection  # noqa: F401 - isort: skip  installs the reactor: comes first
-from autobahn.websocket.compress import PerMessageDeflateOffer
+from autobahn.websocket.compress import PerMessageDeflateOffer, PerMessageDeflateOfferAccept
 from daphne.ws_protocol import WebSocketProtocol
 
 from bridge_project.http import error_body
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.protocol.catalogue import encode
-from bridge_project.protocol.parse import id_at_beginning
-
-TOO_BIG = 1009
 
 
 class Handshake(WebSocketProtocol):  # type: ignore[misc]
@@ -24,11 +21,15 @@ class Handshake(WebSocketProtocol):  # type: ignore[misc]
 
     def _parseExtensionsHeader(self, header: str, removeQuotes: bool = True) -> list[Any]:
         """Leave out offers that autobahn cannot take; it would refuse the upgrade (D58)."""
-        return [
-            (name, parameters)
-            for name, parameters in super()._parseExtensionsHeader(header, removeQuotes)
-            if name != PerMessageDeflateOffer.EXTENSION_NAME or _can_take(parameters)
-        ]
+        taken = []
+        for name, parameters in super()._parseExtensionsHeader(header, removeQuotes):
+            if name == PerMessageDeflateOffer.EXTENSION_NAME:
+                try:
+                    PerMessageDeflateOffer.parse(parameters)  # type: ignore[no-untyped-call]
+                except Exception:  # noqa: BLE001, S112 - autobahn raises nothing else
+                    continue
+            taken.append((name, parameters))
+        return taken
 
     def deny(self, code: str, *, status: int, message: str = "") -> None:
         """Refuse the upgrade with the error body of D9."""
@@ -52,10 +53,6 @@ class Handshake(WebSocketProtocol):  # type: ignore[misc]
         message = "" if code == 500 else reason
         self.transport.write(self._error(errors.get(code, "VALIDATION_ERROR"), code, message))
 
-    def serverReject(self) -> None:
-        """Refuse: the application did not answer the handshake in time."""
-        self.deny("INTERNAL_ERROR", status=503, message="The bridge did not answer in time.")
-
     def request_id(self) -> str:
         headers = getattr(self, "http_headers", None) or {}
         return error_body.request_id(headers.get("x-request-id"))
@@ -66,52 +63,17 @@ class Handshake(WebSocketProtocol):  # type: ignore[misc]
     def _client(self) -> str:
         return str(self.client_addr[0]) if self.client_addr else str(self.transport.getPeer().host)
 
-    def __repr__(self) -> str:
-        return f"<WebSocket {self.client_addr!r}>"
 
-
-def _can_take(parameters: dict[str, list[Any]]) -> bool:
-    try:
-        PerMessageDeflateOffer.parse(parameters)  # type: ignore[no-untyped-call]
-    except Exception:  # noqa: BLE001 - autobahn raises nothing else
-        return False
-    return True
-
-
-class MessageLimit(Handshake):
-    """Close with 1009 when a frame header announces a message over the limit.
-
-    Of a message that is not compressed the first bytes are read, so that the error has its id.
-    """
-
-    authenticated = False
-    _too_large = ""  # the reason for the close, while the beginning is awaited
-
-    def _max_message_size_exceeded(self, size: int, most: int, reason: str) -> None:
-        self._too_large = reason
-        # no more will be inflated, and an earlier frame of the message had its beginning
-        if self._isMessageCompressed or self.message_data or not self.authenticated:
-            self._refuse_too_large()
-
-    def onMessageFrameData(self, payload: bytes) -> None:
-        super().onMessageFrameData(payload)
-        if self._too_large and len(self._beginning()) == limits.MESSAGE_BEGINNING_BYTES:
-            self._refuse_too_large()
-
-    def _refuse_too_large(self) -> None:
-        reason, self._too_large = self._too_large, ""
-        id = id_at_beginning(self._beginning().decode(errors="ignore"))
-        if id is not None and self.authenticated:
-            most = self.maxMessagePayloadSize // 2**20
-            error = BridgeError("PAYLOAD_TOO_LARGE", f"A message has at most {most} MB.")
-            self.serverSend(encode(error_body.error_payload(error), id=id).text)
-        self._fail_connection(TOO_BIG, reason)
-
-    def _beginning(self) -> bytes:
-        """Return the beginning of the message that is being received."""
-        found = b""
-        for piece in (*self.message_data, *(self.frame_data or ())):
-            found += piece[: limits.MESSAGE_BEGINNING_BYTES - len(found)]
-            if len(found) == limits.MESSAGE_BEGINNING_BYTES:
-                break
-        return found
+def accept_compression(offers: Sequence[Any]) -> PerMessageDeflateOfferAccept | None:
+    """Accept an offer of permessage-deflate with a small window (D58)."""
+    for offer in offers:
+        if isinstance(offer, PerMessageDeflateOffer):
+            offer.accept_no_context_takeover = True  # whatever the client says (RFC 7692, 7.1.1.2)
+            most = offer.request_max_window_bits or limits.DEFLATE_WINDOW_BITS
+            return PerMessageDeflateOfferAccept(  # type: ignore[no-untyped-call]
+                offer,
+                request_no_context_takeover=True,
+                window_bits=min(most, limits.DEFLATE_WINDOW_BITS),
+                mem_level=limits.DEFLATE_MEMORY_LEVEL,
+            )
+    return None

@@ -3,7 +3,6 @@
 import asyncio
 import ctypes
 import logging
-import math
 import os
 import signal
 import socket
@@ -69,9 +68,9 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
         self.tls_context = TLSContextHolder(certificates)
         self.limiter = ConnectionLimiter(conf)
         self.channels: set[http.Channel] = set()
-        # the application of each request and socket, and when it is cancelled after its end
+        # the application of each request and socket, and what cancels it some time after its end
         self.tasks: dict[Any, asyncio.Task[None]] = {}
-        self._kills: dict[Any, float] = {}  # by the monotonic clock
+        self._ended: dict[Any, asyncio.TimerHandle] = {}
         bodies = max(1, limits.BODIES_IN_FLIGHT_BYTES // conf.max_message_bytes)
         self.hook_bodies = asyncio.Semaphore(bodies)
         self.other_bodies = asyncio.Semaphore(bodies)
@@ -189,22 +188,16 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
         return (
             bool(self.tasks)
             or any(one.busy or one.transport.waiting() for one in self.channels)
-            or any(one.state != one.STATE_CLOSED or one.socket.buffered() for one in sockets)
+            or any(one.state != one.STATE_CLOSED or one.buffered() for one in sockets)
         )
 
     async def _check_timeouts(self) -> None:
         while True:
             await asyncio.sleep(1)
-            for socket_ in list(self.ws_factory.open_sockets):
-                socket_.check_timeouts()
+            for connection in list(self.limiter.connections):
+                connection.check_end()
             for channel in list(self.channels):
                 channel.check_progress()
-            for protocol, due in list(self._kills.items()):
-                if time.monotonic() >= due:
-                    text = "The application of %r ran %d s after its end: cancelled."
-                    log.warning(text, protocol, self.application_close_timeout)
-                    self._kills[protocol] = math.inf
-                    self.tasks[protocol].cancel()
 
     def transport_of(self, transport: Any, headers: Iterable[tuple[bytes, bytes]]) -> Transport:
         return resolve(
@@ -225,7 +218,7 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
             bridge = self.transport_of(protocol.transport, scope["headers"])
             scope["bridge"] = bridge
             scope["bridge.connection"] = connection_of(protocol.transport)
-            scope["bridge.socket"] = protocol.socket
+            scope["bridge.socket"] = protocol
             scope["asgi"] = {"version": "3.0", "spec_version": "2.4"}
             scope["extensions"] = {"websocket.http.response": {}}
             inbox = protocol.application_queue
@@ -243,7 +236,7 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
         return inbox
 
     async def handle_reply(self, protocol: Any, message: dict[str, Any]) -> None:
-        if protocol in self.tasks and protocol not in self._kills:
+        if protocol in self.tasks and protocol not in self._ended:
             self.check_headers_type(message)
             protocol.handle_reply(message)
             if message["type"] == "http.response.body" and message.get("more_body"):
@@ -258,16 +251,19 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
 
         Called once or several times, before or after it ended, or without one.
         """
-        if protocol in self.tasks and protocol not in self._kills:
-            self._kills[protocol] = time.monotonic() + self.application_close_timeout
+        if protocol in self.tasks and protocol not in self._ended:
+            cancel = self.tasks[protocol].cancel
+            self._ended[protocol] = self.loop.call_later(self.application_close_timeout, cancel)
 
     def _application_done(self, protocol: Any, task: asyncio.Task[None]) -> None:
         del self.tasks[protocol]
-        ended = self._kills.pop(protocol, None) is not None
+        ended = self._ended.pop(protocol, None)
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self.log_failure(error, protocol.request_id())
-        if not ended:
+        if ended is None:
             protocol.fail()
+        else:
+            ended.cancel()
         if isinstance(protocol, Request):
             protocol.leave()

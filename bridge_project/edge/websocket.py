@@ -3,59 +3,126 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from bridge_project.edge.connection import connection_of, drain  # isort: skip  sets the reactor
 from daphne.ws_protocol import WebSocketFactory
 
-from bridge_project.edge.handshake import TOO_BIG, MessageLimit
+from bridge_project.edge.handshake import Handshake, accept_compression
 from bridge_project.edge.request import raw_response
-from bridge_project.edge.socket import Inbox, Socket, accept_compression
 from bridge_project.kernel import limits
 from bridge_project.protocol.catalogue import compressed_frame, text_frame
 
 GOING_AWAY, NO_STATUS, ABNORMAL = 1001, 1005, 1006
 POLICY_VIOLATION, INTERNAL_ERROR = 1008, 1011
 PONG_BUFFER_BYTES = 65536  # a client that pings and does not read gets no more pongs
+MESSAGE_BYTES = 256  # what a queued message costs besides its text, so that empty ones count too
 
 
-class Protocol(MessageLimit):
+class Inbox(asyncio.Queue[dict[str, Any]]):
+    """Queue one socket's messages, and count their bytes, until the application takes them."""
+
+    def __init__(self, taken: Callable[[], None]) -> None:
+        super().__init__()
+        self.waiting = 0
+        self._taken = taken
+
+    def _put(self, item: dict[str, Any]) -> None:
+        super()._put(item)
+        self.waiting += self._size(item)
+
+    def _get(self) -> dict[str, Any]:
+        item = super()._get()
+        self.waiting -= self._size(item)
+        self._taken()
+        return item
+
+    def _size(self, item: dict[str, Any]) -> int:
+        return MESSAGE_BYTES + len(item.get("text") or item.get("bytes") or b"")
+
+
+class Protocol(Handshake):
     """Run one WebSocket; let the application refuse an upgrade with a response.
 
-    ``scope["extensions"]["websocket.http.response"]`` says so.
+    ``scope["extensions"]["websocket.http.response"]`` says so. The application watches and drives
+    the connection by ``scope["bridge.socket"]``, which is this object (D25, D30).
     """
 
-    socket: Socket
-    paused = False  # nothing is read: the application does not keep up, or frames came too fast
+    paused = False  # nothing is read: the application does not keep up, or others have their turn
     _inbox_full = False
-    _resting: asyncio.TimerHandle | None = None  # set while frames that came too fast wait
-    _early_bytes = _early_frames = 0
-    _deflated = 0.0  # when something was compressed last
-    _frames_left = float(limits.FRAMES_BURST)
-    _broken = False  # where the next frame begins is not known any more, or does not matter
-    _unauthenticated_refused = _disconnect_sent = False
+    _resting: asyncio.Handle | None = None  # set while others have their turn
+    _early_frames = 0
+    _frames_left = 0  # before others have their turn
+    _authenticated = _disconnect_sent = False
 
     def connectionMade(self) -> None:
         self.transport.unregisterProducer()  # the HTTP channel's, which has handed over
-        self.application_queue = Inbox(self)
-        # daphne's own go by a clock that can be set
-        self.heard = self._opened = self._pinged = self._counted = time.monotonic()
-        self.socket = Socket(self)
+        self.application_queue = Inbox(self._message_taken)
+        self.heard = time.monotonic()
         self.maxMessagePayloadSize = limits.EARLY_BYTES  # inflated, until `authenticated`
         super().connectionMade()
         self.factory.open_sockets.add(self)
 
+    # -- for the application -----------------------------------------------------------------------
+
+    def buffered(self) -> int:
+        """Return the bytes sent that have not left the process; 0 when it is gone."""
+        connected = connection_of(self.transport).connected
+        return int(self.transport.waiting()) if connected else 0
+
+    def send_frames(self, frames: Sequence[bytes]) -> int:
+        """Send whole frames in one write until the buffer is full; return how many.
+
+        SOCKET_BUFFER_BYTES is the bound.
+        """
+        count, size = 0, self.buffered()
+        while count < len(frames) and size < limits.SOCKET_BUFFER_BYTES:
+            size += len(frames[count])
+            count += 1
+        self._write_frames(frames[:count])
+        return count
+
+    async def drain(self) -> bool:
+        """Wait for room under SOCKET_BUFFER_BYTES; return False once it is lost."""
+        return await drain(self.transport)
+
+    @property
+    def last_progress(self) -> float:
+        """Return the monotonic time at which bytes last left, or began to wait.
+
+        ``buffered() and monotonic() - last_progress`` is how long it is stuck.
+        """
+        return connection_of(self.transport).last_progress
+
+    @property
+    def last_frame(self) -> float:
+        """Return the monotonic time of the client's last frame, or of a part of one.
+
+        Pongs count. While nothing is read, it is the present moment.
+        """
+        return time.monotonic() if self.paused else self.heard
+
+    def abort(self) -> None:
+        """Reset the connection and lose its buffer; ``websocket.disconnect`` follows."""
+        self.dropConnection(abort=True)
+
+    def authenticated(self) -> None:
+        """Lift the bounds on what an unauthenticated client may send."""
+        connection_of(self.transport).authenticated = self._authenticated = True
+        self.maxMessagePayloadSize = self.factory.maxMessagePayloadSize
+
+    # -- what comes --------------------------------------------------------------------------------
+
     def dataReceived(self, data: bytes) -> None:
         self.heard = time.monotonic()
-        if not self.authenticated:
-            self._early_bytes += len(data)
-            if self._early_bytes > limits.EARLY_BYTES:
-                self._refuse_unauthenticated(TOO_BIG, "Too many bytes before auth.")
-        if self._broken:
-            return
+        if self.failedByMe:
+            return  # where the next frame begins does not matter any more
         self.data += data
-        # frames before the handshake is answered wait, like frames that come too fast
-        if not self.paused and not hasattr(self, "handshake_deferred"):
+        if self.state == self.STATE_CONNECTING and len(self.data) > limits.EARLY_BYTES:
+            self.dropConnection(abort=True)
+        # frames before the handshake is answered wait, like those while others have their turn
+        elif not self.paused and not hasattr(self, "handshake_deferred"):
             self.consumeData()
 
     def consumeData(self) -> None:
@@ -65,16 +132,10 @@ class Protocol(MessageLimit):
             return
         if self._resting is not None:
             return
-        now = time.monotonic()
-        earned = (now - self._counted) * limits.FRAMES_PER_SECOND
-        self._frames_left = min(self._frames_left + earned, limits.FRAMES_BURST)
-        self._counted = now
-        enough = max(self._frames_left - limits.FRAMES_AT_ONCE, 0)
-        while not self._inbox_full and self.state != self.STATE_CLOSED:
-            if self.current_frame is None and self._frames_left <= enough:
-                short = limits.FRAMES_AT_ONCE - self._frames_left
-                seconds = 0 if enough else short / limits.FRAMES_PER_SECOND
-                self._resting = asyncio.get_running_loop().call_later(seconds, self._go_on)
+        self._frames_left = limits.FRAMES_AT_ONCE
+        while not self._inbox_full and not self.failedByMe and self.state != self.STATE_CLOSED:
+            if self.current_frame is None and self._frames_left <= 0:
+                self._resting = asyncio.get_running_loop().call_soon(self._go_on)
                 break
             if not self.processData():
                 break
@@ -86,7 +147,7 @@ class Protocol(MessageLimit):
 
     def _steer_reading(self) -> None:
         """Read while the application keeps up and no frames wait."""
-        paused = self._inbox_full or self._resting is not None or self._unauthenticated_refused
+        paused = self._inbox_full or self._resting is not None
         if paused != self.paused:
             self.paused = paused
             self.heard = time.monotonic()
@@ -96,21 +157,10 @@ class Protocol(MessageLimit):
     def onFrameBegin(self) -> None:
         self._frames_left -= 1
         super().onFrameBegin()
-        if not self.authenticated:
+        if not self._authenticated:
             self._early_frames += 1
             if self._early_frames > limits.EARLY_FRAMES:
-                self._refuse_unauthenticated(POLICY_VIOLATION, "Too many frames before auth.")
-
-    def _refuse_unauthenticated(self, code: int, reason: str) -> None:
-        """Close, and read nothing more; reset it CLOSE_WAIT_SECONDS later."""
-        if not self._unauthenticated_refused:
-            self._unauthenticated_refused = self._broken = True
-            self._steer_reading()
-            self.data = b""
-            if self.state == self.STATE_OPEN:
-                self._fail_connection(code, reason)
-            elif self.state == self.STATE_CONNECTING:
-                self.dropConnection(abort=True)
+                self._fail_connection(POLICY_VIOLATION, "Too many frames before auth.")
 
     def applicationCreateWorked(self, application_queue: Any) -> None:
         super().applicationCreateWorked(self.application_queue)
@@ -118,14 +168,12 @@ class Protocol(MessageLimit):
     def onMessage(self, payload: bytes, isBinary: bool) -> None:
         if self.state != self.STATE_OPEN:
             return  # we have closed; what comes until the client has seen it is late
-        self._pinged = time.monotonic()
         if self._isMessageCompressed:
             self._frames_left -= len(payload) // limits.DEFLATE_FRAME_BYTES
-            self._perMessageCompress._decompressor = None  # the next message begins anew
         super().onMessage(payload, isBinary)
         self._inbox_full = self.application_queue.waiting > limits.INBOUND_BUFFER_BYTES
 
-    def taken(self) -> None:
+    def _message_taken(self) -> None:
         """Resume reading when the application has taken half of what waited."""
         room = self.application_queue.waiting < limits.INBOUND_BUFFER_BYTES // 2
         if self._inbox_full and (room or self.state != self.STATE_OPEN):
@@ -133,28 +181,17 @@ class Protocol(MessageLimit):
             asyncio.get_running_loop().call_soon(self.consumeData)
 
     def onPing(self, payload: bytes) -> None:
-        if self.socket.buffered() < PONG_BUFFER_BYTES:
+        if self.buffered() < PONG_BUFFER_BYTES:
             super().onPing(payload)
 
-    def _protocol_violation(self, reason: str) -> bool:
-        super()._protocol_violation(reason)
-        return self._stop_parsing()
-
-    def _invalid_payload(self, reason: str) -> bool:
-        super()._invalid_payload(reason)
-        return self._stop_parsing()
-
-    def _stop_parsing(self) -> bool:
-        self._broken = True
-        self.data = b""
-        return True
+    # -- what goes ---------------------------------------------------------------------------------
 
     def serverSend(self, content: Any, binary: bool = False) -> None:
         """Send a message, past autobahn's size limit, which is for incoming ones."""
-        self.send_frames([text_frame(content)])
+        self._write_frames([text_frame(content)])
 
-    def send_frames(self, frames: Sequence[bytes]) -> None:
-        """Send frames that are made already; nothing follows the close frame."""
+    def _write_frames(self, frames: Sequence[bytes]) -> None:
+        """Write frames that are made already; nothing follows the close frame."""
         if self.state == self.STATE_OPEN and frames:
             if self._perMessageCompress is not None:
                 frames = [self._compressed(frame) for frame in frames]
@@ -163,7 +200,6 @@ class Protocol(MessageLimit):
     def _compressed(self, frame: bytes) -> bytes:
         if len(frame) < limits.DEFLATE_FROM_BYTES:
             return frame
-        self._deflated = time.monotonic()
         deflate = self._perMessageCompress
         deflate.start_compress_message()
         return compressed_frame(
@@ -194,7 +230,7 @@ class Protocol(MessageLimit):
         if self.state == self.STATE_OPEN:
             text = reason.encode()[:123].decode(errors="ignore").encode()
             self.sendCloseFrame(code=code, reasonUtf8=text or None)
-            self.taken()  # or the client's answer would not be seen
+            self._message_taken()  # or the client's answer would not be seen
 
     def fail(self) -> None:
         """Close with an error: the application raised, or ended without closing."""
@@ -202,6 +238,8 @@ class Protocol(MessageLimit):
             self.deny("INTERNAL_ERROR", status=500)
         else:
             self.close(INTERNAL_ERROR)
+
+    # -- the end -----------------------------------------------------------------------------------
 
     def dropConnection(self, abort: bool = False) -> None:
         if self.state == self.STATE_CLOSED and abort:
@@ -231,21 +269,6 @@ class Protocol(MessageLimit):
             )
             self.factory.server_class.protocol_disconnected(self)
 
-    def check_timeouts(self) -> None:
-        """Time out handshakes, ping quiet clients, and reset compression.
-
-        After the reset the next message is compressed anew, which the client need not know.
-        """
-        now = time.monotonic()
-        if self._perMessageCompress and now - self._deflated > limits.DEFLATE_KEEP_SECONDS:
-            self._perMessageCompress._compressor = None
-        if self.state == self.STATE_CONNECTING and now - self._opened > limits.HANDSHAKE_SECONDS:
-            self.serverReject()
-        elif self.state == self.STATE_OPEN and now - self._pinged > limits.PING_SECONDS:
-            self._pinged = now
-            if not self.socket.buffered():
-                self.sendPing()  # whether an answer must come is the consumer's to say (D25)
-
 
 class Factory(WebSocketFactory):  # type: ignore[misc]
     """Build protocols; ``open_sockets`` has each WebSocket from handshake to end."""
@@ -260,8 +283,9 @@ class Factory(WebSocketFactory):  # type: ignore[misc]
             webStatus=False,
             versions=[13],  # RFC 6455; the drafts before it name the Origin otherwise
             failByDrop=False,  # a close code says why
-            openHandshakeTimeout=limits.HANDSHAKE_SECONDS + 5,  # after our own, which answers
+            openHandshakeTimeout=limits.HANDSHAKE_SECONDS,
             closeHandshakeTimeout=limits.CLOSE_WAIT_SECONDS,
+            autoPingInterval=limits.PING_SECONDS,  # its time-out is the consumer's affair (D25)
             maxMessagePayloadSize=max_bytes,
             maxFramePayloadSize=max_bytes,
             perMessageCompressionAccept=accept_compression,

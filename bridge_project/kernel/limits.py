@@ -184,23 +184,18 @@ CLOSE_WAIT_SECONDS: Final = 5  # for the answer to a close frame
 STOP_SECONDS: Final = 10  # for requests in flight and open sockets when the bridge stops
 PING_SECONDS: Final = 20  # between two protocol pings of the server
 INBOUND_BUFFER_BYTES: Final = MB  # not yet handled: above it the socket is not read
-DEFLATE_WINDOW_BITS: Final = 13  # D58: 48 KB a socket while it sends
+DEFLATE_WINDOW_BITS: Final = 13  # D58: 48 KB a socket
 DEFLATE_MEMORY_LEVEL: Final = 5
-DEFLATE_KEEP_SECONDS: Final = 10
 DEFLATE_FRAME_BYTES: Final = 10 * 1024  # inflated, counted as a frame: 10 KB of zeros become 10 MB
 DEFLATE_FROM_BYTES: Final = 200  # a heartbeat is sent as it is: compressing it would save nothing
 # Connections that have shown no valid token, for one address (IPv6: a /64) and in all. Each costs
 # about 40 KB and a file of the 1,024 that a process may often have; a browser opens six.
 UNAUTHENTICATED_PER_ADDRESS: Final = 128
 UNAUTHENTICATED: Final = 512
-MESSAGE_BEGINNING_BYTES: Final = 4096  # of a message over the limit, in which its id is looked for
-EARLY_BYTES: Final = 128 * 1024  # of a socket before `auth`, which has under 2 KB
+MESSAGE_BEGINNING_BYTES: Final = 4096  # of one that cannot be read, in which its id is looked for
+EARLY_BYTES: Final = 128 * 1024  # of a message before `auth`, which has under 2 KB
 EARLY_FRAMES: Final = 100  # before then; a client sends one, and perhaps pings
-# Frames of one socket, each of which costs 30 microseconds however empty it is. A queue of 1,000
-# messages is read at once; above the rate the socket is read more slowly, and nothing is lost.
-FRAMES_BURST: Final = 2000
-FRAMES_PER_SECOND: Final = 1000
-FRAMES_AT_ONCE: Final = 50  # before others have their turn
+FRAMES_AT_ONCE: Final = 50  # of 30 microseconds, however empty each is; then others have their turn
 CERTIFICATE_CHECK_SECONDS: Final = 60  # also the machine's addresses, which the certificate names
 
 # -- the log file: what one client, and all of them, may write into it ----------------------------

@@ -7,7 +7,6 @@ import socket
 import ssl
 import threading
 import time
-import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from functools import partial
@@ -21,7 +20,7 @@ from bridge_project.kernel import limits
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import LOOPBACK, assert_error, pinned_context, spki_pin
 from tests.conformance.phone import Phone
-from tests.conformance.raw import CLOSE, PING, RawSocket
+from tests.conformance.raw import CLOSE, RawSocket
 from tests.conformance.samples import new_session, prompt
 from tests.faults.quick import QuickBridge, with_limits
 from tests.servers import free_port, wait_until
@@ -45,7 +44,6 @@ class Hasty(QuickBridge):
         REQUEST_SECONDS=REQUEST_SECONDS,
         STOP_SECONDS=1,
         LINGER_SECONDS=1,
-        DEFLATE_KEEP_SECONDS=0,
         CERTIFICATE_CHECK_SECONDS=0.1,
     )
 
@@ -390,29 +388,6 @@ def test_what_is_no_deflate(bridge: Bridge) -> None:
         assert close_code(client) == 1007
 
 
-def test_a_quiet_socket_forgets_and_its_client_does_not_notice(hasty: Bridge) -> None:
-    """What repeats is short, until the bridge has forgotten what it repeats."""
-    inflate = zlib.decompressobj(wbits=-15)
-    with closing(upgraded(hasty, **DEFLATE)) as client:
-
-        def ask() -> int:
-            client.frame(b"{}")
-            opcode, data = client.read_frame()
-            while opcode == PING:
-                opcode, data = client.read_frame()
-            assert b"PROTO_INVALID_MESSAGE" in inflate.decompress(data + b"\0\0\xff\xff")
-            return len(data)
-
-        first = ask()
-        assert ask() < first / 2
-
-        def forgotten() -> bool:
-            time.sleep(0.3)  # a stranger may send few frames
-            return ask() > 0.8 * first
-
-        wait_until(forgotten, "what was said before is forgotten")
-
-
 def test_pings_without_reading_cost_nothing(bridge: Bridge) -> None:
     before = bridge.memory()
     with closing(connect(bridge).ready(bridge.device_token())) as client:
@@ -422,7 +397,7 @@ def test_pings_without_reading_cost_nothing(bridge: Bridge) -> None:
         with suppress(TimeoutError):
             while time.monotonic() < end and sent < 40 * MB:
                 sent += client.socket.send(ping * 500)
-        assert sent > limits.FRAMES_BURST * len(ping)
+        assert sent > 2000 * len(ping)
         assert bridge.memory() - before < 30 * MB
 
 
