@@ -21,21 +21,24 @@ MESSAGE_BYTES = 256  # what a queued message costs besides its text, so that emp
 
 
 class Inbox(asyncio.Queue[dict[str, Any]]):
-    """Queue one socket's messages, and count their bytes, until the application takes them."""
+    """Queue one socket's messages, and count their bytes until the application asks for more."""
 
     def __init__(self, taken: Callable[[], None]) -> None:
         super().__init__()
-        self.waiting = 0
+        self.waiting = 0  # bytes, with those of the message that is being handled
+        self._handled = 0
         self._taken = taken
 
-    def _put(self, item: dict[str, Any]) -> None:
-        super()._put(item)
+    def put_nowait(self, item: dict[str, Any]) -> None:
         self.waiting += self._size(item)
+        super().put_nowait(item)
 
-    def _get(self) -> dict[str, Any]:
-        item = super()._get()
-        self.waiting -= self._size(item)
+    async def get(self) -> dict[str, Any]:
+        self.waiting -= self._handled
+        self._handled = 0
         self._taken()
+        item = await super().get()
+        self._handled = self._size(item)
         return item
 
     def _size(self, item: dict[str, Any]) -> int:

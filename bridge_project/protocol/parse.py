@@ -119,15 +119,14 @@ def _loads(text: str | bytes) -> dict[str, Any]:
     try:
         value = jsontext.loads(text)
     except jsontext.JsonError as error:
-        shown = f"text of {len(text)} characters"
-        invalid = _whole(f"the message is not usable JSON: {error}", "JSON", shown)
-        invalid.id = id_at_beginning(text)
-        raise invalid from None
+        shown, id = f"text of {len(text)} characters", id_at_beginning(text)
+        # A variable for the exception would keep text and traceback until the garbage collector.
+        raise _whole(f"the message is not usable JSON: {error}", "JSON", shown, id) from None
     if not isinstance(value, dict):
         raise _whole("a message must be a JSON object", "object", describe(value))
     return value
 
 
-def _whole(message: str, constraint: str, shown: str) -> ProtocolInvalid:
+def _whole(message: str, constraint: str, shown: str, id: str | None = None) -> ProtocolInvalid:
     violation = {"field": "", "constraint": constraint, "received": shown}
-    return ProtocolInvalid(message, [violation])
+    return ProtocolInvalid(message, [violation], id=id)
