@@ -6,11 +6,11 @@ import errno
 import socket
 import time
 from collections.abc import Iterable
-from contextlib import ExitStack
 from typing import Any
 
 import daphne.server  # noqa: F401  installs the asyncio reactor: before anything else of twisted's
 from twisted.internet import reactor, tcp
+from twisted.internet.error import CannotListenError
 from twisted.protocols.tls import TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 
@@ -190,33 +190,46 @@ class ConnectionLimiter:
             idle.abortConnection()
 
 
-def bind(host: str, port: int, setting: str, closing: ExitStack) -> list[socket.socket]:
-    """Bind sockets without listening, to report a port in use at once (D44).
+class Port(tcp.Port):
+    """Listen on one address; accept once `startReading` is called."""
 
-    `auto` and `localhost` mean both families, as far as the machine has them. ``closing`` closes
-    them, whatever becomes of them. Raises ConfError.
+    transport = Connection
+    limiter: ConnectionLimiter
+    both_families = False  # `::` takes IPv4 too, unless another port does
+
+    def createInternetSocket(self) -> socket.socket:
+        made: socket.socket = super().createInternetSocket()
+        if self.addressFamily == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not self.both_families)
+        return made
+
+
+def listen(
+    host: str, port: int, setting: str, factory: Any, limiter: ConnectionLimiter
+) -> list[Port]:
+    """Listen without accepting yet, to report a port in use at once (D44).
+
+    `auto` and `localhost` mean both families, as far as the machine has them. Raises ConfError.
     """
-    bound: list[socket.socket] = []
+    ports: list[Port] = []
     # `auto` drops what arrives on a public address
     named = {"auto": ("0.0.0.0", "::"), "localhost": ("127.0.0.1", "::1")}  # noqa: S104
-    addresses = named.get(host, (host,))
-    for address in addresses:
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    for address in named.get(host, (host,)):
+        made = Port(port, factory, 1024, address, reactor)
+        made.limiter, made.both_families = limiter, host == "::"
         try:
-            one = closing.enter_context(socket.socket(family, socket.SOCK_STREAM))
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, host != "::")
-            one.bind((address, port))
-        except OSError as error:
-            if len(addresses) == 2 and family == socket.AF_INET6 and error.errno in NO_IPV6:
+            made.startListening()
+        except (CannotListenError, OSError) as error:
+            reason = error.socketError if isinstance(error, CannotListenError) else error
+            if ports and reason.errno in NO_IPV6:
                 continue
-            raise cannot_listen(setting, address, port, error) from None
-        bound.append(one)
-    return bound
+            raise _cannot_listen(setting, address, port, reason) from None
+        made.stopReading()
+        ports.append(made)
+    return ports
 
 
-def cannot_listen(setting: str, address: str, port: int, error: OSError) -> ConfError:
+def _cannot_listen(setting: str, address: str, port: int, error: OSError) -> ConfError:
     """Return the error of a port that cannot be used, in one line with its setting."""
     if error.errno == errno.EADDRINUSE:
         return ConfError(
@@ -226,18 +239,3 @@ def cannot_listen(setting: str, address: str, port: int, error: OSError) -> Conf
     if error.errno == errno.EADDRNOTAVAIL:
         return ConfError(f"BRIDGE_HOST: {address} is not an address of this machine")
     return ConfError(f"{setting}: cannot listen on {address} port {port} ({error.strerror})")
-
-
-def accept_on(listening: socket.socket, factory: Any, limiter: ConnectionLimiter) -> Any:
-    """Accept connections on a bound socket; return twisted's port for it.
-
-    The port has a socket of its own.
-    """
-    listening.setblocking(False)
-    listening.listen(1024)
-    port = tcp.Port._fromListeningDescriptor(reactor, listening.fileno(), listening.family, factory)
-    port.transport = Connection
-    port.limiter = limiter
-    port.startListening()
-    listening.close()
-    return port

@@ -5,10 +5,8 @@ import ctypes
 import logging
 import os
 import signal
-import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -20,11 +18,10 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 from bridge_project.edge import http, websocket
 from bridge_project.edge.connection import (
     ConnectionLimiter,
+    Port,
     TLSConnection,
-    accept_on,
-    bind,
-    cannot_listen,
     connection_of,
+    listen,
 )
 from bridge_project.edge.request import Request
 from bridge_project.edge.server_log import ServerLog, forward_failures
@@ -76,7 +73,7 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
         self.other_bodies = asyncio.Semaphore(bodies)
         self.loop: asyncio.AbstractEventLoop = reactor._asyncioEventloop  # type: ignore[attr-defined]
         self.stopping = False
-        self._ports: list[Any] = []
+        self._ports: list[Port] = []
         self.http_factory = http.Factory(self)
         self.ws_factory = websocket.Factory(self, max_bytes=conf.max_message_bytes)
 
@@ -94,20 +91,21 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
             [forward_failures], redirectStandardIO=False, discardBuffer=True
         )
         asyncio.set_event_loop(self.loop)
-        with ExitStack() as closing:
-            conf = self.conf
-            secure = bind(conf.bridge_host, conf.bridge_port, "BRIDGE_PORT", closing)
-            plain = []
-            if conf.bridge_plain_port:
-                plain = bind("127.0.0.1", conf.bridge_plain_port, "BRIDGE_PLAIN_PORT", closing)
-            life = self.loop.create_task(self._life(secure, plain), name="server")
-            try:
-                reactor.run(installSignalHandlers=False)  # type: ignore[attr-defined]
-            finally:
-                bridge_logging.log_held_back()
-            life.result()
+        tls = TLSMemoryBIOFactory(self.tls_context, False, self.http_factory, reactor)
+        tls.protocol = TLSConnection
+        conf = self.conf
+        self._ports = listen(conf.bridge_host, conf.bridge_port, "BRIDGE_PORT", tls, self.limiter)
+        if plain := conf.bridge_plain_port:
+            ours = self.http_factory, self.limiter
+            self._ports += listen("127.0.0.1", plain, "BRIDGE_PLAIN_PORT", *ours)
+        life = self.loop.create_task(self._life(), name="server")
+        try:
+            reactor.run(installSignalHandlers=False)  # type: ignore[attr-defined]
+        finally:
+            bridge_logging.log_held_back()
+        life.result()
 
-    async def _life(self, secure: list[socket.socket], plain: list[socket.socket]) -> None:
+    async def _life(self) -> None:
         signalled = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             self.loop.add_signal_handler(number, self._signalled, signalled, number)
@@ -118,12 +116,10 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
         try:
             await self.on_start()
             try:
-                tls_factory = TLSMemoryBIOFactory(
-                    self.tls_context, False, self.http_factory, reactor
-                )
-                tls_factory.protocol = TLSConnection
-                self._listen(secure, tls_factory, "BRIDGE_PORT", "TLS")
-                self._listen(plain, self.http_factory, "BRIDGE_PLAIN_PORT", "plain, for a proxy")
+                for port in self._ports:
+                    port.startReading()
+                    how = "plain, for a proxy" if port.factory is self.http_factory else "TLS"
+                    log.info("Listening on %s port %d (%s).", port.interface, port.port, how)
                 await self.on_listening()
                 await signalled.wait()
             finally:
@@ -139,15 +135,6 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
             logging.shutdown()
             os._exit(128 + number)
         signalled.set()
-
-    def _listen(self, bound: list[socket.socket], factory: Any, setting: str, how: str) -> None:
-        for one in bound:
-            host, port = one.getsockname()[:2]
-            try:
-                self._ports.append(accept_on(one, factory, self.limiter))
-            except OSError as error:
-                raise cannot_listen(setting, host, port, error) from None
-            log.info("Listening on %s port %d (%s).", host, port, how)
 
     async def _stop(self) -> None:
         """Stop in order: refuse new connections, close sockets, wait for requests.
