@@ -36,8 +36,6 @@ class Channel(http.HTTPChannel):
     _path: bytes  # twisted's: the target of the request that arrives
     _receiving = False
     asking: asyncio.Task[None] | None = None  # whether a large body may come
-    _held: list[bytes]  # of that body, what has come nevertheless
-    _continue = False  # the client waits for 100 Continue
     _refused: float | None = None  # when; what comes after that is dropped
     _drained = 0
 
@@ -96,22 +94,9 @@ class Channel(http.HTTPChannel):
         self.setTimeout(self.factory.timeOut)
         if refusal is not None:
             self._end_with(refusal)
-        elif self._continue:
-            super()._send100Continue()
         self.transport.resumeProducing()
-        held, self._held = b"".join(self._held), []
-        if held:
-            self.rawDataReceived(held)
-
-    def _send100Continue(self) -> None:
-        if self._is_large():
-            self._continue = True
-        else:
-            super()._send100Continue()
-
-    def _is_large(self) -> bool:
-        """Return whether this body must ask before it is read; an unknown length must."""
-        return self.length is None or self.length > limits.SMALL_BODY_BYTES
+        self.paused = False
+        self.dataReceived(b"")  # what has come of the body nevertheless
 
     def resumeProducing(self) -> None:
         super().resumeProducing()
@@ -119,9 +104,7 @@ class Channel(http.HTTPChannel):
             self.transport.pauseProducing()
 
     def rawDataReceived(self, data: bytes) -> None:
-        if self.asking is not None:
-            self._held.append(data)
-        elif self._refused is not None:
+        if self._refused is not None:
             self._drain(len(data))
         else:
             super().rawDataReceived(data)
@@ -160,18 +143,17 @@ class Channel(http.HTTPChannel):
         if self.length is not None and self.length > self.server.conf.max_message_bytes:
             self.refuse("PAYLOAD_TOO_LARGE")
             return
-        self._continue = False
         super().allHeadersReceived()
-        if not self._is_large():
+        if self.length is not None and self.length <= limits.SMALL_BODY_BYTES:
             return
         if request.is_upgrade():
             self.refuse("PAYLOAD_TOO_LARGE")
         elif not self._path.isascii():
             self.refuse("VALIDATION_ERROR", message="The request's target is not ASCII.")
         else:
-            self._held = []
             self.asking = self.server.loop.create_task(self._ask(request))
             self.setTimeout(None)
+            self.paused = True  # keeps what comes in the buffer
             self.transport.pauseProducing()
 
     def allContentReceived(self) -> None:

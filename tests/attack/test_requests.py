@@ -131,7 +131,6 @@ def test_who_sends_slowly_keeps_no_event_out(bridge: Bridge) -> None:
 def test_a_large_body_may_wait_for_100_continue(bridge: Bridge) -> None:
     body = json.dumps(large_event()).encode()
     more = (f"Content-Length: {len(body)}", "Expect: 100-continue")
-    assert ask(bridge, head(bridge, *more, token=WRONG)).status == 401
     with closing(RawSocket(bridge.port)) as client:
         client.socket.sendall(head(bridge, *more))
         assert client.socket.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
