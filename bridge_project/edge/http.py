@@ -60,9 +60,10 @@ class Channel(http.HTTPChannel):
 
     def check_progress(self) -> None:
         """Reset a client that does not read its answer, or sends its request too slowly."""
-        if connection_of(self.transport).stalls():
+        now, connection = time.monotonic(), connection_of(self.transport)
+        if connection.waiting() and now - connection.last_progress > limits.SLOW_SOCKET_SECONDS:
             self.transport.abortConnection()
-        elif self._deadline is not None and time.monotonic() >= self._deadline:
+        elif self._deadline is not None and now >= self._deadline:
             self._deadline = None
             self.timeoutConnection()
 

@@ -20,12 +20,12 @@ from bridge_project.edge.connection import (
     ConnectionLimiter,
     Port,
     TLSConnection,
+    TLSContextHolder,
     connection_of,
     listen,
 )
 from bridge_project.edge.request import Request
 from bridge_project.edge.server_log import ServerLog, forward_failures
-from bridge_project.edge.tls import TLSContextHolder
 from bridge_project.http.asgi_types import Application
 from bridge_project.kernel import limits
 from bridge_project.kernel import logging as bridge_logging

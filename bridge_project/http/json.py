@@ -7,7 +7,6 @@ from django.utils.http import parse_header_parameters
 from pydantic import BaseModel
 
 from bridge_project.http.error_body import JSON_TYPE
-from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol import jsontext
 from bridge_project.protocol.constraints import describe, validate
@@ -25,9 +24,6 @@ def check_media_type(content_type: str) -> None:
 def json_bytes(request: HttpRequest) -> bytes:
     """Return the unparsed body of a request that is declared as JSON."""
     check_media_type(request.META.get("CONTENT_TYPE", ""))
-    # the edge has capped it before; this is for servers that do not
-    if len(request.body) > conf.max_message_bytes:
-        raise BridgeError("PAYLOAD_TOO_LARGE")
     return request.body
 
 

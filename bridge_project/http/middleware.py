@@ -59,8 +59,8 @@ class RequestMiddleware:
         return response
 
     def _answer(self, request: HttpRequest) -> HttpResponseBase:
-        if (reason := _refused_body(request)) is not None:
-            return errors.error_response(request, BridgeError("PAYLOAD_TOO_LARGE", reason))
+        if (refusal := _refusal(request)) is not None:
+            return errors.error_response(request, refusal)
         response = self.get_response(request)
         if not errors.is_foreign(response):
             return response
@@ -78,31 +78,21 @@ class RequestMiddleware:
         return None if error is None else errors.error_response(request, error)
 
 
-def _refused_body(request: HttpRequest) -> str | None:
-    """Return the error of a body too large for its endpoint, before it is read."""
-    awaited = scope_of(request).get("bridge.body") == "awaited"
-    if awaited and not request.path.startswith(API_PREFIXES):
-        return errors.NO_LARGE_BODY
+def _refusal(request: HttpRequest) -> BridgeError | None:
+    """Return why a request goes no further: its body's size, before it is read, or its host (D18).
+
+    A request without `Host` passes: no browser sends one.
+    """
+    scope = scope_of(request)
+    if scope.get("bridge.body") == "awaited" and not request.path.startswith(API_PREFIXES):
+        return BridgeError("PAYLOAD_TOO_LARGE", errors.NO_LARGE_BODY)
     if request.path.startswith(errors.ADMIN_SITE):
         # browsers send forms with their length, so one of unknown length is none
         length = int(request.META.get("CONTENT_LENGTH") or "0")
         if "HTTP_TRANSFER_ENCODING" in request.META or length > limits.ADMIN_FORM_BYTES:
-            return "This form is too large."
+            return BridgeError("PAYLOAD_TOO_LARGE", "This form is too large.")
+    if host := request.META.get("HTTP_HOST", ""):
+        if not host_allowed(own_names(scope), host):
+            return BridgeError("HOST_NOT_ALLOWED")
+        request.checked_host = host  # type: ignore[attr-defined]
     return None
-
-
-class HostMiddleware:
-    """Refuse requests for host names that are not the bridge's own (D18).
-
-    A request without `Host` passes: no browser sends one.
-    """
-
-    def __init__(self, get_response: GetResponse) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        if host := request.META.get("HTTP_HOST", ""):
-            if not host_allowed(own_names(scope_of(request)), host):
-                return errors.error_response(request, BridgeError("HOST_NOT_ALLOWED"))
-            request.checked_host = host  # type: ignore[attr-defined]
-        return self.get_response(request)
