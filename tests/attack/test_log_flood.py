@@ -70,6 +70,7 @@ def windows(began: float) -> int:
     return 2 + int((time.monotonic() - began) / limits.LOG_WINDOW_SECONDS)
 
 
+@pytest.mark.spec("severity.info", "severity.warning")
 def test_refusals_of_one_address(bridge: Bridge) -> None:
     """The first of each code is a line that says whose it was; the others are one line together."""
     source = "127.0.0.71"
@@ -99,6 +100,9 @@ def test_refusals_of_one_address(bridge: Bridge) -> None:
             attack()
     bridge.stop()
     lines = logged(bridge)
+    first = next(one for one in lines if one.get("code") == "AUTH_INVALID_TOKEN")
+    said = {"level": "warning", "status": 401, "path": "/api/v1/health", "client": source}
+    assert first.items() >= said.items() and first["request_id"]
     firsts = Counter(one["code"] for one in lines if one.get("client") == source and "code" in one)
     assert max(firsts.values()) <= windows(began)
     held = held_back(lines)

@@ -138,22 +138,6 @@ def test_a_large_body_may_wait_for_100_continue(bridge: Bridge) -> None:
         assert client.response().status == 200
 
 
-@pytest.mark.parametrize("source", ["127.0.0.2", PROXY])
-def test_a_wrong_token_with_a_large_body_counts_as_a_failure(limited: Bridge, source: str) -> None:
-    """After ten in a minute it is 429 (D16), for that client of a proxy; a valid token passes."""
-    client = Https(limited.port, limited.pin, source=source)
-    body = b"x" * (limits.SMALL_BODY_BYTES + 1)
-
-    def status(number: int, token: str, data: bytes) -> int:
-        said = {"X-Forwarded-Proto": "https", "X-Forwarded-For": f"10.9.9.{number}"}
-        headers = said if source == PROXY else {}
-        return client.request("POST", EVENT, token=token, body=data, headers=headers).status
-
-    wait_until(lambda: status(1, WRONG, body) == 429, "the address is refused")
-    assert source != PROXY or status(2, WRONG, body) == 401
-    assert status(1, limited.hook_token, json.dumps(large_event()).encode()) == 200
-
-
 # -- what a body is --
 
 LENGTH, CODING = "Content-Length: ", "Transfer-Encoding: "

@@ -13,9 +13,6 @@ import structlog
 
 from bridge_project.kernel import logging as bridge_logging
 from bridge_project.kernel.config import conf
-from bridge_project.protocol.http import AgentInfo
-from sessions_app.agents import registry
-from tests.http.conftest import Api, check_error
 
 DEVICE = "bridge_device_" + "Ab-_9" * 8
 OWN = 'my "own" hook token, which looks like nothing'.replace(" ", "+")
@@ -119,45 +116,3 @@ def test_the_terminal_is_quiet(log_dir: Path, capsys: pytest.CaptureFixture[str]
     counts = {"NOT_FOUND": 0, "AUTH_INVALID_TOKEN": 2, "INTERNAL_ERROR": 3, "/health": 0}
     for text, count in (counts | {"Listening": 1}).items():
         assert shown.count(text) == count, text
-
-
-def test_a_directory_that_cannot_be_used_is_a_warning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "file").write_text("")
-    with monkeypatch.context() as patched:
-        patched.setattr(
-            bridge_logging, "conf", conf.model_copy(update={"bridge_data_dir": tmp_path / "file"})
-        )
-        patched.setattr(sys, "argv", ["manage.py", "serve"])
-        bridge_logging.configure({})
-        logging.getLogger("bridge.test").warning("still here")
-    bridge_logging.configure({})
-    shown = capsys.readouterr().err
-    assert "The log file cannot be written" in shown and "still here" in shown
-
-
-@pytest.mark.spec("severity.info", "severity.warning")
-def test_a_refused_request_is_logged_once_with_its_id(
-    log_dir: Path, stranger: Api, db: None
-) -> None:
-    token = f"Bearer {DEVICE}"
-    answer = stranger.get("/api/v1/info", x_request_id="mine", authorization=token)
-    check_error(answer, "AUTH_INVALID_TOKEN", 401)
-    [line] = lines(log_dir)
-    said = {"request_id": "mine", "code": "AUTH_INVALID_TOKEN", "status": 401, "level": "warning"}
-    assert line.items() >= (said | {"path": "/api/v1/info"}).items()
-
-
-def test_an_unforeseen_failure_is_logged_once_with_its_id_and_traceback(
-    log_dir: Path, hook: Api, monkeypatch: pytest.MonkeyPatch, db: None
-) -> None:
-    def fault() -> list[AgentInfo]:
-        raise ZeroDivisionError(f"with {DEVICE}")
-
-    monkeypatch.setattr(registry, "listed", fault)
-    check_error(hook.get("/api/v1/info", x_request_id="mine"), "INTERNAL_ERROR", 500)
-    [line] = lines(log_dir)
-    said = {"request_id": "mine", "code": "INTERNAL_ERROR", "level": "error", "principal": "hook"}
-    assert line.items() >= said.items()
-    assert "ZeroDivisionError" in line["exception"] and DEVICE not in line["exception"]
