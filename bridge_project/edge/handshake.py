@@ -11,12 +11,13 @@ from daphne.ws_protocol import WebSocketProtocol
 from bridge_project.http import error_body
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
+from bridge_project.network.transport import Transport
 
 
 class Handshake(WebSocketProtocol):  # type: ignore[misc]
     """Run a WebSocket until it is open."""
 
-    client_addr: list[Any] | None = None
+    bridge: Transport | None = None  # known when the application is started
     _refusal: tuple[int, list[tuple[bytes, bytes]]]
 
     def _parseExtensionsHeader(self, header: str, removeQuotes: bool = True) -> list[Any]:
@@ -42,9 +43,10 @@ class Handshake(WebSocketProtocol):  # type: ignore[misc]
         self.dropConnection(abort=False)
 
     def _error(self, code: str, status: int, message: str) -> bytes:
-        server, error = self.factory.server_class, BridgeError(code, message)
-        base_url = server.transport_of(self.transport, []).base_url
-        where = b"GET", self._path(), self._client(), base_url
+        server = self.factory.server_class
+        bridge = self.bridge or server.transport_of(self.transport, [])
+        where = bridge, b"GET", self._path()
+        error = BridgeError(code, message)
         return bytes(server.error_response(error, self.request_id(), status, *where))
 
     def sendHttpErrorResponse(self, code: int, reason: str, responseHeaders: Any = None) -> None:
@@ -59,9 +61,6 @@ class Handshake(WebSocketProtocol):  # type: ignore[misc]
 
     def _path(self) -> bytes:
         return str(getattr(self, "http_request_path", "-")).encode("ascii", "replace")
-
-    def _client(self) -> str:
-        return str(self.client_addr[0]) if self.client_addr else str(self.transport.getPeer().host)
 
 
 def accept_compression(offers: Sequence[Any]) -> PerMessageDeflateOfferAccept | None:

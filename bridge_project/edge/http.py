@@ -198,9 +198,8 @@ class Channel(http.HTTPChannel):
         request_id = request.request_id() if request else error_body.request_id(None)
         method = getattr(self, "_command", None) or getattr(request, "method", b"-")
         path = getattr(self, "_path", None) or getattr(request, "uri", b"-")
-        where = method, path, bridge.client, bridge.base_url
         error = BridgeError(code, message)
-        return bytes(self.server.error_response(error, request_id, status, *where))
+        return bytes(self.server.error_response(error, request_id, status, bridge, method, path))
 
     def lineLengthExceeded(self, line: bytes) -> None:
         self._respondToBadRequestAndDisconnect()

@@ -202,20 +202,20 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
         """
         inbox: Any
         if scope["type"] == "websocket":
-            bridge = self.transport_of(protocol.transport, scope["headers"])
-            scope["bridge"] = bridge
+            scope["bridge"] = protocol.bridge = self.transport_of(
+                protocol.transport, scope["headers"]
+            )
             scope["bridge.connection"] = connection_of(protocol.transport)
             scope["bridge.socket"] = protocol
             scope["asgi"] = {"version": "3.0", "spec_version": "2.4"}
             scope["extensions"] = {"websocket.http.response": {}}
             inbox = protocol.application_queue
         else:
-            bridge = protocol.bridge
             inbox = asyncio.Queue()
             if protocol.admitted:
                 scope["bridge.body"] = "admitted"
-        port = 0 if bridge.via_proxy else protocol.transport.getPeer().port
-        protocol.client_addr = [bridge.client, port]
+        port = 0 if protocol.bridge.via_proxy else protocol.transport.getPeer().port
+        protocol.client_addr = [protocol.bridge.client, port]
         send = partial(self.handle_reply, protocol)
         task = self.loop.create_task(self.application(scope=scope, receive=inbox.get, send=send))
         self.tasks[protocol] = task

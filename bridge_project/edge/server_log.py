@@ -9,6 +9,7 @@ from twisted.logger import LogLevel
 
 from bridge_project.http import error_body
 from bridge_project.kernel.errors import BridgeError
+from bridge_project.network.transport import Transport
 
 log = logging.getLogger("bridge.server")
 access = logging.getLogger("bridge.access")
@@ -57,18 +58,18 @@ class ServerLog:
         error: BridgeError,
         request_id: str,
         status: int,
+        bridge: Transport,
         method: bytes,
         path: bytes,
-        client: str,
-        base_url: str,
     ) -> bytes:
         """Make the response of an error that the edge answers, and log it."""
-        if status >= 500:
-            self.log_access(method, path, status, client)  # an exception is in the log already
+        if status >= 500:  # an exception is in the log already
+            self.log_access(method, path, status, bridge.client)
         else:
-            where = {"method": _printable(method), "path": _printable(path)[:200], "client": client}
-            error_body.log_error(error.code, request_id=request_id, status=status, **where)
-        answer = error_body.error_answer(error, request_id, base_url, status=status)
+            where = {"path": _printable(path)[:200], "client": bridge.client}
+            where |= {"method": _printable(method), "request_id": request_id}
+            error_body.log_error(error.code, status=status, **where)
+        answer = error_body.error_answer(error, request_id, bridge.base_url, status=status)
         headers = {**answer.headers, "Cache-Control": "no-store"}
         named = [(name.encode(), value.encode()) for name, value in headers.items()]
         return raw_response(status, named, answer.body)

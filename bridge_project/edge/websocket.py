@@ -256,7 +256,8 @@ class Protocol(Handshake):
         if self._resting is not None:
             self._resting.cancel()
         self._ended((code or NO_STATUS) if wasClean else ABNORMAL)
-        details = {"path": self._path().decode(), "client": f"{self._client()}:0"}
+        client = self.bridge.client if self.bridge else self.transport.getPeer().host
+        details = {"path": self._path().decode(), "client": f"{client}:0"}
         server.log_action("websocket", "disconnected", details)
 
     def _ended(self, code: int) -> None:
