@@ -6,7 +6,6 @@ import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import structlog
@@ -34,20 +33,6 @@ def log_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield tmp_path / "data" / "logs"
     monkeypatch.undo()
     bridge_logging.configure({})
-
-
-def lines(log_dir: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (log_dir / "bridge.log").read_text().splitlines()]
-
-
-def test_a_line_of_json(log_dir: Path) -> None:
-    said = {"device": 7, "session": "s-1", "text": "naïve\nline"}
-    with structlog.contextvars.bound_contextvars(request_id="r-1"):
-        structlog.get_logger("bridge.test").info("something_happened", **said)
-    [line] = lines(log_dir)
-    assert line.pop("timestamp").endswith("Z")
-    about = {"event": "something_happened", "level": "info", "logger": "bridge.test"}
-    assert line == said | about | {"request_id": "r-1"}
 
 
 def test_only_the_owner_reads_it(log_dir: Path) -> None:
@@ -101,18 +86,3 @@ def test_no_secret_is_written(
         assert secret not in text
         assert json.dumps(secret)[1:-1] not in text
         assert bridge_logging.HIDDEN in text
-
-
-def test_the_terminal_is_quiet(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """How often a client's refusals are said: tests/attack/test_log_flood.py."""
-    http = structlog.get_logger("bridge.http")
-    http.info("refused", code="NOT_FOUND", client="192.0.2.1")
-    for client in ("192.0.2.1", "192.0.2.1", "192.0.2.2"):
-        http.warning("refused", code="AUTH_INVALID_TOKEN", client=client)
-        http.error("failed", code="INTERNAL_ERROR", client="192.0.2.1")
-    logging.getLogger("bridge.access").info("GET /health 200")
-    logging.getLogger("bridge.server").info("Listening")
-    shown = capsys.readouterr().err
-    counts = {"NOT_FOUND": 0, "AUTH_INVALID_TOKEN": 2, "INTERNAL_ERROR": 3, "/health": 0}
-    for text, count in (counts | {"Listening": 1}).items():
-        assert shown.count(text) == count, text
