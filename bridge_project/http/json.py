@@ -1,6 +1,6 @@
 """Read the JSON bodies of HTTP requests (D8, D9)."""
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from django.http import HttpRequest
 from django.utils.http import parse_header_parameters
@@ -29,7 +29,11 @@ def json_bytes(request: HttpRequest) -> bytes:
 
 def json_model(request: HttpRequest, model: type[M]) -> M:
     """Return the body as `model`, or raise VALIDATION_ERROR with all violations."""
-    value = _loads(json_bytes(request))
+    try:
+        value = jsontext.loads(json_bytes(request))
+    except jsontext.JsonError as error:
+        wrong = {"field": "body", "constraint": "JSON"}
+        raise _invalid([wrong], f"The body is not usable JSON: {error}.") from None
     if not isinstance(value, dict):
         wrong = {"field": "body", "constraint": "object", "received": describe(value)}
         raise _invalid([wrong], "The body must be a JSON object.")
@@ -37,14 +41,6 @@ def json_model(request: HttpRequest, model: type[M]) -> M:
     if parsed is None:
         raise _invalid([fault.violation() for fault in found], f"{found[0].sentence}.")
     return parsed
-
-
-def _loads(data: bytes) -> Any:
-    try:
-        return jsontext.loads(data)
-    except jsontext.JsonError as error:
-        wrong = {"field": "body", "constraint": "JSON"}
-        raise _invalid([wrong], f"The body is not usable JSON: {error}.") from None
 
 
 def _invalid(violations: list[dict[str, str]], message: str) -> BridgeError:

@@ -78,7 +78,6 @@ def configure(_config: Mapping[str, Any]) -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
-    log_held_back()
     serving = sys.argv[1:2] == ["serve"] or daphne_command.is_running()
     handlers: dict[str, Any] = {"terminal": {"()": Terminal, "serving": serving}}
     if serving:
@@ -95,12 +94,8 @@ def configure(_config: Mapping[str, Any]) -> None:
         }
     )
     logging.captureWarnings(True)
-    _rate_limiters[:] = [
-        LogRateLimiter(REFUSALS, "refusals", each=1, total=limits.LOG_REFUSALS),
-        LogRateLimiter(
-            ACCESS, "requests", each=limits.LOG_CLIENT_REQUESTS, total=limits.LOG_REQUESTS
-        ),
-    ]
+    for name, limiter in RATE_LIMITERS.items():
+        logging.getLogger(name).addFilter(limiter)
 
 
 class Terminal(logging.StreamHandler[TextIO]):
@@ -160,14 +155,11 @@ class LogRateLimiter(logging.Filter):
     lines a minute new clients are counted together.
     """
 
-    def __init__(self, logger: str, what: str, *, each: int, total: int) -> None:
+    def __init__(self, what: str, *, each: int, total: int) -> None:
         super().__init__()
         self.what, self.each, self.total = what, each, total
         self._lock = threading.Lock()
         self._begin()
-        filters = logging.getLogger(logger).filters
-        filters[:] = [one for one in filters if not isinstance(one, LogRateLimiter)]
-        filters.append(self)
 
     def _begin(self) -> None:
         self._timer: threading.Timer | None = None  # runs from the first line on
@@ -210,13 +202,16 @@ class LogRateLimiter(logging.Filter):
             logging.getLogger(HELD_BACK).log(level, text)
 
 
-_rate_limiters: list[LogRateLimiter] = []
+RATE_LIMITERS: Final = {
+    REFUSALS: LogRateLimiter("refusals", each=1, total=limits.LOG_REFUSALS),
+    ACCESS: LogRateLimiter("requests", each=limits.LOG_CLIENT_REQUESTS, total=limits.LOG_REQUESTS),
+}
 
 
 def log_held_back() -> None:
-    """Log how many lines all limiters dropped, before they end or are replaced."""
-    for one in _rate_limiters:
-        one.log_counts()
+    """Log how many lines all limiters dropped, before the process ends."""
+    for limiter in RATE_LIMITERS.values():
+        limiter.log_counts()
 
 
 class Redacting(structlog.stdlib.ProcessorFormatter):
