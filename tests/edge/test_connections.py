@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
-from bridge_project.edge.connection import listen  # isort: skip  installs the reactor: comes first
+from bridge_project.edge.connection import ConnectionLimiter, listen  # isort: skip  sets the reactor
 from twisted.internet.protocol import Factory
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.config import conf
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import LOOPBACK, assert_error, pinned_context, spki_pin
 from tests.conformance.phone import Phone
@@ -414,6 +415,6 @@ def test_a_machine_without_ipv6(monkeypatch: pytest.MonkeyPatch, host: str, addr
 
     port = free_port()
     monkeypatch.setattr(socket, "socket", Without)
-    [one] = listen(host, port, "BRIDGE_PORT", Factory(), None)
+    [one] = listen(host, port, "BRIDGE_PORT", Factory(), ConnectionLimiter(conf))
     assert one.getHost().host == address
     one.stopListening()
