@@ -9,10 +9,13 @@ from typing import Any
 from bridge_project.edge.connection import connection_of, drain  # isort: skip  sets the reactor
 from daphne.ws_protocol import WebSocketFactory
 
-from bridge_project.edge.handshake import Handshake, accept_compression
+from bridge_project.edge.handshake import Handshake, accept_compression, compressed
 from bridge_project.edge.request import raw_response
+from bridge_project.http.error_body import error_payload
 from bridge_project.kernel import limits
-from bridge_project.protocol.catalogue import compressed_frame, text_frame
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.protocol.catalogue import encode, text_frame
+from bridge_project.protocol.parse import id_at_beginning
 
 GOING_AWAY, NO_STATUS, ABNORMAL = 1001, 1005, 1006
 POLICY_VIOLATION, INTERNAL_ERROR = 1008, 1011
@@ -100,10 +103,7 @@ class Protocol(Handshake):
 
     @property
     def last_frame(self) -> float:
-        """Return the monotonic time of the client's last frame, or of a part of one.
-
-        Pongs count. While nothing is read, it is the present moment.
-        """
+        """Return the monotonic time at which bytes last came; while nothing is read, now."""
         return time.monotonic() if self.paused else self.heard
 
     def abort(self) -> None:
@@ -165,6 +165,21 @@ class Protocol(Handshake):
             if self._early_frames > limits.EARLY_FRAMES:
                 self._fail_connection(POLICY_VIOLATION, "Too many frames before auth.")
 
+    def _max_message_size_exceeded(self, size: int, most: int, reason: str) -> None:
+        """Answer with the message's id, if its beginning is here; close with 1009 (D9).
+
+        Or a client would send it again on each connection. A large frame comes in one piece with
+        its head.
+        """
+        if self._authenticated and not self._isMessageCompressed:
+            mask, begun = self.current_frame.mask, self.data[: limits.MESSAGE_BEGINNING_BYTES]
+            head = bytes(byte ^ mask[number % 4] for number, byte in enumerate(begun))
+            head = b"".join(self.message_data)[: limits.MESSAGE_BEGINNING_BYTES] or head
+            if (id := id_at_beginning(head.decode(errors="ignore"))) is not None:
+                error = BridgeError("PAYLOAD_TOO_LARGE", f"A message has at most {most} bytes.")
+                self.serverSend(encode(error_payload(error), id=id).text)
+        super()._max_message_size_exceeded(size, most, reason)
+
     def applicationCreateWorked(self, application_queue: Any) -> None:
         super().applicationCreateWorked(self.application_queue)
 
@@ -197,18 +212,8 @@ class Protocol(Handshake):
         """Write frames that are made already; nothing follows the close frame."""
         if self.state == self.STATE_OPEN and frames:
             if self._perMessageCompress is not None:
-                frames = [self._compressed(frame) for frame in frames]
+                frames = [compressed(self._perMessageCompress, frame) for frame in frames]
             self.transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
-
-    def _compressed(self, frame: bytes) -> bytes:
-        if len(frame) < limits.DEFLATE_FROM_BYTES:
-            return frame
-        deflate = self._perMessageCompress
-        deflate.start_compress_message()
-        return compressed_frame(
-            frame,
-            lambda payload: deflate.compress_message_data(payload) + deflate.end_compress_message(),
-        )
 
     def handle_reply(self, message: dict[str, Any]) -> None:
         kind = message["type"]
@@ -261,10 +266,7 @@ class Protocol(Handshake):
         server.log_action("websocket", "disconnected", details)
 
     def _ended(self, code: int) -> None:
-        """Tell the application once, as soon as the WebSocket is over.
-
-        Its last bytes may still be on their way.
-        """
+        """Tell the application once; the last bytes may still be on their way."""
         if not self._disconnect_sent:
             self._disconnect_sent = True
             reason = self.remoteCloseReason or ""

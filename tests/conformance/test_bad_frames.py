@@ -74,19 +74,24 @@ def test_nine_megabytes_in_a_frame_are_read(phone: Phone) -> None:
 
 @pytest.mark.parametrize("framing", ["one frame", "fragments"])
 @pytest.mark.spec("limit.max_message_size_mb")
-def test_eleven_megabytes_close_the_connection(shared: Bridge, framing: str) -> None:
-    """D9: 1009; nothing of it is acted on."""
+def test_which_message_was_too_large_is_said(shared: Bridge, framing: str) -> None:
+    """D9: an `error` with its id, then the close 1009; nothing of it is acted on."""
     raw = RawSocket(shared.port).ready(shared.device_token())
+    head = b'{"type": "message", "id": "the-large-one", "payload": {"id": "inner", "content": "'
     try:
         if framing == "one frame":
-            raw.frame(b"x" * (11 * MIB), TEXT)
+            raw.frame(head + b"x" * (11 * MIB) + b'"}}', TEXT)
         else:
             for number in range(44):
-                raw.frame(b"x" * (256 * 1024), 0 if number else TEXT, final=False)
+                data = b"x" * (256 * 1024) if number else head
+                raw.frame(data, 0 if number else TEXT, final=False)
     except (ConnectionError, ssl.SSLError):
         pass  # it is closed while it still sends
-    assert raw.until_closed() == ([], 1009)
+    [error], code = raw.until_closed()
     raw.close()
+    assert (error["type"], error["id"], code) == ("error", "the-large-one", 1009)
+    assert error["payload"]["code"] == "PAYLOAD_TOO_LARGE"
+    assert error["payload"]["recoverable"] is False
 
 
 def test_a_message_in_fragments(shared: Bridge) -> None:
