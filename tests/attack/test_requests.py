@@ -18,7 +18,7 @@ import pytest
 from bridge_project.kernel import limits
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import Https, Response, assert_error, pinned_context
-from tests.conformance.raw import PING, PONG, TEXT, RawSocket, encoded
+from tests.conformance.raw import PING, PONG, TEXT, RawSocket, encoded, head
 from tests.conformance.samples import hook, new_session, now
 from tests.faults.quick import QuickBridge
 from tests.servers import wait_until
@@ -52,13 +52,6 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
         yield bridge
 
 
-def head(bridge: Bridge, *more: str, token: str | None = None, path: str = EVENT) -> bytes:
-    """The head of a POST of JSON."""
-    authorization = f"Authorization: Bearer {token or bridge.hook_token}"
-    lines = [f"POST {path} HTTP/1.1", f"Host: 127.0.0.1:{bridge.port}", authorization]
-    return "\r\n".join([*lines, "Content-Type: application/json", *more, "", ""]).encode()
-
-
 def ask(bridge: Bridge, data: bytes) -> Response:
     """The answer to these bytes."""
     with closing(RawSocket(bridge.port)) as client:
@@ -90,7 +83,9 @@ def test_a_large_body_without_the_hook_token_is_refused_unread(
 def test_nothing_else_reads_a_large_body_of_a_stranger(bridge: Bridge) -> None:
     def asked(path: str) -> Response:
         token = bridge.admin_token if path == "/api/v1/sessions" else WRONG
-        return ask(bridge, head(bridge, f"Content-Length: {LARGE}", token=token, path=path))
+        return ask(
+            bridge, head(bridge, f"Content-Length: {LARGE}", token=token, line=f"POST {path}")
+        )
 
     for path in ("/api/v1/sessions", "/api/v1/schema", "/docs"):
         assert_error(asked(path), 413, "PAYLOAD_TOO_LARGE")
@@ -106,7 +101,7 @@ def test_nothing_else_reads_a_large_body_of_a_stranger(bridge: Bridge) -> None:
 def test_who_sends_slowly_keeps_no_event_out(bridge: Bridge) -> None:
     """Twenty strangers who drip, and a device twice."""
     length, path = f"Content-Length: {LARGE}", "/api/v1/sessions/nobody/events"
-    device = head(bridge, length, token=bridge.device_token(), path=path)
+    device = head(bridge, length, token=bridge.device_token(), line=f"POST {path}")
     with ExitStack() as ending:
         slow = [ending.enter_context(closing(RawSocket(bridge.port))) for _ in range(22)]
         for number, one in enumerate(slow):

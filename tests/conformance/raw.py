@@ -41,6 +41,15 @@ def encoded(
     return head + (bytes(4) if masked else b"") + data
 
 
+def head(
+    bridge: Any, *more: str, line: str = "POST /api/v1/hooks/event", token: str | None = None
+) -> bytes:
+    """The head of a request with these lines in it, of JSON if it has a body."""
+    lines = [f"{line} HTTP/1.1", f"Host: {LOOPBACK}:{bridge.port}", *more]
+    lines.append(f"Authorization: Bearer {token or bridge.hook_token}")
+    return "\r\n".join([*lines, "Content-Type: application/json", "", ""]).encode()
+
+
 class RawSocket:
     """TLS, the upgrade by hand, frames by hand."""
 

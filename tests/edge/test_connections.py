@@ -23,7 +23,7 @@ from bridge_project.kernel.config import conf
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import LOOPBACK, assert_error, pinned_context, spki_pin
 from tests.conformance.phone import Phone
-from tests.conformance.raw import CLOSE, RawSocket
+from tests.conformance.raw import CLOSE, RawSocket, head
 from tests.conformance.samples import new_session, prompt
 from tests.faults.quick import QuickBridge, with_limits
 from tests.servers import free_port, wait_until
@@ -76,12 +76,6 @@ def hasty(both: tuple[Bridge, Bridge]) -> Bridge:
 
 def connect(bridge: Bridge) -> RawSocket:
     return RawSocket(bridge.port, timeout=180)
-
-
-def head(bridge: Bridge, *more: str, line: str = "POST /api/v1/hooks/event") -> bytes:
-    lines = [f"{line} HTTP/1.1", f"Host: {LOOPBACK}:{bridge.port}", *more]
-    lines.append(f"Authorization: Bearer {bridge.hook_token}")
-    return "\r\n".join([*lines, "Content-Type: application/json", "", ""]).encode()
 
 
 def cut(stream: socket.socket) -> bool:
