@@ -14,7 +14,7 @@ from bridge_project.kernel.database import database_settings
 
 SECRET_KEY = conf.secret("django_secret")
 DEBUG = False
-# Host names are checked by HostMiddleware against what the certificate and D18 say, which can
+# Host names are checked by RequestMiddleware against what the certificate and D18 say, which can
 # change while the bridge runs.
 ALLOWED_HOSTS = ["*"]
 
