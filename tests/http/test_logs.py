@@ -86,3 +86,19 @@ def test_no_secret_is_written(
         assert secret not in text
         assert json.dumps(secret)[1:-1] not in text
         assert bridge_logging.HIDDEN in text
+
+
+def test_a_directory_that_cannot_be_used_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            bridge_logging, "conf", conf.model_copy(update={"bridge_data_dir": tmp_path / "file"})
+        )
+        patched.setattr(sys, "argv", ["manage.py", "serve"])
+        bridge_logging.configure({})
+        logging.getLogger("bridge.test").warning("still here")
+    bridge_logging.configure({})
+    shown = capsys.readouterr().err
+    assert "The log file cannot be written" in shown and "still here" in shown
