@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import structlog
 from django.db import Error as DatabaseError
@@ -33,7 +33,6 @@ from sessions_app.socket import presence
 log = structlog.get_logger("bridge.push")
 
 STOP_SECONDS: Final = 5.0
-KINDS: Final = ("approval_required", "task_complete", "error")
 QUIET: Final = "An agent needs you"
 TEST: Final = Push(
     [{"notification_type": "test", "title": "Test", "body": "Pushes of the bridge arrive here."}],
@@ -51,6 +50,12 @@ class Due:
     push: Push
 
 
+class _Row(NamedTuple):
+    seq: int
+    payload: dict[str, Any]
+    at: datetime
+
+
 # -- which rows, and when --------------------------------------------------------------------------
 
 
@@ -58,66 +63,41 @@ def look(settled: dict[int, int]) -> tuple[list[Due], bool]:
     """Return the next push of each device, and whether anything waits for its time.
 
     ``settled``: subscription → row up to which nothing is to be pushed; it is brought up to date.
-    The log is read once for all of them.
     """
-    now, found = timezone.now(), []
-    wanting = list(subscriptions.usable())
-    devices = [one.device_id for one in wanting]
-    live = presence.live().filter(device__in=devices)
-    connected = set(live.values_list("device_id", flat=True))
-    cursors = Cursor.objects.filter(feed=Feed.ALL, device__in=devices)
-    # what a device has proven to have received (D27): all up to a row, and some beyond
-    received = {one.device_id: one.position for one in cursors}
-    ahead = {one.device_id: one.ahead for one in cursors}
-    after = {
-        one.pk: max(one.position, settled.get(one.pk, 0), received.get(one.device_id, 0))
-        for one in wanting
-    }
-    looking = [one for one in wanting if not _must_wait(one, now)]
-    waits = len(looking) < len(wanting)
-    rows = LogRow.objects.filter(feed=Feed.ALL, type="notification")
-    rows = rows.filter(seq__gt=min((after[one.pk] for one in looking), default=0))
-    later = rows.order_by("seq").values_list("seq", "frame", "created_at")
-    last = 0
-    for seq, frame, at in later.iterator() if looking else ():
-        payload, last = json.loads(frame)["payload"], seq
-        if payload["notification_type"] not in KINDS:
-            continue
-        lack = {
-            one.pk: one
-            for one in looking
-            if seq > after[one.pk] and seq not in ahead.get(one.device_id, ())
-        }
-        if not lack or not _is_news(payload, at, now):
-            continue
-        is_late = abs(now - at) >= timedelta(seconds=limits.PUSH_PROOF_SECONDS)
-        for one in lack.values():
-            if one.device_id in connected and not is_late:
+    now, found, waits = timezone.now(), [], False
+    newest = Feed.objects.filter(pk=Feed.ALL).values_list("last_seq", flat=True).first() or 0
+    connected = set(presence.live().values_list("device_id", flat=True))
+    for subscription in subscriptions.usable():
+        until = subscription.next_at
+        # a moment beyond that was stored by a clock that has been set back since
+        if until and now < until <= now + timedelta(seconds=limits.PUSH_RETRY_MAX_SECONDS):
+            waits = True
+        elif settled.get(subscription.pk, 0) < newest:
+            after = max(subscription.position, settled.get(subscription.pk, 0))
+            row = _next_row(subscription.device_id, after, now)
+            settled[subscription.pk] = row.seq - 1 if row else newest
+            is_late = row and abs(now - row.at) >= timedelta(seconds=limits.PUSH_PROOF_SECONDS)
+            if row and subscription.device_id in connected and not is_late:
                 waits = True  # it may still show that it has it
-            else:
-                found.append(Due(one, seq, _push(one, payload)))
-            after[one.pk] = seq - 1
-        looking = [one for one in looking if one.pk not in lack]
-        if not looking:
-            break
-    after |= {one.pk: max(after[one.pk], last) for one in looking}
-    settled.clear()
-    settled.update(after)
+            elif row:
+                found.append(Due(subscription, row.seq, _push(subscription, row.payload)))
     return found, waits
 
 
-def _must_wait(subscription: PushSubscription, now: datetime) -> bool:
-    """Return whether a push must not be tried yet.
-
-    A moment beyond PUSH_RETRY_MAX_SECONDS was stored by a clock that has been set back since.
-    """
-    until = subscription.next_at
-    most = timedelta(seconds=limits.PUSH_RETRY_MAX_SECONDS)
-    return until is not None and now < until <= now + most
+def _next_row(device_id: int, after: int, now: datetime) -> _Row | None:
+    """Return the next row to push that the device has not proven to have received (D27)."""
+    cursor = Cursor.objects.filter(feed=Feed.ALL, device=device_id).first()
+    position, ahead = (cursor.position, cursor.ahead) if cursor else (0, ())
+    rows = LogRow.objects.filter(feed=Feed.ALL, type="notification", seq__gt=max(after, position))
+    for seq, frame, at in rows.order_by("seq").values_list("seq", "frame", "created_at").iterator():
+        payload = json.loads(frame)["payload"]
+        if seq not in ahead and _is_news(payload, at, now):
+            return _Row(seq, payload, at)
+    return None
 
 
 def _is_news(payload: dict[str, Any], at: datetime, now: datetime) -> bool:
-    """Return whether a notification of KINDS should be pushed to a device that lacks it."""
+    """Return whether a notification should be pushed to a device that lacks it."""
     kind = payload["notification_type"]
     if kind == "approval_required" and payload["priority"] == "high":
         return ToolCall.objects.filter(
@@ -126,7 +106,7 @@ def _is_news(payload: dict[str, Any], at: datetime, now: datetime) -> bool:
             decision=ToolCall.Decision.PENDING,
         ).exists()
     recent = now - at < timedelta(seconds=limits.PUSH_NEWS_SECONDS)
-    return kind != "approval_required" and recent
+    return kind in ("task_complete", "error") and recent
 
 
 def _push(subscription: PushSubscription, payload: dict[str, Any]) -> Push:
