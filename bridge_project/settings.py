@@ -212,7 +212,6 @@ _MENU = [
         "items": [
             _table("Hook events", "bolt", "hooks_app", "hookevent"),
             _table("Pending queue", "inbox", "sessions_app", "logrow"),
-            _table("Connections", "cable", "sessions_app", "connection"),
             _table("Users", "person", "auth", "user"),
         ],
     },

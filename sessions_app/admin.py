@@ -1,8 +1,6 @@
 """Show sessions, agents, approvals and the pending queue in the admin, read only."""
 
 import json
-from collections.abc import Iterable
-from datetime import timedelta
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
@@ -16,9 +14,8 @@ from unfold.decorators import display
 
 from bridge_project.protocol import jsontext
 from devices_app.admin import LongAdmin, ReadOnlyAdmin
-from devices_app.models import AuditEntry
 from sessions_app.agents import registry
-from sessions_app.models import Connection, LogRow, Session, ToolCall
+from sessions_app.models import LogRow, Session, ToolCall
 
 AGENTS = "admin/sessions_app/agents.html"
 STATUS_COLOURS = {"active": "success", "created": "info", "paused": "warning", "error": "danger"}
@@ -48,12 +45,6 @@ def shown(text: str | None) -> SafeString | str:
     return format_html('<pre class="bridge-text" tabindex="0">{}</pre>', plain) if plain else ""
 
 
-def timeline(steps: Iterable[tuple[str, str]]) -> SafeString:
-    """Show when what happened, line by line."""
-    lines = format_html_join("", "<li><time>{}</time> {}</li>", steps)
-    return format_html('<ol class="bridge-history">{}</ol>', lines)
-
-
 def input_text(params: str | None) -> str:
     """Return a call's input for a person: a lone command as it is, else indented JSON."""
     if not params:
@@ -80,20 +71,13 @@ class SessionAdmin(ReadOnlyAdmin):
     fields = (
         *("title", "session_id", "state", "reason", "agent_type", "kind", "asks"),
         *("working_directory", "turn", "pending_approvals", "hook_count"),
-        *("created_at", "last_activity_at", "closed_at", "lately"),
+        *("created_at", "last_activity_at", "closed_at"),
     )
     list_display_links = ("title", "state")
 
     @display(description="state", ordering="status", label=STATUS_COLOURS)
     def state(self, session: Session) -> str:
         return session.status
-
-    @display(description="the last events")
-    def lately(self, session: Session) -> SafeString:
-        events = session.recent_events
-        return timeline(
-            (one["timestamp"], f"{one['type']} {one.get('tool', '')}") for one in events
-        )
 
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view(self.agents_view)
@@ -168,34 +152,19 @@ class ApprovalAdmin(LongAdmin):
 
     @display(description="history")
     def history(self, call: ToolCall) -> SafeString:
-        """Show a call's history in order: asked, decided and by whom, run."""
-        steps = [(call.created_at, "Asked by the agent.")]
-        if call.decided_at is not None:
-            trail = AuditEntry.objects.filter(
-                at__range=(call.created_at, call.decided_at + timedelta(minutes=1)),
-                action="decision",
-                subject=call.tool_call_id,
-                session_id=call.session.session_id,
-            )
-            told = [(one.at, _told(one, call)) for one in trail.order_by("pk")]
-            # of a decision that was made before there was a trail, the record
-            steps += told or [(call.decided_at, f"{call.decision} ({call.decided_by}).")]
-        if call.finished_at is not None:
-            ran = "The tool has run." if call.result is not None else "The call is over."
-            steps.append((call.finished_at, ran))
-        return timeline((f"{at:%Y-%m-%d %H:%M:%S} UTC", text) for at, text in steps)
-
-
-def _told(entry: AuditEntry, call: ToolCall) -> str:
-    """Say what an entry of the audit trail says about a decision."""
-    who = {
-        AuditEntry.Actor.DEVICE: f"on the device {entry.who} (#{entry.device_number})",
-        AuditEntry.Actor.AGENT: "at the machine",
-        AuditEntry.Actor.BRIDGE: "by the bridge",
-    }.get(AuditEntry.Actor(entry.actor), f"by {entry.who}")
-    how = str(entry.details.get("decision", "decided")).capitalize()
-    why = f" ({call.reason})" if call.reason else ""
-    return f"{how} {who}{why}."
+        """Show when it was asked, decided and by whom, and run."""
+        who = {"device": f"on the device {call.device}", "agent": "at the machine"}
+        why = f" ({call.reason})" if call.reason else ""
+        decided = f"{call.get_decision_display()} {who.get(call.decided_by, 'by the bridge')}{why}."
+        ran = "The tool has run." if call.result is not None else "The call is over."
+        steps = (
+            (call.created_at, "Asked by the agent."),
+            (call.decided_at, decided),
+            (call.finished_at, ran),
+        )
+        told = ((f"{at:%Y-%m-%d %H:%M:%S} UTC", text) for at, text in steps if at)
+        lines = format_html_join("", "<li><time>{}</time> {}</li>", told)
+        return format_html('<ol class="bridge-history">{}</ol>', lines)
 
 
 @admin.register(LogRow)
@@ -214,10 +183,3 @@ class PendingQueueAdmin(LongAdmin):
     @display(description="message")
     def message(self, row: LogRow) -> SafeString | str:
         return shown(row.frame)
-
-
-@admin.register(Connection)
-class ConnectionAdmin(ReadOnlyAdmin):
-    list_display = ("device", "address", "opened_at", "replaced")
-    list_select_related = ("device",)
-    fields = list_display
