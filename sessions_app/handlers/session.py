@@ -23,7 +23,7 @@ from sessions_app.log import reader, replay
 from sessions_app.log.tail import tail
 from sessions_app.models import Session
 from sessions_app.observed import sessions as observed_sessions
-from sessions_app.socket import idempotency, inbound, presence
+from sessions_app.socket import dispatch, idempotency, presence
 from sessions_app.socket.connection import ClientConnection
 from sessions_app.socket.dispatch import check_joined, handles
 
@@ -65,7 +65,7 @@ async def session_start(connection: ClientConnection, message: ClientMessage) ->
         raise BridgeError("SESS_NOT_FOUND", session_id=payload.session_id)
     if session is None or _must_wait(session, resume=payload.resume):
         work = _create if session is None and payload.session_id is None else _start
-        connection.spawn(inbound.guarded(connection, message, work))
+        connection.spawn(dispatch.guarded(connection, message, work))
     else:
         await _join(connection, message, session)
 

@@ -11,7 +11,7 @@ from channels.exceptions import StopConsumer
 from bridge_project.http import ratelimit
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import ERRORS
-from sessions_app.socket import inbound
+from sessions_app.socket import dispatch
 from sessions_app.socket.connection import ClientConnection, RequestQueues
 from sessions_app.socket.dispatch import Refused
 from sessions_app.socket.registry import registry
@@ -48,13 +48,13 @@ class BridgeConsumer(ClientConnection):
         self.transport = self.scope["bridge"]
         self.socket = self.scope["bridge.socket"]
         self.budget = ratelimit.MessageBudget()
-        self.queues = RequestQueues(self.spawn, partial(inbound.handle, self))
+        self.queues = RequestQueues(self.spawn, partial(dispatch.handle, self))
         await self.accept()
         self._opened = time.monotonic()
         self._watch_clocks()
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
-        await inbound.take(self, text_data if text_data is not None else bytes_data or b"")
+        await dispatch.take(self, text_data if text_data is not None else bytes_data or b"")
 
     async def disconnect(self, code: int) -> None:
         self.over = True

@@ -1,16 +1,34 @@
-"""Find the handler of a client message, and check which may come when (D21, D22)."""
+"""Pass a client's frame to its handler, or answer what is wrong with it (D17, D21, D22)."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
 
+import structlog
+from django.db import Error as DatabaseError
+
+from bridge_project.http.error_body import error_payload
+from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.protocol.base import ClientPayload, Payload, Phase
+from bridge_project.protocol.base import ClientPayload, Phase
 from bridge_project.protocol.catalogue import CATALOGUE
-from bridge_project.protocol.parse import ClientMessage
+from bridge_project.protocol.parse import (
+    ClientMessage,
+    ProtocolInvalid,
+    id_at_beginning,
+    parse_client,
+)
 from sessions_app.models import Session
+from sessions_app.socket import idempotency
 from sessions_app.socket.connection import ClientConnection
+from sessions_app.socket.idempotency import Handler
 
-Handler = Callable[[Any, ClientMessage], Awaitable[Payload | None]]
+log = structlog.get_logger("bridge.socket")
+
+UNMETERED = {"heartbeat_ping", "notification_ack"}  # D17
+# characters; larger ones are parsed in a thread, and not at all for a stranger
+LARGE_MESSAGE = 64 * 1024
+
+Work = Callable[[ClientConnection, ClientMessage], Awaitable[None]]
 
 # every client message of the catalogue has one
 HANDLERS: dict[str, Handler] = {}
@@ -78,3 +96,100 @@ def _out_of_order(
         details={"expected": expected, "received": received, "currentPhase": phase},
         session_id=session_id,
     )
+
+
+async def take(connection: ClientConnection, data: str | bytes) -> None:
+    """Handle a message, or answer why not; queue a slow one."""
+    if connection.over:
+        return
+    try:
+        message = await _parse(connection, data)
+    except ProtocolInvalid as invalid:
+        await _answer_invalid(connection, invalid)
+        return
+    if await guarded(connection, message, _admit) and not await connection.queues.put(
+        message, len(data)
+    ):
+        await handle(connection, message)
+
+
+async def handle(connection: ClientConnection, message: ClientMessage) -> None:
+    """Answer an admitted message by its handler."""
+    await guarded(connection, message, _act)
+
+
+async def _act(connection: ClientConnection, message: ClientMessage) -> None:
+    await idempotency.answer(connection, message, HANDLERS[message.type])
+
+
+async def guarded(connection: ClientConnection, message: ClientMessage, work: Work) -> bool:
+    """Run a part of handling a message, and answer its failure; False if it failed."""
+    session_id = getattr(message.payload, "session_id", None)
+    try:
+        with structlog.contextvars.bound_contextvars(
+            device=connection.device_id, session=session_id, message=message.id
+        ):
+            await work(connection, message)
+        return True
+    except Refused as refused:
+        await connection.refuse(refused, message.id)
+    except BridgeError as error:
+        await connection.send_payload(error_payload(error, session_id), id=message.id)
+    except DatabaseError as error:
+        log.error("database_unavailable", type=message.type, error=error.__class__.__name__)
+        unavailable = BridgeError("STORAGE_UNAVAILABLE")
+        if message.type == "auth":  # it may be half done: the client comes back instead
+            await connection.refuse(unavailable, message.id)
+        else:
+            await connection.send_payload(error_payload(unavailable), id=message.id)
+    except Exception:
+        # whatever a handler did not foresee is logged, said, and ends neither socket nor server
+        about = {"device": connection.device_id, "session": session_id}
+        log.exception("handler_failed", type=message.type, id=message.id, **about)
+        failure = error_payload(BridgeError("BRIDGE_ERROR"), reference=message.id)
+        await connection.send_payload(failure, id=message.id)
+    return False
+
+
+async def _parse(connection: ClientConnection, data: str | bytes) -> ClientMessage:
+    if len(data) <= LARGE_MESSAGE:
+        return parse_client(data, strict_ids=conf.bridge_strict_protocol)
+    if connection.device is None:
+        violation = {
+            "field": "message",
+            "constraint": f"at most {LARGE_MESSAGE} characters",
+            "received": str(len(data)),
+        }
+        own = id_at_beginning(data) if isinstance(data, str) else None
+        words = "A message this large is not read before auth."
+        raise ProtocolInvalid(words, [violation], id=own)
+    # seconds, at worst
+    return await asyncio.to_thread(parse_client, data, strict_ids=conf.bridge_strict_protocol)
+
+
+async def _admit(connection: ClientConnection, message: ClientMessage) -> None:
+    check_phase(connection, message.type)
+    _meter(connection, message.type)
+    if message.type not in UNMETERED:
+        # a client that does not read its answers must wait before it asks for more (D30)
+        await connection.socket.drain()
+
+
+def _meter(connection: ClientConnection, type_: str | None) -> None:
+    if type_ not in UNMETERED and (wait := connection.budget.take()) is not None:
+        raise BridgeError(
+            "RATE_LIMITED", f"Too many messages; wait {wait} s.", details={"retry_after": wait}
+        )
+
+
+async def _answer_invalid(connection: ClientConnection, invalid: ProtocolInvalid) -> None:
+    """Answer an unparsable message; a wrong phase or rate is reported first."""
+    error = BridgeError("PROTO_INVALID_MESSAGE", invalid.message, violations=invalid.violations)
+    try:
+        known = CATALOGUE.get(invalid.type or "")
+        if known is not None and known.from_client:
+            check_phase(connection, known.type)
+        _meter(connection, invalid.type)
+    except BridgeError as earlier:
+        error = earlier
+    await connection.send_payload(error_payload(error), id=invalid.id)

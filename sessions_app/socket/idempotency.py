@@ -6,6 +6,7 @@ import json
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
@@ -16,13 +17,13 @@ from bridge_project.kernel.ages import ages
 from bridge_project.kernel.database import delete_in_steps
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import writers
+from bridge_project.protocol.base import Payload
 from bridge_project.protocol.catalogue import CATALOGUE, encode
 from bridge_project.protocol.parse import ClientMessage
 from bridge_project.protocol.types import is_uuid
 from sessions_app import leases
 from sessions_app.models import ClientRequest
 from sessions_app.socket.connection import ClientConnection
-from sessions_app.socket.dispatch import Handler
 
 # A failure that may be over the next time is no answer to remember.
 _PASSING = frozenset(
@@ -32,6 +33,7 @@ _PASSING = frozenset(
     }
 )
 
+Handler = Callable[[Any, ClientMessage], Awaitable[Payload | None]]
 Key = tuple[int, str]  # device, digest of the message
 _running: dict[Key, asyncio.Task[str]] = {}  # what this process is doing now
 
