@@ -1,29 +1,37 @@
-"""Renew this process's lease, and poll for missed changes (D15, D46, D51)."""
+"""Renew this process's lease, and poll for changes (D15, D46, D51, D54)."""
 
 import asyncio
 import contextlib
 import time
+from datetime import datetime, timedelta
+from typing import Any
 
 import structlog
 from django.db import Error as DatabaseError
 from django.db import transaction
+from django.utils import timezone
 
 from bridge_project.kernel import failure_alerts, limits
 from bridge_project.kernel.background_task import BackgroundTask
 from bridge_project.kernel.failure_alerts import Failure
 from bridge_project.kernel.threads import chores, readers, writers
+from bridge_project.protocol.base import Phase
 from bridge_project.protocol.catalogue import encode
+from bridge_project.protocol.server_messages import SessionUpdate
 from devices_app.models import Token
-from sessions_app import leases, notifications
+from sessions_app import leases, notifications, session_view
 from sessions_app.log import reader
 from sessions_app.log.outbox import outbox
 from sessions_app.log.tail import tail
 from sessions_app.models import Connection, Feed, Join, Process, Session
-from sessions_app.socket import presence, session_updates
+from sessions_app.socket import presence
 from sessions_app.socket.connection import ClientConnection
 from sessions_app.socket.registry import registry
 
 log = structlog.get_logger("bridge.polling")
+
+# A change of a session carries the time at which its transaction began, by its host's clock.
+LATE = timedelta(seconds=10)
 
 
 async def start() -> None:
@@ -72,10 +80,6 @@ async def _poll() -> None:
             log.exception("poll_failed")
             failure_alerts.report("INTERNAL_ERROR", "poll_failed")
         await asyncio.sleep(limits.POLL_SECONDS)
-
-
-_polling = BackgroundTask(_poll)
-_updating = BackgroundTask(session_updates.run)
 
 
 def _notify(failure: Failure) -> None:
@@ -127,3 +131,63 @@ def _register_again(sockets: tuple[ClientConnection, ...]) -> None:
             Join.objects.bulk_create(
                 Join(connection_id=socket.connection_id, session=session) for session in sessions
             )
+
+
+# -- session_update --------------------------------------------------------------------------------
+
+
+async def _update() -> None:
+    """Send ready connections the changes of sessions that a home screen shows (D54).
+
+    A ``session_update`` is not a row of the log and never sent again. Every change sets the
+    session's `last_activity_at`, so one query a second finds the changes of all processes.
+
+    While the log does not grow, read less often: nearly every change comes with a row.
+    """
+    head, looked_at = -1, 0.0
+    while True:
+        await asyncio.sleep(limits.SESSION_UPDATE_SECONDS)
+        ready = [one for one in registry.sockets if one.phase is Phase.READY]
+        quiet = head == tail.head and time.monotonic() - looked_at < limits.QUIET_UPDATE_SECONDS
+        if not ready or quiet:
+            continue
+        head, looked_at = tail.head, time.monotonic()
+        try:
+            await _send_changes(ready)
+        except DatabaseError:
+            continue  # polling reports it; what was missed is sent when the database is back
+        except Exception:
+            log.exception("session_updates_failed")
+            failure_alerts.report("INTERNAL_ERROR", "session_updates_failed")
+
+
+async def _send_changes(ready: list[ClientConnection]) -> None:
+    now = timezone.now()
+    since = min(now, *(one.shown_at for one in ready)) - LATE
+    behind = set()
+    for session in await readers.run(_changed, since):
+        update = None
+        for connection in ready:
+            known = connection.shown.get(session.pk)
+            unseen = known is None and session.status == Session.Status.CLOSED
+            if unseen or known == hash(session):
+                continue
+            if connection.socket.buffered() >= limits.SOCKET_BUFFER_BYTES:
+                behind.add(connection)  # when it has room it is told all that it missed
+                continue
+            update = update or encode(SessionUpdate(session=session_view.info_of(session)))
+            connection.shown[session.pk] = hash(session)
+            await connection.send_frame(update)
+        await asyncio.sleep(0)
+    for connection in ready:
+        if connection not in behind:
+            connection.shown_at = now
+
+
+def _changed(since: datetime) -> list[Any]:
+    changed = Session.objects.filter(last_activity_at__gt=since).order_by("last_activity_at")
+    return list(changed.values_list(*session_view.COLUMNS, named=True))
+
+
+_polling = BackgroundTask(_poll)
+_updating = BackgroundTask(_update)
