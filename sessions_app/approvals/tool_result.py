@@ -63,10 +63,8 @@ def readable(result: Any, text: str = "") -> str:
     found = _structured(result) if isinstance(result, Mapping) else None
     if found is not None:
         return found
-    if text:
-        return for_person(text)
-    if isinstance(result, str):
-        return for_person(result)
+    if text or isinstance(result, str):
+        return for_person(text or result)
     if isinstance(result, Mapping):
         for name in _TEXTS:
             if isinstance(said := result.get(name), str) and said:
@@ -101,13 +99,11 @@ def _structured(result: Mapping[str, Any]) -> str | None:
         case {"questions": list(), "answers": dict(answers)}:
             return _answers(answers) or "Nobody answered."
         case {"newTodos": list(todos)}:
-            return "\n".join(_todo(todo) for todo in todos if isinstance(todo, dict))
-        case {"commandName": str(skill), "success": True}:
-            return f"Uses the skill {skill}."
-        case {"plan": _, "isAgent": _}:
-            return "The plan was approved."
-        case {"message": str(said)} if said.startswith("Entered plan mode."):
-            return "Entered plan mode."  # the rest tells the model what to do there
+            marks = {"completed": "x", "in_progress": ">"}
+            items = [todo for todo in todos if isinstance(todo, dict)]
+            return "\n".join(
+                f"[{marks.get(str(one.get('status')), ' ')}] {one.get('content')}" for one in items
+            )
     return _of_files(result)
 
 
@@ -118,20 +114,14 @@ def _of_files(result: Mapping[str, Any]) -> str | None:
             first = file.get("startLine")
             lines = enumerate(content.splitlines(), first if isinstance(first, int) else 1)
             return "\n".join(f"{number}\t{line}" for number, line in lines)
-        case {"file": {"cells": list(cells)}}:
-            return "\n\n".join(str(cell.get("source")) for cell in cells if isinstance(cell, dict))
         case {"file": dict(), "type": str(kind)}:
             return f"[{kind}]"
         case {"filePath": str(path), "structuredPatch": list()}:
             return f"{'Wrote' if 'content' in result else 'Edited'} {path}"
-        case {"notebook_path": str(path), "new_source": _}:
-            return f"Edited {path}"
         case {"filenames": list(names)}:
             inside = result.get("content")  # the lines themselves, where they were asked for
             found = inside if isinstance(inside, str) else "\n".join(map(str, names))
             return found or NOTHING_FOUND
-        case {"matches": list(names), "query": _}:
-            return ", ".join(map(str, names)) or NOTHING_FOUND
         case {"results": list(results), "query": _}:
             return "\n".join(_search_result(one) for one in results) or NOTHING_FOUND
     return None
@@ -142,11 +132,6 @@ def _answers(answers: Mapping[str, Any]) -> str:
         f"{question} {', '.join(map(str, answer)) if isinstance(answer, list) else answer}"
         for question, answer in answers.items()
     )
-
-
-def _todo(todo: Mapping[str, Any]) -> str:
-    mark = {"completed": "x", "in_progress": ">"}.get(str(todo.get("status")), " ")
-    return f"[{mark}] {todo.get('content')}"
 
 
 def _search_result(found: Any) -> str:

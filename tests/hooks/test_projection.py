@@ -59,7 +59,6 @@ def test_a_description(tool: str, params: dict[str, Any], given: object, expecte
         ({"error": "no such file", "interrupted": False}, "no such file"),
         ({"answer": 42, "exact": True}, "answer: 42\nexact: True"),
         ({"jobs": [7]}, '{"jobs":[7]}'),
-        ({"success": True, "commandName": "verify"}, "Uses the skill verify."),
         ({"stdout": "", "backgroundTaskId": "b5"}, IN_BACKGROUND),
         (["ä"], '["ä"]'),
         (None, ""),
