@@ -13,7 +13,7 @@ from devices_app import pairing
 from hooks_app.intake import store
 from sessions_app.agents import inbox
 from sessions_app.approvals import service as approvals
-from sessions_app.log import retention
+from sessions_app.log import outbox
 from sessions_app.observed import sessions as observed_sessions
 from sessions_app.socket import idempotency
 
@@ -24,7 +24,7 @@ INTERVAL_SECONDS = 60.0
 # What `manage.py prune` prints after the chore's count → the chore.
 CHORES: dict[str, Callable[[], int]] = {
     "idle sessions closed": observed_sessions.close_idle,
-    "rows of the log removed": retention.prune,
+    "rows of the log removed": outbox.prune,
     "tool calls removed": approvals.forget_old,
     "answers to client messages removed": idempotency.forget_old,
     "closed sessions removed": observed_sessions.forget_closed,

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -47,7 +46,8 @@ def acknowledge(
             if id_ not in answered:
                 types.add(type_)
     for feed_ids in batched(sorted(acked.keys() | through.keys()), FEEDS_AT_ONCE):
-        with _locked(device_id) as device:
+        with transaction.atomic():
+            device = _lock(device_id)
             _learn_style(device, types)
             moved = _cursors(device, feed_ids)
             for cursor in moved:
@@ -66,7 +66,8 @@ def advance(device_id: int, sent: Mapping[int, int]) -> None:
     acknowledges other messages too.
     """
     for feed_ids in batched(sorted(sent), FEEDS_AT_ONCE):
-        with _locked(device_id) as device:
+        with transaction.atomic():
+            device = _lock(device_id)
             if device.ack_style == Device.AckStyle.EVERYTHING:
                 return
             cursors = _cursors(device, feed_ids)
@@ -104,11 +105,9 @@ def _store(cursors: Sequence[Cursor]) -> None:
     )
 
 
-@contextmanager
-def _locked(device_id: int) -> Iterator[Device]:
-    """Open a transaction in which nobody else moves the device's cursors."""
-    with transaction.atomic():
-        yield Device.objects.select_for_update(no_key=True).get(pk=device_id)
+def _lock(device_id: int) -> Device:
+    """Return the device; nobody else moves its cursors until the transaction ends."""
+    return Device.objects.select_for_update(no_key=True).get(pk=device_id)
 
 
 def _cursors(device: Device, feed_ids: Iterable[int]) -> list[Cursor]:

@@ -1,15 +1,17 @@
-"""Append log rows in the transaction that causes them; then wake sockets (D26)."""
+"""Append log rows in the transaction that causes them, and delete old ones (D26, D30)."""
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
+from django.db.models import OuterRef, Subquery
 from django.utils import timezone
 
 from bridge_project.kernel import limits, metrics
+from bridge_project.kernel.ages import ages
 from bridge_project.kernel.config import conf
 from bridge_project.protocol.catalogue import Encoded
 from sessions_app.log import ingest_sql
@@ -18,6 +20,7 @@ from sessions_app.log.tail import tail
 from sessions_app.models import Feed, LogRow
 
 DISCARD_ROWS = 100  # rows read at once to make room for bytes
+PRUNE_ROWS = 500  # in one transaction: nobody waits long for the head of the log
 
 
 class Outbox:
@@ -115,3 +118,37 @@ def outbox() -> Iterator[Outbox]:
         written = time.perf_counter()
     if box.rows:
         metrics.commits.observe(time.perf_counter() - written)
+
+
+def prune() -> int:
+    """Discard the rows that are too old; return how many.
+
+    A feed always keeps its newest rows without a gap among them: a row that a wrong clock made look
+    old stays until the rows before it go (D29).
+    """
+    kept_since = ages.now() - timedelta(seconds=conf.bridge_queue_ttl_seconds)
+    rows = LogRow.objects.order_by("seq")
+    oldest = rows.filter(feed=OuterRef("pk")).values("created_at")[:1]
+    pruned = 0
+    for feed in list(Feed.objects.alias(since=Subquery(oldest)).filter(since__lte=kept_since)):
+        kept = rows.filter(feed=feed, created_at__gt=kept_since).values_list("seq", flat=True)
+        pruned += _discard_before(feed.pk, kept.first() or feed.last_seq + 1)
+    return pruned
+
+
+def discard_all(feed: Feed) -> None:
+    """Discard all rows that a feed had when it was read."""
+    _discard_before(feed.pk, feed.last_seq + 1)
+
+
+def _discard_before(feed_id: int, before: int) -> int:
+    """Discard a feed's rows before a given one, in steps; return how many."""
+    discarded = 0
+    while True:
+        with outbox() as box:
+            oldest = ingest_sql.oldest(box.cursor, PRUNE_ROWS, feed_id)
+            rows = [row for row in oldest if row[0] < before]
+            ingest_sql.discard(box.cursor, rows)
+        discarded += len(rows)
+        if len(rows) < PRUNE_ROWS:
+            return discarded

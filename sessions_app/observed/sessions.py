@@ -15,8 +15,7 @@ from bridge_project.protocol.server_messages import SessionStarted
 from bridge_project.protocol.types import SessionEndReason
 from sessions_app import session_view
 from sessions_app.approvals import service as approvals
-from sessions_app.log import retention
-from sessions_app.log.outbox import Outbox, outbox
+from sessions_app.log.outbox import Outbox, discard_all, outbox
 from sessions_app.models import Feed, Session, ToolCall
 
 DEFAULT_AGENT = "primary-agent"
@@ -132,7 +131,7 @@ def forget(old: QuerySet[Feed]) -> int:
     """
     forgotten = 0
     for feed in list(old):
-        retention.empty(feed)
+        discard_all(feed)
         with outbox():  # nothing is appended meanwhile
             gone = old.filter(pk=feed.pk, last_seq=feed.last_seq)
             forgotten += gone.delete()[1].get(Feed._meta.label, 0)

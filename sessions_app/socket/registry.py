@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Collection, Coroutine
+from contextlib import suppress
 from typing import Any
 
-import structlog
 from django.db import Error as DatabaseError
 
 from bridge_project.kernel.errors import BridgeError
@@ -14,8 +14,6 @@ from sessions_app.log.tail import tail
 from sessions_app.socket import presence
 from sessions_app.socket.connection import ClientConnection
 from sessions_app.socket.dispatch import Refused
-
-log = structlog.get_logger("bridge.socket")
 
 
 class Registry:
@@ -99,11 +97,9 @@ class Registry:
             connection.connection_id = None
 
     async def _give_back(self, connection_id: int) -> None:
-        """Delete the record of an ended connection; else polling does."""
-        try:
+        """Delete the record of an ended connection; while the database is away polling does."""
+        with suppress(DatabaseError):
             await writers.run(presence.close_connections, {connection_id})
-        except DatabaseError as error:
-            log.warning("places_not_given_back", count=1, error=error.__class__.__name__)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)

@@ -17,7 +17,7 @@ from bridge_project.kernel import metrics
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.types import now_text
 from devices_app.models import Device
-from sessions_app.log import cursors, reader, retention
+from sessions_app.log import cursors, outbox, reader
 from sessions_app.models import Feed, LogRow
 from tests.http.conftest import Api, check_error
 
@@ -107,7 +107,7 @@ def test_the_queue_is_what_the_log_holds(admin: Api, hook: Api) -> None:
     accept(hook, "two", 2)
     oldest = LogRow.objects.filter(feed__session__session_id="one").values_list("pk", flat=True)
     LogRow.objects.filter(pk__in=list(oldest[:2])).update(created_at=timezone.now() - timedelta(9))
-    retention.prune()
+    outbox.prune()
     found = scrape(admin)
     rows = list(LogRow.objects.values_list("size", flat=True))
     assert len(rows) == 5, "two announcements, one row of the first session, two of the second"

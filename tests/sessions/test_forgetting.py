@@ -15,7 +15,7 @@ from hooks_app.intake import store as intake
 from hooks_app.models import HookEvent as StoredEvent
 from sessions_app.approvals import service as approvals
 from sessions_app.log import outbox as log_outbox
-from sessions_app.log import reader, retention
+from sessions_app.log import reader
 from sessions_app.models import ClientRequest, Cursor, Feed, LogRow, Process, Session, ToolCall
 from sessions_app.observed import sessions as observed_sessions
 from sessions_app.socket import idempotency
@@ -31,7 +31,7 @@ STEP = 3
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "DELETE_ROWS", STEP)
     monkeypatch.setattr(approvals, "FORGET_CALLS", STEP)
-    monkeypatch.setattr(retention, "PRUNE_ROWS", STEP)
+    monkeypatch.setattr(log_outbox, "PRUNE_ROWS", STEP)
 
 
 def call(session: Session, **more: object) -> ToolCall:
@@ -116,13 +116,13 @@ def test_a_session_that_is_used_again_meanwhile_is_not_forgotten(
     session = helpers.post("old", 4)
     newest = helpers.rows(session.feed_id)[-1].seq
     Session.objects.update(status=Session.Status.CLOSED, last_activity_at=timezone.now() - LONG_AGO)
-    real = retention.empty
+    real = observed_sessions.discard_all
 
     def empty(feed: Feed) -> None:
         real(feed)
         helpers.store(helpers.event("old", "SessionStart", working_directory="/w"))
 
-    monkeypatch.setattr(retention, "empty", empty)
+    monkeypatch.setattr(observed_sessions, "discard_all", empty)
     assert observed_sessions.forget_closed() == 0
     pages = list(iter(reader.Reader({session.feed_id: 0}, reader.head_seq()).page, None))
     assert [page.gaps for page in pages] == [{session.feed_id: newest}]
@@ -142,9 +142,9 @@ def test_what_comes_while_older_rows_are_deleted_stays(monkeypatch: pytest.Monke
             helpers.store(helpers.event(late.pop(), "SessionStart", working_directory="/w"))
         return real()
 
-    monkeypatch.setattr(retention, "outbox", outbox)
+    monkeypatch.setattr(log_outbox, "outbox", outbox)
     assert observed_sessions.forget_closed() == 0
-    assert retention.prune() == 4
+    assert log_outbox.prune() == 4
     for session in sessions:
         assert [row.type for row in helpers.rows(session.feed_id)] == ["agent_event"]
 

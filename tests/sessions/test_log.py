@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from bridge_project.kernel import limits
 from bridge_project.protocol.types import now_text
+from sessions_app.log import outbox, replay
 from sessions_app.log import reader as log_reader
-from sessions_app.log import replay, retention
 from sessions_app.models import Feed, LogHead, LogRow, Session
 from tests.sessions import helpers
 
@@ -75,13 +75,13 @@ def test_pruning_keeps_the_end_of_a_feed_and_says_what_came_before(
 ) -> None:
     for model in (LogRow, Session, Feed, LogHead):
         model._default_manager.all().delete()
-    monkeypatch.setattr(retention, "PRUNE_ROWS", step)
+    monkeypatch.setattr(outbox, "PRUNE_ROWS", step)
     feed_id, rows = aged(*hours)
     young = [seq for seq, age in zip(rows, hours, strict=True) if age < KEPT_HOURS]
     kept = [seq for seq in rows if young and seq >= young[0]]
     position = rows[0] - 1 + min(read, len(rows))
     lost = [seq for seq in rows if seq > position and seq not in kept]
-    assert retention.prune() == len(rows) - len(kept)
+    assert outbox.prune() == len(rows) - len(kept)
     assert seqs(feed_id) == kept and holds_what_it_says()
     pages = list(iter(log_reader.Reader({feed_id: position}, log_reader.head_seq()).page, None))
     assert [through for page in pages for through in page.gaps.values()] == lost[-1:]
@@ -99,7 +99,7 @@ def test_messages_since_a_moment_are_all_from_the_first_later_one_on() -> None:
     LogRow.objects.filter(seq=rows[0]).update(
         created_at=timezone.now() - timedelta(hours=KEPT_HOURS + 1)
     )
-    retention.prune()
+    outbox.prune()
     frames, complete = replay.asked_for(feed_id, None, since)
     # one that is gone may have been stamped like the one that is an hour behind
     assert (len(frames), complete) == (3, False)

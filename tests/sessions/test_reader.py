@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge_project.kernel import limits
+from sessions_app.log import outbox
 from sessions_app.log import reader as log_reader
-from sessions_app.log import retention
 from sessions_app.models import Feed, LogRow, Session
 from tests.performance.fill import fill
 from tests.sessions import helpers
@@ -28,7 +28,7 @@ def expire(feed_id: int, count: int) -> None:
     LogRow.objects.filter(seq__in=list(oldest[:count])).update(
         created_at=timezone.now() - timedelta(days=9)
     )
-    retention.prune()
+    outbox.prune()
 
 
 def told(pages: Iterator[log_reader.Page], sent: dict[int, int]) -> list[tuple[int, int, bool]]:
