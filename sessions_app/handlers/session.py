@@ -19,7 +19,7 @@ from sessions_app import session_view, working_directory
 from sessions_app.agents import messages, ownership, session_writer, starting
 from sessions_app.agents.supervisor import supervisor
 from sessions_app.approvals import decisions
-from sessions_app.log import reader, replay
+from sessions_app.log import reader
 from sessions_app.log.tail import tail
 from sessions_app.models import Session
 from sessions_app.observed import sessions as observed_sessions
@@ -242,7 +242,7 @@ async def approval_response(
 async def replay_request(connection: ClientConnection, message: ClientMessage) -> None:
     session = await session_of(connection, message)
     frames, complete = await readers.run(
-        replay.asked_for, session.feed_id, message.payload.after_id, message.payload.since
+        reader.asked_for, session.feed_id, message.payload.after_id, message.payload.since
     )
     await connection.send_frame(
         encode_replay(session.session_id, frames, complete=complete, id=message.id)

@@ -2,16 +2,21 @@
 
 # ruff: noqa: S608 - only our own names and numbers are put into statements
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import NamedTuple
 
 from django.db import connection
+from django.db.models import QuerySet
+from django.utils import timezone
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.config import conf
 from bridge_project.protocol.catalogue import text_frame
+from bridge_project.protocol.types import is_uuid, parse_timestamp
 from sessions_app.log import ingest_sql
-from sessions_app.models import Feed, LogRow
+from sessions_app.models import Cursor, Feed, LogRow
 
 # Numbers of the log that a page looks through. A database may sort what it finds there before it
 # gives the first row, so this bounds what a page costs, however long the log is.
@@ -157,3 +162,91 @@ def feeds_with_news(positions: Mapping[int, int], default: int) -> dict[int, int
 def size_of(text: str) -> int:
     """Return the bytes of a frame on the wire."""
     return len(text) if text.isascii() else len(text.encode())
+
+
+# -- one session, for a join or a replay_request (D28 to D30) --------------------------------------
+
+ENVELOPE_BYTES = 4096  # of a replay_buffer, beside the messages in it
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Hold the newest rows that fit, oldest first.
+
+    ``cut`` is the newest row before them that the device has not got and will not (0: none);
+    ``through`` the newest of all. ``lost``: the log has lost the beginning of what was asked for.
+    """
+
+    rows: Sequence[Row]
+    cut: int
+    through: int
+    lost: bool
+
+
+def missed(
+    device_id: int, feed_id: int, sent: int | None, upto: int, *, whole: bool = False
+) -> Replay:
+    """Return the rows of a bridge-run session that a device lacks, up to ``upto``.
+
+    They begin after ``sent`` on this connection, else after its cursor; a device without one gets
+    all that fits. ``whole``: report lost rows even if the device had got them.
+    """
+    position = sent
+    if position is None:
+        known = Cursor.objects.filter(device=device_id, feed=feed_id)
+        position = known.values_list("position", flat=True).first() or 0
+    lacking = LogRow.objects.filter(feed=feed_id, seq__gt=position, seq__lte=upto)
+    since = timezone.now() - timedelta(seconds=limits.REPLAY_BUFFER_SECONDS)
+    first = _first(lacking.filter(created_at__gt=since))
+    # all from there on: a clock that was set back may have made later rows look older
+    recent = lacking.filter(seq__gte=upto + 1 if first is None else first)
+    rows: list[Row] = []
+    left = limits.REPLAY_BUFFER_BYTES
+    for values in recent.order_by("-seq").values_list(*COLUMNS).iterator(chunk_size=50):
+        row = Row(*values)
+        left -= row.size
+        if left < 0:
+            break
+        rows.append(row)
+    older = lacking.filter(seq__lt=rows[-1].seq) if rows else lacking
+    cut = older.order_by("-seq").values_list("seq", flat=True).first() or 0
+    dropped = _dropped(feed_id)
+    if position < dropped <= upto:
+        cut = max(cut, dropped)
+    lost = dropped > (0 if whole else position)
+    return Replay(rows[::-1], cut, max(position, cut, rows[0].seq if rows else 0), lost)
+
+
+def asked_for(feed_id: int, after_id: str | None, since: str | None) -> tuple[list[str], bool]:
+    """Return a feed's messages after one of them, since a moment, or all.
+
+    As many of the newest as fit in one message; and whether these are all, with none discarded
+    (D29). An unknown ``after_id`` counts as discarded, with all before it.
+    """
+    rows = asked = LogRow.objects.filter(feed=feed_id)
+    start: int | None = 0  # if nothing after it was discarded, the answer is complete
+    if after_id is not None:
+        start = _first(rows.filter(message_id=after_id)) if is_uuid(after_id) else None
+        asked = rows.filter(seq__gt=start or 0)
+    elif since is not None:
+        first = _first(rows.filter(created_at__gte=parse_timestamp(since)))
+        # all from there on, whatever time a clock that was set has given them
+        asked = rows.none() if first is None else rows.filter(seq__gte=first)
+        # an older row shows that none of them is gone
+        start = _first(rows if first is None else rows.filter(seq__lt=first)) or 0
+    frames: list[str] = []
+    left = conf.max_message_bytes - ENVELOPE_BYTES
+    for frame in asked.order_by("-seq").values_list("frame", flat=True).iterator(chunk_size=100):
+        left -= size_of(frame) + 1
+        if left < 0:
+            break
+        frames.append(frame)
+    return frames[::-1], left >= 0 and start is not None and _dropped(feed_id) <= start
+
+
+def _first(rows: QuerySet[LogRow]) -> int | None:
+    return rows.order_by("seq").values_list("seq", flat=True).first()
+
+
+def _dropped(feed_id: int) -> int:
+    return Feed.objects.filter(pk=feed_id).values_list("dropped_seq", flat=True).first() or 0

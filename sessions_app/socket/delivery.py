@@ -17,7 +17,7 @@ from devices_app.models import Device
 from sessions_app import notifications
 from sessions_app.agents import history
 from sessions_app.approvals import decisions
-from sessions_app.log import cursors, reader, replay
+from sessions_app.log import cursors, reader
 from sessions_app.log.reader import Page, Row
 from sessions_app.log.tail import tail
 from sessions_app.models import Feed
@@ -187,7 +187,7 @@ class Delivery:
         """
         sent = self.sent.get(feed_id)
         missed = await readers.run(
-            replay.missed, self._device.pk, feed_id, sent, upto, whole=resumed
+            reader.missed, self._device.pk, feed_id, sent, upto, whole=resumed
         )
         rows = [row for row in missed.rows if row.id not in self._asked]
         session_id = await readers.run(notifications.session_of, feed_id) or ""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bridge_project.kernel import limits
 from bridge_project.protocol.types import now_text
-from sessions_app.log import outbox, replay
+from sessions_app.log import outbox
 from sessions_app.log import reader as log_reader
 from sessions_app.models import Feed, LogHead, LogRow, Session
 from tests.sessions import helpers
@@ -86,7 +86,7 @@ def test_pruning_keeps_the_end_of_a_feed_and_says_what_came_before(
     pages = list(iter(log_reader.Reader({feed_id: position}, log_reader.head_seq()).page, None))
     assert [through for page in pages for through in page.gaps.values()] == lost[-1:]
     assert [row.seq for page in pages for row in page.rows] == [s for s in kept if s > position]
-    frames, complete = replay.asked_for(feed_id, None, None)
+    frames, complete = log_reader.asked_for(feed_id, None, None)
     assert (len(frames), complete) == (len(kept), len(kept) == len(rows))
 
 
@@ -94,12 +94,12 @@ def test_messages_since_a_moment_are_all_from_the_first_later_one_on() -> None:
     """D29: a row that was stamped while the clock was an hour behind is not left out."""
     feed_id, rows = aged(3, 1, 4, 0)
     since = now_text(timezone.now() - timedelta(hours=2))
-    frames, complete = replay.asked_for(feed_id, None, since)
+    frames, complete = log_reader.asked_for(feed_id, None, since)
     assert (len(frames), complete) == (3, True)
     LogRow.objects.filter(seq=rows[0]).update(
         created_at=timezone.now() - timedelta(hours=KEPT_HOURS + 1)
     )
     outbox.prune()
-    frames, complete = replay.asked_for(feed_id, None, since)
+    frames, complete = log_reader.asked_for(feed_id, None, since)
     # one that is gone may have been stamped like the one that is an hour behind
     assert (len(frames), complete) == (3, False)
