@@ -147,14 +147,10 @@ def was_not_run(session: Session, call: ToolCall) -> Notification:
 
 def ran_anyway(session: Session, call: ToolCall) -> Notification:
     """Report that a call ran although it was rejected, or before anybody had decided."""
-    rejected = call.decision == ToolCall.Decision.REJECTED
-    how = "although it had been rejected" if rejected else "although it had been refused"
-    if call.reason == "turn_ended":
-        how = "before anybody had decided"
     return make(
         "error",
         "A rejected tool call ran",
-        f"{call.tool} ran {how}: {call.description}",
+        f"{call.tool} ran although it had not been approved: {call.description}",
         priority="high",
         session_id=session.session_id,
         tool_call_id=call.tool_call_id,

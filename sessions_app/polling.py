@@ -87,10 +87,9 @@ def _notify(failure: Failure) -> None:
     try:
         with outbox() as box:
             box.append_to_all(encode(notifications.failed(failure)))
-    except Exception as error:
+    except Exception:
         failure_alerts.forget(failure)
-        about = {"code": failure.row.code, "reference": failure.reference}
-        log.warning("failure_not_told", **about, error=error.__class__.__name__)
+        log.warning("failure_not_told", code=failure.row.code, exc_info=True)
         raise  # `Threads` drops a connection that broke
 
 

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Protocol
+from typing import Any
 
 import structlog
 from django.db import Error as DatabaseError
@@ -30,29 +30,16 @@ logger = structlog.get_logger("bridge.delivery")
 _delivered = cache(metrics.deliveries.labels)
 
 
-class Outlet(Protocol):
-    """Declare the methods of the connection that delivery calls."""
-
-    def send_rows(self, rows: Sequence[Row]) -> int:
-        """Send the first rows, as many as there is room for; return how many."""
-
-    async def send_in_turn(self, text: str) -> None:
-        """Send a message as soon as there is room for it."""
-
-    def session_ended(self, frame: str) -> None:
-        """Take note of a ``session_end`` that was sent."""
-
-
 class Delivery:
-    """Send log rows on a connection; nothing else does.
+    """Send log rows on a ClientConnection; nothing else does.
 
     ``sent`` is the newest row sent of each feed. ``live`` is the row up to which every feed in
     ``feeds`` has been sent: from there on one number stands for all of them.
     """
 
-    def __init__(self, device: Device, outlet: Outlet, acknowledgements: Acknowledgements) -> None:
+    def __init__(self, device: Device, connection: Any, acknowledgements: Acknowledgements) -> None:
         self._device = device
-        self._outlet = outlet
+        self._connection = connection
         self._acknowledgements = acknowledgements
         self._wake = asyncio.Event()
         self._idle = False
@@ -98,11 +85,8 @@ class Delivery:
             try:
                 await self._run(upto)
             except DatabaseError as error:
-                logger.warning(
-                    "delivery_waits_for_database",
-                    device=self._device.pk,
-                    error=error.__class__.__name__,
-                )
+                about = {"device": self._device.pk, "error": error.__class__.__name__}
+                logger.warning("delivery_waits_for_database", **about)
                 await asyncio.sleep(limits.POLL_SECONDS)
 
     async def _run(self, upto: int) -> None:
@@ -112,7 +96,7 @@ class Delivery:
             for message_id, frame in await readers.run(decisions.pending_frames, upto):
                 if message_id not in self._asked:
                     self._asked.add(message_id)
-                    await self._outlet.send_in_turn(frame)
+                    await self._connection.send_in_turn(frame)
             self.live = upto
             self.feeds.add(Feed.ALL)
         while True:
@@ -159,10 +143,10 @@ class Delivery:
 
     def _positions(self, feed_id: int | None = None) -> dict[int, int]:
         """Return feed id → row after which its backlog begins: of one feed, or of all."""
-        known = cursors.positions(self._device) | self.sent
+        known, start = cursors.positions(self._device) | self.sent, self._device.start_seq
         if feed_id is None:
-            return reader.feeds_with_news(known, self._device.start_seq)
-        return {feed_id: known.get(feed_id, self._device.start_seq)}
+            return reader.feeds_with_news(known, start)
+        return {feed_id: known.get(feed_id, start)}
 
     async def _send_backlog(self, positions: Mapping[int, int], upto: int) -> None:
         log = reader.Reader(positions, upto)
@@ -185,20 +169,18 @@ class Delivery:
 
         Before it comes the agent's own record of rows that the log has lost (D60).
         """
-        sent = self.sent.get(feed_id)
-        missed = await readers.run(
-            reader.missed, self._device.pk, feed_id, sent, upto, whole=resumed
-        )
+        about = (self._device.pk, feed_id, self.sent.get(feed_id), upto)
+        missed = await readers.run(reader.missed, *about, whole=resumed)
         rows = [row for row in missed.rows if row.id not in self._asked]
         session_id = await readers.run(notifications.session_of, feed_id) or ""
         if missed.lost and (told := await readers.run(history.frames_of, feed_id, missed.rows)):
             message = encode_replay(session_id, told, complete=False, source="agent")
-            await self._outlet.send_in_turn(message.text)
+            await self._connection.send_in_turn(message.text)
         if rows or missed.cut or missed.lost:
             complete = not (missed.cut or missed.lost)
             message = encode_replay(session_id, [row.frame for row in rows], complete=complete)
             self._acknowledgements.sent_summary(message.id, feed_id, missed.through, missed.cut)
-            await self._outlet.send_in_turn(message.text)
+            await self._connection.send_in_turn(message.text)
             self._have_sent(rows)
         if missed.through:
             self.sent[feed_id] = missed.through
@@ -216,7 +198,7 @@ class Delivery:
                 if count := self._send(due):
                     due = due[count:]
                 else:
-                    await self._outlet.send_in_turn(self._answering(due[0]).frame)
+                    await self._connection.send_in_turn(self._answering(due[0]).frame)
                     self._have_sent(due[:1])
                     # a session may have been left meanwhile
                     due = [row for row in due if self._is_due(row, feeds)]
@@ -227,7 +209,7 @@ class Delivery:
         session_id = await readers.run(notifications.session_of, feed_id)
         notice = encode(notifications.gap(session_id))
         self._acknowledgements.sent_summary(notice.id, feed_id, through, gap=through)
-        await self._outlet.send_in_turn(notice.text)
+        await self._connection.send_in_turn(notice.text)
         self.sent[feed_id] = through
 
     def _is_due(self, row: Row, feeds: Container[int]) -> bool:
@@ -242,7 +224,7 @@ class Delivery:
     def _send(self, rows: Sequence[Row]) -> int:
         """Send the first rows, as many as there is room for; return how many."""
         rows = [self._answering(row) for row in rows] if self.answers else rows
-        count = self._outlet.send_rows(rows) if rows else 0
+        count = self._connection.send_rows(rows) if rows else 0
         self._have_sent(rows[:count])
         return count
 
@@ -257,7 +239,7 @@ class Delivery:
             if answer := self.answers.pop(row.id, None):
                 self._acknowledgements.sent_answer(answer.id, row.id)
             if row.type == "session_end":
-                self._outlet.session_ended(row.frame)
+                self._connection.session_ended(row.frame)
             if row.type == "approval_required":
                 self._asked.add(row.id)
         for type_, count in Counter(row.type for row in rows).items():
