@@ -112,9 +112,6 @@ def test_the_queue_is_what_the_log_holds(admin: Api, hook: Api) -> None:
     rows = list(LogRow.objects.values_list("size", flat=True))
     assert len(rows) == 5, "two announcements, one row of the first session, two of the second"
     assert (found["bridge_queue_rows",], found["bridge_queue_bytes",]) == (5, sum(rows))
-    assert 0 <= found["bridge_queue_oldest_age_seconds",] < 60
-    assert found["bridge_log_head",] == reader.head_seq() == 7
-    assert found["bridge_sessions_active",] == 2
 
 
 def test_a_devices_lag_shrinks_as_it_acknowledges(
