@@ -3,7 +3,6 @@ no settings of its own.
 """
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from tests.conformance.samples import hook, new_session
 from tests.faults.quick import QuickBridge, nursery
 from tests.servers import Postgres, free_port
 
-EVERY_BRIDGE_ON = os.environ.get("TEST_EVERY_BRIDGE_ON", "sqlite")
 ALLOWED_ORIGIN = "https://app.example"
 COMMAND = {"type": "command", "command": "true", "timeout": 10}
 HOOKS_CONFIG = {"PreToolUse": [{"matcher": "Bash", "hooks": [COMMAND]}]}
@@ -30,29 +28,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("database", ["sqlite", "postgresql"], scope="session")
 
 
-@pytest.fixture(scope="session", autouse=True)
-def on_one_database(request: pytest.FixtureRequest) -> Iterator[None]:
-    """With TEST_EVERY_BRIDGE_ON=postgresql each bridge without a database gets one there."""
-    if EVERY_BRIDGE_ON == "sqlite":
-        yield
-        return
-    postgres: Postgres = request.getfixturevalue("postgres_server")
-    as_it_was = Bridge.__init__
-
-    def init(
-        self: Bridge, directory: Path, *, database_url: str | None = None, **more: Any
-    ) -> None:
-        as_it_was(self, directory, database_url=database_url or postgres.create_database(), **more)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Bridge, "__init__", init)
-        yield
-
-
 @pytest.fixture(scope="session")
-def make_bridge(
-    tmp_path_factory: pytest.TempPathFactory, on_one_database: None
-) -> Iterator[Callable[..., Bridge]]:
+def make_bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Bridge]]:
     """Start a bridge with settings of its own; it is stopped at the end of the run, or by the test.
 
     ``kind``: a QuickBridge's process is forked from one that has everything imported; a Bridge's
@@ -89,21 +66,18 @@ class SharedBridge(QuickBridge):
     popen = Bridge.popen
 
 
-def shared_settings(directory: Path) -> dict[str, str]:
-    config = directory / "hooks.json"
-    config.write_text(json.dumps(HOOKS_CONFIG))
-    return {
-        "BRIDGE_MAX_WEBSOCKETS": "100",
-        "BRIDGE_ALLOWED_ORIGINS": ALLOWED_ORIGIN,
-        "BRIDGE_HOOKS_CONFIG": str(config),
-    }
-
-
 @pytest.fixture(scope="session")
 def shared(make_bridge: Callable[..., Bridge], tmp_path_factory: pytest.TempPathFactory) -> Bridge:
     """The bridge that most tests share: SQLite, no rate limits, room for 100 sockets."""
-    settings = shared_settings(tmp_path_factory.mktemp("config"))
-    return make_bridge("shared", kind=SharedBridge, **settings)
+    config = tmp_path_factory.mktemp("config") / "hooks.json"
+    config.write_text(json.dumps(HOOKS_CONFIG))
+    return make_bridge(
+        "shared",
+        kind=SharedBridge,
+        BRIDGE_MAX_WEBSOCKETS="100",
+        BRIDGE_ALLOWED_ORIGINS=ALLOWED_ORIGIN,
+        BRIDGE_HOOKS_CONFIG=str(config),
+    )
 
 
 @pytest.fixture(scope="session")
@@ -116,14 +90,9 @@ def database_url(database: str, request: pytest.FixtureRequest) -> str | None:
 
 
 @pytest.fixture(scope="session")
-def shared_postgresql(
-    make_bridge: Callable[..., Bridge],
-    postgres_server: Postgres,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Bridge:
-    settings = shared_settings(tmp_path_factory.mktemp("config"))
-    settings["database_url"] = postgres_server.create_database()
-    return make_bridge("postgresql", kind=SharedBridge, **settings)
+def shared_postgresql(make_bridge: Callable[..., Bridge], postgres_server: Postgres) -> Bridge:
+    url = postgres_server.create_database()
+    return make_bridge("postgresql", database_url=url, BRIDGE_MAX_WEBSOCKETS="100")
 
 
 @pytest.fixture
