@@ -16,7 +16,7 @@ from tests.conformance.approvals import (
 from tests.conformance.bridge import Bridge
 from tests.conformance.delivery import away
 from tests.conformance.phone import Phone
-from tests.conformance.samples import hook, new_session, now, prompt
+from tests.conformance.samples import hook, new_session, prompt
 
 pytestmark = pytest.mark.spec("offline.pending")
 
@@ -92,21 +92,3 @@ def test_all_that_is_pending(bridge: Bridge, sid: str, joined: Phone) -> None:
     assert by_machine not in pending(bridge, sid)
     assert sorted(pending(bridge, sid)) == sorted(kept) and pending(bridge, other) == [elsewhere]
     bridge.accept(hook("SessionEnd", other))
-
-
-def test_direct_public(public: Bridge) -> None:
-    """D28: nothing is shown before the warning is acknowledged."""
-    sid = new_session()
-    public.accept(pre(sid, approval=True, tool_call_id="x"))
-    phone = public.phone(client_version="1.5.0")
-    phone.connect()
-    phone.auth()
-    phone.health_check()
-    phone.ping()
-    assert asked(phone, sid) == []
-    warning = {"warning_code": "DIRECT_PUBLIC_CONNECTION", "acknowledged": True}
-    answer = phone.request("acknowledge_warning", warning | {"acknowledged_at": now()})
-    assert answer["payload"]["ready"] is True
-    phone.expect("approval_required", session_id=sid, tool_call_id="x")
-    public.accept(hook("SessionEnd", sid))
-    phone.close()

@@ -166,11 +166,6 @@ def test_on_two_processes(pair: list[Bridge]) -> None:
     race_observed(pair[0], pair[1], TIMES)
 
 
-def test_on_one_process(shared: Bridge) -> None:
-    """D38: the same on SQLite and one process."""
-    race_observed(shared, shared, 30)
-
-
 def test_an_agent_is_told_once(pair: list[Bridge], script: Script) -> None:
     """D38, D46: questions of an agent that the bridge runs: it is told what each phone is told."""
     one, times = pair[0], TIMES // 5

@@ -31,6 +31,7 @@ on_both = pytest.mark.usefixtures("database")
     "record.description",
     "record.params",
     "record.risk_level",
+    "record.reasoning",
     "event.PreToolUse",
 )
 def test_the_question(bridge: Bridge, sid: str, joined: Phone) -> None:
@@ -42,29 +43,22 @@ def test_the_question(bridge: Bridge, sid: str, joined: Phone) -> None:
         "critical": {"a": "b" * 200_000},
     }
     for risk, params in calls.items():
-        bridge.accept(pre(sid, params, approval=True, risk=risk, tool_call_id=risk))
+        more = {"tool_call_id": risk, "reasoning": f"because {risk}"}
+        bridge.accept(pre(sid, params, approval=True, risk=risk, **more))
         message = joined.expect("approval_required", session_id=sid)
         payload = message["payload"]
         assert is_uuid(message["id"]) and set(payload) >= APPROVAL_FIELDS
         assert (payload["tool_call_id"], payload["risk_level"]) == (risk, risk)
         assert (payload["tool"], payload["params"]) == ("Bash", params)
-        assert payload["source"] == "hooks"
+        assert (payload["source"], payload["reasoning"]) == ("hooks", more["reasoning"])
         assert isinstance(payload["description"], str) and payload["description"].strip()
     bridge.fence(joined)
     assert not of(joined, "tool_call", sid), "asked or told, not both"
 
 
-@pytest.mark.spec("record.reasoning")
-def test_the_reasoning_is_passed_on(bridge: Bridge, sid: str, joined: Phone) -> None:
-    bridge.accept(pre(sid, approval=True, reasoning="The build directory is stale."))
-    payload = joined.expect("approval_required", session_id=sid)["payload"]
-    assert payload["reasoning"] == "The build directory is stale."
-    assert joined.events(sid)[-1]["payload"]["payload"]["reasoning"] == payload["reasoning"]
-
-
 @pytest.mark.parametrize(
     ("first", "second"),
-    [("approved", "rejected"), ("rejected", "approved"), ("modified", "approved")],
+    [("approved", "rejected"), ("rejected", "modified"), ("modified", "modified")],
 )
 @pytest.mark.spec(
     "ws.approval_response",
@@ -80,12 +74,15 @@ def test_the_reasoning_is_passed_on(bridge: Bridge, sid: str, joined: Phone) -> 
 )
 @on_both
 def test_the_first_decision_wins(bridge: Bridge, sid: str, first: str, second: str) -> None:
-    """D38: a different one later, of whichever device, is told which stands and who made it."""
+    """D38: a different one later, other modifications too, of whichever device, is told which
+    stands and who made it.
+    """
     one, two = bridge.pairing(), bridge.pairing()
     winner, loser = bridge.phone(one).ready(), bridge.phone(two).ready()
     bridge.watch(winner, sid)
     call_id = ask(bridge, winner, sid)
-    recorded = assert_recorded(decide(winner, sid, call_id, first), sid, call_id, first)
+    answer = decide(winner, sid, call_id, first, {"a": 1} if first == "modified" else None)
+    recorded = assert_recorded(answer, sid, call_id, first)
     assert_now(recorded["decided_at"])
     assert_stands(decide(loser, sid, call_id, second), first, one.name)
     assert_stands(decide(winner, sid, call_id, second), first, one.name)
@@ -94,16 +91,6 @@ def test_the_first_decision_wins(bridge: Bridge, sid: str, first: str, second: s
     assert pending(bridge, sid) == []
     winner.close()
     loser.close()
-
-
-def test_other_modifications_are_a_different_decision(
-    bridge: Bridge, sid: str, joined: Phone
-) -> None:
-    """D38: nobody is told that theirs stands when it does not."""
-    call_id = ask(bridge, joined, sid)
-    answer = decide(joined, sid, call_id, "modified", {"command": "ls a"})
-    assert_recorded(answer, sid, call_id, "modified")
-    assert_stands(decide(joined, sid, call_id, "modified", {"command": "ls b"}), "modified", "")
 
 
 @pytest.mark.spec("notification.type.approval_decided")

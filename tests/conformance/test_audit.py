@@ -116,8 +116,10 @@ def assert_unchangeable(site: Site, path: str, mark: str, fields: dict[str, str]
     assert site.find(path, mark) == [before]
 
 
-def test_the_trail_of_decisions(shared: Bridge, site: Site, sid: str, joined: Phone) -> None:
-    """Every decision, by a device and at the machine, once; one that comes too late is none."""
+def test_the_trail_of_a_device(shared: Bridge, site: Site, sid: str, joined: Phone) -> None:
+    """Every decision, by a device and at the machine, once; one that comes too late is none. And
+    a device's pairing and revoking.
+    """
     pairing, mark = shared.pairing(), new_id()[:13]
     phone = shared.phone(pairing).ready()
     by_device = ask(shared, joined, sid, tool_call_id=f"device-{mark}")
@@ -129,9 +131,13 @@ def test_the_trail_of_decisions(shared: Bridge, site: Site, sid: str, joined: Ph
     assert all(word in row for word in ("decision", pairing.name, "rejected", sid)), row
     (row,) = site.find(site.trail, f"agent-{mark}", "decision", "rejected")
     assert "agent" in row.lower().replace(f"agent-{mark}", "")
-    phone.close()
+    phone.ready().close()
     changed = {"action": "pairing", "details": "{}"}
     assert_unchangeable(site, site.trail, f"device-{mark}", changed)
+    shared.manage("revoke_device", pairing.name)
+    eventually(lambda: len(site.find(site.trail, pairing.name, "revo")) == 1)
+    assert len(site.find(site.trail, pairing.name, "pair")) == 1, "a later connection is none"
+    assert len(site.find(site.trail, pairing.name)) == 3
 
 
 def test_the_trail_of_commits(shared: Bridge, site: Site, repository: Repository) -> None:
@@ -182,18 +188,6 @@ def test_the_trail_of_sessions(make_bridge: Callable[..., Bridge]) -> None:
         [("session_end", "-")],
     ]
     assert '{"characters": 9}' in rows[-2] and "/sleep" not in rows[-2], rows
-
-
-def test_the_trail_of_devices(shared: Bridge, site: Site) -> None:
-    """Pairing and revoking; a later connection is neither."""
-    pairing = shared.pairing()
-    for _ in range(2):
-        shared.phone(pairing).ready().close()
-    (row,) = site.find(site.trail, pairing.name)
-    assert "pair" in row.lower(), row
-    shared.manage("revoke_device", pairing.name)
-    eventually(lambda: len(site.find(site.trail, pairing.name)) == 2)
-    assert [row for row in site.find(site.trail, pairing.name) if "revo" in row.lower()]
 
 
 def test_nobody_else_sees_it(shared: Bridge, site: Site) -> None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from bridge_project.protocol.server_messages import ConnectionAck
-from tests.conformance.approvals import assert_refused
+from tests.conformance.approvals import assert_refused, pre
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_now, is_uuid
 from tests.conformance.phone import Closed, Message, Phone
@@ -133,9 +133,9 @@ def test_direct_public(public: Bridge) -> None:
     """Ready once the user has acknowledged (D24: for 8 hours, across reconnects); D28: no event
     before, everything after.
     """
-    sid, warning = new_session(), "DIRECT_PUBLIC_CONNECTION"
+    sid, waits, warning = new_session(), new_session(), "DIRECT_PUBLIC_CONNECTION"
     acknowledge = {"warning_code": warning, "acknowledged": True, "acknowledged_at": now()}
-    public.accept(prompt(sid, 0))
+    public.accept(prompt(sid, 0), pre(waits, approval=True, tool_call_id="x"))
     phone = public.phone(client_version="1.5.0").connect()
     assert phone.auth()["payload"]["connection_mode"] == "direct_public"
     status = phone.health_check()["payload"]
@@ -149,13 +149,16 @@ def test_direct_public(public: Bridge) -> None:
         answer = phone.request("acknowledge_warning", acknowledge | change)
         assert answer["payload"].get("ready") is not True
     assert phone.health_check()["payload"]["ready"] is False
-    assert phone.events(sid) == [], "D28: in mode direct_public once ready"
+    kinds = {message["type"] for message in phone.messages}
+    assert not kinds & {"agent_event", "approval_required"}, "D28: in mode direct_public once ready"
     answer = phone.request("acknowledge_warning", acknowledge)
     assert answer["type"] == "acknowledgment_accepted"
     accepted = {"warning_code": warning, "ready": True, "session_timeout": "8h"}
     assert answer["payload"] == accepted
     phone.wait_numbers(sid, [1])
+    phone.expect("approval_required", session_id=waits, tool_call_id="x")
     assert phone.join(sid)["type"] == "session_ready"
+    public.accept(hook("SessionEnd", waits))
     phone.close()
     phone.connect().auth()
     status = phone.health_check()["payload"]

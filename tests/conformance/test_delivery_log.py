@@ -3,7 +3,6 @@ comes twice on one connection; and what notification_ack moves (D27).
 """
 
 import json
-import threading
 
 import pytest
 
@@ -33,20 +32,6 @@ def test_what_came_while_away(bridge: Bridge, sid: str, device: Phone) -> None:
     assert device.messages[0]["type"] == "connection_ack"
     assert "replay_buffer" not in {message["type"] for message in device.messages}
     assert device.health_check()["payload"]["ready"] is True
-
-
-def test_joining_before_the_backlog_is_through(bridge: Bridge, sid: str, device: Phone) -> None:
-    """New events come in meanwhile; each comes once and in order."""
-    bridge.accept(prompt(sid, "start"))
-    away(device)
-    answer = bridge.post_batch([prompt(sid, number) for number in range(300)])
-    assert answer.json()["accepted"] == 300
-    live = [prompt(sid, number) for number in range(300, 330)]
-    poster = threading.Thread(target=bridge.accept, args=live)
-    poster.start()
-    device.ready().join(sid)
-    device.wait_numbers(sid, range(330), 30)
-    poster.join()
 
 
 def test_a_large_event_does_not_block_what_follows(bridge: Bridge, sid: str, device: Phone) -> None:

@@ -68,17 +68,20 @@ def heartbeat_proof(bridge: Bridge) -> Outcome:
     """Two events, the first before an answered ping, the second after it; another ping ten seconds
     later; a reconnect, and what it brings.
 
-    Event 0 before these is acknowledged by one device; another sends both pings at once.
+    Event 0 before these is acknowledged by one device; another sends both pings at once; a third
+    acknowledges notifications alone, all that the spec asks: those of the others' pairing.
     """
     session_id = new_session()
     bridge.accept(prompt(session_id, "before"))
-    patient, acknowledging, hasty = phones = [bridge.phone().ready() for _ in range(3)]
+    notified, patient, acknowledging, hasty = phones = [bridge.phone().ready() for _ in range(4)]
     for phone in phones:
         phone.join(session_id)
     bridge.accept(prompt(session_id, 0))
     for phone in phones:
         phone.wait_numbers(session_id, [0])
     acknowledging.ack(*acknowledging.events(session_id))
+    ids = [notified.expect("notification")["id"]]
+    notified.send("notification_ack", {"notification_ids": ids})
     bridge.accept(prompt(session_id, 1))
     for phone in phones:
         phone.wait_numbers(session_id, [0, 1])
@@ -93,17 +96,17 @@ def heartbeat_proof(bridge: Bridge) -> Outcome:
     started = time.monotonic()
     while time.monotonic() - started < PONG_WAIT + 1:  # the ten seconds that the proof is about
         time.sleep(1)
-        for phone in (patient, acknowledging):
+        for phone in (notified, patient, acknowledging):
             phone.health_check()  # alive, and no heartbeat
-    for phone in (patient, acknowledging):
+    for phone in (notified, patient, acknowledging):
         phone.ping()
         phone.close()
         phone.ready()
     bridge.accept(prompt(session_id, 3))
-    for phone in (patient, acknowledging):
+    for phone in (notified, patient, acknowledging):
         phone.join(session_id)
         phone.collect(lambda phone=phone: 3 in phone.numbers(session_id), "the last event")  # type: ignore[misc]
-    names = ("patient", "acknowledging", "hasty")
+    names = ("notified", "patient", "acknowledging", "hasty")
     return {name: phone.numbers(session_id) for name, phone in zip(names, phones, strict=True)}
 
 
@@ -215,6 +218,7 @@ def test_a_heartbeat_proves_what_came_before_a_pong_ten_seconds_older(patient: P
     closer together.
     """
     assert patient(heartbeat_proof) == {
+        "notified": [2, 3],
         "patient": [2, 3],
         "acknowledging": [1, 2, 3],
         "hasty": [0, 1, 2],

@@ -10,7 +10,7 @@ from tests.conformance.approvals import DECISIONS, ask, decide, notifications, o
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_types, is_uuid
 from tests.conformance.phone import Message, Phone
-from tests.conformance.samples import EVENTS, hook, new_id
+from tests.conformance.samples import EVENTS, hook
 
 IDLE = {"message": "Waiting for your input", "level": "info", "notification_type": "idle_prompt"}
 NOTIFYING = ("Stop", "SessionEnd", "Notification")
@@ -97,23 +97,6 @@ def test_a_permission_prompt_beside_its_approval(bridge: Bridge, sid: str, joine
     bridge.fence(joined)
     kinds = [payload["notification_type"] for payload in notifications(joined, sid)]
     assert kinds == ["agent_notification", "approval_required"]
-
-
-def test_a_repeated_event(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """D31: the same event_id again is the same event."""
-    body = hook("Stop", sid, event_id=new_id())
-    assert len(told(bridge, phone, sid, body, body)) == 1
-    assert told(bridge, phone, sid, body) == []
-
-
-def test_none_again_with_a_join_or_a_replay(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """D26: it is a row of the feed for all alone."""
-    assert len(told(bridge, phone, sid, hook("Stop", sid))) == 1
-    phone.join(sid)
-    buffer = phone.request("replay_request", {"session_id": sid})["payload"]["messages"]
-    assert buffer and "notification" not in {message["type"] for message in buffer}
-    bridge.fence(phone)
-    assert len(of(phone, "notification", sid)) == 1
 
 
 NOTED = "Noted. The agent still waits for an answer at the machine."

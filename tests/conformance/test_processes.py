@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from redis import Redis as RedisClient
 
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.phone import Phone
@@ -87,29 +86,6 @@ def test_a_home_screen_of_one_shows_sessions_of_the_other(pair: tuple[Bridge, Br
         return turns[-1:] == ["working"]  # it may be told between two events, too
 
     eventually(told)
-
-
-def test_another_bridge_on_the_same_redis_server(
-    pair: tuple[Bridge, Bridge], redis_server: Redis, make_bridge: Callable[..., Bridge]
-) -> None:
-    """With a database number of its own it hears nothing of this one."""
-    first = pair[0]
-    with RedisClient.from_url(redis_server.url) as redis:
-        ours = redis.pubsub_channels()
-        subscribed = redis.pubsub_numsub(*ours)
-        stranger = make_bridge("stranger", redis_url=f"{redis_server.url.removesuffix('/0')}/1")
-        try:
-            eventually(lambda: set(redis.pubsub_channels()) - set(ours))
-            sid = new_session()
-            for bridge in (first, stranger):
-                phone = on(bridge, bridge.device_token()).ready()
-                bridge.accept(prompt(sid, 0))
-                phone.join(sid)
-                bridge.accept(prompt(sid, 1))
-                phone.wait_numbers(sid, [0, 1])
-            assert redis.pubsub_numsub(*ours) == subscribed, "nobody else listens there"
-        finally:
-            stranger.stop()
 
 
 def test_the_same_event_id_on_both(pair: tuple[Bridge, Bridge]) -> None:

@@ -15,7 +15,6 @@ from hooks_app.intake import store as intake
 from hooks_app.models import HookEvent as StoredEvent
 from sessions_app.approvals import service as approvals
 from sessions_app.log import outbox as log_outbox
-from sessions_app.log import reader
 from sessions_app.models import ClientRequest, Cursor, Feed, LogRow, Process, Session, ToolCall
 from sessions_app.observed import sessions as observed_sessions
 from sessions_app.socket import idempotency
@@ -107,26 +106,6 @@ def test_what_can_be_resumed_is_kept_for_30_days() -> None:
     ends = LogRow.objects.filter(feed_id=Feed.ALL, type="session_end")
     told = {json.loads(row.frame)["payload"]["session_id"] for row in ends}
     assert told == {"31 paused ", "31 error "}
-
-
-def test_a_session_that_is_used_again_meanwhile_is_not_forgotten(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Its older messages are gone, and that is said (D29)."""
-    session = helpers.post("old", 4)
-    newest = helpers.rows(session.feed_id)[-1].seq
-    Session.objects.update(status=Session.Status.CLOSED, last_activity_at=timezone.now() - LONG_AGO)
-    real = observed_sessions.discard_all
-
-    def empty(feed: Feed) -> None:
-        real(feed)
-        helpers.store(helpers.event("old", "SessionStart", working_directory="/w"))
-
-    monkeypatch.setattr(observed_sessions, "discard_all", empty)
-    assert observed_sessions.forget_closed() == 0
-    pages = list(iter(reader.Reader({session.feed_id: 0}, reader.head_seq()).page, None))
-    assert [page.gaps for page in pages] == [{session.feed_id: newest}]
-    assert [row.type for row in pages[0].rows] == ["agent_event"]
 
 
 def test_what_comes_while_older_rows_are_deleted_stays(monkeypatch: pytest.MonkeyPatch) -> None:

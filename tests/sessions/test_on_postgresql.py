@@ -12,7 +12,6 @@ from tests.servers import Postgres
 HERE = Path(__file__).resolve().parent
 OF_THE_LOG = (
     "test_commit_order.py",
-    "test_cursors.py",
     "test_forgetting.py",
     "test_log.py",
     "test_reader.py",
