@@ -132,9 +132,6 @@ def _register_again(sockets: tuple[ClientConnection, ...]) -> None:
             )
 
 
-# -- session_update --------------------------------------------------------------------------------
-
-
 async def _update() -> None:
     """Send ready connections the changes of sessions that a home screen shows (D54).
 

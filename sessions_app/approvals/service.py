@@ -2,14 +2,16 @@
 
 Everything here but ``forget_old`` runs inside an outbox. Decisions are made in decisions.py.
 """
+# ruff: noqa: S608 - only our own names are put into statements
 
 import uuid
 from datetime import timedelta
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.ages import ages
+from bridge_project.kernel.database import delete_in_steps
 from bridge_project.kernel.text import printable
 from bridge_project.protocol import jsontext
 from bridge_project.protocol import server_messages as s
@@ -17,28 +19,86 @@ from bridge_project.protocol.catalogue import encode
 from bridge_project.protocol.resources import ToolOutcome
 from bridge_project.protocol.types import ApprovalSource
 from sessions_app import notifications
-from sessions_app.approvals import open_calls
 from sessions_app.approvals.decisions import store_decision
 from sessions_app.approvals.tool_call import Call
 from sessions_app.approvals.tool_result import Failure
-from sessions_app.log.outbox import Outbox, outbox
+from sessions_app.log.outbox import Outbox
 from sessions_app.models import Session, ToolCall
 
 _PENDING, _REJECTED = ToolCall.Decision.PENDING, ToolCall.Decision.REJECTED
-FORGET_CALLS = 500  # in one transaction
 
 
-# -- a call begins ---------------------------------------------------------------------------------
+# One statement each: nine of ten events are about calls without an approval.
+_CALL = ToolCall._meta.db_table
+_NAMED = "session_id = %s AND tool_call_id = %s"
+_EMPTY = "description params source decided_by reason frame"
+_OPEN = f'SELECT id FROM "{_CALL}" WHERE finished_at IS NULL AND '
+# No two calls share an id: one whose id the session has had gets another.
+_BEGIN = (
+    f'INSERT INTO "{_CALL}" (session_id, tool_call_id, tool, same, risk_level, created_at, '
+    f"forwarded, {_EMPTY.replace(' ', ', ')}) SELECT %s, "
+    f'CASE WHEN EXISTS (SELECT 1 FROM "{_CALL}" WHERE {_NAMED}) THEN %s ELSE %s END, '
+    f"%s, %s, %s, %s, %s{', %s' * len(_EMPTY.split())} "
+    f"WHERE NOT EXISTS ({_OPEN} {_NAMED} AND same = %s) RETURNING tool_call_id"
+)
+# The open call that ran: the equal one with that id, else the oldest equal one, else the one with
+# that id. When an agent uses one id for two calls, the one that ran must not approve the other. A
+# call that was refused at the machine does not run.
+_END = (
+    f'UPDATE "{_CALL}" SET finished_at = %s WHERE id = COALESCE('
+    f"({_OPEN} session_id = %s AND same = %s AND (tool_call_id = %s OR decision IS NULL "
+    "OR decision <> %s OR decided_by <> %s) "
+    "ORDER BY CASE WHEN tool_call_id = %s THEN 0 ELSE 1 END, id LIMIT 1), "
+    f"({_OPEN} {_NAMED})) RETURNING id, tool_call_id, decision"
+)
+
+
+def _open_calls(session: Session) -> QuerySet[ToolCall]:
+    return ToolCall.objects.filter(session=session, finished_at=None).order_by("pk")
+
+
+def _seen_before(session: Session, call: Call, *, of_open_call: bool) -> ToolCall | None:
+    """Return the open call with the same id, tool and parameters, if any.
+
+    ``of_open_call``: else the oldest equal one that nobody was asked about, or a pending one.
+    """
+    equal = _open_calls(session).filter(same=call.same)
+    found = equal.filter(tool_call_id=call.id).first() if call.id else None
+    if found is None and of_open_call:
+        found = equal.filter(decision=None).first() or equal.filter(decision=_PENDING).first()
+    return found
+
+
+def _asked_before(box: Outbox, session: Session, call: Call) -> ToolCall | None:
+    """Return the open call with the same id; the bridge's own agents use unique ids.
+
+    Its parameters may have changed as long as nobody was asked. When it was decided and is asked
+    about again, that is another call, and the first has ended.
+    """
+    record = _open_calls(session).filter(tool_call_id=call.id).first() if call.id else None
+    if record is None or record.decision is None:
+        return record
+    if record.decision != _PENDING:
+        record.finished_at = box.now
+        record.save(update_fields=["finished_at"])
+        return None
+    return record if record.same == call.same else None
 
 
 def report(box: Outbox, session: Session, call: Call) -> str:
     """Record a call without an approval, announce it once; return its id for devices."""
-    if tool_call_id := open_calls.begin_call(box, session, call, _name(call)):
-        ids = {"session_id": session.session_id, "tool_call_id": tool_call_id, "tool": call.tool}
-        message = s.ToolCall(**ids, params=dict(call.params), description=call.description)
-        box.append(session.feed, encode(message))
+    tool, same, other_id = _name(call), call.same, str(uuid.uuid4())
+    own = (session.pk, call.id or "")
+    id_, unset = (other_id, call.id or other_id), ("",) * len(_EMPTY.split())
+    about = (tool, same, call.risk_level, box.moment, False)
+    box.cursor.execute(_BEGIN, (session.pk, *own, *id_, *about, *unset, *own, same))
     session.set_turn(Session.Turn.WORKING, call.doing(box.now))
-    return tool_call_id or call.id or ""
+    if (row := box.cursor.fetchone()) is None:  # it is open already
+        return call.id or ""
+    ids = {"session_id": session.session_id, "tool_call_id": row[0], "tool": call.tool}
+    message = s.ToolCall(**ids, params=dict(call.params), description=call.description)
+    box.append(session.feed, encode(message))
+    return str(row[0])
 
 
 def ask(box: Outbox, session: Session, call: Call, *, of_open_call: bool = False) -> ToolCall:
@@ -49,11 +109,13 @@ def ask(box: Outbox, session: Session, call: Call, *, of_open_call: bool = False
     """
     source: ApprovalSource = "hooks" if session.kind == Session.Kind.OBSERVED else "agent_sdk"
     if source == "hooks":
-        record = open_calls.seen_before(session, call, of_open_call=of_open_call)
+        record = _seen_before(session, call, of_open_call=of_open_call)
     else:
-        record = open_calls.asked_before(box, session, call)
+        record = _asked_before(box, session, call)
     if record is None:
-        id_ = _free_id(session, call)
+        id_ = call.id or str(uuid.uuid4())
+        if ToolCall.objects.filter(session=session, tool_call_id=id_).exists():
+            id_ = str(uuid.uuid4())  # ids name one call each
         record = ToolCall(session=session, tool_call_id=id_, created_at=box.now)
     if record.decision is not None:
         return record
@@ -85,18 +147,8 @@ def ask(box: Outbox, session: Session, call: Call, *, of_open_call: bool = False
     return record
 
 
-def _free_id(session: Session, call: Call) -> str:
-    """Return the call's id, or a fresh one if it is taken: ids name one call each."""
-    id_ = call.id or str(uuid.uuid4())
-    taken = ToolCall.objects.filter(session=session, tool_call_id=id_).exists()
-    return str(uuid.uuid4()) if taken else id_
-
-
 def _name(call: Call) -> str:
     return printable(call.tool)[:128] or "unknown"
-
-
-# -- a call ends -----------------------------------------------------------------------------------
 
 
 def record_hook_outcome(
@@ -106,7 +158,10 @@ def record_hook_outcome(
 
     That it ran says who decided, if nobody had (D37).
     """
-    ended = open_calls.end_call(box, session, call)
+    own = (session.pk, call.id or "")
+    refused = (_REJECTED, ToolCall.DecidedBy.AGENT)
+    box.cursor.execute(_END, (box.moment, session.pk, call.same, own[1], *refused, own[1], *own))
+    ended: tuple[int, str, str | None] | None = box.cursor.fetchone()  # its key, id and decision
     tool_call_id = (ended[1] if ended else call.id) or str(uuid.uuid4())
     _append_result(box, session, tool_call_id, call.tool, outcome, failure)
     if ended and ended[2] is not None:  # somebody was asked
@@ -127,7 +182,7 @@ def record_outcome(
     A refusal has a result too, and that is no tool that ran.
     """
     _append_result(box, session, id_, tool, outcome, failure)
-    record = open_calls.find_open(session).filter(tool_call_id=id_).first()
+    record = _open_calls(session).filter(tool_call_id=id_).first()
     if record is not None:
         _end(box, session, record, outcome, ran=outcome.success)
     _go_on(session)
@@ -186,9 +241,6 @@ def report_ran_anyway(box: Outbox, session: Session, id_: str) -> None:
         box.append_to_all(encode(notifications.ran_anyway(session, record)))
 
 
-# -- ending calls without a result -----------------------------------------------------------------
-
-
 def reject_pending(
     box: Outbox,
     session: Session,
@@ -199,7 +251,7 @@ def reject_pending(
 ) -> None:
     """Reject a session's pending calls, or ``which`` of them; ``by``: a ToolCall.DecidedBy."""
     if session.pending_approvals:
-        for record in open_calls.find_open(session).filter(decision=_PENDING, **which):
+        for record in _open_calls(session).filter(decision=_PENDING, **which):
             store_decision(box, session, record, _REJECTED, by=by, reason=reason)
 
 
@@ -213,7 +265,7 @@ def _report_not_run(box: Outbox, session: Session) -> None:
     """Notify every device of calls that devices decided about and that did not run."""
     if session.decided_by_device:
         session.decided_by_device = False
-        decided = open_calls.find_open(session).filter(decided_by=ToolCall.DecidedBy.DEVICE)
+        decided = _open_calls(session).filter(decided_by=ToolCall.DecidedBy.DEVICE)
         for record in decided.filter(reason=""):
             record.reason = "not_run"
             record.save(update_fields=["reason"])
@@ -224,7 +276,7 @@ def fail_open_calls(box: Outbox, session: Session, reason: str) -> None:
     """End every open call with a failed ``tool_result``: the agent is gone (D35)."""
     why = f"The call has no result {notifications.WHY[reason]}."
     outcome = ToolOutcome(success=False, content="", error=why)
-    for record in open_calls.find_open(session):
+    for record in _open_calls(session):
         _append_result(box, session, record.tool_call_id, record.tool, outcome, None)
         _end(box, session, record, outcome, ran=False)
 
@@ -237,17 +289,10 @@ def close_calls(box: Outbox, session: Session, *, by: str) -> None:
     reject_pending(box, session, by=by, reason="session_closed")
     _report_not_run(box, session)
     refused = Q(decision=_REJECTED, decided_by=ToolCall.DecidedBy.DEVICE)
-    open_calls.find_open(session).exclude(refused).update(finished_at=box.now)
+    _open_calls(session).exclude(refused).update(finished_at=box.now)
 
 
 def forget_old() -> int:
     """Delete old calls that needed no approval; return how many."""
     before = ages.now() - timedelta(seconds=limits.TOOL_CALL_KEEP_SECONDS)
-    old = ToolCall.objects.filter(decision=None, created_at__lt=before)
-    forgotten = 0
-    while keys := list(old.order_by().values_list("pk", flat=True)[:FORGET_CALLS]):
-        with outbox():  # a call about which somebody is asked just now stays
-            forgotten += old.filter(pk__in=keys).delete()[0]
-        if len(keys) < FORGET_CALLS:
-            break
-    return forgotten
+    return delete_in_steps(ToolCall.objects.filter(decision=None, created_at__lt=before))

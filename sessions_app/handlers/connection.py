@@ -37,9 +37,6 @@ WARNINGS = {
 }
 
 
-# -- auth ------------------------------------------------------------------------------------------
-
-
 @handles(c.Auth)
 async def auth(connection: ClientConnection, message: ClientMessage) -> None:
     payload: c.Auth = message.payload
@@ -120,9 +117,6 @@ def _connection_ack(
     return encode(payload, id=id), {session.pk: hash(session) for session in sessions}
 
 
-# -- health ----------------------------------------------------------------------------------------
-
-
 @handles(c.HealthCheck)
 async def health_check(connection: ClientConnection, message: ClientMessage) -> None:
     payload: c.HealthCheck = message.payload
@@ -192,9 +186,6 @@ async def _reply(
         connection.phase = Phase.READY
         if connection.is_direct_public:
             connection.spawn(connection.delivery.run(head))
-
-
-# -- heartbeats and acknowledgements ---------------------------------------------------------------
 
 
 @handles(c.HeartbeatPing)

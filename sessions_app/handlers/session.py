@@ -53,9 +53,6 @@ async def session_of(
     return session
 
 
-# -- joining ---------------------------------------------------------------------------------------
-
-
 @handles(c.SessionStart)
 async def session_start(connection: ClientConnection, message: ClientMessage) -> None:
     """Join a session, at once or when its agent has started."""
@@ -159,9 +156,6 @@ async def _ready(session: Session) -> s.SessionReady:
     )
 
 
-# -- leaving and ending ----------------------------------------------------------------------------
-
-
 @handles(c.SessionEnd)
 async def session_end(connection: ClientConnection, message: ClientMessage) -> None:
     """End a session that the bridge runs; only leave an observed one.
@@ -192,9 +186,6 @@ def _end(session_pk: int, reason: SessionEndReason, device: Device | None, row_i
             raise BridgeError("SESS_CLOSED", session_id=session_id)
         writer.end(reason, row_id=row_id)
         audit.record("session_end", device=device, session_id=session_id, reason=reason)
-
-
-# -- to the agent ----------------------------------------------------------------------------------
 
 
 @handles(c.Message)
@@ -233,9 +224,6 @@ async def approval_response(
     connection: ClientConnection, message: ClientMessage
 ) -> s.ApprovalRecorded:
     return await writers.run(decisions.decide, connection.paired, message.payload)
-
-
-# -- looking back ----------------------------------------------------------------------------------
 
 
 @handles(c.ReplayRequest)

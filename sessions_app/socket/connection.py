@@ -180,12 +180,6 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
             log.error("socket_task_failed", device=self.device_id, exc_info=error)
             self.spawn(self.end("BRIDGE_ERROR", 1011))
 
-    def belong_to(self, device: Device) -> None:
-        """Prepare delivery to a device; nothing is sent until it runs."""
-        self.device = device
-        self.acknowledgements = Acknowledgements(device.pk)
-        self.delivery = Delivery(device, self, self.acknowledgements)
-
     # -- sessions ----------------------------------------------------------------------------------
 
     async def leave(self, session: Session) -> None:

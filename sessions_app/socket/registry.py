@@ -12,7 +12,9 @@ from bridge_project.kernel.threads import writers
 from devices_app.models import Device
 from sessions_app.log.tail import tail
 from sessions_app.socket import presence
+from sessions_app.socket.acknowledgements import Acknowledgements
 from sessions_app.socket.connection import ClientConnection
+from sessions_app.socket.delivery import Delivery
 from sessions_app.socket.dispatch import Refused
 
 
@@ -41,7 +43,9 @@ class Registry:
         """
         for older in [one for one in self.sockets if one.device_id == device.pk]:
             await self._end(older, "CONN_REPLACED")
-        connection.belong_to(device)
+        connection.device = device
+        connection.acknowledgements = Acknowledgements(device.pk)
+        connection.delivery = Delivery(device, connection, connection.acknowledgements)
         connection.socket.authenticated()
         self.opening += 1
         try:

@@ -29,7 +29,6 @@ STEP = 3
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "DELETE_ROWS", STEP)
-    monkeypatch.setattr(approvals, "FORGET_CALLS", STEP)
     monkeypatch.setattr(log_outbox, "PRUNE_ROWS", STEP)
 
 
