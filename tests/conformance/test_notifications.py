@@ -139,23 +139,3 @@ def test_what_was_not_run(bridge: Bridge, sid: str, joined: Phone, event: str) -
             ]
             assert {one["notification_type"] for one in told} == {"agent_notification"}
             assert all("was not run" in one["body"] for one in told)
-
-
-def test_what_nobody_had_decided(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """It is told once, by its approval_decided: refused at the machine, and not run."""
-    call_id = ask(bridge, joined, sid)
-    bridge.accept(hook("Stop", sid))
-    bridge.fence(joined)
-    (told,) = not_run(joined, sid)
-    assert told["notification_type"] == "approval_decided"
-    assert (told["data"]["tool_call_id"], told["data"]["decided_by"]) == (call_id, "agent")
-    assert "at the machine" in told["body"] and "was not run" in told["body"]
-
-
-def test_it_runs_after_all(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """A rejected call that runs after the turn in which it was asked still raises the alarm."""
-    call_id = ask(bridge, joined, sid, tool_call_id="x")
-    decide(joined, sid, call_id, "rejected")
-    bridge.accept(hook("Stop", sid), post(sid, tool_call_id="x"))
-    bridge.fence(joined)
-    assert len(not_run(joined, sid)) == len(notifications(joined, sid, "error")) == 1

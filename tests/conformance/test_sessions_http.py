@@ -142,7 +142,7 @@ def test_session_ids_are_quoted(shared: Bridge) -> None:
         assert answer.status == 202 and answer.json()["session_id"] == unique, answer
 
 
-@pytest.mark.spec("http.session.events")
+@pytest.mark.spec("http.session.events", "state.closed", "code.SESSION_CLOSED")
 def test_an_event_for_an_observed_session(shared: Bridge, sid: str, device: Phone) -> None:
     """D39: accepted false, hooks cannot control the agent."""
     shared.accept(prompt(sid, 1))
@@ -151,11 +151,7 @@ def test_an_event_for_an_observed_session(shared: Bridge, sid: str, device: Phon
         assert answer.status == 202, answer
         body = answer.json()
         assert body["accepted"] is False and body["session_id"] == sid and is_uuid(body["event_id"])
-
-
-@pytest.mark.spec("state.closed", "code.SESSION_CLOSED")
-def test_an_event_for_a_closed_session(shared: Bridge, sid: str) -> None:
-    shared.accept(prompt(sid, 1), hook("SessionEnd", sid))
+    shared.accept(hook("SessionEnd", sid))
     assert_error(http_say(shared, sid, MESSAGE), 409, "SESSION_CLOSED")
 
 

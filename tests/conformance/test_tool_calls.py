@@ -219,8 +219,9 @@ def test_not_granted_at_the_machine(bridge: Bridge, sid: str, joined: Phone, eve
     assert pending(bridge, sid) == [call_id], "the other events say nothing about it"
     bridge.accept(hook(event, sid))
     told = joined.expect("notification", session_id=sid, notification_type="approval_decided")
-    data = told["payload"]["data"]
+    data, body = told["payload"]["data"], told["payload"]["body"]
     assert (data["tool_call_id"], data["decision"]) == (call_id, "rejected")
+    assert data["ran"] is False and "at the machine" in body and "was not run" in body
     if event != "SessionEnd":
         assert_stands(decide(joined, sid, call_id, "approved"), "rejected", "agent")
     assert pending(bridge, sid) == [] and pending(bridge, other) == [elsewhere]
@@ -229,15 +230,17 @@ def test_not_granted_at_the_machine(bridge: Bridge, sid: str, joined: Phone, eve
 
 @pytest.mark.spec("notification.priority")
 @pytest.mark.parametrize(
-    ("decision", "ended"), [("rejected", False), ("rejected", True), ("modified", False)]
+    ("decision", "then"),
+    [("rejected", ""), ("rejected", "Stop"), ("rejected", "SessionEnd"), ("modified", "")],
 )
 def test_a_rejected_call_that_ran_anyway(
-    bridge: Bridge, sid: str, joined: Phone, decision: str, ended: bool
+    bridge: Bridge, sid: str, joined: Phone, decision: str, then: str
 ) -> None:
-    """D37: a high notification of type error, also after the end; the decision stands."""
+    """D37: a high notification of type error, also after turn or session; the decision stands."""
     call_id = ask(bridge, joined, sid, tool_call_id="x")
     decide(joined, sid, call_id, decision)
-    bridge.accept(*[hook("SessionEnd", sid)] * ended, post(sid, {"n": 1}, tool_call_id="x"))
+    ends = [hook(then, sid)] if then else []
+    bridge.accept(*ends, post(sid, {"n": 1}, tool_call_id="x"))
     assert joined.expect("tool_result", session_id=sid)["payload"]["tool_call_id"] == call_id
     bridge.fence(joined)
     assert len(notifications(joined, sid, "approval_decided")) == 1
@@ -248,5 +251,5 @@ def test_a_rejected_call_that_ran_anyway(
     (alarm,) = alarms
     assert (alarm["priority"], alarm["data"]["tool_call_id"]) == ("high", call_id)
     assert alarm["title"] and alarm["body"]
-    if not ended:
+    if then != "SessionEnd":
         assert_stands(decide(joined, sid, call_id, "approved"), "rejected", "")

@@ -5,11 +5,10 @@ from typing import Any
 
 from bridge_project.protocol.hooks import HookEvent, parse_hook_event
 from bridge_project.protocol.types import now_text
-from devices_app.models import Device
 from hooks_app.intake import store as intake
 from sessions_app.log import reader as log_reader
 from sessions_app.log.reader import Row
-from sessions_app.models import Feed, Session
+from sessions_app.models import Session
 from sessions_app.observed import sessions as observed_sessions
 
 
@@ -42,15 +41,7 @@ def session(session_id: str) -> Session:
     return found
 
 
-def rows(*feed_ids: int, after: int = 0) -> list[Row]:
-    return read_all(dict.fromkeys(feed_ids or (Feed.ALL,), after))
-
-
 def read_all(positions: dict[int, int], upto: int | None = None) -> list[Row]:
     """What a reader gives after these positions, to the head of the log unless told."""
     reader = log_reader.Reader(positions, log_reader.head_seq() if upto is None else upto)
     return [row for page in iter(reader.page, None) for row in page.rows]
-
-
-def device(name: str = "phone", start_seq: int = 0) -> Device:
-    return Device.objects.create(name=name, start_seq=start_seq)

@@ -63,7 +63,7 @@ def test_tool_calls_about_which_nobody_was_asked() -> None:
 
 
 def test_closed_sessions_with_all_that_they_have() -> None:
-    phone = helpers.device()
+    phone = Device.objects.create(name="phone")
     for number in range(5):
         session = helpers.post(f"old {number}", 7)
         call(session, decision="rejected")
@@ -124,7 +124,7 @@ def test_what_comes_while_older_rows_are_deleted_stays(monkeypatch: pytest.Monke
     assert observed_sessions.forget_closed() == 0
     assert log_outbox.prune() == 4
     for session in sessions:
-        assert [row.type for row in helpers.rows(session.feed_id)] == ["agent_event"]
+        assert [row.type for row in helpers.read_all({session.feed_id: 0})] == ["agent_event"]
 
 
 def test_the_memory_of_events_and_of_requests() -> None:
@@ -132,7 +132,7 @@ def test_the_memory_of_events_and_of_requests() -> None:
     StoredEvent.objects.update(received_at=timezone.now() - LONG_AGO)
     helpers.post("one", 1)
     process = Process.objects.create(instance="i", lease_until=timezone.now())
-    known = {"device": helpers.device(), "process_id": process.pk}
+    known = {"device": Device.objects.create(name="phone"), "process_id": process.pk}
     for number in range(10):
         long_ago = timezone.now() - LONG_AGO
         ClientRequest.objects.create(digest=str(number), created_at=long_ago, **known)
