@@ -6,8 +6,6 @@ from typing import Any
 from django.db import models
 from django.utils import timezone
 
-# -- the log ---------------------------------------------------------------------------------------
-
 
 class RowNumber(models.BigIntegerField):  # type: ignore[type-arg]
     """Number rows; on SQLite an alias of the rowid, which needs no index of its own."""
@@ -74,9 +72,6 @@ class Cursor(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["device", "feed"], name="one_cursor_a_feed")]
-
-
-# -- sessions --------------------------------------------------------------------------------------
 
 
 class Session(models.Model):
@@ -259,9 +254,6 @@ class Command(models.Model):
             models.Index(fields=["session"], name="commands_by_session"),
             models.Index(fields=["created_at"], name="commands_by_age"),
         ]
-
-
-# -- who is connected ------------------------------------------------------------------------------
 
 
 class Process(models.Model):

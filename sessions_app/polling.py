@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import structlog
@@ -94,20 +94,15 @@ def _notify(failure: Failure) -> None:
 
 
 async def _renew() -> None:
-    await _forget_lost()
+    """Extend the lease; delete records of sockets that this process has no more."""
+    if not registry.opening:
+        on_record = await readers.run(presence.held)
+        lost = on_record - {socket.connection_id for socket in registry.sockets}
+        if lost and not registry.opening:  # one may have begun to open meanwhile
+            await writers.run(presence.close_connections, lost)
     if not await writers.run(leases.renew):
         log.warning("lease_lost", remedy="registering again")
         await writers.run(_register_again, tuple(registry.sockets))
-
-
-async def _forget_lost() -> None:
-    """Delete records of sockets that this process has no more, or never had."""
-    if registry.opening:
-        return
-    on_record = await readers.run(presence.held)
-    lost = on_record - {socket.connection_id for socket in registry.sockets}
-    if lost and not registry.opening:  # a socket may have begun to open meanwhile
-        await writers.run(presence.close_connections, lost)
 
 
 def _register_again(sockets: tuple[ClientConnection, ...]) -> None:
@@ -161,7 +156,9 @@ async def _send_changes(ready: list[ClientConnection]) -> None:
     now = timezone.now()
     since = min(now, *(one.shown_at for one in ready)) - LATE
     behind = set()
-    for session in await readers.run(_changed, since):
+    changed = Session.objects.filter(last_activity_at__gt=since).order_by("last_activity_at")
+    views = changed.values_list(*session_view.COLUMNS, named=True)
+    for session in await readers.run(list[Any], views):
         update = None
         for connection in ready:
             known = connection.shown.get(session.pk)
@@ -178,11 +175,6 @@ async def _send_changes(ready: list[ClientConnection]) -> None:
     for connection in ready:
         if connection not in behind:
             connection.shown_at = now
-
-
-def _changed(since: datetime) -> list[Any]:
-    changed = Session.objects.filter(last_activity_at__gt=since).order_by("last_activity_at")
-    return list(changed.values_list(*session_view.COLUMNS, named=True))
 
 
 _polling = BackgroundTask(_poll)

@@ -56,9 +56,6 @@ class _Row(NamedTuple):
     at: datetime
 
 
-# -- which rows, and when --------------------------------------------------------------------------
-
-
 def look(settled: dict[int, int]) -> tuple[list[Due], bool]:
     """Return the next push of each device, and whether anything waits for its time.
 
@@ -124,9 +121,6 @@ def _push(subscription: PushSubscription, payload: dict[str, Any]) -> Push:
     return Push(contents, topic, "high" if kind == "approval_required" else "normal")
 
 
-# -- sending ---------------------------------------------------------------------------------------
-
-
 def claim(due: Due) -> bool:
     """Take a push for this process; False when another has taken or sent it."""
     seen = due.subscription
@@ -164,8 +158,6 @@ async def _deliver(due: Due) -> None:
         outcome = Outcome(refused.message)
     await writers.run(store_outcome, due.subscription, outcome, due.seq)
 
-
-# -- in a serving process --------------------------------------------------------------------------
 
 _waiting: list[Due] = []  # of the last look, not begun
 _sending: dict[int, tuple[str, asyncio.Task[None]]] = {}  # subscription → host, push on its way

@@ -64,7 +64,9 @@ def find_repository(directory: str, jail: Jail) -> Repository | None:
         try:
             git_dir = _git_dir(top, jail)
             if git_dir is not None:
-                common_dir = _common_dir(git_dir, jail)
+                common_dir = git_dir
+                with Ignoring("FILE_NOT_FOUND"):
+                    common_dir = _directory(_read(f"{git_dir}/commondir", jail), git_dir, jail)
                 return Repository("/" + "/".join(names), top, git_dir, common_dir, jail)
         except BridgeError as error:
             if error.code != "FILE_ACCESS_DENIED":
@@ -123,12 +125,6 @@ def _git_dir(top: str, jail: Jail) -> str | None:
         return False
 
     return path if (has("objects") or has("commondir")) and has("HEAD") else None
-
-
-def _common_dir(git_dir: str, jail: Jail) -> str:
-    with Ignoring("FILE_NOT_FOUND"):
-        return _directory(_read(f"{git_dir}/commondir", jail), git_dir, jail)
-    return git_dir
 
 
 def _directory(target: str, base: str, jail: Jail) -> str:

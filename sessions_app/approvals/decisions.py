@@ -4,7 +4,7 @@ import json
 
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol import jsontext
-from bridge_project.protocol.catalogue import Encoded, encode, encode_raw
+from bridge_project.protocol.catalogue import encode, encode_raw
 from bridge_project.protocol.client_messages import ApprovalResponse
 from bridge_project.protocol.server_messages import ApprovalRecorded
 from bridge_project.protocol.types import now_text
@@ -95,17 +95,13 @@ def store_decision(
     if session.kind == Session.Kind.BRIDGE and not session.pending_approvals:
         session.turn = Session.Turn.WORKING
     box.append_to_all(encode(notifications.approval_decided(session, record)))
-    box.amend(_decided(record))
+    # an approval_required that is sent from now on says so: nobody is asked again
+    asked = json.loads(record.frame)
+    payload = asked["payload"] | _shown(record)
+    box.amend(encode_raw(asked["type"], payload, id=asked["id"], timestamp=asked["timestamp"]))
     about = {"subject": record.tool_call_id, "tool": record.tool}
     about |= {"decision": decision, "reason": reason, "session_id": session.session_id}
     audit.record("decision", actor=by, device=device, **about)
-
-
-def _decided(record: ToolCall) -> Encoded:
-    """Add the decision to an ``approval_required``, so that nobody is asked again."""
-    asked = json.loads(record.frame)
-    payload = asked["payload"] | _shown(record)
-    return encode_raw(asked["type"], payload, id=asked["id"], timestamp=asked["timestamp"])
 
 
 def _shown(record: ToolCall) -> dict[str, str | None]:

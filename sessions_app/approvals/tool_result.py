@@ -97,7 +97,11 @@ def _structured(result: Mapping[str, Any]) -> str | None:
             said = [text for text in texts if isinstance(text, str)]
             return "\n".join(text for text in said if not text.startswith("<tools-used"))
         case {"questions": list(), "answers": dict(answers)}:
-            return _answers(answers) or "Nobody answered."
+            lines = (
+                f"{question} {', '.join(map(str, one)) if isinstance(one, list) else one}"
+                for question, one in answers.items()
+            )
+            return "\n".join(lines) or "Nobody answered."
         case {"newTodos": list(todos)}:
             marks = {"completed": "x", "in_progress": ">"}
             items = [todo for todo in todos if isinstance(todo, dict)]
@@ -125,13 +129,6 @@ def _of_files(result: Mapping[str, Any]) -> str | None:
         case {"results": list(results), "query": _}:
             return "\n".join(_search_result(one) for one in results) or NOTHING_FOUND
     return None
-
-
-def _answers(answers: Mapping[str, Any]) -> str:
-    return "\n".join(
-        f"{question} {', '.join(map(str, answer)) if isinstance(answer, list) else answer}"
-        for question, answer in answers.items()
-    )
 
 
 def _search_result(found: Any) -> str:

@@ -53,7 +53,11 @@ async def auth(connection: ClientConnection, message: ClientMessage) -> None:
             address=connection.transport.client,
         )
     except BridgeError as error:
-        raise await _failed(connection, error) from None
+        try:  # count it for the address; too many are RATE_LIMITED (D16)
+            await readers.run(ratelimit.failed_authentication, connection.transport.client)
+        except BridgeError as limited:
+            raise Refused("RATE_LIMITED", limited.message, details=limited.fields) from None
+        raise Refused(error.code, error.message) from None
     await registry.take_place(connection, device, tokens.digest(payload.token))
     connection.phase = Phase.AUTHENTICATED
     # What a client does once it is answered comes after this row.
@@ -86,15 +90,6 @@ def _check_version(version: str) -> None:
         f"{reason}: this bridge takes clients from {lowest} to {highest}.",
         details={"reason": reason, "client_version": version},
     )
-
-
-async def _failed(connection: ClientConnection, error: BridgeError) -> Refused:
-    """Count a failed authentication for the address; too many are RATE_LIMITED (D16)."""
-    try:
-        await readers.run(ratelimit.failed_authentication, connection.transport.client)
-    except BridgeError as limited:
-        return Refused("RATE_LIMITED", limited.message, details=limited.fields)
-    return Refused(error.code, error.message)
 
 
 def _connection_ack(

@@ -27,8 +27,6 @@ from sessions_app.socket import dispatch, idempotency, presence
 from sessions_app.socket.connection import ClientConnection
 from sessions_app.socket.dispatch import check_joined, handles
 
-_ENDS_A_START = ("session_end", "session_interrupt")
-
 
 async def session_of(
     connection: ClientConnection, message: ClientMessage, *, acting: bool = False
@@ -43,7 +41,7 @@ async def session_of(
     session = await readers.run(observed_sessions.find, message.payload.session_id)
     if session is None:
         raise BridgeError("SESSION_NOT_FOUND", session_id=message.payload.session_id)
-    if message.type in _ENDS_A_START and session_view.is_starting(session):
+    if message.type in ("session_end", "session_interrupt") and session_view.is_starting(session):
         return session
     if message.type == "session_end" and session.expired:
         return session
@@ -75,8 +73,12 @@ def _must_wait(session: Session, *, resume: bool) -> bool:
 
 async def _create(connection: ClientConnection, message: ClientMessage) -> None:
     """Create a session, once for repeated messages, and join it each time (D31)."""
+
+    async def create(connection: ClientConnection, message: ClientMessage) -> s.SessionReady:
+        return await _ready(await _new(connection, message.payload))
+
     frame = await idempotency.once(
-        connection, message, lambda: idempotency.answer_of(connection, message, _created)
+        connection, message, lambda: idempotency.answer_of(connection, message, create)
     )
     answer = json.loads(frame)
     if answer["type"] != "session_ready":
@@ -85,10 +87,6 @@ async def _create(connection: ClientConnection, message: ClientMessage) -> None:
     if session is None:
         raise BridgeError("SESSION_NOT_FOUND")
     return await _join(connection, message, session)
-
-
-async def _created(connection: ClientConnection, message: ClientMessage) -> s.SessionReady:
-    return await _ready(await _new(connection, message.payload))
 
 
 async def _new(connection: ClientConnection, payload: c.SessionStart) -> Session:

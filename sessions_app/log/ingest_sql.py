@@ -88,8 +88,6 @@ def moment(value: datetime | None) -> Any:
     return connection.ops.adapt_datetimefield_value(value)
 
 
-# -- the head and the rows -------------------------------------------------------------------------
-
 ROW_WRITTEN = ("seq", "feed_id", "type", "message_id", "frame", "size", "created_at")
 _WRITE_ROWS = insert_into(LogRow, ROW_WRITTEN)
 _WRITE_FEED = f'UPDATE "{_FEED}" SET last_seq = %s, rows = %s, bytes = %s WHERE id = %s'
@@ -150,8 +148,6 @@ def discard(cursor: Any, rows: Sequence[tuple[int, int, int]]) -> None:
     write(cursor, _SHRINK_HEAD, [(sum(size for _, _, size in rows),)])
     write(cursor, _DELETE_ROW, [(seq,) for seq, _, _ in rows])
 
-
-# -- sessions --------------------------------------------------------------------------------------
 
 # In the order of the models' fields, as from_db wants them; last in a session what is converted.
 _SESSION_READ = (

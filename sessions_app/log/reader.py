@@ -83,7 +83,8 @@ class Reader:
         while not rows and self.position < self._upto:
             rows = self._rows()
         # Gaps are read after rows: rows discarded in between are reported, never left out.
-        return Page(rows, self._gaps(after))
+        marks = Feed.objects.filter(dropped_seq__gt=after).values_list("pk", "dropped_seq")
+        return Page(rows, {feed_id: seq for feed_id, seq in marks if self._wants(seq, feed_id)})
 
     def _rows(self) -> list[Row]:
         """Read the next rows and move on past them."""
@@ -112,11 +113,6 @@ class Reader:
 
     def _wants(self, seq: int, feed_id: int) -> bool:
         return seq > self._positions.get(feed_id, seq)
-
-    def _gaps(self, after: int) -> dict[int, int]:
-        """Return what was discarded of these feeds beyond ``after`` and their positions."""
-        marks = Feed.objects.filter(dropped_seq__gt=after).values_list("pk", "dropped_seq")
-        return {feed_id: seq for feed_id, seq in marks if self._wants(seq, feed_id)}
 
 
 def newest(after: int, count: int, size: int) -> tuple[int, list[Row]]:

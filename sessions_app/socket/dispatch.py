@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import structlog
 from django.db import Error as DatabaseError
@@ -115,11 +116,8 @@ async def take(connection: ClientConnection, data: str | bytes) -> None:
 
 async def handle(connection: ClientConnection, message: ClientMessage) -> None:
     """Answer an admitted message by its handler."""
-    await guarded(connection, message, _act)
-
-
-async def _act(connection: ClientConnection, message: ClientMessage) -> None:
-    await idempotency.answer(connection, message, HANDLERS[message.type])
+    act = partial(idempotency.answer, handle=HANDLERS[message.type])
+    await guarded(connection, message, act)
 
 
 async def guarded(connection: ClientConnection, message: ClientMessage, work: Work) -> bool:

@@ -67,16 +67,14 @@ class Registry:
     def revoked(self, device_id: int) -> None:
         """End a device's connections after a revocation; callable from any thread."""
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._revoked, device_id)
+            self._loop.call_soon_threadsafe(self.retire, (), (), device_id)
 
-    def _revoked(self, device_id: int) -> None:
-        ended = {one.connection_id for one in self.sockets if one.device_id == device_id}
-        self.retire(set(), ended)
-
-    def retire(self, replaced: Collection[int | None], ended: Collection[int | None]) -> None:
-        """End connections that were replaced, and those of ended devices or tokens."""
+    def retire(
+        self, replaced: Collection[int], ended: Collection[int], revoked: int | None = None
+    ) -> None:
+        """End connections that were replaced, ended ones, and those of a revoked device."""
         for connection in tuple(self.sockets):
-            if connection.connection_id in ended:
+            if connection.connection_id in ended or connection.device_id == revoked:
                 self._spawn(self._end(connection, "AUTH_FAILED"))
             elif connection.connection_id in replaced:
                 self._spawn(self._end(connection, "CONN_REPLACED"))
