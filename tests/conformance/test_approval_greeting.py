@@ -9,14 +9,12 @@ from tests.conformance.approvals import (
     decide,
     greeted,
     of,
-    pending,
-    post,
     pre,
 )
 from tests.conformance.bridge import Bridge
 from tests.conformance.delivery import away
 from tests.conformance.phone import Phone
-from tests.conformance.samples import hook, new_session, prompt
+from tests.conformance.samples import hook, prompt
 
 pytestmark = pytest.mark.spec("offline.pending")
 
@@ -78,17 +76,3 @@ def test_once_per_connection(bridge: Bridge, sid: str, device: Phone) -> None:
     greeted(bridge, device)
     assert call_ids(device, "approval_required", sid) == ["x"]
     bridge.accept(hook("SessionEnd", sid))
-
-
-def test_all_that_is_pending(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D28: of every session; what was decided, in whichever way, is not."""
-    other = new_session()
-    bridge.watch(joined, other)
-    kept = [ask(bridge, joined, sid, {"command": f"ls {number}"}) for number in range(3)]
-    by_device, by_machine = (ask(bridge, joined, sid, {"command": one}) for one in "ab")
-    elsewhere = ask(bridge, joined, other)
-    decide(joined, sid, by_device, "modified")
-    bridge.accept(post(sid, {"command": "b"}))
-    assert by_machine not in pending(bridge, sid)
-    assert sorted(pending(bridge, sid)) == sorted(kept) and pending(bridge, other) == [elsewhere]
-    bridge.accept(hook("SessionEnd", other))

@@ -25,14 +25,8 @@ on_both = pytest.mark.usefixtures("database")
 
 
 @pytest.mark.spec(
-    "ws.approval_required",
-    "record.session_id",
-    "record.tool",
-    "record.description",
-    "record.params",
-    "record.risk_level",
-    "record.reasoning",
-    "event.PreToolUse",
+    "ws.approval_required record.session_id record.tool record.description record.params",
+    "record.risk_level record.reasoning event.PreToolUse",
 )
 def test_the_question(bridge: Bridge, sid: str, joined: Phone) -> None:
     """D37: source hooks, what the agent wants as it said it, a description that is never empty."""
@@ -61,15 +55,8 @@ def test_the_question(bridge: Bridge, sid: str, joined: Phone) -> None:
     [("approved", "rejected"), ("rejected", "modified"), ("modified", "modified")],
 )
 @pytest.mark.spec(
-    "ws.approval_response",
-    "ws.approval_recorded",
-    "decision.approved",
-    "decision.rejected",
-    "decision.modified",
-    "decision.logged",
-    "record.decision",
-    "record.decided_at",
-    "record.modifications",
+    "ws.approval_response ws.approval_recorded decision.approved decision.rejected",
+    "decision.modified decision.logged record.decision record.decided_at record.modifications",
     "wscode.TOOL_ALREADY_DECIDED",
 )
 @on_both

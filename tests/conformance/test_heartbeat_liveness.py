@@ -186,12 +186,14 @@ def test_a_ping_may_carry_more(device: Phone) -> None:
 
 @pytest.mark.slow
 @pytest.mark.spec("limit.heartbeat", "wscode.CONN_TIMEOUT")
-def test_a_silent_client_is_closed(patient: Patient) -> None:
-    outcome = patient(silence)
-    assert outcome["messages"] and outcome["messages"][-1]["type"] == "connection_error", outcome
+@pytest.mark.parametrize(
+    ("scenario", "seconds"), [(silence, LIVENESS), (no_auth, limits.AUTH_WAIT_SECONDS)]
+)
+def test_a_silent_client_is_closed(patient: Patient, scenario: Scenario, seconds: float) -> None:
+    outcome = patient(scenario)
+    assert outcome["messages"][-1]["type"] == "connection_error", outcome
     assert outcome["messages"][-1]["payload"]["code"] == "CONN_TIMEOUT"
-    assert outcome["code"] == 4408
-    assert outcome["seconds"] >= LIVENESS - 1
+    assert outcome["code"] == 4408 and outcome["seconds"] >= seconds - 1
 
 
 @pytest.mark.slow
@@ -199,16 +201,6 @@ def test_protocol_pongs_keep_a_client_alive(patient: Patient) -> None:
     outcome = patient(only_pongs)
     assert outcome["seconds"] > LIVENESS
     assert outcome["answer"]["type"] == "health_status"
-
-
-@pytest.mark.slow
-@pytest.mark.spec("wscode.CONN_TIMEOUT")
-def test_no_auth_within_10_seconds(patient: Patient) -> None:
-    outcome = patient(no_auth)
-    assert [message["type"] for message in outcome["messages"]] == ["connection_error"]
-    assert outcome["messages"][0]["payload"]["code"] == "CONN_TIMEOUT"
-    assert outcome["code"] == 4408
-    assert outcome["seconds"] >= limits.AUTH_WAIT_SECONDS - 1
 
 
 @pytest.mark.slow
