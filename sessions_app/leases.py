@@ -55,7 +55,8 @@ def renew() -> bool:
 
 def is_alive(process_id: uuid.UUID | None) -> bool:
     """Return whether a process serves, as far as its lease says."""
-    return Process.objects.filter(pk=process_id, lease_until__gt=clock()).exists()
+    living = Process.objects.filter(lease_until__gt=clock())
+    return process_id is not None and living.filter(pk=process_id).exists()
 
 
 def clock() -> Combinable | datetime:

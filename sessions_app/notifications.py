@@ -58,21 +58,28 @@ def session_of(feed_id: int) -> str | None:
     return Session.objects.filter(feed_id=feed_id).values_list("session_id", flat=True).first()
 
 
+def _about(
+    session: Session,
+    call: ToolCall,
+    type_: NotificationType,
+    title: str,
+    body: str,
+    priority: Priority = "normal",
+    **data: Any,
+) -> Notification:
+    """Make a notification about a tool call."""
+    ids = {"session_id": session.session_id, "tool_call_id": call.tool_call_id}
+    return make(type_, title, body, priority=priority, **ids, **data)
+
+
 def approval_required(session: Session, call: ToolCall) -> Notification:
     """Ask for a decision; calls reported by hooks are decided at the machine."""
     asker = "The agent" if call.tool == QUESTION else call.tool
     asks = "asks you" if call.tool == QUESTION else "needs approval"
     by_hooks = call.source == ToolCall.Source.HOOKS
-    return make(
-        "approval_required",
-        f"{asker} asks at the machine" if by_hooks else f"{asker} {asks}",
-        call.description,
-        priority="high",
-        session_id=session.session_id,
-        tool_call_id=call.tool_call_id,
-        risk_level=call.risk_level,
-        screen="approval",
-    )
+    title = f"{asker} asks at the machine" if by_hooks else f"{asker} {asks}"
+    data = {"risk_level": call.risk_level, "screen": "approval"}
+    return _about(session, call, "approval_required", title, call.description, "high", **data)
 
 
 # reason of a decision by the bridge → the same for a person
@@ -94,21 +101,11 @@ def approval_decided(session: Session, call: ToolCall) -> Notification:
         body = f"{body.rstrip('.')}: {answers}"
     if call.decided_by == ToolCall.DecidedBy.DEVICE and session.kind == Session.Kind.OBSERVED:
         title, body = f"{title}{_where(call)}", NOTED
-    not_run: dict[str, Any] = {}
+    data: dict[str, Any] = {"decision": call.decision, "decided_by": call.decided_by}
     if call.decided_by == ToolCall.DecidedBy.AGENT and call.decision == ToolCall.Decision.REJECTED:
-        body, not_run = f"{body.rstrip('.')} and was not run.", {"ran": False}
-    return make(
-        "approval_decided",
-        title,
-        body,
-        session_id=session.session_id,
-        tool_call_id=call.tool_call_id,
-        decision=call.decision,
-        decided_by=call.decided_by,
-        **not_run,
-        device=call.device.name if call.device else "",
-        reason=call.reason,
-    )
+        body, data["ran"] = f"{body.rstrip('.')} and was not run.", False
+    data |= {"device": call.device.name if call.device else "", "reason": call.reason}
+    return _about(session, call, "approval_decided", title, body, **data)
 
 
 def _decided(call: ToolCall) -> tuple[str, str]:
@@ -134,28 +131,17 @@ def _where(call: ToolCall) -> str:
 def was_not_run(session: Session, call: ToolCall) -> Notification:
     """Report that a call was not run after a device decided about it."""
     name, decided = _decided(call)
-    return make(
-        "agent_notification",
-        f"{name} was not run",
-        f"{name} was {decided}{_where(call)}, and was not run at the machine: {call.description}",
-        priority="low" if call.decision == ToolCall.Decision.REJECTED else "normal",
-        session_id=session.session_id,
-        tool_call_id=call.tool_call_id,
-        ran=False,
-    )
+    title, what = f"{name} was not run", f"{name} was {decided}{_where(call)}"
+    body = f"{what}, and was not run at the machine: {call.description}"
+    priority: Priority = "low" if call.decision == ToolCall.Decision.REJECTED else "normal"
+    return _about(session, call, "agent_notification", title, body, priority, ran=False)
 
 
 def ran_anyway(session: Session, call: ToolCall) -> Notification:
     """Report that a call ran although it was rejected, or before anybody had decided."""
-    return make(
-        "error",
-        "A rejected tool call ran",
-        f"{call.tool} ran although it had not been approved: {call.description}",
-        priority="high",
-        session_id=session.session_id,
-        tool_call_id=call.tool_call_id,
-        code="REJECTED_CALL_RAN",
-    )
+    title = "A rejected tool call ran"
+    body = f"{call.tool} ran although it had not been approved: {call.description}"
+    return _about(session, call, "error", title, body, "high", code="REJECTED_CALL_RAN")
 
 
 # what happened to a session → type, title, priority, code in the data

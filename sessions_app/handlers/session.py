@@ -77,9 +77,7 @@ async def _create(connection: ClientConnection, message: ClientMessage) -> None:
     async def create(connection: ClientConnection, message: ClientMessage) -> s.SessionReady:
         return await _ready(await _new(connection, message.payload))
 
-    frame = await idempotency.once(
-        connection, message, lambda: idempotency.answer_of(connection, message, create)
-    )
+    frame = await idempotency.once(connection, message, create)
     answer = json.loads(frame)
     if answer["type"] != "session_ready":
         return await connection.send_text(frame)

@@ -50,12 +50,11 @@ async def answer(connection: ClientConnection, message: ClientMessage, handle: H
         if payload is not None:
             await connection.send_payload(payload, id=message.id)
         return
-    frame = await once(connection, message, lambda: answer_of(connection, message, handle))
-    if frame:
+    if frame := await once(connection, message, handle):
         await connection.send_text(frame)
 
 
-async def answer_of(connection: ClientConnection, message: ClientMessage, handle: Handler) -> str:
+async def _answer(connection: ClientConnection, message: ClientMessage, handle: Handler) -> str:
     """Return the frame that answers; a lasting failure is an answer too."""
     try:
         payload = await handle(connection, message)
@@ -66,13 +65,11 @@ async def answer_of(connection: ClientConnection, message: ClientMessage, handle
     return "" if payload is None else encode(payload, id=message.id).text
 
 
-async def once(
-    connection: ClientConnection, message: ClientMessage, do: Callable[[], Awaitable[str]]
-) -> str:
-    """Return the result of ``do``, or its earlier result for the same message.
+async def once(connection: ClientConnection, message: ClientMessage, handle: Handler) -> str:
+    """Return the frame that answers, which may be the earlier one for the same message.
 
-    An exception is not remembered. ``do`` goes on when the connection ends meanwhile. While another
-    process handles the same message, this waits for it.
+    An exception is not remembered. ``handle`` goes on when the connection ends meanwhile. While
+    another process handles the same message, this waits for it.
     """
     # ids like "1" are told apart on one connection only
     scope = None if is_uuid(message.id) else connection.connection_id
@@ -81,7 +78,7 @@ async def once(
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     key = (connection.paired.pk, digest)
     if (task := _running.get(key)) is None:
-        task = _running[key] = asyncio.create_task(_once(key, do))
+        task = _running[key] = asyncio.create_task(_once(key, connection, message, handle))
         task.add_done_callback(lambda done: _ended(key, done))
     return await asyncio.shield(task)
 
@@ -92,7 +89,9 @@ def _ended(key: Key, task: asyncio.Task[str]) -> None:
         task.exception()  # whoever still waits is told; the socket may be gone
 
 
-async def _once(key: Key, do: Callable[[], Awaitable[str]]) -> str:
+async def _once(
+    key: Key, connection: ClientConnection, message: ClientMessage, handle: Handler
+) -> str:
     while (claim := await writers.run(_claim, *key)) is None:  # noqa: ASYNC110 - another process is at it; it sets no event here
         await asyncio.sleep(limits.REQUEST_POLL_SECONDS)
     known, new = claim
@@ -101,7 +100,7 @@ async def _once(key: Key, do: Callable[[], Awaitable[str]]) -> str:
     begun.set(None if new else known.created_at)
     request = ClientRequest.objects.filter(pk=known.pk)
     try:
-        frame = await do()
+        frame = await _answer(connection, message, handle)
     except BaseException:
         await writers.run(request.delete)
         raise
