@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bridge_project.protocol.resources import SessionInfo
 from tests.conformance.agents import begin, end, log_of, say, tool
 from tests.conformance.approvals import decide, post, pre
 from tests.conformance.bridge import Bridge
@@ -16,10 +17,8 @@ from tests.conformance.samples import hook, new_session, prompt
 
 pytestmark = pytest.mark.spec("ws.session_update")
 
-STATE = {"kind", "session_status", "turn", "doing", "pending_approvals", "last_activity_at"} | {
-    "resumable"
-}
-INFO = STATE | {"session_id", "agent", "title", "working_directory"}
+INFO = set(SessionInfo.model_fields)
+STATE = INFO - {"session_id", "agent", "title", "working_directory"}
 
 
 def shown(phone: Phone, session_id: str) -> dict[str, Any]:

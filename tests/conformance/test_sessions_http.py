@@ -81,28 +81,23 @@ def test_titles(shared: Bridge) -> None:
         assert (shared.session(sid)["title"] == title) is (title not in ("web", "app"))
 
 
-@pytest.mark.spec("session.recent_events")
+@pytest.mark.spec("session.recent_events", "session.hook_count", "session.last_activity_at")
 def test_recent_events(shared: Bridge, sid: str) -> None:
-    """D35: the last 20, newest first."""
+    """D35: the last 20, newest first; how many there were, and when the last was."""
     prompts = [prompt(sid, number) for number in range(22)]
+    shared.accept(prompts.pop())
+    first = shared.session(sid)
+    assert shared.post_hook(hook("Stop", sid, timestamp="x")).status == 400, "that counts nothing"
     used = hook("PreToolUse", sid, PAYLOADS["PreToolUse"] | {"tool": "Grep"})
     shared.accept(*prompts, used, hook("Stop", sid))
-    recent = shared.session(sid)["recent_events"]
+    second = shared.session(sid)
+    assert second["hook_count"] == 24 and second["created_at"] == first["created_at"]
+    assert parse_time(second["last_activity_at"]) > parse_time(first["last_activity_at"])
+    recent = second["recent_events"]
     assert [event["type"] for event in recent] == ["Stop", "PreToolUse"] + ["UserPromptSubmit"] * 18
     assert recent[1]["tool"] == "Grep"
     times = [parse_time(event["timestamp"]) for event in recent]
     assert times == sorted(times, reverse=True)
-
-
-@pytest.mark.spec("session.hook_count", "session.last_activity_at")
-def test_counting_and_activity(shared: Bridge, sid: str) -> None:
-    shared.accept(prompt(sid, 1))
-    first = shared.session(sid)
-    shared.accept(prompt(sid, 2), prompt(sid, 3))
-    assert shared.post_hook(hook("Stop", sid, timestamp="x")).status == 400, "that counts nothing"
-    second = shared.session(sid)
-    assert second["hook_count"] == 3 and second["created_at"] == first["created_at"]
-    assert parse_time(second["last_activity_at"]) > parse_time(first["last_activity_at"])
 
 
 @pytest.mark.spec("session.websocket_connected")
