@@ -154,5 +154,5 @@ async def test_one_event_that_cannot_be_stored_does_not_take_the_others_with_it(
 
 
 def prompts() -> list[str]:
-    rows = helpers.rows(helpers.session("s1").feed_id)
+    rows = helpers.read_all({helpers.session("s1").feed_id: 0})
     return [json.loads(row.frame)["payload"]["payload"]["prompt"] for row in rows]
