@@ -88,7 +88,12 @@ def _check_version(version: str) -> None:
     raise Refused(
         "VERSION_INCOMPATIBLE",
         f"{reason}: this bridge takes clients from {lowest} to {highest}.",
-        details={"reason": reason, "client_version": version},
+        details={
+            "reason": reason,
+            "client_version": version,
+            "min_client_version": lowest,
+            "max_client_version": highest,
+        },
     )
 
 
