@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import structlog
@@ -12,12 +12,11 @@ from django.utils import timezone
 
 from bridge_project.http import ratelimit
 from bridge_project.http.error_body import connection_error_payload, error_payload, log_error
-from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import readers, writers
 from bridge_project.network.transport import Transport
 from bridge_project.protocol.base import Payload, Phase
-from bridge_project.protocol.catalogue import CATALOGUE, Encoded, encode
+from bridge_project.protocol.catalogue import Encoded, encode
 from bridge_project.protocol.parse import ClientMessage
 from devices_app.models import Device
 from sessions_app.log.reader import Row
@@ -34,60 +33,11 @@ log = structlog.get_logger("bridge.socket")
 Queue = tuple[str, str | None]  # the catalogue's name of it, the session
 
 
-class RequestQueues:
-    """Queue slow requests by kind and session: heartbeats and decisions do not wait.
-
-    The queue is bounded in bytes; when it is full, ``put`` waits, and so no more is read.
-    """
-
-    def __init__(
-        self,
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
-        handle: Callable[[ClientMessage], Awaitable[None]],
-    ) -> None:
-        self._spawn = spawn
-        self._handle = handle
-        self._queues: dict[Queue, deque[tuple[ClientMessage, int]]] = {}
-        self._waiting = 0
-        self._room: asyncio.Future[None] | None = None  # what ``put`` waits for
-
-    async def put(self, message: ClientMessage, size: int) -> bool:
-        """Queue a message of ``size`` bytes; False if it can be handled at once.
-
-        Returns when there was room for it; call it again only then.
-        """
-        kind = CATALOGUE[message.type].lane
-        if kind is None:
-            return False
-        while self._waiting and self._waiting + size > limits.LANES_BYTES:
-            self._room = asyncio.get_running_loop().create_future()
-            await self._room
-        self._waiting += size
-        key = (kind, getattr(message.payload, "session_id", None))
-        if key in self._queues:
-            self._queues[key].append((message, size))
-        else:
-            self._queues[key] = deque([(message, size)])
-            self._spawn(self._run(key))
-        return True
-
-    async def _run(self, key: Queue) -> None:
-        queue = self._queues[key]
-        while queue:
-            message, size = queue.popleft()
-            await self._handle(message)
-            self._waiting -= size
-            if self._room is not None and not self._room.done():
-                self._room.set_result(None)
-        del self._queues[key]
-
-
 class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
     """Run one WebSocket of a client, from its upgrade to its end."""
 
     transport: Transport  # how the client reaches the bridge
     socket: Any  # what the server knows of the wire: edge.websocket.Socket, or its stand-in
-    queues: RequestQueues
     budget: ratelimit.MessageBudget
     delivery: Delivery  # these two from `auth` on
     acknowledgements: Acknowledgements
@@ -97,6 +47,10 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
         self.phase = Phase.OPEN
         self.health_reported = False
         self.over = False  # nothing more is sent
+        # slow requests that wait, and their bytes; set when one of them is done
+        self.queues: dict[Queue, deque[tuple[ClientMessage, int]]] = {}
+        self.queued = 0
+        self.room = asyncio.Event()
         # session id → feed of each session that it has joined
         self.joined: dict[str, int] = {}
         # From `auth` on:

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from functools import partial
 from typing import Any
 
 from channels.consumer import get_handler_name
@@ -12,7 +11,7 @@ from bridge_project.http import ratelimit
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import ERRORS
 from sessions_app.socket import dispatch
-from sessions_app.socket.connection import ClientConnection, RequestQueues
+from sessions_app.socket.connection import ClientConnection
 from sessions_app.socket.dispatch import Refused
 from sessions_app.socket.registry import registry
 
@@ -48,7 +47,6 @@ class BridgeConsumer(ClientConnection):
         self.transport = self.scope["bridge"]
         self.socket = self.scope["bridge.socket"]
         self.budget = ratelimit.MessageBudget()
-        self.queues = RequestQueues(self.spawn, partial(dispatch.handle, self))
         await self.accept()
         self._opened = time.monotonic()
         self._watch_clocks()

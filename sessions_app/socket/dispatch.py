@@ -1,6 +1,7 @@
 """Pass a client's frame to its handler, or answer what is wrong with it (D17, D21, D22)."""
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -8,6 +9,7 @@ import structlog
 from django.db import Error as DatabaseError
 
 from bridge_project.http.error_body import error_payload
+from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.base import ClientPayload, Phase
@@ -20,7 +22,7 @@ from bridge_project.protocol.parse import (
 )
 from sessions_app.models import Session
 from sessions_app.socket import idempotency
-from sessions_app.socket.connection import ClientConnection
+from sessions_app.socket.connection import ClientConnection, Queue
 from sessions_app.socket.idempotency import Handler
 
 log = structlog.get_logger("bridge.socket")
@@ -108,13 +110,38 @@ async def take(connection: ClientConnection, data: str | bytes) -> None:
     except ProtocolInvalid as invalid:
         await _answer_invalid(connection, invalid)
         return
-    if await guarded(connection, message, _admit) and not await connection.queues.put(
-        message, len(data)
-    ):
-        await handle(connection, message)
+    if not await guarded(connection, message, _admit):
+        return
+    if (kind := CATALOGUE[message.type].lane) is None:
+        await _handle(connection, message)
+        return
+    # A slow request is queued by kind and session: heartbeats and decisions do not wait for it.
+    # Without room for its bytes no more is read.
+    size = len(data)
+    while connection.queued and connection.queued + size > limits.LANES_BYTES:
+        connection.room.clear()
+        await connection.room.wait()
+    connection.queued += size
+    key = (kind, getattr(message.payload, "session_id", None))
+    if key in connection.queues:
+        connection.queues[key].append((message, size))
+    else:
+        connection.queues[key] = deque([(message, size)])
+        connection.spawn(_work_off(connection, key))
 
 
-async def handle(connection: ClientConnection, message: ClientMessage) -> None:
+async def _work_off(connection: ClientConnection, key: Queue) -> None:
+    """Handle the messages of a queue, one after the other."""
+    queue = connection.queues[key]
+    while queue:
+        message, size = queue.popleft()
+        await _handle(connection, message)
+        connection.queued -= size
+        connection.room.set()
+    del connection.queues[key]
+
+
+async def _handle(connection: ClientConnection, message: ClientMessage) -> None:
     """Answer an admitted message by its handler."""
     act = partial(idempotency.answer, handle=HANDLERS[message.type])
     await guarded(connection, message, act)
