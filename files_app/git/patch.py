@@ -189,18 +189,6 @@ def _read_section(change: Change, lines: list[bytes], budget: Budget) -> bool:
     return True
 
 
-def text_hunk(lines: list[bytes], budget: Budget, *, ends_line: bool) -> tuple[DiffHunk, bool]:
-    """Make the one hunk of a new file, and tell whether it is complete."""
-    count = len(lines)
-    header = "@@ -0,0 +1 @@" if count == 1 else f"@@ -0,0 +1,{count} @@"
-    hunk = DiffHunk(header=header, old_start=0, old_lines=0, new_start=1, new_lines=count, lines=[])
-    if not budget.take(_HUNK_BYTES) or not all(_add(hunk, "added", raw, budget) for raw in lines):
-        return hunk, False
-    if not ends_line:
-        hunk.lines[-1].no_newline = True
-    return hunk, True
-
-
 def _hunk(header: bytes, budget: Budget) -> DiffHunk | None:
     match = _HUNK.match(header)
     if match is None or not budget.take(_HUNK_BYTES + 2 * len(header)):

@@ -83,7 +83,7 @@ class Selection:
         return (
             self.everything
             or name.rstrip("/") in self.given
-            or any(parent in self.given for parent in _parents(name))
+            or any(parent in self.given for parent in parents(name))
         )
 
     def find(self, known: Collection[str]) -> list[str]:
@@ -100,7 +100,7 @@ class Selection:
 
     def unknown(self, known: Iterable[str]) -> list[str]:
         """Return selected names that match none of the known ones."""
-        met = {part for name in known for part in (name, *_parents(name))}
+        met = {part for name in known for part in (name, *parents(name))}
         return sorted(
             name
             for name in self.given
@@ -117,7 +117,7 @@ def tracked(git: Git) -> set[str]:
     return {os.fsdecode(name) for name in found.split(b"\0")[:-1]}
 
 
-def _parents(name: str) -> list[str]:
+def parents(name: str) -> list[str]:
     """Return the directories above a name: ``a/b/c`` → ``a/b``, ``a``."""
     parts = name.rstrip("/").split("/")
     return ["/".join(parts[:count]) for count in range(len(parts) - 1, 0, -1)]

@@ -1,37 +1,14 @@
-"""Read untracked files: their line counts, and their diff."""
+"""Let git count and show untracked files, as if they were about to be added."""
 
 import os
 import stat as st
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.path_walk import Opened, names_of, translate_os_errors
+from bridge_project.kernel.path_walk import names_of, translate_os_errors
+from files_app.git.paths import Names, parents
 from files_app.git.sandbox.git import Git
-
-_BINARY_LOOK: Final = 8000  # bytes in which git looks for a NUL
-
-
-@dataclass(frozen=True, slots=True)
-class New:
-    """Hold an untracked file's mode and content; ``cut``: there is more."""
-
-    mode: str
-    content: bytes
-    cut: bool = False
-
-    @property
-    def binary(self) -> bool:
-        return b"\0" in self.content[:_BINARY_LOOK]
-
-    @property
-    def lines(self) -> int:
-        """Return the number of lines, 0 if it is binary."""
-        if self.binary or not self.content:
-            return 0
-        return self.content.count(b"\n") + (not self.content.endswith(b"\n"))
 
 
 def listed(git: Git, *pathspecs: str) -> list[str]:
@@ -40,62 +17,54 @@ def listed(git: Git, *pathspecs: str) -> list[str]:
     return [os.fsdecode(name) for name in found.split(b"\0") if name]
 
 
-def count(git: Git, names: Iterable[str]) -> dict[str, int]:
-    """Count lines of untracked files, and of those in directories, up to the limits."""
-    found = dict.fromkeys(names, 0)
-    directories = [name for name in found if name.endswith("/")]
-    files = [(name, name) for name in found if not name.endswith("/")]
+def announce(git: Git, names: Iterable[str]) -> None:
+    """Put names without content into the mirror's index: git's diffs then have the files."""
+    stdin = b"".join(os.fsencode(name) + b"\0" for name in names)
+    if stdin:
+        names_follow = ("--pathspec-from-file=-", "--pathspec-file-nul")
+        # 128: one of them has vanished; then git shows none
+        git.done("add", "--intent-to-add", "--sparse", *names_follow, stdin=stdin, good=(0, 128))
+
+
+def announce_some(git: Git, names: Names, shown: Iterable[str]) -> dict[str, str]:
+    """Announce files of a status, and those in its directories, up to the limits.
+
+    Returns file → its name in the status, which ends in a slash for a directory.
+    """
+    owners = {name: name for name in shown}
+    directories = {name for name in owners if name.endswith("/")}
     if directories:
         asked = directories if len(directories) <= limits.GIT_PATHSPECS_MAX else ["."]
         for name in listed(git, *asked):
-            parts = name.rstrip("/").split("/")
-            above = ("/".join(parts[:depth]) + "/" for depth in range(1, len(parts)))
-            files += [(name, parent) for parent in above if parent in found]
-    room = limits.GIT_COUNT_MAX_BYTES
-    for name, owner in files[: limits.GIT_COUNT_MAX_FILES]:
-        new = read(git, name, room)
-        if new is not None and not new.cut:
-            room -= len(new.content)
-            found[owner] += new.lines
+            for parent in parents(name):
+                if f"{parent}/" in directories:
+                    owners[name] = f"{parent}/"
+    room, found = limits.GIT_COUNT_MAX_BYTES, {}
+    for name, owner in list(owners.items())[: limits.GIT_COUNT_MAX_FILES]:
+        if (size := _size(git, name)) is not None and size <= room and not names.secret(name):
+            room -= size
+            found[name] = owner
+    announce(git, found)
     return found
 
 
-def read(git: Git, name: str, most: int = limits.GIT_COUNT_MAX_BYTES) -> New | None:
-    """Read a file, up to ``most`` bytes; None for a file that clients may not see.
-
-    A link's content is its target's path, as for git.
-    """
+def _size(git: Git, name: str) -> int | None:
+    """Return a file's or a link's size in bytes; None for what git cannot read."""
+    path = f"{git.place.top}/{name}"
     try:
-        with _parent(git, name) as directory, translate_os_errors():
-            last = name.rpartition("/")[2]
-            stat = os.stat(last, dir_fd=directory.fd, follow_symlinks=False)
-            if st.S_ISLNK(stat.st_mode):
-                return New("120000", os.fsencode(os.readlink(last, dir_fd=directory.fd)))
-            with git.place.jail.below(directory, [last], "file") as file:
-                data = bytearray()
-                while len(data) <= most and (chunk := os.read(file.fd, limits.MB)):
-                    data += chunk
-                mode = "100755" if file.stat.st_mode & 0o100 else "100644"
-                return New(mode, bytes(data[:most]), len(data) > most)
-    except BridgeError:
+        stat = os.lstat(path)
+    except OSError:
         return None
+    is_readable = st.S_ISREG(stat.st_mode) and os.access(path, os.R_OK)
+    return stat.st_size if is_readable or st.S_ISLNK(stat.st_mode) else None
 
 
 def exists(git: Git, name: str) -> bool:
-    """Return whether there is anything of that name, without following links."""
+    """Return whether there is anything of that name; not behind a link, as for git."""
+    directory, _, last = f"{git.place.top}/{name}".rpartition("/")
     try:
-        with _parent(git, name) as directory, translate_os_errors():
-            os.stat(name.rpartition("/")[2] or ".", dir_fd=directory.fd, follow_symlinks=False)
+        with git.place.jail.at(names_of(directory)) as opened, translate_os_errors():
+            os.stat(last or ".", dir_fd=opened.fd, follow_symlinks=False)
+            return opened.path == directory
     except BridgeError:
         return False
-    return True
-
-
-def _parent(git: Git, name: str) -> Opened:
-    """Open the directory of a name; FILE_NOT_FOUND behind a link, as for git."""
-    names = names_of(f"{git.place.top}/{name}".rpartition("/")[0])
-    directory = git.place.jail.at(names)
-    if directory.names != names:
-        directory.close()
-        raise BridgeError("FILE_NOT_FOUND")
-    return directory

@@ -64,7 +64,12 @@ def reading(place: Repository) -> Iterator[Git]:
     with _made(place) as mirror:
         mirror.copy_index()
         mirror.configure([("core.bigFileThreshold", str(limits.GIT_BIG_FILE_BYTES))])
-        yield Git(place, mirror.directory, git.reading_environment(mirror.directory))
+        # what git stores of untracked files, which is that they are empty
+        stored = Path(mirror.directory, "stored")
+        (stored / "info").mkdir(parents=True)
+        (stored / "info/alternates").write_text(f"{mirror.directory}/objects\n")
+        environment = git.reading_environment(mirror.directory)
+        yield Git(place, mirror.directory, environment | {"GIT_OBJECT_DIRECTORY": str(stored)})
 
 
 @contextmanager
