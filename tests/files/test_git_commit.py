@@ -60,15 +60,6 @@ def test_all_of_a_directory_but_what_is_ignored_or_a_repository_of_its_own(
     assert committed(repository) == ["d/b.log"]
 
 
-def test_a_sparse_work_tree_deletes_nothing(repository: Repository, seen: Seen) -> None:
-    repository.commit_files({"in/a": "1\n", "out/b": "1\n"})
-    repository.git("sparse-checkout", "set", "in")
-    repository.write("in/a", "2\n")
-    seen.commit("Inside", ".")
-    assert committed(repository) == ["in/a"] and "out/b" in repository.git("ls-tree", "-r", "HEAD")
-    assert seen.status().is_clean
-
-
 def test_a_file_in_conflict_is_not_committed_alone(repository: Repository, seen: Seen) -> None:
     """Without a merge in progress too, as after a stash; what is not in conflict can be."""
     repository.commit_files({"a": "1\n", "b": "1\n"})

@@ -188,25 +188,6 @@ def test_a_commit_that_somebody_makes_on_top(
     assert repository.staged() == ["b"] and repository.git("show", ":b") == "3\n"
 
 
-def test_a_commit_of_the_same_file_on_top(repository: Repository, seen: Seen) -> None:
-    """The index has theirs: the phone's would look staged, and undo it."""
-    change(repository)
-    then = f"echo 3 > a; {THEIR_GIT} commit -q -a -m Theirs"
-    hook(repository, "post-commit", f"[ -e ../once ] || {{ touch ../once; {then}; }}")
-    assert seen.commit("Mine", "a").summary == "Mine"
-    assert repository.staged() == [] and repository.git("show", ":a") == "3\n"
-
-
-def test_from_no_branch_to_one_at_the_same_commit(repository: Repository, seen: Seen) -> None:
-    change(repository)
-    repository.git("checkout", "-q", "-b", "other")
-    repository.git("checkout", "-q", "--detach")
-    hook(repository, "pre-commit", f"{THEIR_GIT} checkout -q other")
-    with no_leak(), pytest.raises(BridgeError, match="switched branches meanwhile"):
-        seen.commit("Mine", "a")
-    assert repository.git("log", "-1", "--format=%s", "other") != "Mine\n"
-
-
 @pytest.mark.parametrize(
     ("theirs", "first"),
     [

@@ -9,29 +9,6 @@ from tests.files.conftest import House, refused
 from tests.files.repositories import Seen, lines
 
 
-def test_untracked_files_as_git_would_show_them(repository: Repository, seen: Seen) -> None:
-    """D10: as new files; the same that git says once they are added."""
-    repository.commit()
-    for name, content in {
-        "text": b"1\n\n2\r\n",
-        "empty": b"",
-        "latin": b"caf\xe9\n",
-        "binary": b"1\n\0",
-        "script": b"x\n",
-    }.items():
-        repository.write(f"new/{name}", content)
-    (repository.path / "new/script").chmod(0o755)
-    (repository.path / "new/link").symlink_to("/etc/passwd")
-    untracked = seen.files("new")
-    repository.git("add", "-A")
-    added = seen.files("new", cached=True)
-    assert {name: file.wire() | {"status": "added"} for name, file in untracked.items()} == {
-        name: file.wire() for name, file in added.items()
-    }
-    assert lines(added["new/link"], "added") == ["/etc/passwd"]
-    assert {file.status for file in untracked.values()} == {"untracked"}
-
-
 def test_a_name_that_is_no_text_can_be_asked_for_as_it_is_shown(
     repository: Repository, seen: Seen
 ) -> None:
@@ -67,30 +44,6 @@ def test_a_long_diff_is_cut_where_the_answer_is_full(
     shown = [(file.truncated, len(lines(file, "added"))) for file in cut.files]
     assert shown == [(None, 1000), (True, 500), (True, 0), (True, 0)]
     assert seen.diff("c").truncated is None
-
-
-def test_more_files_than_an_answer_names(
-    repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = [f"file {number}" for number in range(50)]
-    repository.commit_files(dict.fromkeys(names, "1\n"))
-    for name in names:
-        repository.write(name, "2\n")
-    monkeypatch.setattr(limits, "GIT_DIFF_MAX_BYTES", 9000)
-    cut = seen.diff()
-    assert cut.truncated and 5 < len(cut.files) < 50
-    assert len(encode(cut).text.encode()) <= 9000
-
-
-def test_a_huge_file_is_not_compared(
-    repository: Repository, seen: Seen, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Git would take gigabytes to do it; it is treated as a binary one."""
-    monkeypatch.setattr(limits, "GIT_BIG_FILE_BYTES", 1000)
-    repository.commit_files({"a": "1\n" * 1000})
-    repository.write("a", "2\n" * 1001)
-    (file,) = seen.diff().files
-    assert (file.binary, file.hunks) == (True, [])
 
 
 # -- the bridge's own ------------------------------------------------------------------------------

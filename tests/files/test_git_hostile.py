@@ -9,7 +9,6 @@ import pytest
 
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
-from files_app.git.sandbox import git
 from tests.conformance.repositories import Repository
 from tests.files.conftest import SECRET, House, no_leak, refused
 from tests.files.repositories import Seen, digest, leftovers
@@ -125,21 +124,6 @@ def test_a_commit_writes_nothing_behind_a_link(
     assert seen.changes() == {"a": ("modified", 1, 1)}
 
 
-def test_links_that_stay_inside_do_no_harm(
-    house: House, repository: Repository, seen: Seen
-) -> None:
-    """As the makers of some work trees leave them."""
-    repository.commit_files({"a": "1\n"})
-    shutil.move(repository.path / ".git/objects", house.second / "objects")
-    (repository.path / ".git/objects").symlink_to(house.second / "objects")
-    shutil.move(repository.path / ".git", house.second / "git directory")
-    (repository.path / ".git").symlink_to(house.second / "git directory")
-    repository.write("a", "2\n")
-    assert seen.changes() == {"a": ("modified", 1, 1)}
-    seen.commit("Inside", "a")
-    assert seen.status().is_clean and (repository.path / ".git").is_symlink()
-
-
 def test_a_huge_configuration_or_index_is_refused(repository: Repository, seen: Seen) -> None:
     repository.commit_files({"a": "1\n"})
     for name, size in (("config", 2**30), ("index", 2**40)):
@@ -147,16 +131,3 @@ def test_a_huge_configuration_or_index_is_refused(repository: Repository, seen: 
         with refused("GIT_ERROR"):
             seen.status()
         os.truncate(repository.path / ".git" / name, 0)
-
-
-def test_git_comes_from_an_absolute_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A relative entry in PATH would let a repository bring its own git."""
-    (tmp_path / "git").write_text("#!/bin/sh\n")
-    (tmp_path / "git").chmod(0o755)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PATH", f":.:{os.environ['PATH']}")
-    git.executable.cache_clear()
-    try:
-        assert os.path.isabs(git.executable()) and git.executable() != str(tmp_path / "git")
-    finally:
-        git.executable.cache_clear()

@@ -87,14 +87,6 @@ def test_the_users_own_ignores_count(house: House, repository: Repository, seen:
     assert set(seen.changes()) == {"a.tmp"}
 
 
-def test_a_broken_configuration_of_the_user_is_said(
-    house: House, repository: Repository, seen: Seen
-) -> None:
-    (house.top / "home/.gitconfig").write_text("[nonsense\n")
-    with refused("GIT_ERROR"):
-        seen.status()
-
-
 # -- traces ----------------------------------------------------------------------------------------
 
 
@@ -121,20 +113,6 @@ def test_the_working_directory_may_be_new(repository: Repository) -> None:
 
 
 # -- kinds of repositories -------------------------------------------------------------------------
-
-
-def test_settings_of_a_linked_work_tree(house: House, repository: Repository) -> None:
-    """extensions.worktreeConfig: the harmless ones there count too, here a sparse work tree."""
-    repository.commit_files({"in/a": "1\n", "out/b": "1\n"})
-    beside = house.second / "beside"
-    repository.git("worktree", "add", "-q", "-b", "beside", str(beside))
-    repository.git("sparse-checkout", "set", "in", cwd=beside)
-    assert repository.git("config", "extensions.worktreeConfig").strip() == "true"
-    assert not (beside / "out").exists()
-    seen = Seen(house.jail, beside)
-    assert seen.status().is_clean
-    (beside / "in/a").write_text("2\n")
-    assert (seen.status().branch, seen.changes()) == ("beside", {"in/a": ("modified", 1, 1)})
 
 
 def test_objects_shared_with_a_neighbour_inside_the_roots(

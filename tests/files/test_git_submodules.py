@@ -52,16 +52,6 @@ def test_beside_other_changes(inner: Repository, repository: Repository, seen: S
     assert seen.changes() == {"b": ("modified", 1, 1), "sub": ("modified", 1, 1)}
 
 
-def test_a_git_directory_of_its_own(house: House, repository: Repository, seen: Seen) -> None:
-    """As older versions of git made them: `.git` is a directory in the submodule."""
-    Repository(repository.path / "sub").commit_files({"a": "1\n"})
-    repository.write(".gitmodules", '[submodule "sub"]\n\tpath = sub\n\turl = ./sub\n')
-    repository.commit()
-    assert seen.changes() == {}
-    repository.write("sub/a", "2\n")
-    assert seen.changes() == MODIFIED
-
-
 def test_only_its_commit_is_shown_and_committed(
     inner: Repository, repository: Repository, seen: Seen
 ) -> None:
@@ -88,15 +78,3 @@ def test_one_that_leads_out_is_not_looked_into(
     if moved_on:
         with refused("FILE_ACCESS_DENIED"):
             seen.commit("Submodule", "sub")
-
-
-def test_a_link_in_its_place_is_not_followed(
-    inner: Repository, repository: Repository, seen: Seen
-) -> None:
-    """It is a change itself; the repository that it leads to is not looked into."""
-    inner.write("a", "2\n")
-    shutil.rmtree(repository.path / "sub")
-    (repository.path / "sub").symlink_to(inner.path)
-    assert [(name, status) for name, (status, *_) in seen.changes().items()] == [
-        ("sub", "modified")
-    ]

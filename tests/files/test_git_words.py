@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from bridge_project.kernel.path_jail import Jail, shown
+from bridge_project.kernel.path_jail import Jail
 from bridge_project.protocol.resources import DiffLine
 from files_app.git import patch
 from files_app.git.patch import Budget, Change, Lists
@@ -27,32 +27,6 @@ def test_git_reads_what_is_written(pairs: list[tuple[str, str]]) -> None:
     branches = [(f"branch.{subsection}.merge", value) for subsection, value in pairs]
     written = [("core.eol", "lf"), *branches]
     assert config.read_file("config", config.text(written), "/") == written
-
-
-HARMFUL = """
-core.fsmonitor core.hookspath core.worktree core.sshcommand core.gitproxy core.askpass
-core.editor core.pager core.attributesfile core.excludesfile core.alternaterefscommand
-core.splitindex core.untrackedcache include.path includeif.gitdir:/.path filter.x.clean
-filter.x.smudge filter.x.process filter.x.required diff.external diff.x.textconv diff.x.command
-merge.x.driver gpg.program gpg.ssh.program commit.gpgsign alias.status pager.status
-credential.helper remote.o.url remote.o.promisor remote.o.uploadpack submodule.x.update
-submodule.recurse trace2.eventtarget sequence.editor extensions.partialclone hook.x.command
-protocol.allow safe.directory uploadpack.packobjectshook extensions.worktreeconfig
-i18n.commitencoding commit.template
-"""
-
-
-def test_only_harmless_keys_are_kept() -> None:
-    """D10: whatever names a program, a place or more configuration is none, in any version."""
-    harmless = [
-        ("core.filemode", "true"),
-        ("extensions.objectformat", "sha256"),
-        ("branch.a.b.merge", "refs/heads/x"),
-        ("user.email", "a@b"),
-    ]
-    harmful = [(key, "x") for key in HARMFUL.split()]
-    assert config.of_repository([*harmless, *harmful]) == harmless
-    assert config.of_user(harmful, filters=False) == []
 
 
 @pytest.mark.parametrize(
@@ -89,13 +63,6 @@ def test_no_reason_names_an_absolute_path(said: str) -> None:
     parts = " ".join(part for part in cleaned.split() if "://" not in part)
     words = parts.replace("'", " ").replace(":", " ").split()
     assert not any(word.startswith("/") for word in words), cleaned
-
-
-@given(data=some.binary(max_size=60))
-def test_a_reason_of_any_bytes_can_be_shown(data: bytes) -> None:
-    said = reason(data, Jail(["/allowed"]), "/allowed/top")
-    assert shown(said) == said
-    assert all(c.isprintable() or c in "\n\t" or c.isspace() or ord(c) > 0x9F for c in said)
 
 
 # -- patches ---------------------------------------------------------------------------------------

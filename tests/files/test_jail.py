@@ -15,22 +15,6 @@ from files_app.tree import tree
 from tests.files.conftest import SECRET, House, as_nobody, no_leak, read, refused
 
 
-def test_a_file_where_a_directory_is_needed(house: House) -> None:
-    for path in ("a.txt", "a.txt/x", "a.txt/..", "a.txt/", "a.txt/."):
-        with no_leak(), refused("FILE_INVALID_PATH"):
-            house.jail.open_dir(path)
-    for path in ("a.txt/", "a.txt/.", "a.txt/../a.txt"):
-        with no_leak(), refused("FILE_INVALID_PATH"):
-            house.jail.open_file(path)
-
-
-def test_a_link_may_lead_to_another_root(house: House) -> None:
-    (house.root / "absolute").symlink_to(house.second)
-    (house.root / "relative").symlink_to("../second/c.txt")
-    assert read(house.jail, "absolute/c.txt") == b"inside the second\n"
-    assert read(house.jail, "relative") == b"inside the second\n"
-
-
 def test_forty_links_are_followed_and_no_more(house: House) -> None:
     (house.root / "l0").symlink_to("a.txt")
     for number in range(1, 41):
@@ -88,13 +72,6 @@ def test_a_directory_that_may_only_be_entered_is_passed_through(house: House) ->
 # -- the data directory ----------------------------------------------------------------------------
 
 
-def test_a_data_directory_that_is_made_later_is_closed_too(house: House) -> None:
-    jail = Jail([str(house.root)], [str(house.root / "later")])
-    with refused("FILE_ACCESS_DENIED"):
-        jail.open_file("later/x")
-    assert read(jail, "a.txt") == b"inside\n"
-
-
 def test_what_comes_into_it_later_is_closed_too(house: House) -> None:
     """Also when its directories were looked at before and nothing has changed for a while."""
     old = time.time() - 100
@@ -109,13 +86,6 @@ def test_what_comes_into_it_later_is_closed_too(house: House) -> None:
 
 
 # -- roots -----------------------------------------------------------------------------------------
-
-
-def test_a_root_that_is_gone(house: House) -> None:
-    shutil.rmtree(house.second)
-    with no_leak(), refused("FILE_NOT_FOUND"):
-        house.jail.open_file(f"{house.second}/c.txt")
-    assert read(house.jail, "a.txt") == b"inside\n"
 
 
 def test_a_root_that_became_a_link_is_denied(house: House) -> None:
@@ -194,17 +164,6 @@ def test_files_of_secrets_are_closed_wherever_they_are(
     assert [entry["name"] for entry in tree(jail, "docs")["entries"][0]["children"]] == []
     assert {entry["name"] for entry in tree(jail, ".")["entries"]} == {"docs", "rooms", "a.txt"}
     assert read(jail, "docs/b.txt") == b"inside too\n"
-
-
-def test_a_file_of_a_secret_that_is_not_read_is_closed_too(
-    house: House, jail_of: Callable[..., Jail]
-) -> None:
-    """The setting itself wins over its file; what is in the file is a token all the same."""
-    secret = house.root / "token"
-    secret.write_text("t" * 40)
-    jail = jail_of(BRIDGE_HOOK_TOKEN="u" * 40, BRIDGE_HOOK_TOKEN_FILE=secret)
-    with refused("FILE_ACCESS_DENIED"):
-        jail.open_file("token")
 
 
 @pytest.mark.parametrize("suffix", ["", "-wal"])
