@@ -1,8 +1,8 @@
 """Open a path one name at a time, under the rules of D12.
 
-Every name is opened from the descriptor of the directory before it, and the operating system never
-follows a link: the walk reads a link's target itself and steps through it under the same rules. A
-name that is replaced meanwhile is therefore either refused or leads to another place inside.
+Every name is opened from the descriptor of the directory before it, then looked at: the operating
+system never follows a link, and what was looked at is what is used. The walk reads a link's target
+itself and steps through it under the same rules.
 Outside the roots only names are compared and nothing is opened, so an answer never shows whether
 something exists there.
 """
@@ -13,7 +13,6 @@ import ctypes
 import errno
 import os
 import stat as st
-import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -27,20 +26,15 @@ Want = Literal["directory", "file", "any"]
 Names = tuple[str, ...]
 Identity = tuple[int, int]  # (device, inode): what a thing is, whatever it is called
 
-_NOFOLLOW = os.O_NOFOLLOW | os.O_CLOEXEC
-# O_PATH lets the walk pass through directories that may be entered but not listed; without it (not
-# Linux) they are refused.
-_PASS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | _NOFOLLOW
-_LIST = os.O_RDONLY | os.O_DIRECTORY | _NOFOLLOW
-_LOOK = os.O_PATH | _NOFOLLOW if hasattr(os, "O_PATH") else None  # a file, without opening it
-# a FIFO swapped in meanwhile must not hold the bridge up
-_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | _NOFOLLOW
+# Opens anything but reads nothing: a link itself, a FIFO without waiting, a directory that may only
+# be entered, and a database whose locks SQLite would lose if it were opened and closed.
+_LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _PROC_SUPER_MAGIC = 0x9FA0  # statfs(2)
-_fstatfs = ctypes.CDLL(None, use_errno=True).fstatfs if sys.platform == "linux" else None
+_fstatfs = ctypes.CDLL(None, use_errno=True).fstatfs
 
-# errors of an open whose name was replaced after it was looked at: look again
-_SWAPPED = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK, errno.ENXIO})
 # Errors that are not listed (no descriptors left, a broken disk) are the bridge's own and say
 # nothing about the path. ESRCH: procfs, of a process that has ended.
 _CODES = {
@@ -181,74 +175,58 @@ class Walk:
             raise BridgeError("FILE_ACCESS_DENIED")
         if names in self.rules.roots:
             try:
-                self._enter(os.open(join(names), _PASS))
-            except OSError as error:
+                fd = os.open(join(names), _LOOK | os.O_DIRECTORY)
+            except NotADirectoryError:
                 # the root is a link or a file by now: no longer what was allowed
-                if error.errno in _SWAPPED:
-                    raise BridgeError("FILE_ACCESS_DENIED") from None
-                raise
+                raise BridgeError("FILE_ACCESS_DENIED") from None
+            self._enter(fd, os.fstat(fd))
         elif names not in self.rules.above:
             raise BridgeError("FILE_ACCESS_DENIED")
 
     def _down(self, name: str) -> None:
         if self.rules.hides((*self.names, name)):
             raise BridgeError("FILE_ACCESS_DENIED")
-        stat = os.stat(name, dir_fd=self.fd, follow_symlinks=False)
-        is_link = st.S_ISLNK(stat.st_mode)
+        fd = os.open(name, _LOOK, dir_fd=self.fd)
         try:
-            if is_link:
-                self._follow(os.readlink(name, dir_fd=self.fd))
+            stat = os.fstat(fd)
+            if st.S_ISLNK(stat.st_mode):
+                self._follow(os.readlink("", dir_fd=fd))
             elif st.S_ISDIR(stat.st_mode):
-                self._enter(os.open(name, _PASS, dir_fd=self.fd))
+                directory, fd = fd, -1
+                self._enter(directory, stat)
                 self.names.append(name)
             elif self.pending or self.want == "directory":
                 raise BridgeError("FILE_INVALID_PATH")
+            elif not st.S_ISREG(stat.st_mode):
+                raise BridgeError("FILE_ACCESS_DENIED")
             else:
-                self._take(name, stat)
-        except OSError as error:
-            if error.errno not in _SWAPPED and not (is_link and error.errno == errno.EINVAL):
-                raise
-            self._count_link()
-            self.pending.appendleft(name)
-
-    def _follow(self, target: str) -> None:
-        self._count_link()
-        if target.startswith("/"):
-            self._restart([])
-        self.pending.extendleft(reversed(split(target)))
-
-    def _take(self, name: str, stat: os.stat_result) -> None:
-        """End at a regular file: open it, or only look at it where `any` is wanted."""
-        # not even opened: closing the database file would drop SQLite's locks on it
-        if identity(stat) in self.forbidden or not st.S_ISREG(stat.st_mode):
-            raise BridgeError("FILE_ACCESS_DENIED")
-        fd, flags = -1, _READ if self.want == "file" else _LOOK
-        try:
-            if flags is not None:
-                fd = os.open(name, flags, dir_fd=self.fd)
-                stat = os.fstat(fd)
-                if not st.S_ISREG(stat.st_mode):
-                    raise BridgeError("FILE_ACCESS_DENIED")
-            self._admit(fd, stat)
-            self.names.append(name)
-            self.end = (-1, stat)
-            if self.want == "file":
-                self.end, fd = (fd, stat), -1
+                self._admit(fd, stat)
+                self.names.append(name)
+                is_wanted = self.want == "file"
+                self.end = (os.open(f"/proc/self/fd/{fd}", _READ) if is_wanted else -1, stat)
         finally:
             if fd >= 0:
                 os.close(fd)
 
-    def _enter(self, fd: int) -> None:
+    def _follow(self, target: str) -> None:
+        self.links += 1
+        if self.links > limits.FILE_LINKS_MAX:
+            raise BridgeError("FILE_INVALID_PATH")
+        if target.startswith("/"):
+            self._restart([])
+        self.pending.extendleft(reversed(split(target)))
+
+    def _enter(self, fd: int, stat: os.stat_result) -> None:
         self._leave()
         self.fd = fd
-        self._admit(fd, os.fstat(fd))
+        self._admit(fd, stat)
 
     def _admit(self, fd: int, stat: os.stat_result) -> None:
         """Refuse what is secret, whatever its name, and every procfs."""
         if identity(stat) in self.forbidden:
             raise BridgeError("FILE_ACCESS_DENIED")
         if stat.st_dev != self.device:
-            if fd >= 0 and _is_procfs(fd):
+            if _is_procfs(fd):
                 raise BridgeError("FILE_ACCESS_DENIED")
             self.device = stat.st_dev
 
@@ -256,11 +234,6 @@ class Walk:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
-
-    def _count_link(self) -> None:
-        self.links += 1
-        if self.links > limits.FILE_LINKS_MAX:
-            raise BridgeError("FILE_INVALID_PATH")
 
 
 @contextmanager
@@ -277,8 +250,6 @@ def translate_os_errors() -> Iterator[None]:
 
 def _is_procfs(fd: int) -> bool:
     """Return whether a descriptor is in a procfs, which shows processes' secrets."""
-    if _fstatfs is None:  # not Linux
-        return False
     found = ctypes.create_string_buffer(256)  # struct statfs has 120 bytes and begins with the type
     if _fstatfs(fd, found):
         raise OSError(ctypes.get_errno(), "fstatfs")
