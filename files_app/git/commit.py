@@ -164,53 +164,31 @@ def _is_last(git: Git, last: str, message: str, begun: datetime) -> bool:
 
 
 def _update_index(git: Git, snapshot: str, base: str | None, own: str) -> None:
-    """Write what the commit ``own`` changed into the repository's own index.
+    """Bring what the commit ``own`` changed into the repository's own index, as HEAD has it.
 
     ``snapshot`` is the index as it was before; ``base``: the commit under the named files, None
     when the whole index was committed. Changes that others staged meanwhile stay staged. The commit
     is made, so a failure here is logged and does not undo it.
     """
-    index = f"{git.place.git_dir}/index"
-    raw = ("--raw", "-z", "--no-abbrev", "--no-renames")
+    names_only = ("--name-only", "-z", "--no-renames")
     try:
         if base is None:
-            listed = git("diff-index", "--cached", "-R", *raw, own, "--", index=snapshot)
+            changed = git("diff-index", "--cached", *names_only, own, "--", index=snapshot)
         else:
-            listed = git("diff-tree", "-r", *raw, base, own, "--")
-        changed = _by_name(listed)
-        on_top = git.done("merge-base", "--is-ancestor", own, "HEAD", good=(0, 1, 128)).code == 0
-        later = _by_name(git("diff-tree", "-r", *raw, own, "HEAD", "--")) if on_top else {}
-        # what somebody has committed on top must not look staged the other way round
-        changed |= {name: head for name, head in later.items() if name in changed}
-        entries = b"".join(_entry(head, name) for name, head in changed.items())
-        for tries_left in reversed(range(_TRIES if entries else 0)):
+            changed = git("diff-tree", "-r", *names_only, base, own, "--")
+        for tries_left in reversed(range(_TRIES if changed else 0)):
             _wait_for_index(git.place)
             done = git.done(
-                *("update-index", "--replace", "-z", "--index-info"),
-                stdin=entries,
-                index=index,
+                *("reset", "--quiet", "--pathspec-from-file=-", "--pathspec-file-nul"),
+                stdin=changed,
+                index=f"{git.place.git_dir}/index",
                 good=(0, 128) if tries_left else (0,),  # 128: another git was faster
                 seconds=limits.GIT_COMMIT_SECONDS,
             )
             if done.code == 0:
                 break
-        # so that the next status need not read these files again
-        refresh = ("update-index", "-q", "--unmerged", "--refresh")
-        git.done(*refresh, index=index, good=(0, 1, 128), seconds=limits.GIT_COMMIT_SECONDS)
     except (BridgeError, OSError) as error:
         log.warning("git_index_not_updated", repository=git.place.top, reason=str(error))
-
-
-def _by_name(listed: bytes) -> dict[bytes, bytes]:
-    """Return the records of ``--raw`` by the file's name."""
-    fields = listed.split(b"\0")[:-1]
-    return dict(zip(fields[1::2], fields[::2], strict=True))
-
-
-def _entry(head: bytes, name: bytes) -> bytes:
-    """Turn a record of ``--raw`` into one of ``--index-info``."""
-    _, mode, _, commit, _ = head.split(b" ")
-    return b"%s %s\t%s\0" % (mode.lstrip(b"0") or b"0", commit, name)
 
 
 def _summary(git: Git, own: str) -> GitCommitSummary:

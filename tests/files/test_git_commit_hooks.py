@@ -188,6 +188,15 @@ def test_a_commit_that_somebody_makes_on_top(
     assert repository.staged() == ["b"] and repository.git("show", ":b") == "3\n"
 
 
+def test_a_commit_of_the_same_file_on_top(repository: Repository, seen: Seen) -> None:
+    """The index has theirs: the phone's would look staged, and undo it."""
+    change(repository)
+    then = f"echo 3 > a; {THEIR_GIT} commit -q -a -m Theirs"
+    hook(repository, "post-commit", f"[ -e ../once ] || {{ touch ../once; {then}; }}")
+    assert seen.commit("Mine", "a").summary == "Mine"
+    assert repository.staged() == [] and repository.git("show", ":a") == "3\n"
+
+
 @pytest.mark.parametrize(
     ("theirs", "first"),
     [
