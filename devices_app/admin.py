@@ -67,14 +67,8 @@ class TokenInline(ReadOnly, TabularInline):
 
     model = Token
     fields = readonly_fields = (
-        "id",
-        "minted_at",
-        "use_by",
-        "used_at",
-        "client_device_id",
-        "expires_at",
-        "replaced_at",
-        "revoked_at",
+        *("id", "minted_at", "use_by", "used_at", "client_device_id"),
+        *("expires_at", "replaced_at", "revoked_at"),
     )
     extra = 0
 
@@ -87,27 +81,14 @@ class DeviceAdmin(ModelAdmin):
     """
 
     list_display = (
-        "name",
-        "state",
-        "last_seen_at",
-        "last_address",
-        "platform",
-        "client_version",
-        "paired_at",
-        "revoke",
+        *("name", "state", "last_seen_at", "last_address"),
+        *("platform", "client_version", "paired_at", "revoke"),
     )
     list_filter = ("platform", ("revoked_at", admin.EmptyFieldListFilter))
     search_fields = ("name", "last_address")
     readonly_fields = (
-        "id",
-        "state",
-        "platform",
-        "client_version",
-        "last_seen_at",
-        "last_address",
-        "created_at",
-        "paired_at",
-        "revoked_at",
+        *("id", "state", "platform", "client_version", "last_seen_at", "last_address"),
+        *("created_at", "paired_at", "revoked_at"),
     )
     fields = ("name", *readonly_fields)
     inlines = (TokenInline,)

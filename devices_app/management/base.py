@@ -8,9 +8,6 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connection
 
-from bridge_project.kernel.config import conf
-from bridge_project.kernel.data_files import NotInPlace
-from bridge_project.kernel.database import sqlite_file
 from bridge_project.kernel.text import terminal_safe
 from devices_app.models import Device
 
@@ -30,12 +27,7 @@ class DatabaseCommand(BaseCommand):
         try:
             there = self.table in connection.introspection.table_names()
         except DatabaseError as error:
-            if isinstance(error.__cause__, NotInPlace):
-                raise CommandError(f"{error}. {start}") from None
-            why = str(error).strip()
-            if (file := sqlite_file(conf)) is not None and file.exists():
-                start = f"It needs to be written to, and so does its directory, {file.parent}."
-            raise CommandError(f"The database cannot be opened ({why}). {start}") from None
+            raise CommandError(f"The database cannot be opened ({error}). {start}") from None
         if not there:
             raise CommandError(f"There is no database yet. {start}")
         return super().execute(*args, **options)
