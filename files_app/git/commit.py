@@ -32,12 +32,8 @@ from sessions_app.working_directory import Repository
 log = structlog.get_logger("bridge.git")
 
 _locks: Final[dict[str, threading.Lock]] = {}
-# file in the git directory → the operation in progress while it exists, as git names it
-_IN_PROGRESS: Final = {
-    "MERGE_HEAD": "a merge",
-    "CHERRY_PICK_HEAD": "a cherry-pick",
-    "REVERT_HEAD": "a revert",
-}
+# files in the git directory while an operation is in progress
+_IN_PROGRESS: Final = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD")
 _TRIES: Final = 5  # somebody writes the index in the same moment; again and again is a script
 _LOOK_SECONDS: Final = 0.02
 _LOG: Final = ("log", "--max-count=1", "--no-show-signature", "--encoding=UTF-8")
@@ -72,10 +68,11 @@ def commit(
         else:
             base = None if files is None else before or empty_tree(git)
             if files is not None:
-                for name, what in _IN_PROGRESS.items():
-                    if os.path.lexists(f"{place.git_dir}/{name}"):
-                        text = "Some files alone cannot be committed during"
-                        raise git_error(f"{text} {what}: commit all that is staged.")
+                if any(os.path.lexists(f"{place.git_dir}/{name}") for name in _IN_PROGRESS):
+                    raise git_error(
+                        "During a merge, cherry-pick or revert some files alone cannot be"
+                        " committed: commit all that is staged."
+                    )
                 stage(git, Names(place), files, before)
             _check_staged(git, files)
             expected = before or "0" * len(empty_tree(git))

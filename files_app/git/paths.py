@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Iterable
 
 from bridge_project.kernel import limits
-from bridge_project.kernel.errors import BridgeError, Ignoring
+from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import shown
 from bridge_project.kernel.path_walk import identity, names_of
 from files_app.git.sandbox.git import Git
@@ -41,11 +41,6 @@ class Names:
             raise BridgeError("FILE_INVALID_PATH")
         top = names_of(self.place.top)
         names = names_of(os.path.normpath(os.path.join(self.place.directory, name)))
-        if names[: len(top)] != top and name.startswith("/"):
-            with Ignoring("FILE_NOT_FOUND", "FILE_ACCESS_DENIED", "FILE_INVALID_PATH"):
-                # behind links that lead into the work tree
-                names = names_of(self.jail.resolve(os.path.dirname(name)))
-                names = (*names, os.path.basename(name))
         if names[: len(top)] != top or self.jail.hides(names):
             text = "The path is outside the repository of this session, or of what may be seen."
             raise BridgeError("FILE_ACCESS_DENIED", text)
