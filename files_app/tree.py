@@ -95,7 +95,7 @@ class _Tree:
         self.bytes = conf.max_message_bytes - ENVELOPE_BYTES
         self.looks = limits.FILE_SCAN_MAX_ENTRIES
         self.truncated = False
-        self.forbidden = jail.forbidden_identities()
+        self.forbidden = jail.forbidden_identities
 
     def grow(self) -> tuple[list[Entry], bool]:
         root = _Found({}, "", self.top.names, 0, frozenset({identity(self.top.stat)}))

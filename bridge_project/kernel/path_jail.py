@@ -7,10 +7,9 @@ link, is refused too.
 
 import os
 import re
-import stat as st
-import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from contextlib import suppress
+from functools import cached_property
 
 import psutil
 
@@ -30,15 +29,14 @@ from bridge_project.kernel.path_walk import (
     split,
 )
 
-# a directory that changed since may change again without a newer time
-_STEADY_NS: Final = 2 * 10**9
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Jail:
     """Open paths under `roots`, except what lies under `forbidden`.
 
-    `hidden` is refused by its path only. A relative path begins in the first root, or in `base`, an
+    `hidden` is refused by its path only. Make one for each request: it looks at what is forbidden
+    once. A relative path begins in the first root, or in `base`, an
     absolute path under the same rules. A link may lead from one root to another.
 
     Every method that takes a path raises (D12): FILE_INVALID_PATH for an impossible path, a file
@@ -90,12 +88,13 @@ class Jail:
         """Return whether a real path is forbidden or below a forbidden one."""
         return self._rules.hides(names)
 
+    @cached_property
     def forbidden_identities(self) -> frozenset[Identity]:
-        """Return device and inode of all that is forbidden, as it is now.
+        """Return device and inode of all that is forbidden, as it was when first asked for.
 
         Under other names (another case, a bind mount, a hard link) they are forbidden too.
         """
-        return frozenset().union(*(one for path in self._forbidden for one in _identities(path)))
+        return frozenset(one for path in self._forbidden for one in _identities(path))
 
     def _open(self, want: Want, path: object, base: str | None) -> Opened:
         asked = _check(path)
@@ -108,7 +107,7 @@ class Jail:
         return self._walk(want, (*split(base), ".", *split(asked)))
 
     def _walk(self, want: Want, names: Iterable[str], at: Opened | None = None) -> Opened:
-        return Walk(self._rules, self.forbidden_identities(), want, names, at).run()
+        return Walk(self._rules, self.forbidden_identities, want, names, at).run()
 
 
 def default_jail() -> Jail:
@@ -149,50 +148,11 @@ def _check(path: object) -> str:
     return path
 
 
-class _Listed(NamedTuple):
-    """Remember a forbidden directory's entries and the `version` of the directory."""
-
-    version: tuple[int, ...]
-    found: frozenset[Identity]  # with the directory itself
-    directories: tuple[str, ...]
-
-
-_listed: dict[str, _Listed] = {}  # of directories that have not changed for a while
-
-
-def _identities(path: str) -> Iterator[frozenset[Identity]]:
-    """Yield the identities of a path and of everything below it."""
-    try:
-        stat = os.stat(path)
-    except OSError:  # nothing is there (yet)
-        _listed.pop(path, None)
-        return
-    if not st.S_ISDIR(stat.st_mode):
-        yield frozenset({identity(stat)})
-        return
-    version = (*identity(stat), stat.st_mtime_ns, stat.st_ctime_ns)
-    listed = _listed.get(path)
-    if listed is None or listed.version != version:
-        listed = _list(path, version)
-        if time.time_ns() - stat.st_ctime_ns > _STEADY_NS:
-            _listed[path] = listed
-    yield listed.found
-    for directory in listed.directories:
-        yield from _identities(directory)
-
-
-def _list(path: str, version: tuple[int, ...]) -> _Listed:
-    """List a directory; skip entries that vanish meanwhile or cannot be read."""
-    found, directories = {(version[0], version[1])}, []
-    try:
-        with os.scandir(path) as entries:
-            for entry in entries:
-                try:
-                    found.add(identity(entry.stat(follow_symlinks=False)))
-                except OSError:
-                    continue
-                if entry.is_dir(follow_symlinks=False):
-                    directories.append(entry.path)
-    except OSError:
-        pass
-    return _Listed(version, frozenset(found), tuple(directories))
+def _identities(path: str) -> Iterator[Identity]:
+    """Yield device and inode of a path and of everything below it that can be looked at."""
+    with suppress(OSError):
+        yield identity(os.stat(path))
+    for directory, inner, files in os.walk(path):
+        for name in (*inner, *files):
+            with suppress(OSError):  # it vanished meanwhile
+                yield identity(os.lstat(f"{directory}/{name}"))

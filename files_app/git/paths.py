@@ -25,7 +25,7 @@ class Names:
     def __init__(self, place: Repository) -> None:
         self.place = place
         self.jail = place.jail
-        self.forbidden = place.jail.forbidden_identities()
+        self.forbidden = place.jail.forbidden_identities
         # the working directory, below the top
         inner = os.path.relpath(place.directory, place.top)
         self.inner = "" if inner == "." else f"{inner}/"

@@ -3,7 +3,6 @@
 import os
 import shutil
 import socket
-import time
 from collections.abc import Callable
 
 import pytest
@@ -70,19 +69,6 @@ def test_a_directory_that_may_only_be_entered_is_passed_through(house: House) ->
 
 
 # -- the data directory ----------------------------------------------------------------------------
-
-
-def test_what_comes_into_it_later_is_closed_too(house: House) -> None:
-    """Also when its directories were looked at before and nothing has changed for a while."""
-    old = time.time() - 100
-    for directory in (house.data, house.data / "secrets"):
-        os.utime(directory, (old, old))
-    with refused("FILE_ACCESS_DENIED"):
-        house.jail.open_file("var/secrets/hook_token")
-    (house.data / "secrets" / "later").write_bytes(SECRET)
-    os.link(house.data / "secrets" / "later", house.root / "harmless")
-    with no_leak(), refused("FILE_ACCESS_DENIED"):
-        house.jail.open_file("harmless")
 
 
 # -- roots -----------------------------------------------------------------------------------------
