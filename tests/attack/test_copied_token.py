@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.bridge import Bridge, Pairing
-from tests.conformance.phone import Closed, Phone
+from tests.conformance.phone import Phone
 from tests.conformance.raw import upgraded
 from tests.conformance.samples import new_session
 from tests.faults.quick import QuickBridge, bridge_of_module
@@ -145,30 +145,6 @@ def test_a_device_that_gave_no_id_gets_none(first: Bridge) -> None:
     bound = fresh(phone(first, token))
     assert http(first, bound)[0][0] == 200
     assert refused(first, token)
-
-
-def test_two_connections_at_once(first: Bridge, second: Bridge) -> None:
-    """D23: of simultaneous ones each gets a fresh token, of which at most one is not void.
-
-    One that is replaced before it is greeted gets none; if it was the last, the code's still works.
-    """
-    token = first.pairing().token
-    phones = [phone(bridge, token) for bridge in (first, second) * 3]
-    with ThreadPoolExecutor(len(phones)) as threads:
-        given = [one for one in threads.map(fresh_unless_replaced, phones) if one]
-    assert given and len(set(given)) == len(given)
-    works = [one for one in given if second.get("/api/v1/info", one).status == 200]
-    assert len(works) <= 1
-    assert refused(first, token) if works else http(first, token)[0][0] == 200
-
-
-def fresh_unless_replaced(phone: Phone) -> str | None:
-    try:
-        return fresh(phone)
-    except AssertionError as error:
-        if isinstance(error.__cause__, Closed) and error.__cause__.code == 4409:
-            return None
-        raise
 
 
 def test_the_first_use_and_another_fresh_one_at_once(first: Bridge, second: Bridge) -> None:

@@ -1,7 +1,6 @@
 """git_status_request and git_status_response (spec, Git resources; D7, D10)."""
 
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -138,26 +137,6 @@ def test_a_broken_head(repository: Repository, work: Work, head: str) -> None:
         assert said == "The repository is damaged: its HEAD names no branch and no commit."
     assert not (repository.path / "planted").exists()
     repository.write(".git/HEAD", "ref: refs/heads/main\n")
-    assert work.changes() == {"a": ("modified", 1, 1)}
-
-
-def test_a_broken_head_of_a_linked_work_tree(
-    bridge: Bridge, repository: Repository, phone: Phone
-) -> None:
-    """Its branch is the repository's, whatever stands under that name in its own directory."""
-    first = repository.commit_files({"a": "1\n"})
-    beside = repository.path.with_name(f"{repository.path.name} beside")
-    repository.git("worktree", "add", "-q", "-b", "beside", str(beside))
-    (beside / "a").write_text("2\n")
-    own = Path(repository.git("rev-parse", "--absolute-git-dir", cwd=beside).strip())
-    (own / "refs/heads").mkdir(parents=True)
-    (own / "refs/heads/beside").write_text(f"{first}\n")
-    repository.write(".git/refs/heads/beside", OUT)
-    work = Work(bridge, phone, beside)
-    for answer in (work.ask("git_status_request"), work.commit("A", ["a"])):
-        assert_refused(answer, "GIT_ERROR", True, work.sid)
-    assert not (repository.path / "planted").exists()
-    repository.write(".git/refs/heads/beside", f"{first}\n")
     assert work.changes() == {"a": ("modified", 1, 1)}
 
 

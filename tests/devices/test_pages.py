@@ -5,7 +5,6 @@ the browser makes of /pair is in tests/web/test_pair_page.py.
 import base64
 import hashlib
 import re
-import socket
 from collections.abc import Iterator
 from types import SimpleNamespace
 
@@ -42,17 +41,6 @@ def test_nothing_is_kept_or_told_and_nothing_but_its_two_parts_runs(client: Clie
         assert policy[directive] == f"'sha256-{digest}'"
     outside = r"""\b(?:src|action)=|\bhref="(?!data:,"|/app/"|/ca\.)|\bon\w+=|style="""
     assert not re.findall(outside, page)
-
-
-@pytest.mark.parametrize("name", ["b\u00fcro", "x" * 64])
-def test_a_machine_whose_name_is_none_offers_no_other(
-    client: Client, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    """No certificate can hold it, or no name server knows it."""
-    monkeypatch.setattr(socket, "gethostname", lambda: name)
-    views._pair_page.cache_clear()
-    response = client.get("/pair")
-    assert response.status_code == 200 and b'data-name=""' in response.content
 
 
 def test_every_system_has_its_steps_without_a_script(client: Client) -> None:

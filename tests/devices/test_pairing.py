@@ -99,17 +99,6 @@ def test_one_that_is_revoked_while_it_is_first_used_over_http_pairs_nobody() -> 
     assert device.paired_at is None
 
 
-def test_another_token_that_is_never_used_changes_nothing() -> None:
-    """``--device`` gives a paired device a new token (D43)."""
-    device, _, old = mint()
-    auth(old)
-    with time_machine.travel(timezone.now(), tick=False) as clock:
-        _, _, new = mint(device=device)
-        clock.shift(timedelta(minutes=10))
-        refused(new)
-        assert auth(old) == device
-
-
 def test_what_a_client_says_of_itself_and_no_column_takes_is_cut() -> None:
     device, _, plain = mint()
     auth(plain, platform="p" * 40, client_version="1.0.0-\x00\ud800" + "v" * 80)

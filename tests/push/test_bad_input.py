@@ -276,38 +276,6 @@ def test_a_service_that_asks_to_wait(bridge: Bridge, browser: Browser, phone: Ph
     assert pushed(phone)["problem"] == f'{HOST} answered 403 {{"reason": "BadJwtToken"}}'
 
 
-def test_a_service_that_asks_for_nonsense(bridge: Bridge, service: PushService) -> None:
-    browsers = []
-    for again in ("-1", "soon", "Thu, 01 Jan 1970 00:00:00 GMT"):
-        phone, browser = bridge.phone().ready(), service.browser()
-        subscribe(phone, browser)
-        phone.close()
-        browser.answer(status(429, retry_after=again), status(201))
-        browsers.append(browser)
-    finish(bridge)
-    for browser in browsers:
-        browser.wait(2)
-        first, second = browser.requests
-        assert second.at - first.at >= RETRY_SECONDS * 0.9
-
-
-def test_an_approval_that_is_decided_while_the_service_asks_to_wait(
-    bridge: Bridge, browser: Browser, phone: Phone
-) -> None:
-    subscribe(phone, browser)
-    phone.close()
-    browser.answer(status(429, retry_after="4"), status(201))
-    session_id = ask(bridge)
-    browser.wait()
-    other = bridge.phone().ready()
-    answer = {"session_id": session_id, "tool_call_id": "call-1", "decision": "rejected"}
-    other.request("approval_response", answer)
-    other.expect("notification", notification_type="approval_decided", session_id=session_id)
-    other.close()
-    last = finish(bridge)
-    assert [one["session_id"] for one in browser.wait(2)] == [session_id, last]
-
-
 def test_a_certificate_that_is_not_trusted(tmp_path: Path, phone: Phone) -> None:
     """What stands at an address but cannot prove its name is told nothing."""
     with running(tmp_path) as impostor:
