@@ -19,7 +19,7 @@ from tests.conformance.agents import begin, end, say, tool
 from tests.conformance.approvals import decide
 from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.phone import Phone
-from tests.conformance.repositories import Repository, commit, committed, session_in
+from tests.conformance.repositories import Repository, Work
 from tests.conformance.samples import prompt
 from tests.files.repositories import hook
 
@@ -92,8 +92,7 @@ def test_hooks_and_filters_of_a_commit(bridge: Bridge, phone: Phone) -> None:
     repository.commit_files({".gitattributes": "*.txt filter=looks\n"})
     hook(repository, "pre-commit", f"env > '{bridge.directory}/hook'")
     repository.write("a.txt", "1\n")
-    session = session_in(bridge, phone, repository.path)
-    committed(commit(phone, session, "Look around", ["a.txt"]), session)
+    Work(bridge, phone, repository.path).committed("Look around", ["a.txt"])
     for who in ("hook", "filter"):
         assert_scrubbed((bridge.directory / who).read_text())
 
@@ -181,8 +180,7 @@ def test_the_bridge_cannot_be_looked_into(as_user: list[str]) -> None:
                 assert seen.split("\n", 1)[1] == ""
                 seen = run(bridge, phone, f"sleep 1000 & {look} $!; kill $!")
                 assert "environ is open" in seen and "fd is open" in seen, "the way to look works"
-                session = session_in(bridge, phone, repository.path)
-                committed(commit(phone, session, "It works", ["a.txt"]), session)
+                Work(bridge, phone, repository.path).committed("It works", ["a.txt"])
             metrics = bridge.get("/metrics", bridge.admin_token).body
             assert b"process_open_fds" in metrics and b"process_resident_memory_bytes" in metrics
             assert json.loads(bridge.get("/api/v1/health", bridge.admin_token).body)["status"]

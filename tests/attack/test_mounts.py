@@ -13,7 +13,7 @@ import pytest
 
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import Response, assert_error
-from tests.conformance.repositories import Repository, diff, session_in, status
+from tests.conformance.repositories import Repository, Work, session_in
 from tests.servers import wait_until
 
 pytestmark = pytest.mark.skipif(
@@ -142,13 +142,12 @@ def test_over_the_socket(bridge: Bridge) -> None:
 def test_git_does_not_read_it(bridge: Bridge) -> None:
     """A tracked file over which a secret is mounted: neither its diff nor a commit has it."""
     with bridge.phones() as [phone]:
-        session = session_in(bridge, phone, bridge.root / "mounted repository")
-        for type_, more in (
-            ("git_status_request", {}),
-            ("git_diff", {"files": None, "cached": False}),
-            ("git_commit", {"message": "m", "files": ["inner/django_secret"]}),
+        work = Work(bridge, phone, bridge.root / "mounted repository")
+        for answer in (
+            work.ask("git_status_request"),
+            work.ask_diff(),
+            work.commit("m", ["inner/django_secret"]),
         ):
-            answer = phone.request(type_, {"session_id": session} | more)
             assert answer["payload"]["code"] == "FILE_ACCESS_DENIED", answer
 
 
@@ -165,9 +164,7 @@ def test_hard_links(bridge: Bridge) -> None:
         denied = ask(bridge, "content", f"linked repository/{name}")
         assert_error(denied, 403, "FILE_ACCESS_DENIED")
     with bridge.phones() as [phone]:
-        session = session_in(bridge, phone, repository.path)
-        assert [change["path"] for change in status(phone, session)["changes"]] == ["a.txt"]
-        assert [file["path"] for file in diff(phone, session)] == ["a.txt"]
-        sent = {"session_id": session, "message": "m", "files": ["tracked"]}
-        answer = phone.request("git_commit", sent)
+        work = Work(bridge, phone, repository.path)
+        assert list(work.changes()) == [file["path"] for file in work.diff()] == ["a.txt"]
+        answer = work.commit("m", ["tracked"])
         assert answer["payload"]["code"] == "FILE_ACCESS_DENIED", answer

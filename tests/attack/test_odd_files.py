@@ -2,19 +2,17 @@
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
-from tests.conformance.repositories import Repository, session_in, status
+from tests.conformance.repositories import Repository, Work
 from tests.conformance.samples import new_session
 from tests.faults.quick import QuickBridge, bridge_of_module
 from tests.servers import wait_until
-
-SOON = 15.0  # seconds; a git call that hangs is ended after 30
-
 
 bridge = bridge_of_module()
 
@@ -35,15 +33,15 @@ FIFOS = """
 """
 
 
-def look(phone: Phone, session: str) -> None:
-    """Ask everything: it is answered long before git would be ended, rightly or by what is odd."""
-    for type_, more in (
-        ("git_status_request", {}),
-        ("git_diff", {"files": None, "cached": False}),
-        ("git_diff", {"files": ["new"], "cached": False}),
-        ("git_commit", {"message": "m", "files": ["deep/er/b.txt"]}),
+def look(work: Work) -> None:
+    """Ask everything: it is answered before git would be ended, rightly or by what is odd."""
+    for ask in (
+        partial(work.ask, "git_status_request"),
+        work.ask_diff,
+        partial(work.ask_diff, "new"),
+        partial(work.commit, "m", ["deep/er/b.txt"]),
     ):
-        answer = phone.request(type_, {"session_id": session} | more, SOON)
+        answer = ask()
         if answer["type"] == "error":
             assert answer["payload"]["code"] in ("GIT_ERROR", "FILE_ACCESS_DENIED"), answer
             assert "longer than" not in answer["payload"]["message"], answer
@@ -57,19 +55,18 @@ def test_git_waits_for_no_fifo(
     path.unlink(missing_ok=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     os.mkfifo(path)
-    look(phone, session_in(bridge, phone, repository.path))
+    look(Work(bridge, phone, repository.path))
 
 
 def test_the_answer_names_the_fifo(phone: Phone, bridge: Bridge, repository: Repository) -> None:
     """And the repository is answered when it is gone."""
     fifo = repository.path / "deep" / ".gitattributes"
     os.mkfifo(fifo)
-    session = session_in(bridge, phone, repository.path)
-    said = phone.request("git_status_request", {"session_id": session}, SOON)["payload"]
+    work = Work(bridge, phone, repository.path)
+    said = work.ask("git_status_request")["payload"]
     assert said["code"] == "GIT_ERROR" and "deep/.gitattributes" in said["message"], said
     fifo.unlink()
-    changed = {change["path"] for change in status(phone, session)["changes"]}
-    assert changed == {"a.txt", "deep/er/b.txt", "new/"}
+    assert set(work.changes()) == {"a.txt", "deep/er/b.txt", "new/"}
 
 
 # -- the spool -------------------------------------------------------------------------------------

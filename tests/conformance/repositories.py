@@ -87,12 +87,6 @@ def session_in(bridge: Bridge, phone: Phone, directory: Path) -> str:
     return session_id
 
 
-def status(phone: Phone, session_id: str) -> dict[str, Any]:
-    """git_status_response with the spec's fields and their types."""
-    answer = phone.request("git_status_request", {"session_id": session_id})
-    return assert_status(answer, session_id)
-
-
 def assert_status(answer: Message, session_id: str) -> dict[str, Any]:
     assert answer["type"] == "git_status_response", answer
     payload = dict(answer["payload"])
@@ -111,19 +105,6 @@ def changes(payload: dict[str, Any]) -> dict[str, tuple[str, int, int]]:
     found = {one["path"]: (one["status"], one["additions"], one["deletions"]) for one in listed}
     assert len(found) == len(listed), listed
     return found
-
-
-def diff(
-    phone: Phone, session_id: str, files: list[str] | None = None, *, cached: bool = False
-) -> list[dict[str, Any]]:
-    """The files of git_diff_response, each with the spec's fields and their types."""
-    asked = {"session_id": session_id, "files": files, "cached": cached}
-    answer = phone.request("git_diff", asked, 30)
-    assert answer["type"] == "git_diff_response", str(answer)[:2000]
-    assert answer["payload"]["session_id"] == session_id
-    for file in answer["payload"]["files"]:
-        assert_diff_file(file)
-    return list(answer["payload"]["files"])
 
 
 def assert_diff_file(file: dict[str, Any]) -> None:
@@ -145,11 +126,6 @@ def lines(file: dict[str, Any], kind: str) -> list[str]:
     return [line["content"] for line in every if line["type"] == kind]
 
 
-def commit(phone: Phone, session_id: str, message: str, files: list[str] | None = None) -> Message:
-    asked = {"session_id": session_id, "message": message, "files": files}
-    return phone.request("git_commit", asked, 60)
-
-
 def committed(answer: Message, session_id: str) -> dict[str, Any]:
     """The summary of the commit in the fresh status that answers git_commit (D10)."""
     summary = assert_status(answer, session_id)["commit"]
@@ -164,23 +140,30 @@ class Work:
         self.phone, self.sid = phone, session_in(bridge, phone, directory)
 
     def ask(self, type_: str, **fields: Any) -> Message:
-        return self.phone.request(type_, {"session_id": self.sid} | fields)
+        return self.phone.request(type_, {"session_id": self.sid} | fields, 60)
 
     def ask_diff(self, *files: str, cached: bool = False) -> Message:
         """Of all files, or of those that are named; the answer, whichever it is."""
         return self.ask("git_diff", files=list(files) or None, cached=cached)
 
     def status(self) -> dict[str, Any]:
-        return status(self.phone, self.sid)
+        """git_status_response with the spec's fields and their types."""
+        return assert_status(self.ask("git_status_request"), self.sid)
 
     def changes(self) -> dict[str, tuple[str, int, int]]:
         return changes(self.status())
 
     def diff(self, *files: str, cached: bool = False) -> list[dict[str, Any]]:
-        return diff(self.phone, self.sid, list(files) or None, cached=cached)
+        """The files of git_diff_response, each with the spec's fields and their types."""
+        answer = self.ask_diff(*files, cached=cached)
+        assert answer["type"] == "git_diff_response", str(answer)[:2000]
+        assert answer["payload"]["session_id"] == self.sid
+        for file in answer["payload"]["files"]:
+            assert_diff_file(file)
+        return list(answer["payload"]["files"])
 
     def commit(self, message: str, files: list[str] | None = None) -> Message:
-        return commit(self.phone, self.sid, message, files)
+        return self.ask("git_commit", message=message, files=files)
 
     def committed(self, message: str, files: list[str] | None = None) -> dict[str, Any]:
         """Commit, which must succeed; its summary."""

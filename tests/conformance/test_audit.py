@@ -13,7 +13,7 @@ from tests.conformance.approvals import ask, decide, post
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.delivery import send
 from tests.conformance.phone import Phone
-from tests.conformance.repositories import Repository, commit, committed, session_in
+from tests.conformance.repositories import Repository, Work, committed
 from tests.conformance.samples import hook, new_id
 from tests.conformance.test_bad_requests import ask_in
 
@@ -145,12 +145,12 @@ def test_the_trail_of_commits(shared: Bridge, site: Site, repository: Repository
     pairing = shared.pairing()
     phone = shared.phone(pairing).ready()
     repository.commit_files({"a": "1\n"})
-    sid = session_in(shared, phone, repository.path)
-    assert commit(phone, sid, "Nothing")["type"] == "error"
+    work = Work(shared, phone, repository.path)
+    assert work.commit("Nothing")["type"] == "error"
     repository.write("a", "2\n")
-    asked = {"session_id": sid, "message": "Something", "files": ["a"]}
-    summary = committed(send(phone, "git_commit", new_id(), asked, times=2), sid)
-    (row,) = site.find(site.trail, sid)
+    asked = {"session_id": work.sid, "message": "Something", "files": ["a"]}
+    summary = committed(send(phone, "git_commit", new_id(), asked, times=2), work.sid)
+    (row,) = site.find(site.trail, work.sid)
     assert "commit" in row and pairing.name in row and summary["hash"][:7] in row, row
     phone.close()
 
