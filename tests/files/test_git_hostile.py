@@ -1,6 +1,5 @@
 """Repositories that want to run, write or show something (D10, D12), by ways that git would go."""
 
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -122,12 +121,3 @@ def test_a_commit_writes_nothing_behind_a_link(
         seen.commit("Overwritten", "a")
     assert digest(other) == before and repository.head() == head
     assert seen.changes() == {"a": ("modified", 1, 1)}
-
-
-def test_a_huge_configuration_or_index_is_refused(repository: Repository, seen: Seen) -> None:
-    repository.commit_files({"a": "1\n"})
-    for name, size in (("config", 2**30), ("index", 2**40)):
-        os.truncate(repository.path / ".git" / name, size)
-        with refused("GIT_ERROR"):
-            seen.status()
-        os.truncate(repository.path / ".git" / name, 0)

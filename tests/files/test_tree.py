@@ -107,16 +107,6 @@ def test_a_long_listing_is_cut(house: House) -> None:
     assert FileListResponse(session_id="s", **answer).wire() == answer | {"session_id": "s"}
 
 
-def test_a_listing_fits_in_a_message(house: House) -> None:
-    """max_message_size_mb, also where names grow in JSON."""
-    make(house.second, *(f"{number:03}" + "\x01" * 200 for number in range(100)))
-    with messages_of(40_000):
-        answer = listing(house.jail, str(house.second))
-    assert answer["truncated"] and 5 < len(answer["entries"]) < 100
-    assert len(json.dumps(answer)) < 40_000
-    assert len(listing(house.jail, str(house.second))["entries"]) == 101
-
-
 # -- content ---------------------------------------------------------------------------------------
 
 

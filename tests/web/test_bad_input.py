@@ -24,14 +24,6 @@ Object.defineProperty(window, "indexedDB", {
   value: { open() { throw new DOMException("not in this window", "SecurityError"); } },
 });
 """
-HOURS_OFF = """
-const late = 5 * 60 * 60 * 1000;
-const Real = Date;
-window.Date = class extends Real {
-  constructor(...given) { given.length ? super(...given) : super(Real.now() - late); }
-  static now() { return Real.now() - late; }
-};
-"""
 FULL = """
 const put = IDBObjectStore.prototype.put;
 IDBObjectStore.prototype.put = function (...given) {
@@ -137,16 +129,3 @@ def test_storage_that_is_full(make_page: MakePage, bridge: Bridge) -> None:
     page.tap(".row-link", "While there is room")
     page.wait_text("say: When there is none", "repeats what you say: And again")
     assert page.text.count("repeats what you say: And again") == 1
-
-
-def test_a_clock_that_is_hours_off(make_page: MakePage, bridge: Bridge) -> None:
-    page = make_page(bridge)
-    page.before_load(HOURS_OFF)
-    page.pair()
-    start_demo(page, bridge, "What time is it?")
-    page.wait_text("repeats what you say: What time is it?")
-    ask_what_is_wrong(page)
-    page.wait_text(
-        "The clocks of this device and of the bridge are more than 5 minutes apart.",
-        "The clock of this device is 5 hours behind the bridge's",
-    )

@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance import agents
 from tests.conformance.bridge import Bridge, eventually
-from tests.web.actions import ask_to_run, say, start_demo
+from tests.web.actions import say, start_demo
 from tests.web.browser import NETWORK, Page
 from tests.web.conftest import MakeBridge, MakePage
 from tests.web.link import Link
@@ -58,14 +58,6 @@ NEVER_STARTS = """
 const send = WebSocket.prototype.send;
 WebSocket.prototype.send = function (text) {
   if (!text.includes("session_start")) send.call(this, text);
-};
-"""
-FORGET_HOME = """
-const [done] = arguments, opening = indexedDB.open("bridge");
-opening.onsuccess = () => {
-  const forgetting = opening.result.transaction("kept", "readwrite");
-  forgetting.objectStore("kept").delete("home");
-  forgetting.oncomplete = () => done();
 };
 """
 STREAM = "document.querySelector('.stream')?.innerText"
@@ -130,14 +122,3 @@ def test_the_network_is_cut_before_the_answer_arrives(
     page.wait_equal(PROMPTS, ["Hello", "Only once"])
     assert taken(link.bridge, session_id, "Only once") == 1
     link.close()
-
-
-def test_a_card_comes_back_that_the_storage_lost(page: Page, bridge: Bridge) -> None:
-    """A page that ends half-way may have stored an approval, and not the list that shows it."""
-    ask_to_run(bridge, "echo kept > kept.txt")
-    page.open("approvals")
-    page.find(".card", "kept.txt")
-    page.driver.get(f"{page.base}/app/icon.svg")  # no engine runs there
-    page.driver.execute_async_script(FORGET_HOME)
-    page.open("approvals")
-    page.find(".card", "kept.txt")

@@ -94,20 +94,6 @@ def test_another_code_in_the_same_tab(page: Page) -> None:
         assert page.driver.current_url == f"{page.base}/pair"
 
 
-def test_the_policy_stops_what_somebody_would_slip_in(page: Page) -> None:
-    page.expected.append("Content Security Policy")
-    scan(page)
-    page.driver.execute_script(
-        "const s = document.createElement('script');"
-        "s.textContent = 'document.title = \"run\"'; document.body.append(s)"
-    )
-    assert page.driver.title == "Pair this device"
-    ends = "() => arguments[0]('sent'), () => arguments[0]('stopped')"
-    picture = "new Promise((y, n) => Object.assign(new Image(), {onload: y, onerror: n, src: '/'}))"
-    for leak in ("fetch('/pair?leak')", picture):
-        assert page.driver.execute_async_script(f"{leak}.then({ends})") == "stopped"
-
-
 def test_a_code_pairs_this_browser_and_leaves_no_trace(make_page: MakePage, bridge: Bridge) -> None:
     page = make_page(bridge)
     pairing = bridge.pairing()
