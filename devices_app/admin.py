@@ -23,7 +23,6 @@ from unfold.paginator import InfinitePaginator
 from bridge_project.kernel import limits
 from bridge_project.kernel.text import terminal_safe
 from devices_app import audit, pairing, qr
-from devices_app.invitation import invite
 from devices_app.models import AuditEntry, Device, Token
 
 CONFIRMATION = "admin/devices_app/device/revoke_confirmation.html"
@@ -159,7 +158,7 @@ class DeviceAdmin(ModelAdmin):
             name = terminal_safe(request.POST.get("name", "").strip())[:80]
             lasts = timedelta(seconds=limits.PAIRING_TTL_SECONDS)
             try:
-                device, invitation = invite(name, ttl=lasts)
+                device, invitation = qr.invite(name, ttl=lasts)
             except ValueError as error:
                 self.message_user(request, str(error), messages.ERROR)
             else:

@@ -1,19 +1,89 @@
-"""Write the pairing link and its QR code in every format of D43."""
+"""Make the pairing data of a new device, and write it in every format of D43."""
 
 import io
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import segno
 
-from devices_app.invitation import Invitation
+from bridge_project.kernel.config import conf
+from bridge_project.network import certificates, server_address, transport
+from bridge_project.network.server_address import Address
+from bridge_project.protocol.types import now_text
+from devices_app import pairing
+from devices_app.models import Device
 
+LINK_VERSION = 1
 QUIET_ZONE = 4  # modules, as in the QR standard; with fewer, some cameras do not find the code
 SCALE = 8
 WHITE_ON_BLACK, RESET = "\033[38;5;231;48;5;16m", "\033[0m"
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    """Hold the data with which a device pairs, in the order of D43's JSON.
+
+    ``url``: the WebSocket's address; ``pin`` and ``fingerprint``: hex SHA-256 of the certificate's
+    public key and of the certificate; ``expires_at``: ISO 8601, when the token is void unless it
+    was used. ``base_url``, where the pairing page is, is in the link only.
+    """
+
+    v: int
+    name: str
+    url: str
+    token: str
+    pin: str
+    fingerprint: str
+    expires_at: str
+    base_url: str
+
+    @property
+    def link(self) -> str:
+        """Return the link for a phone's camera; what follows ``#`` stays in the browser."""
+        return f"{self.base_url}/pair#v={self.v}&token={self.token}&url={self.url}&pin={self.pin}"
+
+    @property
+    def is_local(self) -> bool:
+        """Return whether only this machine can reach the address."""
+        return transport.mode_of_url(self.base_url) is transport.ConnectionMode.LOCAL_ONLY
+
+
+def bridge_address() -> Address:
+    """Return the address that ``serve`` recorded, else the one it would have."""
+    found = server_address.recorded(conf)
+    if found is not None:
+        return found
+    return server_address.current(conf, certificates.load_or_renew(conf))
+
+
+def invite(
+    name: str, *, ttl: timedelta, lifetime: timedelta | None = None, device: Device | None = None
+) -> tuple[Device, Invitation]:
+    """Mint a token and write the invitation that carries it (``pairing.mint``).
+
+    Raises ValueError when ``device`` was revoked, or devices would refuse the bridge's address.
+    """
+    here = bridge_address()
+    if not here.base_url.startswith("https://"):
+        raise ValueError(
+            "BRIDGE_PUBLIC_URL is not an https address, so devices would be rejected."
+            " Mend it and start the bridge again."
+        )
+    device, token, plain = pairing.mint(name, ttl=ttl, lifetime=lifetime, device=device)
+    return device, Invitation(
+        v=LINK_VERSION,
+        name=device.name,
+        url=here.ws_url,
+        token=plain,
+        pin=here.pin,
+        fingerprint=here.fingerprint,
+        expires_at=now_text(token.use_by),
+        base_url=here.base_url,
+    )
 
 
 def terminal(invitation: Invitation, *, colour: bool) -> str:

@@ -10,7 +10,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Final
 
@@ -19,14 +19,13 @@ import structlog
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.resources import GitCommitSummary
-from files_app.git import hooks
+from files_app.git import hooks, status
 from files_app.git.patch import numstat
-from files_app.git.paths import Names
+from files_app.git.paths import Names, Selection, tracked
+from files_app.git.repository import leads_out
 from files_app.git.sandbox import mirror
 from files_app.git.sandbox.error_text import git_error
 from files_app.git.sandbox.git import Git
-from files_app.git.staging import stage
-from files_app.git.status import DIFF_OPTIONS, empty_tree
 from sessions_app.working_directory import Repository
 
 log = structlog.get_logger("bridge.git")
@@ -36,6 +35,7 @@ _locks: Final[dict[str, threading.Lock]] = {}
 _IN_PROGRESS: Final = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD")
 _TRIES: Final = 5  # somebody writes the index in the same moment; again and again is a script
 _LOOK_SECONDS: Final = 0.02
+_NAMED: Final = 3  # how many names an error repeats
 _LOG: Final = ("log", "--max-count=1", "--no-show-signature", "--encoding=UTF-8")
 
 
@@ -64,16 +64,16 @@ def commit(
             shutil.copy2(git.index, snapshot)
         base: str | None
         if before and begun is not None and _is_last(git, before, message, begun):
-            own, base = before, _commit_at(git, f"{before}^") or empty_tree(git)
+            own, base = before, _commit_at(git, f"{before}^") or status.empty_tree(git)
         else:
-            base = None if files is None else before or empty_tree(git)
+            base = None if files is None else before or status.empty_tree(git)
             if files is not None:
                 if any(os.path.lexists(f"{place.git_dir}/{name}") for name in _IN_PROGRESS):
                     raise git_error(
                         "During a merge, cherry-pick or revert some files alone cannot be"
                         " committed: commit all that is staged."
                     )
-                stage(git, Names(place), files, before)
+                _stage(git, Names(place), files, before)
             _check_staged(git, files)
             hooks.install(made, git.environment, branch, before)
             own = _make(git, message, branch, before)
@@ -116,6 +116,65 @@ def _commit_at(git: Git, name: str) -> str:
     return done.out.decode().strip()
 
 
+def _stage(git: Git, names: Names, files: list[str], before: str) -> None:
+    """Fill the mirror's index from the commit ``before``, empty for none, and these files.
+
+    Untracked and deleted files count too, and a directory means all files in it. A renamed file
+    takes its old name with it. Raises BridgeError GIT_ERROR for files that cannot be committed.
+    """
+    if not files:
+        raise git_error("Nothing to commit: no file was named.")
+    chosen = Selection(names, files)
+    state = status.read(git, untracked_files="all")
+    if state.cut:
+        raise git_error("More files have changed than the bridge can look through.")
+    known = {name: one for name, one in state.entries.items() if not names.hidden(name)}
+    for old in [entry.old for entry in known.values() if entry.old is not None]:
+        known.setdefault(old, status.Entry(old, "deleted"))
+    meant = [known[name] for name in chosen.find(known)]
+    if unknown := chosen.unknown(known):
+        unknown = sorted(set(unknown).intersection(chosen.unknown(tracked(git))))
+    if unknown:
+        text = f"Nothing to commit in {_list(names, unknown)}: not there, empty or ignored."
+        raise git_error(text)
+    _check_files(git, names, chosen, meant)
+    gone = {entry.name for entry in meant if entry.status == "deleted"}
+    # a status names them as one change
+    gone |= {entry.old for entry in meant if entry.old is not None}
+    gone -= {entry.name for entry in meant if entry.status == "untracked"}
+    there = [entry.name for entry in meant if entry.name not in gone and entry.name[-1:] != "/"]
+    git(*(("read-tree", "--reset", before) if before else ("read-tree", "--empty")))
+    _add_to_index(git, gone, "--force-remove")
+    _add_to_index(git, there, "--add", "--remove", "--replace")
+
+
+def _add_to_index(git: Git, files: Iterable[str], *how: str) -> None:
+    stdin = b"".join(os.fsencode(name) + b"\0" for name in files)
+    if stdin:
+        one_sync = ("-c", "core.fsyncMethod=batch")  # for all objects
+        command = (*one_sync, "update-index", *how, "-z", "--stdin")
+        git(*command, stdin=stdin, seconds=limits.GIT_COMMIT_SECONDS)
+
+
+def _check_files(git: Git, names: Names, chosen: Selection, meant: list[status.Entry]) -> None:
+    if conflicts := [entry.name for entry in meant if entry.conflict]:
+        raise git_error(f"In conflict: {_list(names, conflicts)}.")
+    repositories = [entry.name for entry in meant if entry.name.endswith("/")]
+    if inner := [name for name in repositories if name.rstrip("/") in chosen.given]:
+        raise git_error(
+            f"A repository of its own, which cannot be committed as a file: {_list(names, inner)}."
+        )
+    if any(names.secret(entry.name) for entry in meant):
+        raise BridgeError("FILE_ACCESS_DENIED", "A file is a link to what is not to be seen.")
+    if any(entry.submodule and leads_out(git, entry.name) for entry in meant):
+        raise BridgeError("FILE_ACCESS_DENIED", "A submodule lies outside the allowed roots.")
+
+
+def _list(names: Names, found: list[str]) -> str:
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return ", ".join(names.to_client_name(name) for name in found[:_NAMED]) + more
+
+
 def _check_staged(git: Git, files: list[str] | None) -> None:
     """Raise GIT_ERROR when there is nothing to commit.
 
@@ -124,7 +183,7 @@ def _check_staged(git: Git, files: list[str] | None) -> None:
     """
     if os.path.lexists(f"{git.place.git_dir}/MERGE_HEAD"):
         return  # a merge is committed even if it changes nothing
-    if git.done("diff", "--cached", "--quiet", *DIFF_OPTIONS, good=(0, 1)).code == 0:
+    if git.done("diff", "--cached", "--quiet", *status.DIFF_OPTIONS, good=(0, 1)).code == 0:
         why = "nothing is staged" if files is None else "these files have no changes"
         raise git_error(f"Nothing to commit: {why}.")
 
@@ -192,7 +251,7 @@ def _summary(git: Git, own: str) -> GitCommitSummary:
     logged = git(*_LOG, "--format=%H %s", own, "--").decode("utf-8", "replace")
     commit, _, subject = logged.partition(" ")
     shown = ("show", "--format=", "--numstat", "-z", "-m", "--first-parent", "--no-show-signature")
-    counted = numstat(git(*shown, *DIFF_OPTIONS, own, "--"))
+    counted = numstat(git(*shown, *status.DIFF_OPTIONS, own, "--"))
     return GitCommitSummary(
         hash=commit,
         summary=subject.rstrip("\n"),

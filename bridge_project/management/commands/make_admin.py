@@ -12,8 +12,8 @@ from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
 
-from devices_app.invitation import bridge_address
 from devices_app.management.base import DatabaseCommand
+from devices_app.qr import bridge_address
 
 PASSWORD_VARIABLE = "DJANGO_SUPERUSER_PASSWORD"
 DEFAULT_NAME = "admin"

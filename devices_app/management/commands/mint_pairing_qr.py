@@ -11,7 +11,6 @@ from django.core.management.base import CommandError
 from bridge_project.kernel import limits
 from bridge_project.kernel.private_files import write_private_file
 from devices_app import qr
-from devices_app.invitation import invite
 from devices_app.management.base import DeviceCommand, device_name, duration, find_device
 
 FORMATS = ("terminal", *qr.RENDERERS)
@@ -66,7 +65,7 @@ class Command(DeviceCommand):
         known = find_device(options["device"]) if options["device"] else None
         lasts = {"ttl": options["ttl"], "lifetime": options["lifetime"]}
         try:
-            invitation = invite(options["name"] or "", device=known, **lasts)[1]
+            invitation = qr.invite(options["name"] or "", device=known, **lasts)[1]
         except ValueError as error:
             raise CommandError(str(error)) from None
         if form == "terminal":
