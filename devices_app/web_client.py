@@ -52,9 +52,7 @@ class WebClient:
     """Hold the whole client in memory; `version` changes with any byte of it."""
 
     version: str
-    files: Mapping[str, File]
-    page: File
-    worker: File
+    files: Mapping[str, File]  # the page and the service worker too
 
 
 @csrf_exempt
@@ -79,7 +77,7 @@ def screen(request: HttpRequest, path: str = "") -> HttpResponse:
         "ETag": f'"{client.version}"',
         "Date": http_date(),
     }
-    return _answer(request, client.page, headers)
+    return _answer(request, client.files[PAGE], headers)
 
 
 @csrf_exempt
@@ -88,7 +86,7 @@ def worker(request: HttpRequest) -> HttpResponse:
     """Serve the service worker, whose bytes change with any byte of the client."""
     policy = "default-src 'none'; connect-src 'self'"
     headers = {"Content-Security-Policy": policy, "Cache-Control": "no-cache"}
-    return _answer(request, load().worker, headers)
+    return _answer(request, load().files[WORKER], headers)
 
 
 @csrf_exempt
@@ -96,7 +94,7 @@ def worker(request: HttpRequest) -> HttpResponse:
 def file(request: HttpRequest, version: str, name: str) -> HttpResponse:
     """Serve one of the client's files; 404 for a file of another version."""
     client = load()
-    if version != client.version or name not in client.files:
+    if version != client.version or name not in client.files or name in (PAGE, WORKER):
         raise BridgeError("NOT_FOUND")
     return _answer(request, client.files[name], {"Cache-Control": FOR_GOOD})
 
@@ -129,15 +127,12 @@ def load() -> WebClient:
     preloads = "\n".join(
         f'<link rel="modulepreload" href="{base}{name}">' for name in _imports(found, START)
     )
-    page = found.pop(PAGE).decode().replace("{base}", base).replace("{preloads}", preloads)
-    code = found.pop(WORKER).decode()
-    about = json.dumps({"version": version, "files": list(found)})
-    return WebClient(
-        version=version,
-        files={name: _file(name, content) for name, content in found.items()},
-        page=_file(PAGE, page.encode()),
-        worker=_file(WORKER, f"self.CLIENT = {about};\n{code}".encode()),
-    )
+    page, code = found[PAGE].decode(), found[WORKER].decode()
+    found[PAGE] = page.replace("{base}", base).replace("{preloads}", preloads).encode()
+    files = [name for name in found if name not in (PAGE, WORKER)]
+    about = json.dumps({"version": version, "files": files})
+    found[WORKER] = f"self.CLIENT = {about};\n{code}".encode()
+    return WebClient(version, {name: _file(name, content) for name, content in found.items()})
 
 
 def _imports(found: Mapping[str, bytes], start: str) -> list[str]:

@@ -5,8 +5,6 @@ import stat as st
 from collections.abc import Iterable
 
 from bridge_project.kernel import limits
-from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.path_walk import names_of, translate_os_errors
 from files_app.git.paths import Names, parents
 from files_app.git.sandbox.git import Git
 
@@ -61,10 +59,5 @@ def _size(git: Git, name: str) -> int | None:
 
 def exists(git: Git, name: str) -> bool:
     """Return whether there is anything of that name; not behind a link, as for git."""
-    directory, _, last = f"{git.place.top}/{name}".rpartition("/")
-    try:
-        with git.place.jail.at(names_of(directory)) as opened, translate_os_errors():
-            os.stat(last or ".", dir_fd=opened.fd, follow_symlinks=False)
-            return opened.path == directory
-    except BridgeError:
-        return False
+    directory = f"{git.place.top}/{name}".rpartition("/")[0]
+    return os.path.realpath(directory) == directory and os.path.lexists(f"{git.place.top}/{name}")
