@@ -36,11 +36,9 @@ def diff(
     # a file in conflict is compared with our side: the answer has only two
     sides = "--cached" if cached else "--ours"
     with mirror.reading(place) as git:
-        new: set[str] = set()
+        new, there = dict[str, str](), set[str]()
         if chosen is not None and not cached:
-            new = {name for name in chosen.find(untracked.listed(git)) if name[-1:] != "/"}
-            new = {name for name in new if not names.secret(name)}
-            untracked.announce(git, new)
+            new, there = untracked.announce(git, names, chosen.find(untracked.listed(git)))
         changes = [
             change
             for change in Lists(git(*_LISTS, sides)).by_name.values()
@@ -48,14 +46,18 @@ def diff(
             and not (not cached and change.new_mode == _SUBMODULE and leads_out(git, change.name))
         ]
         if chosen is not None:
+            known = {change.name for change in changes}
+            changes += [Change(name, name, "untracked") for name in new if name not in known]
             changes = _choose(git, chosen, changes)
         for change in changes:
             if change.name in new:
-                change.status = "untracked"
+                change.status, change.old_mode = "untracked", patch.NO_MODE
+                change.new_mode = new[change.name]
         answer = _Answer(names)
         changes = answer.fitting(changes)
         _read_lines(git, changes, answer.budget, sides, all_of_them=chosen is None)
         for change in changes:
+            change.cut = change.cut or (change.name in new and change.name not in there)
             answer.add(change)
     return GitDiffResponse(
         session_id=session_id, files=answer.files, truncated=answer.truncated or None

@@ -66,7 +66,9 @@ def status(
         entries = [entry for entry in state.entries.values() if not names.secret(entry.name)]
         entries = [one for one in entries if _may_be_told(git, one)]
         new = [entry.name for entry in entries if entry.status == "untracked"]
-        counts = _counts(git, state, untracked.announce_some(git, names, new))
+        owners = untracked.owners(git, new)
+        untracked.announce(git, names, owners)
+        counts = _counts(git, state, owners)
     changes, room = [], conf.max_message_bytes - _ENVELOPE_BYTES
     for entry in entries[: limits.GIT_CHANGES_MAX]:
         path = names.to_client_name(entry.name)

@@ -15,46 +15,51 @@ def listed(git: Git, *pathspecs: str) -> list[str]:
     return [os.fsdecode(name) for name in found.split(b"\0") if name]
 
 
-def announce(git: Git, names: Iterable[str]) -> None:
-    """Put names without content into the mirror's index: git's diffs then have the files."""
-    stdin = b"".join(os.fsencode(name) + b"\0" for name in names)
-    if stdin:
-        names_follow = ("--pathspec-from-file=-", "--pathspec-file-nul")
-        # 128: one of them has vanished; then git shows none
-        git.done("add", "--intent-to-add", "--sparse", *names_follow, stdin=stdin, good=(0, 128))
+def announce(git: Git, names: Names, wanted: Iterable[str]) -> tuple[dict[str, str], set[str]]:
+    """Put files into the mirror's index as empty ones: git's diffs then have their lines.
 
-
-def announce_some(git: Git, names: Names, shown: Iterable[str]) -> dict[str, str]:
-    """Announce files of a status, and those in its directories, up to the limits.
-
-    Returns file → its name in the status, which ends in a slash for a directory.
+    Returns file → mode, of all that is neither secret, vanished nor unreadable, and which of them
+    git now has: no more than it can read soon.
     """
-    owners = {name: name for name in shown}
-    directories = {name for name in owners if name.endswith("/")}
+    modes, there, room = dict[str, str](), set[str](), limits.GIT_COUNT_MAX_BYTES
+    for name in wanted:
+        stat = _look(git, name)
+        if stat is None or names.secret(name):
+            continue
+        executable = "100755" if stat.st_mode & 0o100 else "100644"
+        modes[name] = "120000" if st.S_ISLNK(stat.st_mode) else executable
+        if stat.st_size <= room and len(there) < limits.GIT_COUNT_MAX_FILES:
+            room -= stat.st_size
+            there.add(name)
+    if there:
+        empty = git("hash-object", "-w", "--stdin").decode().strip()
+        entries = (f"{modes[name]} {empty}\t{name}\0" for name in there)
+        git("update-index", "-z", "--index-info", stdin=os.fsencode("".join(entries)))
+    return modes, there
+
+
+def owners(git: Git, shown: Iterable[str]) -> dict[str, str]:
+    """Map untracked files to their names in a status, which end in a slash for a directory."""
+    found = {name: name for name in shown}
+    directories = {name for name in found if name.endswith("/")}
     if directories:
         asked = directories if len(directories) <= limits.GIT_PATHSPECS_MAX else ["."]
         for name in listed(git, *asked):
             for parent in parents(name):
                 if f"{parent}/" in directories:
-                    owners[name] = f"{parent}/"
-    room, found = limits.GIT_COUNT_MAX_BYTES, {}
-    for name, owner in list(owners.items())[: limits.GIT_COUNT_MAX_FILES]:
-        if (size := _size(git, name)) is not None and size <= room and not names.secret(name):
-            room -= size
-            found[name] = owner
-    announce(git, found)
+                    found[name] = f"{parent}/"
     return found
 
 
-def _size(git: Git, name: str) -> int | None:
-    """Return a file's or a link's size in bytes; None for what git cannot read."""
+def _look(git: Git, name: str) -> os.stat_result | None:
+    """Return what a file or link is; None for what git cannot read."""
     path = f"{git.place.top}/{name}"
     try:
         stat = os.lstat(path)
     except OSError:
         return None
     is_readable = st.S_ISREG(stat.st_mode) and os.access(path, os.R_OK)
-    return stat.st_size if is_readable or st.S_ISLNK(stat.st_mode) else None
+    return stat if is_readable or st.S_ISLNK(stat.st_mode) else None
 
 
 def exists(git: Git, name: str) -> bool:

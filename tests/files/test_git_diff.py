@@ -9,6 +9,31 @@ from tests.files.conftest import House, refused
 from tests.files.repositories import Seen, lines
 
 
+def test_untracked_files_as_git_would_show_them(repository: Repository, seen: Seen) -> None:
+    """D10: as new files; the same that git says once they are added."""
+    repository.commit_files({"gone": "x\n"})
+    (repository.path / "gone").unlink()  # like one that is new, which is no rename for that
+    for name, content in {
+        "text": b"1\n\n2\r\n",
+        "empty": b"",
+        "latin": b"caf\xe9\n",
+        "binary": b"1\n\0",
+        "script": b"x\n",
+    }.items():
+        repository.write(f"new/{name}", content)
+    (repository.path / "new/script").chmod(0o755)
+    (repository.path / "new/link").symlink_to("/etc/passwd")
+    assert seen.files("gone", "new")["gone"].status == "deleted"
+    untracked = seen.files("new")
+    repository.git("add", "new")
+    added = seen.files("new", cached=True)
+    assert {name: file.wire() | {"status": "added"} for name, file in untracked.items()} == {
+        name: file.wire() for name, file in added.items()
+    }
+    assert lines(added["new/link"], "added") == ["/etc/passwd"]
+    assert {file.status for file in untracked.values()} == {"untracked"}
+
+
 def test_a_name_that_is_no_text_can_be_asked_for_as_it_is_shown(
     repository: Repository, seen: Seen
 ) -> None:

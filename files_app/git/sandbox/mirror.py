@@ -64,7 +64,7 @@ def reading(place: Repository) -> Iterator[Git]:
     with _made(place) as mirror:
         mirror.copy_index()
         mirror.configure([("core.bigFileThreshold", str(limits.GIT_BIG_FILE_BYTES))])
-        # what git stores of untracked files, which is that they are empty
+        # what git stores, which is the empty file that stands for untracked ones
         stored = Path(mirror.directory, "stored")
         (stored / "info").mkdir(parents=True)
         (stored / "info/alternates").write_text(f"{mirror.directory}/objects\n")
