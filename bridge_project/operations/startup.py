@@ -67,7 +67,7 @@ def check_system(conf: Conf) -> None:
 
     Raises ConfError, or CommandError with what is wrong.
     """
-    for name in ("hook_token", "admin_token"):
+    for name in ("hook_token", "admin_token", "push_key"):
         conf.secret(name)
     # named as it should be: the log takes `bridge_hook_…` for a token
     for name, place in conf.unread:

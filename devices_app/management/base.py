@@ -8,6 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connection
 
+from bridge_project.kernel.data_files import NotInPlace
 from bridge_project.kernel.text import terminal_safe
 from devices_app.models import Device
 
@@ -27,7 +28,8 @@ class DatabaseCommand(BaseCommand):
         try:
             there = self.table in connection.introspection.table_names()
         except DatabaseError as error:
-            raise CommandError(f"The database cannot be opened ({error}). {start}") from None
+            advice = f" {start}" if isinstance(error.__cause__, NotInPlace) else ""
+            raise CommandError(f"The database cannot be opened ({error}).{advice}") from None
         if not there:
             raise CommandError(f"There is no database yet. {start}")
         return super().execute(*args, **options)

@@ -164,7 +164,10 @@ def test_what_the_image_holds_is_enough_to_run(image: Path, tmp_path: Path) -> N
         assert healthcheck() == (0, "")
         right = recorded.read_text()
         recorded.write_text(re.sub(r'"pin": "[0-9a-f]{64}"', f'"pin": "{"0" * 64}"', right))
-        assert healthcheck() == (1, "what answers there has another key than the bridge")
+        assert healthcheck() == (
+            1,
+            "what answers there has another key, so no token was sent to it",
+        )
         recorded.write_text(right)
     finally:
         assert bridge.stop() == 0
