@@ -52,7 +52,7 @@ def mint(
 
 
 def mint_claimed(name: str, client_device_id: str, *, lifetime: timedelta) -> tuple[Device, str]:
-    """Make a device of this process itself, whose token is claimed here (`doctor`).
+    """Pair this process as a device with a used token, for `doctor`.
 
     Nobody is told, since no code of it exists: a claim that comes over the network is always
     announced. Returns the device and the token's plain text.
@@ -66,7 +66,7 @@ def mint_claimed(name: str, client_device_id: str, *, lifetime: timedelta) -> tu
 
 
 def forget_void() -> int:
-    """Delete devices whose codes nobody used, a day after these became void."""
+    """Delete devices whose code nobody used, a day after it expired."""
     since = ages.now() - timedelta(seconds=limits.VOID_DEVICE_KEEP_SECONDS)
     unpaired = Device.objects.filter(paired_at=None, created_at__lt=since)
     return delete_in_steps(unpaired.exclude(tokens__use_by__gt=since))
@@ -136,7 +136,10 @@ def authenticate(
 
 
 def touch(device: Device, address: str, platform: str = "", version: str = "") -> None:
-    """Note a device's last sight, once a minute unless something else changed."""
+    """Record when a device was last seen, at most once a minute.
+
+    At once when its address, platform or version has changed.
+    """
     now = timezone.now()
     seen = {
         "last_address": address[:45],

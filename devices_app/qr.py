@@ -87,9 +87,10 @@ def invite(
 
 
 def terminal(invitation: Invitation, *, colour: bool) -> str:
-    """Draw the code's light modules in half blocks, two modules a character.
+    """Draw the QR code as text for a terminal.
 
-    ``colour`` makes them white on black; without it they suit a dark terminal.
+    It draws the light modules in half blocks, two modules a character. ``colour`` makes them white
+    on black; without it they suit a dark terminal.
     """
     out = io.StringIO()
     code = segno.make(invitation.link, error="L", micro=False)

@@ -83,9 +83,10 @@ def is_hook(bearer: str) -> bool:
 
 
 def is_valid(token: Token, now: datetime) -> bool:
-    """Return whether a token is neither revoked, replaced, expired nor void (D15, D62).
+    """Return whether a token may be used: not revoked, replaced, expired or void.
 
-    Void: a pairing code that was not used within its time, or before which the clock was set back.
+    D15, D62. Void: a pairing code that was not used within its time, or before which the clock was
+    set back.
     """
     if token.revoked_at or token.replaced_at or token.device.revoked_at:
         return False

@@ -22,7 +22,10 @@ Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 
 
 class CommandHook(Received):
-    """Declare ``command``, which reads the event from standard input and posts it."""
+    """Declare a command hook: the agent runs ``command`` with the event as input.
+
+    The command posts the event.
+    """
 
     type: Literal["command"]
     command: Text
@@ -30,7 +33,7 @@ class CommandHook(Received):
 
 
 class PromptHook(Received):
-    """Declare ``prompt``.
+    """Declare a prompt hook.
 
     Its answer is approve or deny (PreToolUse), complete or continue (Stop).
     """

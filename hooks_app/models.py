@@ -1,10 +1,13 @@
-"""Store accepted hook events, for idempotence (D31) and the admin site."""
+"""Store which hook events were accepted, to recognise repetitions (D31).
+
+The admin site shows them.
+"""
 
 from django.db import models
 
 
 class HookEvent(models.Model):
-    """Store an accepted hook event; its text is the log row of the same ``seq``."""
+    """Store that a hook event was accepted; its text is the log row with its ``seq``."""
 
     event_id = models.CharField(max_length=36, primary_key=True)
     event = models.CharField(max_length=32)

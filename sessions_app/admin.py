@@ -34,7 +34,7 @@ def pending_approvals(request: HttpRequest) -> int | str:
 
 
 def is_sessions(request: HttpRequest) -> bool:
-    """Tell the menu that a page is one of the sessions', and not the agents' page."""
+    """Tell the menu whether a page is about sessions, and not the agents' page."""
     return "/session/" in request.path and "/session/agents/" not in request.path
 
 
@@ -152,7 +152,7 @@ class ApprovalAdmin(LongAdmin):
 
     @display(description="history")
     def history(self, call: ToolCall) -> SafeString:
-        """Show when it was asked, decided and by whom, and run."""
+        """Show when an approval was asked for, decided (by whom) and run."""
         who = {"device": f"on the device {call.device}", "agent": "at the machine"}
         why = f" ({call.reason})" if call.reason else ""
         decided = f"{call.get_decision_display()} {who.get(call.decided_by, 'by the bridge')}{why}."

@@ -22,7 +22,7 @@ _current = uuid.UUID(int=0)
 
 
 def current() -> uuid.UUID:
-    """Return the id of this process's row; zeros in a command."""
+    """Return this process's id in the lease table; zeros in a management command."""
     return _current
 
 
@@ -44,7 +44,10 @@ def start(name: str) -> uuid.UUID:
 
 
 def stop() -> None:
-    """End the lease; its row stays for closing sockets until the next start."""
+    """End this process's lease; keep its row for sockets that are still closing.
+
+    The next start deletes the row.
+    """
     Process.objects.filter(pk=_current).update(lease_until=clock())
 
 
@@ -60,7 +63,7 @@ def is_alive(process_id: uuid.UUID | None) -> bool:
 
 
 def clock() -> Combinable | datetime:
-    """Return the time by the clock of the leases.
+    """Return the time that leases are measured by.
 
     It is the database's clock where several hosts share one: their own clocks may differ.
     """

@@ -33,7 +33,10 @@ class Feed(models.Model):
 
 
 class LogHead(models.Model):
-    """Number the log's rows: the one row (id 1), locked until the commit (D26)."""
+    """Hold the newest row's number and the log's size; locked until commit (D26).
+
+    It is one row, with id 1.
+    """
 
     seq = models.BigIntegerField(default=0, help_text="The newest row.")
     bytes = models.BigIntegerField(default=0, help_text="Bytes that all feeds hold.")
@@ -89,7 +92,7 @@ class Session(models.Model):
         ERROR = "error"
 
     class Turn(models.TextChoices):
-        """List what an agent does: nothing, work, or wait for a person (D54)."""
+        """List what an agent does now: nothing, work, or wait for a person (D54)."""
 
         IDLE = "idle"
         WORKING = "working"

@@ -26,7 +26,7 @@ def make(
     notification_id: str = "",
     **data: Any,
 ) -> Notification:
-    """Make a notification; shorten the body, leave out of ``data`` what is an empty text."""
+    """Make a notification; shorten its body and omit empty texts from ``data``."""
     body = " ".join(body.split())
     return Notification(
         notification_id=notification_id or str(uuid.uuid4()),
@@ -159,7 +159,7 @@ _HAPPENED: dict[str, tuple[NotificationType, str, Priority, str]] = {
 
 
 def happened(session: Session, what: str, body: str, **data: str) -> Notification:
-    """Make the notification ``what``, a key of the table, about a bridge-run session."""
+    """Make a bridge-run session's notification, listed in the table as ``what``."""
     type_, title, priority, code = _HAPPENED[what]
     about = {"session_id": session.session_id, "code": code, **data}
     return make(type_, title, body, priority=priority, **about)

@@ -57,7 +57,7 @@ class _Row(NamedTuple):
 
 
 def look(settled: dict[int, int]) -> tuple[list[Due], bool]:
-    """Return the next push of each device, and whether anything waits for its time.
+    """Find the next push of each device, and whether others are not yet due.
 
     ``settled``: subscription → row up to which nothing is to be pushed; it is brought up to date.
     """

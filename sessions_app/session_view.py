@@ -16,7 +16,7 @@ COLUMNS = (
 
 
 def is_at_rest(session: Any) -> bool:
-    """Return whether a session is paused, in error, or closed by its grace timer (D60)."""
+    """Return whether a session rests: paused, failed or closed by its timer (D60)."""
     return session.status in (Session.Status.PAUSED, Session.Status.ERROR) or (
         session.status == Session.Status.CLOSED and session.expired
     )

@@ -98,7 +98,7 @@ class MetricsView(BridgeAPIView):
 
 
 class OpenView(BridgeAPIView):
-    """Answer without a token."""
+    """Answer requests without a token: the base of the views that need none."""
 
     rate_group = "status"
     authentication_classes = []

@@ -54,7 +54,10 @@ class Message:
 
     @property
     def rule(self) -> str:
-        """Return when a client may send it, and what follows; empty from the bridge."""
+        """Say when a client may send a message, and what follows.
+
+        Empty for a message from the bridge.
+        """
         if not self.from_client:
             return ""
         joined = ", in a joined session" if self.model.needs_joined else ""

@@ -1,5 +1,5 @@
 # ruff: noqa: N802 - the names are twisted's
-"""Accept TCP and TLS connections, limit their number, and watch their buffers (D19, D30)."""
+"""Accept TCP and TLS connections, limit them, and watch their buffers (D19, D30)."""
 
 import asyncio
 import errno
@@ -58,7 +58,7 @@ class Connection(tcp.Server):
 
     @property
     def established(self) -> bool:
-        """Mark the TLS handshake as done, or TLS as absent."""
+        """Return whether the TLS handshake is done; True without TLS."""
         return bool(getattr(self.protocol, "_handshakeDone", True))
 
     @property
@@ -93,7 +93,7 @@ class Connection(tcp.Server):
         return written
 
     def check_end(self) -> None:
-        """Reset a connection that is being closed once nothing has left it for LINGER_SECONDS.
+        """Reset a closing connection from which nothing left for LINGER_SECONDS.
 
         Bytes may wait, or TLS for the peer's close_notify, which may never come.
         """
@@ -191,7 +191,10 @@ def connection_of(transport: Transport) -> Connection:
 
 
 async def drain(transport: Transport) -> bool:
-    """Wait for room under SOCKET_BUFFER_BYTES; return False once it is lost."""
+    """Wait until the send buffer has room; return False once the connection is lost.
+
+    It has room below SOCKET_BUFFER_BYTES.
+    """
     connection = connection_of(transport)
     while connection.connected and transport.waiting() >= limits.SOCKET_BUFFER_BYTES:
         await connection.progress()
@@ -211,7 +214,7 @@ class ConnectionLimiter:
         self.connections: dict[Connection, str] = {}
 
     def admit(self, connection: Connection) -> None:
-        """Reset a connection on a forbidden address; else count it, and make room for it."""
+        """Count a new connection and make room for it; reset one on a forbidden address."""
         if not accepts_on(self._conf.bridge_host, connection.getHost().host):
             connection.abortConnection()
             return

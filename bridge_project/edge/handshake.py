@@ -1,5 +1,5 @@
 # ruff: noqa: N802, N803 - the names are twisted's and autobahn's
-"""Accept upgrades, and their compression, or refuse them with the error body of D9."""
+"""Accept WebSocket upgrades and their compression, or refuse with D9's error body."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from bridge_project.protocol.catalogue import compressed_frame
 
 
 class Handshake(WebSocketProtocol):  # type: ignore[misc]
-    """Run a WebSocket until it is open."""
+    """Answer a WebSocket's opening request: accept it or refuse it."""
 
     bridge: Transport | None = None  # known when the application is started
     _refusal: tuple[int, list[tuple[bytes, bytes]]]

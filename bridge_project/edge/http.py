@@ -50,7 +50,7 @@ class Channel(http.HTTPChannel):
         super().connectionMade()
 
     def resetTimeout(self) -> None:
-        """Do nothing for each byte: else a client could hold a request open for ever."""
+        """Ignore twisted's reset for each byte: a slow sender must still time out."""
 
     def setTimeout(self, period: float | None) -> float | None:
         """Set a deadline, which the server checks every second; return the former one."""

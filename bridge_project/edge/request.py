@@ -57,7 +57,10 @@ async def ask_for_body(application: Any, head: dict[str, Any]) -> bytes | None:
 
 
 class Request(WebRequest):  # type: ignore[misc]
-    """Drop the body of a request once it is refused; answer its failures as JSON."""
+    """Read one HTTP request, pass it to the application, and send the answer.
+
+    The body of a refused request is dropped; failures are answered as JSON.
+    """
 
     refused = False
     admitted = False  # the application has said that it wants the large body

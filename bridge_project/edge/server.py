@@ -231,7 +231,7 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
                 await protocol.has_room()
 
     def protocol_connected(self, protocol: Any) -> None:
-        """Do nothing: requests are counted by ``tasks``."""
+        """Ignore a new connection: ``tasks`` counts its requests."""
 
     def protocol_disconnected(self, protocol: Any) -> None:
         """Give the application some seconds to end.

@@ -24,7 +24,7 @@ MESSAGE_BYTES = 256  # what a queued message costs besides its text, so that emp
 
 
 class Inbox(asyncio.Queue[dict[str, Any]]):
-    """Queue one socket's messages, and count their bytes until the application asks for more."""
+    """Queue what one WebSocket received, and count its bytes until they are handled."""
 
     def __init__(self, taken: Callable[[], None]) -> None:
         super().__init__()
@@ -49,10 +49,11 @@ class Inbox(asyncio.Queue[dict[str, Any]]):
 
 
 class Protocol(Handshake):
-    """Run one WebSocket; let the application refuse an upgrade with a response.
+    """Speak the WebSocket protocol with one client, from its upgrade to its end.
 
-    ``scope["extensions"]["websocket.http.response"]`` says so. The application watches and drives
-    the connection by ``scope["bridge.socket"]``, which is this object (D25, D30).
+    The application may refuse an upgrade with a response:
+    ``scope["extensions"]["websocket.http.response"]`` says so. It watches and drives the connection
+    by ``scope["bridge.socket"]``, which is this object (D25, D30).
     """
 
     paused = False  # nothing is read: the application does not keep up, or others have their turn
@@ -90,7 +91,10 @@ class Protocol(Handshake):
         return count
 
     async def drain(self) -> bool:
-        """Wait for room under SOCKET_BUFFER_BYTES; return False once it is lost."""
+        """Wait until the send buffer has room; return False once the connection is lost.
+
+        It has room below SOCKET_BUFFER_BYTES.
+        """
         return await drain(self.transport)
 
     @property

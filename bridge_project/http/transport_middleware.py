@@ -88,9 +88,10 @@ def transport_from_scope(scope: Mapping[str, Any]) -> Transport:
 
 
 class ServerSocket:
-    """Stand in for `scope["bridge.socket"]` under a server without one.
+    """Replace our edge's socket object when another server runs the bridge.
 
-    It sends through ASGI, and leaves it to the server's own ping to notice a lost peer.
+    It is `scope["bridge.socket"]` there. It sends through ASGI, and leaves it to the server's own
+    ping to notice a lost peer.
     """
 
     def buffered(self) -> int:
@@ -113,7 +114,10 @@ class ServerSocket:
     last_frame = last_progress
 
     def abort(self) -> None:
-        """Do nothing: ASGI has only the close that came before."""
+        """Do nothing: another server offers no reset, only a close.
+
+        That came before.
+        """
 
 
 def _capped(receive: Receive) -> Receive:

@@ -50,13 +50,13 @@ class Output:
         del self.kept[: max(0, len(self.kept) - self._limit)]
 
     async def read(self, stream: asyncio.StreamReader) -> None:
-        """Add all that comes from ``stream``."""
+        """Read ``stream`` to its end, and keep what the limit allows."""
         while data := await stream.read(CHUNK):
             self.add(data)
 
     @property
     def text(self) -> str:
-        """Decode it, without half a character at the cut, and without NULs."""
+        """Return the kept bytes as text, without a cut character or NULs."""
         return self.kept.decode("utf-8", "ignore" if self.cut else "replace").replace(
             "\x00", "\ufffd"
         )

@@ -157,7 +157,7 @@ class Conf(BaseModel):
 
     @property
     def unread(self) -> tuple[tuple[str, str], ...]:
-        """Return names ignored because they are not in capitals, and their places."""
+        """Return variables that are ignored for not being in capitals, with their places."""
         return self._unread
 
     @property

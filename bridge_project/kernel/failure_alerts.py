@@ -54,7 +54,7 @@ def take() -> list[Failure]:
 
 
 def forget(failure: Failure) -> None:
-    """Allow the next failure of this code: this one could not be sent."""
+    """Let a code be reported again, because its last alert could not be sent."""
     with _lock:
         _reported.pop(failure.row.code, None)
 

@@ -90,7 +90,7 @@ class Jail:
 
     @cached_property
     def forbidden_identities(self) -> frozenset[Identity]:
-        """Return device and inode of all that is forbidden, as it was when first asked for.
+        """Return device and inode of each forbidden path, as first looked up.
 
         Under other names (another case, a bind mount, a hard link) they are forbidden too.
         """
@@ -130,7 +130,10 @@ def mount_points() -> list[str]:
 
 
 def shown(text: str) -> str:
-    """Replace bytes that are no UTF-8 by U+FFFD, for JSON; the result may open no file."""
+    """Make a path valid UTF-8 for JSON; the result may name no file any more.
+
+    Bytes that are no UTF-8 become U+FFFD.
+    """
     return _SURROGATE.sub("\ufffd", text)
 
 

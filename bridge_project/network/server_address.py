@@ -1,4 +1,4 @@
-"""Find the addresses of this machine, and record the bridge's for the commands (D43).
+"""Find this machine's addresses; record the bridge's for its commands (D43).
 
 ``serve`` writes it into the data directory. No name is looked up and no packet sent.
 """

@@ -42,7 +42,7 @@ class Auth(ClientPayload):
 
 
 class HealthCheck(ClientPayload):
-    """Ask whether the way to the bridge is sound."""
+    """Ask for the connection's state and its warnings."""
 
     type = "health_check"
     phase = Phase.AUTHENTICATED
@@ -53,7 +53,7 @@ class HealthCheck(ClientPayload):
 
 
 class AcknowledgeWarning(ClientPayload):
-    """Accept a warning, as the user did."""
+    """Tell the bridge that the user accepted a warning."""
 
     type = "acknowledge_warning"
     phase = Phase.AUTHENTICATED
@@ -101,7 +101,7 @@ class SessionEnd(SessionPayload):
 
 
 class Message(SessionPayload):
-    """Say something to the agent."""
+    """Send a prompt to the session's agent."""
 
     type = "message"
     idempotent = True
@@ -188,7 +188,7 @@ class GitDiff(SessionPayload):
 
 
 class FileList(SessionPayload):
-    """Ask for a directory."""
+    """Ask for the entries of a directory."""
 
     type = "file_list"
     lane = "files"

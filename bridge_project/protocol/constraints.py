@@ -34,9 +34,9 @@ _BOUNDS: Final = {
 
 
 class Fault(NamedTuple):
-    """Hold what is wrong with a field, for programs and, as a ``sentence``, for people.
+    """Describe what is wrong with a field, for programs and people.
 
-    ``received`` is a short description of the value, never a secret.
+    ``sentence`` is for people. ``received`` is a short description of the value, never a secret.
     """
 
     field: str

@@ -64,7 +64,7 @@ class HookEvent:
     extra: dict[str, Any] = field(default_factory=dict)
 
     def outbound(self, event_id: str) -> dict[str, Any]:
-        """Return the payload of the ``agent_event`` message for devices that joined (D1, D4)."""
+        """Return the ``agent_event`` payload that joined devices get (D1, D4)."""
         return {
             "event": self.event,
             "event_type": self.event,

@@ -9,7 +9,7 @@ from bridge_project.protocol.base import Sent
 
 
 class Doing(Sent):
-    """Describe the tool call that an agent began last, until it ends."""
+    """Describe the running tool call that an agent began last."""
 
     tool: str
     summary: str

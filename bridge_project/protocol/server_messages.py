@@ -18,7 +18,7 @@ from bridge_project.protocol.risk import RiskLevel
 
 
 class SessionRow(ServerPayload):
-    """Hold the payload of a row in the feed of its session."""
+    """Hold the payload of a message stored in its session's feed."""
 
     feed = "session"
     session_id: str
@@ -220,7 +220,7 @@ class ApprovalRecorded(ServerPayload):
 
 
 class ToolResult(SessionRow):
-    """Report what a tool gave."""
+    """Report a tool's result."""
 
     type = "tool_result"
     tool_call_id: str

@@ -78,9 +78,9 @@ def parse_timestamp(text: str) -> datetime:
 
 
 def utc_text(text: str) -> str:
-    """Return a timestamp that every client reads as the same moment in UTC.
+    """Write a timestamp as ISO 8601 text in UTC.
 
-    Raises ValueError as ``parse_timestamp`` does.
+    Every client reads it as the same moment. Raises ValueError as ``parse_timestamp`` does.
     """
     if _UTC.fullmatch(text):
         return text

@@ -1,4 +1,4 @@
-"""Run one client connection: check the pinned key, exchange and acknowledge messages."""
+"""Run one client connection: check the pinned key, send and acknowledge messages."""
 
 import asyncio
 import json
@@ -54,7 +54,7 @@ def pinned_context() -> ssl.SSLContext:
 
 
 class Client:
-    """Send over an open connection; ``take`` gets what arrives, errors of requests aside."""
+    """Send messages; pass to ``take`` what arrives, except a request's own error."""
 
     def __init__(self, connection: ClientConnection, take: Callable[[Message], None]) -> None:
         self._connection = connection
@@ -70,7 +70,10 @@ class Client:
             raise _lost(closed) from None
 
     async def request(self, type_: str, payload: Message) -> Message:
-        """Send a message and return the one that carries its id (D4). Raises Lost or Refused."""
+        """Send a message; return the answer that carries its id (D4).
+
+        Raises Lost or Refused.
+        """
         own = str(uuid.uuid4())
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._answers[own] = answer
@@ -84,7 +87,7 @@ class Client:
             self._answers.pop(own, None)
 
     async def get_ready(self, target: Target, accept: Accept) -> None:
-        """Authenticate, check health, and acknowledge each warning that ``accept`` is told.
+        """Authenticate, check health, and ask ``accept`` before each warning is accepted.
 
         Raises Lost or Refused, and what ``accept`` raises.
         """
@@ -100,7 +103,10 @@ class Client:
             await self._exchange("acknowledge_warning", taken, "acknowledgment_accepted")
 
     async def join(self, session_id: str) -> Message:
-        """Join a session that the bridge has listed; return the answer. Raises Lost or Refused."""
+        """Join a session that the bridge has listed; return the answer.
+
+        Raises Lost or Refused.
+        """
         asked = {"agent": "", "session_id": session_id, "working_directory": "", "resume": False}
         return await self.request("session_start", asked)
 
@@ -145,7 +151,7 @@ class Client:
 async def converse(
     target: Target, take: Callable[[Message], None], talk: Callable[[Client], Awaitable[None]]
 ) -> None:
-    """Connect, and run ``talk`` to its end while ``take`` gets what arrives.
+    """Connect, and pass incoming messages to ``take`` until ``talk`` ends.
 
     Raises Lost or Refused.
     """

@@ -42,7 +42,7 @@ class Commands:
             self.show("No session is open.")
 
     async def use(self, name: str) -> None:
-        """use N|ID: join a session; the commands below are about it"""
+        """use N|ID: join a session; later commands are about it"""
         chosen = self._named(name)
         await self._join("", session_id=chosen, resume=chosen not in self.console.sessions)
 
@@ -93,7 +93,7 @@ class Commands:
         await self._decide(asked, "approved")
 
     async def reject(self, number: str = "") -> None:
-        """reject [N]: reject it"""
+        """reject [N]: reject the one that waits, or number N of `approvals`"""
         await self._decide(self._waiting(number), "rejected")
 
     async def modify(self, text: str) -> None:
@@ -210,7 +210,7 @@ COMMANDS: Final = {name: one for name, one in vars(Commands).items() if name.isa
 
 
 async def carry_out(commands: Commands, line: str) -> None:
-    """Run one typed line and show the result; a mistake ends nothing."""
+    """Run one typed line; report a mistake and go on."""
     name, _, rest = line.strip().partition(" ")
     try:
         if (found := COMMANDS.get(name)) is not None:

@@ -64,7 +64,7 @@ class Console:
         self.current = None if self.current == session_id else self.current
 
     def called(self, session_id: str) -> str:
-        """Return a session's id and title, and what its agent does."""
+        """Return a session's id, title and present work, as `watch` names it."""
         one = self.sessions.get(session_id, {})
         does = one.get("turn", "idle")
         if (status := one.get("session_status")) in ("paused", "error"):

@@ -25,7 +25,7 @@ _MADE: Final = "made"  # the file in the mirror that names the commit
 
 
 def install(mirror: Mirror, environment: Mapping[str, str], branch: str, before: str) -> None:
-    """Put the scripts where git looks for hooks.
+    """Write the scripts that git runs as hooks.
 
     ``environment``: that of the sandboxed git, which the scripts remove. Hooks outside the roots
     and hooks that are not executable are left out. ``branch`` and ``before``: where HEAD was when

@@ -58,7 +58,7 @@ class Names:
         return self.jail.hides(names_of(f"{self.place.top}/{name}"))
 
     def secret(self, name: str) -> bool:
-        """Return whether a name is hidden, or a hard link to a hidden file."""
+        """Return whether a name is hidden or hard-linked to a hidden file."""
         if self.hidden(name):
             return True
         try:

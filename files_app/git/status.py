@@ -29,7 +29,10 @@ _ENVELOPE_BYTES: Final = 4096
 
 @dataclass(slots=True)
 class Entry:
-    """Describe a change; ``old``: the name before a rename; ``moved``: a submodule's HEAD did."""
+    """Describe a change; ``old``: the earlier name; ``moved``: a submodule moved.
+
+    A submodule has moved when its HEAD has.
+    """
 
     name: str
     status: GitFileStatus

@@ -16,10 +16,10 @@ def listed(git: Git, *pathspecs: str) -> list[str]:
 
 
 def announce(git: Git, names: Names, wanted: Iterable[str]) -> tuple[dict[str, str], set[str]]:
-    """Put files into the mirror's index as empty ones: git's diffs then have their lines.
+    """Add untracked files to the mirror's index, so git's diffs show their lines.
 
-    Returns file → mode, of all that is neither secret, vanished nor unreadable, and which of them
-    git now has: no more than it can read soon.
+    They are added as empty files. Returns file → mode, of all that is neither secret, vanished nor
+    unreadable, and which of them git now has: no more than it can read soon.
     """
     modes, there, room = dict[str, str](), set[str](), limits.GIT_COUNT_MAX_BYTES
     for name in wanted:
@@ -39,7 +39,10 @@ def announce(git: Git, names: Names, wanted: Iterable[str]) -> tuple[dict[str, s
 
 
 def owners(git: Git, shown: Iterable[str]) -> dict[str, str]:
-    """Map untracked files to their names in a status, which end in a slash for a directory."""
+    """Map each untracked file to the name that git status gives it.
+
+    The name of a directory ends in a slash, and stands for all files in it.
+    """
     found = {name: name for name in shown}
     directories = {name for name in found if name.endswith("/")}
     if directories:

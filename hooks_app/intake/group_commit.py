@@ -44,7 +44,10 @@ class GroupWriter:
         self._writing = False
 
     async def store(self, posted: Posted) -> Receipt:
-        """Return when the event is committed; raise what storing it raised."""
+        """Store an event with the next group; return when it is committed, or raise.
+
+        Raises what storing it raised.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Receipt] = loop.create_future()
         self._waiting.append((posted, future))

@@ -1,4 +1,4 @@
-"""Post events to a bridge on another machine, within the specification's limits (D47)."""
+"""Post hook events to a bridge on another machine, within its limits (D47)."""
 
 from __future__ import annotations
 
@@ -143,10 +143,10 @@ class HttpsSender:
         self._batch_max = SEND_MAX_EVENTS
 
     def allowed(self, waiting: Sequence[Item]) -> int:
-        """Choose the endpoint: a backlog goes as a batch. Raises Limited.
+        """Choose the endpoint, and return how many events may go to it at once.
 
-        Between two small batches the rate of single events is used up first; nobody waits for that
-        gap when a person is asked.
+        A backlog goes as a batch. Raises Limited. Between two small batches the rate of single
+        events is used up first; nobody waits for that gap when a person is asked.
         """
         behind = seconds_behind(waiting)
         self._behind = f"{len(waiting)} {behind:.0f}" if behind >= BEHIND_SECONDS else ""

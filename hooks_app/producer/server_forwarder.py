@@ -40,7 +40,10 @@ def spool() -> Path:
 
 
 class StoreSender:
-    """Store events without HTTP and rate limit; the spool's bounds are the limit."""
+    """Store events directly, without HTTP or rate limit.
+
+    The spool's bounds are the limit.
+    """
 
     clock_offset = 0.0
 

@@ -69,7 +69,10 @@ class Spool:
         self.stuck: set[str] = set()  # names of what could not be moved away
 
     def make_directory(self) -> None:
-        """Make the spool, 0700, but no removed data directory. Raises OSError."""
+        """Make the spool (0700); do not re-make a removed data directory.
+
+        Raises OSError.
+        """
         make_unlinked_dir(self.path)
         if self.path.stat().st_uid != os.geteuid():
             raise PermissionError(errno.EPERM, "it belongs to another user", str(self.path))
@@ -160,7 +163,10 @@ class Spool:
                 path.unlink()
 
     def notice(self, session: str, kind: str, message: str) -> bool:
-        """Write a Notification of the forwarder's own; False when the disk is full."""
+        """Write an event of the forwarder's own into the spool; False on a full disk.
+
+        It is a Notification.
+        """
         raw = {
             "session_id": session,
             "hook_event_name": "Notification",

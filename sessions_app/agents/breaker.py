@@ -31,7 +31,7 @@ class Breaker:
         return max(0, self._opened + limits.CIRCUIT_BREAKER_PROBE_SECONDS - time.monotonic())
 
     def check(self) -> None:
-        """Allow a start, of which the caller reports how it went. Raises CIRCUIT_OPEN."""
+        """Allow a start, whose outcome the caller reports. Raises CIRCUIT_OPEN."""
         if left := self.seconds_left():
             wait = max(1, round(left))
             words = f"The agent {self._name} failed {self.failures} times; try again in {wait} s."

@@ -142,7 +142,10 @@ class Driver(ABC):
 
     @property
     def history(self) -> Sequence[HistoryMessage]:
-        """What it has told of the session since it was resumed; callable in any thread."""
+        """Return the earlier conversation that a resumed agent has reported.
+
+        Callable in any thread.
+        """
         return ()
 
     @property
@@ -152,9 +155,10 @@ class Driver(ABC):
 
     @abstractmethod
     async def start(self, directory: Path, resume_id: str | None = None) -> None:
-        """Return when prompts can be taken. Raises CannotStart, CannotResume, WillNotAsk.
+        """Start the agent; return when it takes prompts.
 
-        ``resume_id``: the agent's id of a session to continue.
+        Raises CannotStart, CannotResume, WillNotAsk. ``resume_id``: the agent's id of a session to
+        continue.
         """
 
     @abstractmethod
@@ -190,6 +194,6 @@ def make_call(
     description: str = "",
     risk_tool: str = "",
 ) -> Call:
-    """Describe a call for a person; ``risk_tool``: its name for the risk rules."""
+    """Describe a tool call for a person; ``risk_tool``: its name for the risk rules."""
     risk = risk_of(risk_tool or tool, params)
     return Call(call_id, tool, params, describe(tool, params, description), risk, reasoning)

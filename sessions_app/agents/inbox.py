@@ -55,7 +55,7 @@ def take(session_pk: int, *, busy: bool, at: datetime) -> Command | None:
 
 
 def taken_at(session_pk: int, moment: datetime) -> Command | None:
-    """Return the command taken at a time: finds one whose commit was not confirmed."""
+    """Find the command taken at this time, when its commit was not confirmed."""
     return Command.objects.filter(session_id=session_pk, taken_at=moment).first()
 
 
@@ -80,7 +80,7 @@ def waiting(session_pks: Collection[int]) -> set[int]:
 
 
 def forget(session: Session, *, prompts: bool) -> None:
-    """Delete the commands that nobody has taken: the agent is gone.
+    """Delete the waiting commands of a session whose agent has gone.
 
     Prompts wait for the agent that resumes, unless the session is over.
     """

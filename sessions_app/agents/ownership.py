@@ -71,7 +71,10 @@ def was_prompted(session: Session) -> bool:
 def reserve(
     session_id: str | None, agent: str, directory: str, device: Device
 ) -> tuple[Session, bool]:
-    """Create a session, or return the known one and False. Raises SESS_LIMIT_REACHED."""
+    """Create a session owned by this process; a known id returns it and False.
+
+    Raises SESS_LIMIT_REACHED.
+    """
     with outbox() as box:
         if known := observed_sessions.find(session_id):
             return known, False
@@ -95,7 +98,7 @@ def reserve(
 
 
 def reserve_again(session_pk: int, device: Device) -> tuple[Session, bool]:
-    """Take a session at rest, or return False with one that runs.
+    """Take over a session at rest; return False with one that runs already.
 
     Raises SESS_CLOSED, SESS_LIMIT_REACHED.
     """
@@ -161,7 +164,7 @@ def pause(session_pk: int, reason: str, owner: uuid.UUID | None = None) -> None:
 
 
 def end_run(session_pk: int, how: str, reason: str, notification_id: str = "") -> None:
-    """Store that a session is "idle", "stuck" (D40), "expired" or "failed", and its agent ended.
+    """Store why a run ended: "idle", "stuck" (D40), "expired" or "failed".
 
     An expired one is closed, and can be resumed (D60). ``notification_id``: of a failure.
     """
@@ -180,7 +183,7 @@ def end_run(session_pk: int, how: str, reason: str, notification_id: str = "") -
 
 
 def release(session_pk: int, reason: str, *, forgotten: bool) -> None:
-    """Release a session that did not resume; ``forgotten``: its agent has lost it."""
+    """Give up a session whose resume failed; ``forgotten``: its agent lost it."""
     with writing(session_pk, leases.current()) as writer:
         writer.session.owner, writer.session.reason = None, storable_reason(reason)
         writer.session.forgotten = forgotten
@@ -233,7 +236,7 @@ def pause_orphans(
 
 
 class Look(NamedTuple):
-    """Hold keys of sessions with queued commands, with joined connections, and still owned."""
+    """Hold keys of sessions: with queued commands, joined by a device, still owned."""
 
     waiting: set[int]
     watched: set[int]
@@ -241,7 +244,7 @@ class Look(NamedTuple):
 
 
 def look(session_pks: Collection[int]) -> Look:
-    """Query which of these sessions have queued commands, joined connections, this owner."""
+    """Find which of these sessions have commands, joined devices, this owner."""
     held = Session.objects.filter(pk__in=list(session_pks), owner=leases.current())
     return Look(
         inbox.waiting(session_pks),

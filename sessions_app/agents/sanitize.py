@@ -29,7 +29,7 @@ def coalesce(events: Iterable[Event]) -> list[Event]:
 
 
 def valid(text: str) -> str:
-    """Replace lone surrogates by question marks: UTF-8 cannot carry them."""
+    """Replace lone surrogates by question marks: UTF-8 has none."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 

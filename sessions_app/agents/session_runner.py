@@ -39,9 +39,10 @@ How = Literal["stopped", "idle", "stuck", "failed", "died", "released", "expired
 
 
 class SessionRunner:
-    """Run a session's agent; call ``end``, which calls ``stop``, when it must end.
+    """Run one session's agent: write its events to the log, give it commands.
 
-    ``end`` is given this runner, how its run is over, and the reason for a person.
+    When the run must end it calls ``end``, which calls ``stop``. ``end`` is given this runner, how
+    its run is over, and the reason for a person.
     """
 
     def __init__(
@@ -217,7 +218,7 @@ class SessionRunner:
 
 
 async def close(driver: Driver, session_id: str) -> None:
-    """Close a driver within AGENT_CLOSE_SECONDS; the bridge's end ends what is left."""
+    """Close a driver within AGENT_CLOSE_SECONDS; what resists dies with the bridge."""
     try:
         async with asyncio.timeout(limits.AGENT_CLOSE_SECONDS):
             await driver.close()

@@ -196,7 +196,7 @@ class SessionWriter:
     def stop(
         self, status: str, reason: str, why_rejected: str, finish: FinishReason = "error"
     ) -> None:
-        """Close calls, stream and turn: the agent is gone, for now or for good."""
+        """Close calls, answer and turn after the agent has gone, for now or for good."""
         self._cut_turn(why_rejected, finish)
         inbox.forget(self.session, prompts=False)
         self.session.status, self.session.owner = status, None
@@ -205,11 +205,12 @@ class SessionWriter:
     def end(
         self, reason: SessionEndReason, *, expired: bool = False, row_id: str | None = None
     ) -> None:
-        """Close the session, whatever its state and whoever runs its agent.
+        """Close the session, also when another process runs its agent.
 
-        That process ends the agent when it finds that the session has no owner: this process at
-        once, another one at its next look (limits.POLL_SECONDS). ``expired``: by its grace timer,
-        so it can be resumed; prompts wait for that (D60). ``row_id``: of the ``session_end``.
+        The session may be in any state. The process that runs its agent ends it when it finds that
+        the session has no owner: this process at once, another one at its next look
+        (limits.POLL_SECONDS). ``expired``: by its grace timer, so it can be resumed; prompts wait
+        for that (D60). ``row_id``: of the ``session_end``.
         """
         inbox.forget(self.session, prompts=not expired)
         inbox.wake(self.session)
@@ -228,10 +229,10 @@ def writing(session_pk: int, owner: uuid.UUID | None) -> Iterator[SessionWriter]
 
 
 class Transcript:
-    """Write one session's rows as its owner; each method is one transaction.
+    """Write one session's rows in the log as its owner, one transaction a method.
 
-    They raise OwnershipLost. A failed try may be repeated: if it had committed and only the answer
-    was lost, nothing is done twice.
+    The methods raise OwnershipLost. A failed try may be repeated: if it had committed and only the
+    answer was lost, nothing is done twice.
     """
 
     def __init__(self, session_pk: int) -> None:

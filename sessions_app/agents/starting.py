@@ -26,7 +26,7 @@ SETTLE_POLL_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Hold a start of a session's agent; ``failure_id``: of a failure's notification."""
+    """Hold one start of a session's agent, and its failure notification's id."""
 
     session: Session
     driver: Driver
@@ -51,7 +51,7 @@ async def find_kind_to_resume(session: Session) -> AgentKind:
 
 
 async def start_agent(launch: Launch, begun: asyncio.Task[None]) -> None:
-    """Wait until ``begun`` has started the agent, and mark its session as active.
+    """Wait until the task ``begun`` has started the agent; mark its session as active.
 
     Raises BridgeError when that fails, having written the state down, CancelledError when it is
     cancelled; the driver is closed then.

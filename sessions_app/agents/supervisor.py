@@ -53,7 +53,7 @@ class Supervisor:
     # -- the life of the process -------------------------------------------------------------------
 
     async def start(self) -> None:
-        """End the agents and pause the sessions that a predecessor left."""
+        """End agents and pause sessions that dead processes left; then look regularly."""
         registry.load()
         await asyncio.to_thread(groups.reap, leases.instance())
         await threads.run(ownership.pause_orphans, frozenset())
@@ -77,12 +77,12 @@ class Supervisor:
     async def create(
         self, session_id: str | None, agent: str, directory: str, device: Device, failure_id: str
     ) -> Session:
-        """Return a new session with its agent ready, or the one with that id.
+        """Create a session and start its agent; an id that exists returns that session.
 
-        ``failure_id`` is that of the notification which says that it did not start.
-        Raises BridgeError: AGENT_UNAVAILABLE, CIRCUIT_OPEN, the jail's, SESS_LIMIT_REACHED (nothing
-        was created); AGENT_ERROR when the agent could not be started (the session is in state
-        ``error``, with the reason).
+        It returns when the agent is ready. ``failure_id`` is that of the notification which says
+        that it did not start. Raises BridgeError: AGENT_UNAVAILABLE, CIRCUIT_OPEN, the jail's,
+        SESS_LIMIT_REACHED (nothing was created); AGENT_ERROR when the agent could not be started
+        (the session is in state ``error``, with the reason).
         """
         self._check_running()
         kind = registry.resolve(agent)
@@ -91,11 +91,11 @@ class Supervisor:
         return await self._run(kind, failure_id, reserve)
 
     async def resume(self, session: Session, device: Device, failure_id: str) -> Session:
-        """Return a session with its agent ready, started again if it is at rest (D60).
+        """Start a resting session's agent again; return the session (D60).
 
-        Raises BridgeError: SESS_NOT_RESUMABLE with the reason (the session stays what it was),
-        SESS_LIMIT_REACHED, CIRCUIT_OPEN, SESS_CLOSED; AGENT_ERROR when the agent could not be
-        started.
+        One whose agent runs is returned as it is. Raises BridgeError: SESS_NOT_RESUMABLE with the
+        reason (the session stays what it was), SESS_LIMIT_REACHED, CIRCUIT_OPEN, SESS_CLOSED;
+        AGENT_ERROR when the agent could not be started.
         """
         self._check_running()
         kind = await starting.find_kind_to_resume(session)

@@ -86,7 +86,10 @@ def _asked_before(box: Outbox, session: Session, call: Call) -> ToolCall | None:
 
 
 def report(box: Outbox, session: Session, call: Call) -> str:
-    """Record a call without an approval, announce it once; return its id for devices."""
+    """Record a call that needs no approval, and announce it; return its id.
+
+    It is announced once. The id is the one that devices know.
+    """
     tool, same, other_id = _name(call), call.same, str(uuid.uuid4())
     own = (session.pk, call.id or "")
     id_, unset = (other_id, call.id or other_id), ("",) * len(_EMPTY.split())
@@ -154,7 +157,7 @@ def _name(call: Call) -> str:
 def record_hook_outcome(
     box: Outbox, session: Session, call: Call, outcome: ToolOutcome, failure: Failure | None
 ) -> None:
-    """Record a tool's outcome from its hooks; append ``tool_result`` or ``tool_error``.
+    """Record a tool's outcome from a hook; append ``tool_result`` or ``tool_error``.
 
     That it ran says who decided, if nobody had (D37).
     """
@@ -236,7 +239,7 @@ def _end(
 
 
 def report_ran_anyway(box: Outbox, session: Session, id_: str) -> None:
-    """Notify every device that a refused call of a bridge-run session ran all the same."""
+    """Notify all devices that a rejected call of a bridge-run session ran anyway."""
     for record in ToolCall.objects.filter(session=session, tool_call_id=id_):
         box.append_to_all(encode(notifications.ran_anyway(session, record)))
 
@@ -249,14 +252,17 @@ def reject_pending(
     reason: str = "",
     **which: str,
 ) -> None:
-    """Reject a session's pending calls, or ``which`` of them; ``by``: a ToolCall.DecidedBy."""
+    """Reject a session's pending calls, or ``which``; ``by`` says who decided.
+
+    ``by``: a ToolCall.DecidedBy. ``which``: values of fields.
+    """
     if session.pending_approvals:
         for record in _open_calls(session).filter(decision=_PENDING, **which):
             store_decision(box, session, record, _REJECTED, by=by, reason=reason)
 
 
 def reject_passed_over(box: Outbox, session: Session) -> None:
-    """Reject pending calls as refused at the machine: the agent has gone on without them."""
+    """Reject pending calls whose agent went on, as refused at the machine."""
     reject_pending(box, session, by=ToolCall.DecidedBy.AGENT)
     _report_not_run(box, session)
 

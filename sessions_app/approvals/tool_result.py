@@ -33,7 +33,7 @@ class Failure:
     retries: int = 0
 
     def outcome(self) -> ToolOutcome:
-        """Return the result of the call that failed so."""
+        """Build the result of a call that failed with this failure."""
         took = self.details.execution_time_ms
         return ToolOutcome(
             success=False,

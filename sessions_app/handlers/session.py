@@ -186,7 +186,10 @@ def _end(session_pk: int, reason: SessionEndReason, device: Device | None, row_i
 
 @handles(c.Message)
 async def message(connection: ClientConnection, message: ClientMessage) -> None:
-    """Queue a turn; its stream goes to everybody who has joined."""
+    """Queue a client's prompt for the session's agent.
+
+    The answer is streamed to every device that has joined.
+    """
     payload: c.Message = message.payload
     session = await _driven(connection, message)
     await writers.run(

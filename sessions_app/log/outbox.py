@@ -1,4 +1,4 @@
-"""Append log rows in the transaction that causes them, and delete old ones (D26, D30)."""
+"""Append log rows in their cause's transaction, and delete old ones (D26, D30)."""
 
 import time
 from collections.abc import Iterator
@@ -65,9 +65,9 @@ class Outbox:
         return self.append(feed, message)
 
     def amend(self, message: Encoded) -> None:
-        """Replace the row of this message's id; who got the old one gets no new one.
+        """Replace a stored message; devices that have the old one get no new one.
 
-        Its size stays as it was counted.
+        Its id names the row. Its size stays as it was counted.
         """
         self._amended[message.id] = message.text
 

@@ -214,7 +214,7 @@ def missed(
 
 
 def asked_for(feed_id: int, after_id: str | None, since: str | None) -> tuple[list[str], bool]:
-    """Return a feed's messages after one of them, since a moment, or all.
+    """Return a feed's messages: after one of them, since a moment, or all.
 
     As many of the newest as fit in one message; and whether these are all, with none discarded
     (D29). An unknown ``after_id`` counts as discarded, with all before it.

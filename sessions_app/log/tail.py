@@ -32,7 +32,7 @@ class Tail:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def open(self, head: int) -> None:
-        """Start on the running loop; ``head`` is the log's newest row."""
+        """Start the tail on the running event loop; ``head``: the log's newest row."""
         self._loop = asyncio.get_running_loop()
         self._jump(head)
         self._grown = head

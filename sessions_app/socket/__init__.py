@@ -1,1 +1,1 @@
-"""Run one WebSocket: phases, requests, delivery, acknowledgements (D21 to D31)."""
+"""Serve one WebSocket: phases, requests, delivery, acknowledgements (D21 to D31)."""

@@ -35,7 +35,7 @@ class Acknowledgements:
         self._writer: asyncio.Task[None] | None = None
 
     def sent_summary(self, message_id: str, feed_id: int, through: int, gap: int) -> None:
-        """Note a sent message whose acknowledgement covers a feed up to ``through``.
+        """Record that acknowledging this message covers its feed up to ``through``.
 
         It is a ``replay_buffer``, or a notice that rows up to ``gap`` are gone (0: none).
         """
@@ -62,14 +62,15 @@ class Acknowledgements:
             await asyncio.wait({self._writer})
 
     def answered(self, row_id: str) -> None:
-        """Count a row as received unsent: the client got its content as an answer."""
+        """Count a row as received: the client already has its content from an answer."""
         self._answered.add(row_id)
         self._write()
 
     def ping(self, sent: dict[int, int]) -> None:
-        """Note a heartbeat, answered now; ``sent``: feed → newest row sent.
+        """Take a heartbeat as proof that rows sent before an earlier pong arrived.
 
-        It proves receipt of all rows sent before the pong of a ping PONG_WAIT_SECONDS older.
+        The pong is of a ping that is PONG_WAIT_SECONDS older. This heartbeat is answered now;
+        ``sent``: feed → newest row sent.
         """
         now = time.monotonic()
         while self._pongs and self._pongs[0][0] <= now - limits.PONG_WAIT_SECONDS:
@@ -98,7 +99,10 @@ class Acknowledgements:
                 await writers.persist(cursors.advance, self._device_id, proven)
 
     async def flush(self) -> None:
-        """Return when everything so far is stored, or cannot be soon."""
+        """Wait until all acknowledgements are stored, for at most FLUSH_SECONDS.
+
+        The database may be away.
+        """
         if self._writer is not None:
             done, _ = await asyncio.wait({self._writer}, timeout=FLUSH_SECONDS)
             if not done:

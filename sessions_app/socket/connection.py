@@ -34,7 +34,10 @@ Queue = tuple[str, str | None]  # the catalogue's name of it, the session
 
 
 class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
-    """Run one WebSocket of a client, from its upgrade to its end."""
+    """Hold one client's connection state and phase, and send messages to it.
+
+    It lives from the WebSocket's upgrade to its end.
+    """
 
     transport: Transport  # how the client reaches the bridge
     socket: Any  # what the server knows of the wire: edge.websocket.Socket, or its stand-in

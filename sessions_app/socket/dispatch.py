@@ -1,4 +1,7 @@
-"""Pass a client's frame to its handler, or answer what is wrong with it (D17, D21, D22)."""
+"""Pass each client frame to its handler, or answer with what is wrong.
+
+Its form, phase and rate are checked first (D17, D21, D22).
+"""
 
 import asyncio
 from collections import deque
@@ -38,7 +41,10 @@ HANDLERS: dict[str, Handler] = {}
 
 
 class Refused(BridgeError):
-    """End the connection: `connection_error`, then the row's close code (D21)."""
+    """Report that the connection must end, and with which close code (D21).
+
+    The client gets ``connection_error``, then the code of the error's row.
+    """
 
 
 def handles(model: type[ClientPayload]) -> Callable[[Handler], Handler]:

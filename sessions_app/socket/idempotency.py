@@ -66,7 +66,7 @@ async def _answer(connection: ClientConnection, message: ClientMessage, handle: 
 
 
 async def once(connection: ClientConnection, message: ClientMessage, handle: Handler) -> str:
-    """Return the frame that answers, which may be the earlier one for the same message.
+    """Return the answer's frame; a repeated message gets the earlier one.
 
     An exception is not remembered. ``handle`` goes on when the connection ends meanwhile. While
     another process handles the same message, this waits for it.

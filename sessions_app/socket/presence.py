@@ -59,7 +59,10 @@ def leave(connection_id: int, session: Session) -> None:
 
 
 def followed(session_pks: Collection[int]) -> set[int]:
-    """Return those sessions that a live connection of any process has joined."""
+    """Return those of the given sessions that a live connection has joined.
+
+    The connection may be of any process.
+    """
     joined = Join.objects.filter(session_id__in=list(session_pks), connection__in=live())
     return set(joined.values_list("session_id", flat=True))
 

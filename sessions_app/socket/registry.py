@@ -28,7 +28,7 @@ class Registry:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def open(self) -> None:
-        """Start on the running loop."""
+        """Start the registry on the running event loop."""
         self._loop = asyncio.get_running_loop()
 
     def close(self) -> None:
@@ -89,7 +89,10 @@ class Registry:
         await connection.end_work()
 
     def part(self, connection: ClientConnection) -> None:
-        """Forget an ended connection, and delete its record when possible."""
+        """Remove an ended connection from the registry, and delete its row.
+
+        While the database is away, polling deletes the row later.
+        """
         self.discard(connection)
         for feed_id in connection.joined.values():
             self._spawn(tail.notifier.leave(feed_id))

@@ -134,7 +134,7 @@ async def test_what_survived_the_bridge_is_reaped_at_the_next_start(
     theirs = [
         process
         for process in psutil.Process(bridge.pid).children(recursive=True)
-        if str(groups.LAUNCHER) in process.cmdline()
+        if str(groups.GUARD) in process.cmdline()
     ]
     assert len(theirs) == 2
     for process in theirs:

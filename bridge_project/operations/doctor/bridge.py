@@ -99,7 +99,7 @@ def _contents(seen: Snapshot, found: Certificates, soon: timedelta, renew: str) 
 
 
 def forwarders(seen: Snapshot) -> list[Finding]:
-    """List other machines' forwarders that are behind, by their own reports (D47)."""
+    """Report forwarders on other machines that say they are behind (D47)."""
     return [
         warning(
             f"The forwarder at {one['address']} is {one['seconds']} s behind; "
@@ -111,7 +111,7 @@ def forwarders(seen: Snapshot) -> list[Finding]:
 
 
 def clock(seen: Snapshot) -> Finding:
-    """Compare the clock with the last start: certificates need a right one."""
+    """Check the clock against the last start; a wrong one breaks certificates."""
     now, started = datetime.now(UTC), server_address.path(seen.conf)
     if started.exists() and started.stat().st_mtime > now.timestamp() + 60:
         return broken("It is before the bridge's last start: it was set back.", "date", SET_CLOCK)

@@ -71,7 +71,7 @@ def examine(conf: Conf, agent: str = "") -> list[Finding]:
 
 
 def glance(seen: Snapshot) -> list[Finding]:
-    """Run the checks of QUICK, one after the other."""
+    """Run the quick checks one after the other."""
     found = []
     for name, check in QUICK.items():
         found += _findings(seen, name, partial(check, seen))

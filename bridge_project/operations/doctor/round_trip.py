@@ -1,4 +1,4 @@
-"""Send a test event the whole way, from the hook command to a device of our own."""
+"""Send a test event from the hook command to a device that doctor pairs."""
 
 import asyncio
 import contextlib

@@ -47,7 +47,7 @@ class Snapshot:
 
     @property
     def run(self) -> str:
-        """Return the command that starts this bridge."""
+        """Return the shell command that starts this bridge."""
         return self.make("run")
 
     @property
@@ -62,7 +62,7 @@ class Snapshot:
 
 
 def take(conf: Conf) -> Snapshot:
-    """Read files, and ask /health and /info; tokens go to the recorded key only."""
+    """Read files, ask /health and /info; send tokens only to the pinned server."""
     recorded, held_by = None, holder(conf)
     with contextlib.suppress(OSError):
         recorded = server_address.recorded(conf)

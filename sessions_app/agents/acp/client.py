@@ -31,9 +31,10 @@ from sessions_app.agents.sanitize import clean
 
 
 class AcpClient:
-    """Serve one session; the ACP library calls this.
+    """Handle what one session's ACP agent reports and requests.
 
-    Handlers begin in the order of the messages, and report before they first wait.
+    The ACP library calls this. Handlers begin in the order of the messages, and report before they
+    first wait.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class AcpClient:
         self.heard = asyncio.Event()
 
     def end_turn(self) -> None:
-        """Close what the agent left open."""
+        """Withdraw the requests and close the calls that the agent left open."""
         self.permissions.withdraw()
         self._calls.end_turn(interrupted=self.permissions.interrupted)
         self.in_turn = False

@@ -61,7 +61,7 @@ def text_of(block: Any) -> str:
 
 
 class HistoryCollector:
-    """Collect the messages that a resumed agent repeats; drop the oldest over the limit."""
+    """Collect a resumed agent's old messages; drop the oldest over the limit."""
 
     def __init__(self) -> None:
         # (whether by the agent, text); with None something else came in between
@@ -80,7 +80,7 @@ class HistoryCollector:
             self._chars -= len(self._pieces.popleft()[1])
 
     def messages(self) -> list[HistoryMessage]:
-        """Return what was taken so far, pieces of a message joined; callable in any thread."""
+        """Return the messages so far, with pieces joined; callable in any thread."""
         found = []
         for by_agent, pieces in groupby(tuple(self._pieces), itemgetter(0)):
             text = "".join(text for _, text in pieces)

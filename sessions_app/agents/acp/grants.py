@@ -35,7 +35,7 @@ _Edit = tuple[str, str]  # the text before and after
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Hold the approved parts of a call: its command and where it runs, its changes to files."""
+    """Hold what an approval covers: command, directory and file changes."""
 
     command: str | None
     directories: set[str]  # the one of the command; of two nobody can tell
@@ -105,7 +105,7 @@ def unnamed(
 
 
 def paths_in(value: Any, depth: int = _DEPTH) -> Iterator[str]:
-    """Yield what stands in a call's parameters under a name for a path."""
+    """Yield the values of a call's parameters that are named like paths."""
     if not depth or not isinstance(value, Mapping):
         return
     for name, given in value.items():

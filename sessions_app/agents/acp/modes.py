@@ -147,7 +147,7 @@ class ModeKeeper:
         return self._asking is not None and self._mode not in ("", *self._asking)
 
     def reported(self, mode: str) -> None:
-        """Set the mode again when the agent reports one that may not ask."""
+        """Set the asking mode again when the agent reports a mode that may not ask."""
         self._mode = mode
         under_way = self._returning is not None and not self._returning.done()
         if self._may_act_unasked() and not under_way:

@@ -26,7 +26,7 @@ _ONLY_ALWAYS = "The agent offers no way to allow this call once, so it was rejec
 
 
 class Permissions:
-    """Ask a person what the agent of one session requests."""
+    """Ask a person to allow or refuse the tool calls of one session's agent."""
 
     def __init__(self, approvals: PendingApprovals, calls: ToolCalls, events: EventQueue) -> None:
         self._approvals = approvals
@@ -36,9 +36,10 @@ class Permissions:
         self.interrupted = False  # nothing is asked any more until the next turn
 
     async def answer(self, update: Any, options: list[Any]) -> schema.RequestPermissionResponse:
-        """Answer ``session/request_permission``.
+        """Answer an ACP agent's permission request with the person's decision.
 
-        An option is chosen by its kind, never by its name; only this one call is ever allowed.
+        The request is ``session/request_permission``. An option is chosen by its kind, never by its
+        name; only this one call is ever allowed.
         """
         if former := self._calls.asked_before(update):
             self._approvals.withdraw(former.key)

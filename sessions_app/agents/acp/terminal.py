@@ -100,7 +100,7 @@ class Terminals:
         await self._groups.end()
 
     async def close(self) -> None:
-        """End all of them at once, so that several slow ones take as long as one."""
+        """End all terminals at once, not one after the other."""
         terminals = list(self._terminals.values())
         self._terminals.clear()
         await asyncio.gather(*(terminal.kill() for terminal in terminals))

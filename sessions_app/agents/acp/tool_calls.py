@@ -94,7 +94,7 @@ class Record:
 
     @property
     def has_other_command(self) -> bool:
-        """Return whether the agent has named another command since it asked about this one.
+        """Return whether the agent named another command after asking about this one.
 
         Other parameters may be told in another form: as a difference first, as texts later.
         """
@@ -146,13 +146,16 @@ class Record:
 
 
 def own_record(tool: str, params: dict[str, Any]) -> Record:
-    """Return the record of a call that the agent has the bridge make."""
+    """Return the record of a call that the bridge makes for the agent."""
     key, reasoning = f"bridge-{uuid.uuid4()}", "The agent has the bridge do this."
     return Record(key, announced=make_call(key, tool, params, reasoning=reasoning), own=True)
 
 
 class ToolCalls:
-    """Report one session's calls; ``terminal_text`` returns a terminal's output."""
+    """Collect one session's tool calls from the agent's updates, and report them.
+
+    ``terminal_text`` returns a terminal's output.
+    """
 
     def __init__(
         self, events: EventQueue, directory: Path, terminal_text: Callable[[str], str]
@@ -221,7 +224,7 @@ class ToolCalls:
         self._events.put(ToolStopped(record.call, why))
 
     def end_turn(self, *, interrupted: bool) -> None:
-        """Close what the agent left open."""
+        """Close all calls that the agent left open in this turn."""
         for record in self._records.values():
             if not record.over:
                 self._announce(record)

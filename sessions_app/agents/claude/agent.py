@@ -47,7 +47,7 @@ def program() -> Path | None:
 
 
 def version() -> str:
-    """Return the SDK's version, which is that of the program in it; empty without both."""
+    """Return the version of the SDK and of the program in it; empty without both."""
     return importlib.metadata.version(PACKAGE) if program() is not None else ""
 
 

@@ -26,7 +26,7 @@ _PREFACE = (
 
 
 def write(directory: Path, file: Path) -> Path | None:
-    """Write a session's memory to ``file`` and return it; None where there is none."""
+    """Write the CLAUDE.md texts to ``file`` and return it; None without any."""
     if conf.bridge_claude_memory == "off":
         return None
     left, texts = limits.CLAUDE_MEMORY_BYTES, []

@@ -1,4 +1,4 @@
-"""Translate claude-agent-sdk's messages into events, and its transcripts into messages.
+"""Translate claude-agent-sdk's messages to events, and transcripts to messages.
 
 docs/agents.md says which calls ask, and what becomes of each message of the SDK.
 """
@@ -50,7 +50,7 @@ _USAGE = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_cre
 
 
 def asks(tool: str) -> bool:
-    """Return whether the bridge requires an approval for calls of this tool."""
+    """Return whether a call of this tool needs an approval."""
     return tool not in UNASKED
 
 

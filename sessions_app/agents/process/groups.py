@@ -1,9 +1,8 @@
 """Start agents' processes, and end them with everything they started.
 
-Each runs below a launcher (``launch.py``), which ends what is below it when it is told to, and when
-the bridge is gone. By two marks in the environment, the bridge's (``BRIDGE_AGENT_OF``, the data
-directory's id) and the run's (``BRIDGE_AGENT_RUN``), a sweep finds what a launcher did not
-end.
+Each runs below a guard process (``launch.py``), which ends what is below it when it is told to, and
+when the bridge is gone. By two marks in the environment, the bridge's (``BRIDGE_AGENT_OF``, the
+data directory's id) and the run's (``BRIDGE_AGENT_RUN``), a sweep finds what a guard did not end.
 """
 
 import asyncio
@@ -24,7 +23,7 @@ from bridge_project.kernel import child_environment, limits
 from bridge_project.kernel.child_process import UMASK, search_path
 from sessions_app.agents.process.launch import AGENT_OF, AGENT_RUN
 
-LAUNCHER = Path(__file__).with_name("launch.py")
+GUARD = Path(__file__).with_name("launch.py")
 _CLOSED_SECONDS = 0.5  # for the output of what has ended to be closed
 # what is being ended can start more meanwhile; one that does so for ever is left to the next sweep
 _SWEEPS = 20
@@ -36,9 +35,9 @@ _instance = f"process-{os.getpid()}"  # until ``reap`` has said whose we are
 
 
 class Group(asyncio.Protocol):
-    """Control a command below a launcher, and what it has started.
+    """Control one command, run below a guard process, and all it started.
 
-    It is the bridge's end of the socket to the launcher, whose words are in ``launch.py``.
+    It is the bridge's end of the socket to the guard, whose words are in ``launch.py``.
     """
 
     def __init__(self) -> None:
@@ -46,22 +45,22 @@ class Group(asyncio.Protocol):
         self.secrets: list[str] = []  # values that it was given and that are shown to nobody
         self.exited = asyncio.Event()  # the command has; something that it started may go on
         self.returncode: int | None = None  # the command's, negative for a signal
-        self.closed = asyncio.Event()  # the launcher has ended
+        self.closed = asyncio.Event()  # the guard has ended
         self.nothing_left = False
         self.pid: int  # the command's
-        self.process: Process  # the launcher's
+        self.process: Process  # launch.py's first: the guard or, on Linux, its parent
         self.stdin: asyncio.StreamWriter  # the command's, where ``start`` was asked for it
         self.stdout: asyncio.StreamReader
         self.stderr: asyncio.StreamReader
         self.streams: _Streams
         self.transport: asyncio.SubprocessTransport
-        # the command's process; OSError when its launcher ends first
+        # the command's process; OSError when its guard ends first
         self.started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._cleared: list[asyncio.Future[None]] = []
         self._said = b""
         self._socket: asyncio.Transport | None = None
 
-    # -- reports from the launcher -----------------------------------------------------------------
+    # -- reports from the guard --------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -82,7 +81,7 @@ class Group(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.started.done():
-            self.started.set_exception(OSError("its launcher ended at once"))
+            self.started.set_exception(OSError("its guard ended at once"))
         if not self.exited.is_set():
             self._exit(-signal.SIGKILL)
         for waiting in self._cleared:
@@ -94,10 +93,10 @@ class Group(asyncio.Protocol):
         self.returncode = code
         self.exited.set()
 
-    # -- orders to the launcher --------------------------------------------------------------------
+    # -- orders to the guard -----------------------------------------------------------------------
 
     def send(self, data: bytes) -> None:
-        """Send the launcher a byte; ``t`` asks the command to end."""
+        """Send the guard a byte; ``t`` asks the command to end."""
         if self._socket is not None and not self._socket.is_closing():
             self._socket.write(data)
 
@@ -110,7 +109,7 @@ class Group(asyncio.Protocol):
             await asyncio.shield(waiting)  # the answers come in the order of the questions
 
     def end(self) -> None:
-        """End everything; the launcher ends last."""
+        """End everything; the guard ends last."""
         if self._socket is not None and not self.closed.is_set():
             self._socket.write_eof()
 
@@ -151,11 +150,11 @@ async def start(
     more: Mapping[str, str] | None = None,
     stdin: bool = False,
 ) -> Group:
-    """Start ``command`` in ``directory``; its environment: scrubbed, ``more``, marks.
+    """Start ``command`` in ``directory`` with a cleaned environment plus ``more``.
 
-    Its output comes by pipes; with ``stdin`` it can be written to, else that is empty. Of a program
-    that is not there the launcher says so, and ends as a shell does. Raises OSError when there is
-    no such directory.
+    The environment also has the two marks. Its output comes by pipes; with ``stdin`` it can be
+    written to, else that is empty. Of a program that is not there the guard says so, and ends as
+    a shell does. Raises OSError when there is no such directory.
     """
     loop, group = asyncio.get_running_loop(), Group()
     environ = child_environment.scrubbed(**(more or {}))
@@ -169,7 +168,7 @@ async def start(
         with theirs:
             group.transport, group.streams = await loop.subprocess_exec(
                 _Streams,
-                *[sys.executable, "-I", "-S", str(LAUNCHER), str(theirs.fileno())],
+                *[sys.executable, "-I", "-S", str(GUARD), str(theirs.fileno())],
                 stdin=PIPE if stdin else DEVNULL,
                 stdout=PIPE,
                 stderr=PIPE,

@@ -114,10 +114,10 @@ class Guard(Parent):
             signal.signal(number, lambda *_: None)
 
     def watch(self, command: list[str], first: int) -> None:
-        """Run ``command`` and obey the bridge until nothing is left or all is to end.
+        """Run ``command`` under the bridge's orders until nothing of it is left.
 
-        ``first``: the process behind this one. Nothing is run where it, or the bridge, has died
-        before.
+        When all is to end, it kills what is left. ``first``: the process behind this one. Nothing
+        is run where it, or the bridge, has died before.
         """
         if LINUX:
             prctl(PR_SET_CHILD_SUBREAPER, 1)

@@ -52,7 +52,7 @@ _FLAGS = frozenset({"-c", "-lc"})
 
 
 class Command:
-    """Read a started command to its end; end it and all it started when it takes too long.
+    """Read a command's output to its end; at the deadline end all it started.
 
     Without ``err``, ``out`` holds both of its outputs. When it has ended by itself, what it has
     left running goes on, and its output is read on.
