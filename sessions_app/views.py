@@ -18,7 +18,7 @@ from bridge_project.protocol.types import now_text
 from devices_app.authentication import DeviceOrAdmin
 from devices_app.tokens import Principal
 from sessions_app import session_view
-from sessions_app.agents import messages
+from sessions_app.agents import prompts
 from sessions_app.models import Join, Session
 from sessions_app.socket import presence
 
@@ -106,12 +106,12 @@ class SessionEventsView(BridgeAPIView):
         if driven:
             device = cast(Principal, request.user).device
             try:
-                messages.send_prompt(
+                prompts.send_prompt(
                     session.pk, event.content, device=device, message_id=event_id, source="http"
                 )
             except BridgeError as error:
                 if error.code == "RATE_LIMITED":
-                    raise ratelimit.too_many(error.message, messages.RETRY_SECONDS) from None
+                    raise ratelimit.too_many(error.message, prompts.RETRY_SECONDS) from None
                 closed = error.code == "SESS_CLOSED"
                 raise (BridgeError("SESSION_CLOSED") if closed else error) from None
         body = {"accepted": driven, "event_id": event_id, "session_id": session.session_id}

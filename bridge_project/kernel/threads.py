@@ -43,7 +43,7 @@ class Threads:
         context = contextvars.copy_context()
         return await asyncio.get_running_loop().run_in_executor(self._pool, context.run, call)
 
-    async def persist(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def retry(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call `function` like `run`, again and again while the database is away.
 
         It may have committed although its answer was lost: a repetition must do no harm.

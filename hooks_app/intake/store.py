@@ -122,7 +122,7 @@ def _begin(box: Outbox, session: Session, event: HookEvent, *, new: bool) -> Non
     starts = event.event == "SessionStart"
     if starts or not session.working_directory:
         session.working_directory = projection.directory_of(event) or session.working_directory
-    observed_sessions.entitle(session, projection.prompt_of(event))
+    observed_sessions.set_title(session, projection.prompt_of(event))
     if starts:
         observed_sessions.reopen(session)
     if new or starts:

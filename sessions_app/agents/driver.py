@@ -185,7 +185,7 @@ def with_last_words(reason: str, driver: Driver) -> str:
     return f"{reason.rstrip('.')}. The last that it wrote on its error output: {words}"
 
 
-def make_call(
+def describe_call(
     call_id: str,
     tool: str,
     params: Mapping[str, Any],

@@ -13,7 +13,7 @@ from bridge_project.protocol.catalogue import encode
 from bridge_project.protocol.types import now_text
 from sessions_app.agents import registry
 from sessions_app.agents.driver import HistoryMessage
-from sessions_app.agents.messages import prompt_event
+from sessions_app.agents.prompts import prompt_event
 from sessions_app.agents.sanitize import clean
 from sessions_app.agents.supervisor import supervisor
 from sessions_app.log.reader import Row, size_of

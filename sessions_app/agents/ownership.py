@@ -90,7 +90,7 @@ def reserve(
             created_at=box.now,
             last_activity_at=box.now,
         )
-        observed_sessions.entitle(session, "")
+        observed_sessions.set_title(session, "")
         session.save()
         details = {"subject": agent, "directory": directory}
         audit.record("session_start", device=device, session_id=session.session_id, **details)

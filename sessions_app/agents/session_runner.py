@@ -20,7 +20,7 @@ from sessions_app.agents.driver import Driver, Verdict
 from sessions_app.agents.events import AgentDied, Event, StoppedAsking, TurnEnded, TurnSilent
 from sessions_app.agents.inbox import Kind
 from sessions_app.agents.sanitize import coalesce
-from sessions_app.agents.session_writer import OwnershipLost, Transcript
+from sessions_app.agents.session_writer import OwnershipLost, SessionLog
 from sessions_app.models import Command, Session
 
 log = structlog.get_logger("bridge.agent")
@@ -57,7 +57,7 @@ class SessionRunner:
         self.driver = driver
         self.breaker = breaker
         self._end = end
-        self._transcript = Transcript(session.pk)
+        self._session_log = SessionLog(session.pk)
         self._wake = asyncio.Event()
         self.busy = False  # a turn runs
         self._interrupted = False
@@ -147,7 +147,7 @@ class SessionRunner:
                 else event
                 for event in batch
             ]
-        await threads.persist(self._transcript.write, coalesce(batch))
+        await threads.retry(self._session_log.write, coalesce(batch))
         if kinds != {TurnSilent}:
             self.used_at = time.monotonic()
         if kinds & {TurnEnded, AgentDied}:
@@ -168,7 +168,7 @@ class SessionRunner:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while command := await threads.persist(self._transcript.take, busy=self.busy):
+            while command := await threads.retry(self._session_log.take, busy=self.busy):
                 self.used_at = time.monotonic()
                 try:
                     await self._obey(command)
@@ -186,7 +186,7 @@ class SessionRunner:
             self.busy = True
             await self.driver.prompt(payload["content"])
         elif command.kind == Kind.DECIDE:
-            call_id = self._transcript.call_of(payload["tool_call_id"])
+            call_id = self._session_log.call_of(payload["tool_call_id"])
             verdict = Verdict(payload["decision"], payload["modifications"])
             if self._interrupted:
                 verdict = Verdict("rejected", reason=INTERRUPTED)

@@ -187,7 +187,7 @@ class SessionWriter:
         """End the calls and the stream that a turn leaves open."""
         cut = self.in_turn
         self.reject_pending(reason)
-        approvals.fail_open_calls(self.box, self.session, reason)
+        approvals.fail_unfinished_calls(self.box, self.session, reason)
         if cut:
             self.open_stream()
         self.close_stream(finish)
@@ -228,7 +228,7 @@ def writing(session_pk: int, owner: uuid.UUID | None) -> Iterator[SessionWriter]
         writer.save()
 
 
-class Transcript:
+class SessionLog:
     """Write one session's rows in the log as its owner, one transaction a method.
 
     The methods raise OwnershipLost. A failed try may be repeated: if it had committed and only the

@@ -60,7 +60,7 @@ async def start_agent(launch: Launch, begun: asyncio.Task[None]) -> None:
     try:
         async with asyncio.timeout(limits.AGENT_START_SECONDS):
             await begun
-        await threads.persist(ownership.activate, session.pk, driver.asks)
+        await threads.retry(ownership.activate, session.pk, driver.asks)
     except asyncio.CancelledError:
         await close(driver, session.session_id)
         raise
@@ -96,11 +96,9 @@ async def _not_started(launch: Launch, error: Exception) -> BridgeError:
     forgotten = code == "SESS_NOT_RESUMABLE"
     try:
         if forgotten or session.status == Session.Status.CLOSED:  # which stays closed
-            await threads.persist(ownership.release, session.pk, reason, forgotten=forgotten)
+            await threads.retry(ownership.release, session.pk, reason, forgotten=forgotten)
         else:
-            await threads.persist(
-                ownership.end_run, session.pk, "failed", reason, launch.failure_id
-            )
+            await threads.retry(ownership.end_run, session.pk, "failed", reason, launch.failure_id)
     except OwnershipLost:
         return await readers.run(ownership.start_error, session.pk)
     return BridgeError(code, reason, session_id=session.session_id)

@@ -157,7 +157,7 @@ class Supervisor:
         except asyncio.CancelledError:
             if self._ticker is None:  # else whoever cancelled it has written that down
                 with suppress(OwnershipLost):
-                    await threads.persist(ownership.pause, session.pk, STOPPED)
+                    await threads.retry(ownership.pause, session.pk, STOPPED)
             raise
         finally:
             del self._starting[session.pk]
@@ -210,9 +210,9 @@ class Supervisor:
         try:
             match how:
                 case "stopped":
-                    await threads.persist(ownership.pause, pk, reason)
+                    await threads.retry(ownership.pause, pk, reason)
                 case "idle" | "stuck" | "expired" | "failed":
-                    await threads.persist(ownership.end_run, pk, how, reason)
+                    await threads.retry(ownership.end_run, pk, how, reason)
                 case _ if runner.died:
                     runner.breaker.failed()
         except OwnershipLost:

@@ -278,7 +278,7 @@ def _report_not_run(box: Outbox, session: Session) -> None:
             box.append_to_all(encode(notifications.was_not_run(session, record)))
 
 
-def fail_open_calls(box: Outbox, session: Session, reason: str) -> None:
+def fail_unfinished_calls(box: Outbox, session: Session, reason: str) -> None:
     """End every open call with a failed ``tool_result``: the agent is gone (D35)."""
     why = f"The call has no result {notifications.WHY[reason]}."
     outcome = ToolOutcome(success=False, content="", error=why)

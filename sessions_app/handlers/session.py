@@ -16,7 +16,7 @@ from bridge_project.protocol.types import SessionEndReason, SessionStatus
 from devices_app import audit
 from devices_app.models import Device
 from sessions_app import session_view, working_directory
-from sessions_app.agents import messages, ownership, session_writer, starting
+from sessions_app.agents import ownership, prompts, session_writer, starting
 from sessions_app.agents.supervisor import supervisor
 from sessions_app.approvals import decisions
 from sessions_app.log import reader
@@ -193,7 +193,7 @@ async def message(connection: ClientConnection, message: ClientMessage) -> None:
     payload: c.Message = message.payload
     session = await _driven(connection, message)
     await writers.run(
-        messages.send_prompt,
+        prompts.send_prompt,
         session.pk,
         payload.content,
         device=connection.device,
@@ -206,7 +206,7 @@ async def message(connection: ClientConnection, message: ClientMessage) -> None:
 @handles(c.SessionInterrupt)
 async def session_interrupt(connection: ClientConnection, message: ClientMessage) -> None:
     session = await _driven(connection, message)
-    await writers.run(messages.interrupt, session.pk, device=connection.device)
+    await writers.run(prompts.interrupt, session.pk, device=connection.device)
 
 
 async def _driven(connection: ClientConnection, message: ClientMessage) -> Session:

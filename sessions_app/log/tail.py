@@ -70,7 +70,7 @@ class Tail:
         """
         while (told := self._grown) > self.head:
             wanted = TAIL_ROWS if self.followers else 0
-            head, rows = await readers.persist(reader.newest, self.head, wanted, TAIL_BYTES)
+            head, rows = await readers.retry(reader.newest, self.head, wanted, TAIL_BYTES)
             if not self._append(rows) and head > self.head:
                 self._jump(head)
             if self._grown == told > head:

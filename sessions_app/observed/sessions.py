@@ -73,8 +73,8 @@ def close(
     box.append_to_all(encode(end, id=row_id))
 
 
-def entitle(session: Session, prompt: Any) -> None:
-    """Title a session by the first line of its first prompt, if it has no title (D6)."""
+def set_title(session: Session, prompt: Any) -> None:
+    """Set a session's title from its first prompt's first line, if it has none (D6)."""
     lines = prompt.splitlines() if isinstance(prompt, str) else []
     line = next((line.strip() for line in lines if line.strip()), "")
     if line and not session.titled:

@@ -92,11 +92,11 @@ class Acknowledgements:
             through, proven, self._through, self._proven = self._through, self._proven, {}, {}
             if acked or answered or through:
                 gaps = dict(self._gaps)
-                await writers.persist(
+                await writers.retry(
                     cursors.acknowledge, self._device_id, acked, through, gaps, answered
                 )
             if proven:
-                await writers.persist(cursors.advance, self._device_id, proven)
+                await writers.retry(cursors.advance, self._device_id, proven)
 
     async def flush(self) -> None:
         """Wait until all acknowledgements are stored, for at most FLUSH_SECONDS.

@@ -145,7 +145,7 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
         if self.joined.pop(session.session_id, None) is not None:
             await tail.notifier.leave(session.feed_id)
         if self.connection_id is not None:
-            await writers.persist(presence.leave, self.connection_id, session)
+            await writers.retry(presence.leave, self.connection_id, session)
 
     def session_ended(self, frame: str) -> None:
         """Leave a session whose ``session_end`` was sent, if it is over for good."""
@@ -154,7 +154,7 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
             self.spawn(self._leave_closed(session_id))
 
     async def _leave_closed(self, session_id: str) -> None:
-        session = await readers.persist(observed_sessions.find, session_id)
+        session = await readers.retry(observed_sessions.find, session_id)
         if session is None or session.status != Session.Status.CLOSED:
             return
         # Hooks may still report an observed session's events, or begin it again; a session that is

@@ -18,7 +18,7 @@ import pytest
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import PROJECT_DIR, conf
 from sessions_app.agents.demo.driver import DemoDriver
-from sessions_app.agents.driver import make_call
+from sessions_app.agents.driver import describe_call
 from sessions_app.agents.events import ToolFailed, ToolSucceeded, TurnEnded
 from sessions_app.agents.process import groups, shell
 from sessions_app.agents.process.groups import Groups
@@ -164,7 +164,7 @@ async def test_what_it_leaves_in_the_background_holds_nobody_up_and_goes_on(tmp_
     )
     ran = await within(
         shell.run(
-            make_call("c1", "Bash", {}), f"sh -c '{background}' & echo over", tmp_path, groups
+            describe_call("c1", "Bash", {}), f"sh -c '{background}' & echo over", tmp_path, groups
         )
     )
     assert isinstance(ran, ToolSucceeded) and ran.content == "over\n"

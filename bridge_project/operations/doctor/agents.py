@@ -30,7 +30,7 @@ def agents(seen: Snapshot) -> list[Finding]:
     found = [_look_at(seen, kind) if kind.real else _try(seen, kind) for kind in kinds.values()]
     if (name := seen.conf.bridge_default_agent) and name not in kinds:
         text = f"BRIDGE_DEFAULT_AGENT: there is no agent {name}; known are: {', '.join(kinds)}."
-        found.append(broken(text, f"BRIDGE_DEFAULT_AGENT= {seen.run}"))
+        found.append(broken(text, f"BRIDGE_DEFAULT_AGENT= {seen.start_command}"))
     return found
 
 
@@ -40,7 +40,7 @@ def _look_at(seen: Snapshot, kind: AgentKind) -> Finding:
     if (reason := kind.why_not()) is not None:
         text = f"{name} cannot start here: {reason}"
         if conf.bridge_default_agent == name:
-            without = f"BRIDGE_DEFAULT_AGENT= {seen.run}   # to do without it"
+            without = f"BRIDGE_DEFAULT_AGENT= {seen.start_command}   # to do without it"
             return broken(f"{text} BRIDGE_DEFAULT_AGENT names it.", *_remedies(seen, kind), without)
         return warning(text, *_remedies(seen, kind)) if name in conf.bridge_acp_agents else ok(text)
     # The bridge that runs may have another PATH than this terminal.
@@ -49,15 +49,15 @@ def _look_at(seen: Snapshot, kind: AgentKind) -> Finding:
     if bridges and not report.get("can_start"):
         why = report.get("reason", "it does not know the agent.")
         text = f"{name} can be started from this terminal, but not by the bridge that runs: {why}"
-        again = f"{seen.run}   # from here, after it was stopped; a service needs the same PATH"
-        return warning(text, again)
+        when = "# from here, after it was stopped; a service needs the same PATH"
+        return warning(text, f"{seen.start_command}   {when}")
     asks = kind.asks() if report.get("asks") is None else report["asks"]
     if asks is None:
         text = f"{name} may act without asking: nobody knows whether it asks."
         return warning(text, f"{start}   # finds out what its modes say")
     if not asks and name in conf.bridge_acp_unasked:
         text = f"{name} does not ask before it acts: BRIDGE_ACP_UNASKED lets it run."
-        return warning(text, f"BRIDGE_ACP_UNASKED= {seen.run}   # to do without it")
+        return warning(text, f"BRIDGE_ACP_UNASKED= {seen.start_command}   # to do without it")
     if not asks:
         text = f"{name} does not ask before it acts, so the bridge starts no session of it."
         return warning(text)
@@ -68,7 +68,9 @@ def _look_at(seen: Snapshot, kind: AgentKind) -> Finding:
 def _remedies(seen: Snapshot, kind: AgentKind) -> list[str]:
     if command := kind.mend():
         return [command]
-    setting = f"BRIDGE_ACP_AGENTS='{kind.name}=…' {seen.run}   # with the path of its program"
+    setting = (
+        f"BRIDGE_ACP_AGENTS='{kind.name}=…' {seen.start_command}   # with the path of its program"
+    )
     return [setting] if kind.name in seen.conf.bridge_acp_agents else []
 
 
@@ -85,7 +87,7 @@ def trial(seen: Snapshot, name: str) -> Finding:
     kinds = registry.KINDS
     if name not in kinds:
         text = f"There is no agent {name}; known are: {', '.join(kinds)}."
-        return broken(text, f"BRIDGE_ACP_AGENTS='name=command line' {seen.run}")
+        return broken(text, f"BRIDGE_ACP_AGENTS='name=command line' {seen.start_command}")
     mark = f"doctor-{os.getpid()}"
     groups.reap(mark)  # from here on what is started carries this mark, and not the bridge's
     try:

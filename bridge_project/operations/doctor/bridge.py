@@ -26,9 +26,9 @@ def running(seen: Snapshot) -> Finding:
     where = f" at {seen.local_url}" if seen.local_url else ""
     if seen.health is None and seen.holder:
         text = f"Process {seen.holder} holds {seen.conf.bridge_data_dir} but does not answer"
-        return broken(f"{text}{where}: {seen.trouble}.", f"kill {seen.holder}", seen.run)
+        return broken(f"{text}{where}: {seen.trouble}.", f"kill {seen.holder}", seen.start_command)
     if seen.health is None:
-        return broken(f"It does not run{where}: {seen.trouble}.", seen.run)
+        return broken(f"It does not run{where}: {seen.trouble}.", seen.start_command)
     status, body = seen.health.status, seen.health.body
     if status == 503:
         bad = [name for name, word in body.get("checks", {}).items() if word != "healthy"]
@@ -44,7 +44,7 @@ def tokens(seen: Snapshot) -> list[Finding]:
         token = name.replace("_", " ")
         if status in (401, 403):
             text = f"The bridge does not take the {token} that is set here: it has another one."
-            with_this = f"or stop the bridge, and with this one: {seen.run}"
+            with_this = f"or stop the bridge, and with this one: {seen.start_command}"
             found.append(broken(text, f"unset BRIDGE_{name.upper()}   # {with_this}"))
         elif status == 429:
             text = f"The {token} could not be tried: too many requests in the last minute."
@@ -63,12 +63,12 @@ def certificate(seen: Snapshot) -> Finding:
     if path is None or key_path is None:
         directory = conf.bridge_data_dir / "tls"
         path, key_path, soon = directory / "server.crt", directory / "server.key", OWN_ENDS_SOON
-        renew = seen.run
+        renew = seen.start_command
         again = (
             f"rm -f '{path}' '{key_path}' && {renew}   # the last resort: pair all devices again"
         )
         if seen.recorded is None and not path.exists():
-            return warning("There is none yet: the first start makes it.", seen.run)
+            return warning("There is none yet: the first start makes it.", seen.start_command)
     try:
         found = read_given(path, key_path)
     except ConfError as error:
@@ -85,7 +85,8 @@ def _contents(seen: Snapshot, found: Certificates, soon: timedelta, renew: str) 
         return broken(text, "date", SET_CLOCK)
     if seen.recorded and found.pin != seen.recorded.pin:
         text = "The certificate on disk has another key than the one that devices were paired with."
-        back = f"{seen.run}   # after it was stopped, and server.crt and server.key were put back"
+        when = "# after it was stopped, and server.crt and server.key were put back"
+        back = f"{seen.start_command}   {when}"
         return broken(text, back, f"{seen.make('qr')}   # for each device, without a backup")
     if (left := found.not_after - now) < soon:
         return warning(f"It ends in {left.days} days, on {found.not_after:%Y-%m-%d}.", renew)
@@ -127,11 +128,11 @@ def address(seen: Snapshot) -> Finding | None:
     kind = transport.mode_of_url(url, conf.bridge_tunnel_domains)
     text = f"{url}: {MODE_WORDS[kind]}."
     if kind is ConnectionMode.MISCONFIGURED:
-        return broken(text, f"BRIDGE_PUBLIC_URL=https://… {seen.run}")
+        return broken(text, f"BRIDGE_PUBLIC_URL=https://… {seen.start_command}")
     if seen.health is not None and (trouble := reach(seen, url, seen.recorded.pin)):
         return trouble
     if kind is ConnectionMode.LOCAL_ONLY:
-        wider = f"unset BRIDGE_PUBLIC_URL; BRIDGE_HOST=auto {seen.run}"
+        wider = f"unset BRIDGE_PUBLIC_URL; BRIDGE_HOST=auto {seen.start_command}"
         return warning(text, f"{wider}   # on a machine that is connected to a network")
     return ok(text)
 
@@ -154,7 +155,9 @@ def reach(seen: Snapshot, url: str, pin: str) -> Finding | None:
         )
     if there.certificate and pin_of(there.certificate) != pin:
         text = f"{url} shows another key than the pairing codes promise: clients will refuse it."
-        given = f"BRIDGE_TLS_CERT=… BRIDGE_TLS_KEY=… {seen.run}   # the proxy's certificate"
+        given = (
+            f"BRIDGE_TLS_CERT=… BRIDGE_TLS_KEY=… {seen.start_command}   # the proxy's certificate"
+        )
         return warning(text, given)
     if there.status not in (200, 429):
         return warning(f"{url} answers {there.status}, which is not the bridge.", elsewhere)
@@ -172,8 +175,8 @@ def proxy(seen: Snapshot) -> Finding | None:
     loopback = transport.parse_address("127.0.0.1")
     if not any(loopback in network for network in conf.bridge_trusted_proxies):
         text = f"Port {port} refuses everything: it is on 127.0.0.1, where no proxy is trusted."
-        return broken(text, f"BRIDGE_TRUSTED_PROXIES=127.0.0.1 {seen.run}")
+        return broken(text, f"BRIDGE_TRUSTED_PROXIES=127.0.0.1 {seen.start_command}")
     if not conf.bridge_public_url:
         text = "BRIDGE_PUBLIC_URL does not name the proxy, so pairing codes lead past the proxy."
-        return warning(text, f"BRIDGE_PUBLIC_URL=https://… {seen.run}")
+        return warning(text, f"BRIDGE_PUBLIC_URL=https://… {seen.start_command}")
     return ok(f"Port {port} takes what a proxy here vouches for as https, and nothing else.")

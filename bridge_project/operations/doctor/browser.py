@@ -59,13 +59,15 @@ def _tailscale(seen: Snapshot, url: str, port: int | None) -> Finding | None:
     tailnet = str(me.get("DNSName", "")).rstrip(".") if isinstance(me, dict) else ""
     if status.get("BackendState") != "Running" or not tailnet:
         return None
-    serve = f"BRIDGE_PUBLIC_URL=https://{tailnet} BRIDGE_TRUSTED_PROXIES=127.0.0.1 {seen.run}"
+    serve = (
+        f"BRIDGE_PUBLIC_URL=https://{tailnet} BRIDGE_TRUSTED_PROXIES=127.0.0.1 {seen.start_command}"
+    )
     sites = _ask_tailscale("serve", "status").get("Web")  # by their names, which have a port too
     if isinstance(sites, dict) and f":{port}" in json.dumps(list(sites.values())):
         text = f"`tailscale serve` leads from https://{tailnet} to this bridge, which does not know"
         return warning(f"{text}.", serve)
     named = f"https://{tailnet}:{port}"
-    run_named = f"BRIDGE_PUBLIC_URL={named} {seen.run}"
+    run_named = f"BRIDGE_PUBLIC_URL={named} {seen.start_command}"
     given = seen.conf.bridge_tls_cert
     with contextlib.suppress(OSError, ConfError):
         if given and tailnet in certificates.load_or_renew(seen.conf).names:

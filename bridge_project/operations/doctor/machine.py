@@ -43,7 +43,7 @@ def files(seen: Snapshot) -> Finding:
             text += ": other users of this machine can get at it."
             return broken(text, f"chmod -R go= {quoted}")
     if not all(read_secret(seen.conf, name) for name in ("hook_token", "admin_token")):
-        return broken("A token is missing: a start makes it.", seen.run)
+        return broken("A token is missing: a start makes it.", seen.start_command)
     return ok(f"{root} is private, the tokens are there.")
 
 
@@ -77,17 +77,17 @@ def spool(seen: Snapshot) -> list[Finding]:
     place = seen.conf.bridge_data_dir / "spool"
     if not place.is_dir():
         text = f"{place} is not there: what the hooks say is lost."
-        return [broken(text, seen.run)] if seen.recorded else []
+        return [broken(text, seen.start_command)] if seen.recorded else []
     status, found = spool_status(place), []
     if status["full"]:
         text = "It is full: what the hooks say is lost until a running bridge has made room."
-        found.append(broken(text, seen.run))
+        found.append(broken(text, seen.start_command))
     if (age := status["oldest_age_seconds"] or 0.0) > WAITING_SECONDS:
         text = f"{status['waiting']} events wait, the oldest for {timedelta(seconds=int(age))}."
         if seen.health:
             found.append(broken(text, seen.log_tail))
         else:
-            found.append(warning(f"{text} They are sent when the bridge runs.", seen.run))
+            found.append(warning(f"{text} They are sent when the bridge runs.", seen.start_command))
     if status["rejected"]:
         reasons = "; ".join(dict.fromkeys(str(one.get("reason")) for one in status["reasons"]))
         text = f"{status['rejected']} events were refused for good and set aside: {reasons}."
@@ -134,7 +134,7 @@ def _sqlite(seen: Snapshot, path: Path) -> Finding:
     quoted = shlex.quote(str(path))
     if not path.exists():
         if seen.recorded is None:
-            return warning("There is none yet: the first start makes it.", seen.run)
+            return warning("There is none yet: the first start makes it.", seen.start_command)
         copy = database_copies.newest_copy(seen.conf) or "BACKUP.tar.gz"
         anew = "serve --new-database   # without a backup; every device must be paired again"
         restore = seen.manage(f"restore {shlex.quote(str(copy))}")
@@ -147,7 +147,7 @@ def _sqlite(seen: Snapshot, path: Path) -> Finding:
             applied = {(str(app), str(name)) for app, name in opened.execute(APPLIED)}
     except sqlite3.OperationalError as error:  # locked, read-only, without tables
         look = f"fuser -v {quoted}; ls -l {quoted}   # who holds it, and who may write it"
-        return broken(f"{path} cannot be used: {error}.", look, seen.run)
+        return broken(f"{path} cannot be used: {error}.", look, seen.start_command)
     except sqlite3.DatabaseError as error:
         return broken(
             f"{path} is damaged: {error}.",
@@ -182,11 +182,11 @@ def _versions(seen: Snapshot, applied: set[tuple[str, str]]) -> Finding | None:
     names = [f"{app}.{name}" for app, name in applied]
     if newer := database_copies.unknown_migrations(names, loader):
         text = f"A newer version of the bridge has used it ({', '.join(newer[:3])})."
-        return broken(text, f"git pull && {seen.run}")
+        return broken(text, f"git pull && {seen.start_command}")
     replacing = {key for key, one in loader.disk_migrations.items() if one.replaces}
     if missing := loader.disk_migrations.keys() - applied - replacing:
         text = f"{len(missing)} changes of its tables are still to be made: a start makes them."
-        return broken(text, seen.run)
+        return broken(text, seen.start_command)
     return None
 
 
@@ -207,6 +207,6 @@ def redis_server(seen: Snapshot) -> Finding | None:
             f"Redis at {where} does not answer ({type(error).__name__}): events still arrive, "
             "later, but /health is 503 and limits hold per process.",
             "sudo systemctl start redis-server   # on its machine",
-            f"unset REDIS_URL; {seen.run}   # one process needs no Redis",
+            f"unset REDIS_URL; {seen.start_command}   # one process needs no Redis",
         )
     return ok(f"Redis {version} at {where} answers.")

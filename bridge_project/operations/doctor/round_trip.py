@@ -43,7 +43,7 @@ def event(seen: Snapshot) -> Finding:
     connected now may be about to join it.
     """
     if seen.health is None or seen.recorded is None:
-        return warning("No event was sent: the bridge does not answer.", seen.run)
+        return warning("No event was sent: the bridge does not answer.", seen.start_command)
     device, session = None, f"{NAME}-{uuid.uuid4()}"
     try:
         ours: dict[str, Any] = {"name": NAME, "tokens__client_device_id__startswith": f"{NAME}-"}
@@ -58,7 +58,9 @@ def event(seen: Snapshot) -> Finding:
         took = asyncio.run(_send(target, seen.conf.bridge_data_dir / "spool", session))
     except (Lost, Refused) as error:
         if str(error).startswith("RATE_LIMITED"):
-            more = f"BRIDGE_MAX_WEBSOCKETS={2 * seen.conf.bridge_max_websockets} {seen.run}"
+            more = (
+                f"BRIDGE_MAX_WEBSOCKETS={2 * seen.conf.bridge_max_websockets} {seen.start_command}"
+            )
             return warning(f"No event was sent: no device could be tried: {error}", more)
         return broken(f"A device cannot stay connected: {error}.", seen.log_tail)
     except (Stopped, DatabaseError, subprocess.TimeoutExpired) as error:

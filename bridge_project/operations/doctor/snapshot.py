@@ -46,7 +46,7 @@ class Snapshot:
     info: Mapping[str, Any] = field(default_factory=dict)  # the body of its answer to /info
 
     @property
-    def run(self) -> str:
+    def start_command(self) -> str:
         """Return the shell command that starts this bridge."""
         return self.make("run")
 

@@ -18,7 +18,7 @@ from bridge_project.protocol.agent_text import for_person
 from sessions_app.agents.acp import content
 from sessions_app.agents.acp.grants import PATH_MAX_CHARS, Grant, grant_of, unnamed
 from sessions_app.agents.diffs import Change, diff_of_texts
-from sessions_app.agents.driver import make_call
+from sessions_app.agents.driver import describe_call
 from sessions_app.agents.events import (
     EventQueue,
     RanAnyway,
@@ -123,7 +123,7 @@ class Record:
                 tool, title = "Bash", ""  # codex calls one that reads "Read a.txt"
         reasons = (self.reasoning, content.reason_of(self.raw_input))
         why = ". ".join(filter(None, reasons)) or None
-        return make_call(
+        return describe_call(
             self.key, tool, params, reasoning=why, description=title, risk_tool=risk_tool
         )
 
@@ -148,7 +148,7 @@ class Record:
 def own_record(tool: str, params: dict[str, Any]) -> Record:
     """Return the record of a call that the bridge makes for the agent."""
     key, reasoning = f"bridge-{uuid.uuid4()}", "The agent has the bridge do this."
-    return Record(key, announced=make_call(key, tool, params, reasoning=reasoning), own=True)
+    return Record(key, announced=describe_call(key, tool, params, reasoning=reasoning), own=True)
 
 
 class ToolCalls:

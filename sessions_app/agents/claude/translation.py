@@ -14,7 +14,7 @@ import claude_agent_sdk as sdk
 from bridge_project.kernel import limits
 from sessions_app.agents import events
 from sessions_app.agents.diffs import diff_of_result
-from sessions_app.agents.driver import HistoryMessage, Verdict, make_call
+from sessions_app.agents.driver import HistoryMessage, Verdict, describe_call
 from sessions_app.agents.sanitize import clean
 from sessions_app.approvals.tool_call import Call
 from sessions_app.approvals.tool_result import INTERRUPTED, blocks_text, failure_of, readable
@@ -257,7 +257,7 @@ def _call(call_id: str, tool: str, params: Mapping[str, Any], reason: str | None
     """Describe a call by what it does; the agent's own words are its ``reasoning``."""
     said = params.get("description") if tool not in ("Agent", "Task") else None
     reasons = [text for text in (said, reason) if isinstance(text, str) and text.strip()]
-    return make_call(call_id, tool, params, reasoning=clean(". ".join(reasons)) or None)
+    return describe_call(call_id, tool, params, reasoning=clean(". ".join(reasons)) or None)
 
 
 def _stopped(found: _OpenCall, took: int | None) -> events.ToolStopped:

@@ -11,7 +11,7 @@ from typing import Any
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from sessions_app.agents import events
-from sessions_app.agents.driver import REJECTED, CannotResume, Driver, make_call
+from sessions_app.agents.driver import REJECTED, CannotResume, Driver, describe_call
 from sessions_app.agents.process import groups, shell
 from sessions_app.approvals.tool_call import QUESTION, Call
 from sessions_app.approvals.tool_result import INTERRUPTED, readable
@@ -114,7 +114,7 @@ class DemoDriver(Driver):
             await self._stream('Say: /tool NAME {"parameter": "value"}')
             return
         reasoning = "The demo agent was asked to use this tool."
-        call = make_call(f"demo-{uuid.uuid4()}", tool, params, reasoning=reasoning)
+        call = describe_call(f"demo-{uuid.uuid4()}", tool, params, reasoning=reasoning)
         self._running = call
         verdict = await self.approvals.ask(call)
         if verdict is None or verdict.decision == "rejected":

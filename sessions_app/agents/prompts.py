@@ -49,7 +49,7 @@ def send_prompt(
             )
             details = {"retry_after": RETRY_SECONDS}
             raise BridgeError("RATE_LIMITED", words, session_id=session.session_id, details=details)
-        observed_sessions.entitle(session, content)
+        observed_sessions.set_title(session, content)
         session.last_activity_at = box.now
         session.save(update_fields=["title", "titled", "last_activity_at"])
         shown = prompt_event(
