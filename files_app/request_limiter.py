@@ -16,31 +16,52 @@ class FileRequestLimiter:
 
     An ASGI application in front of another. An answer counts until its last piece is handed to the
     connection, since it is in memory until then: clients that do not read hold at most
-    FILE_ANSWERS. An answer that takes FILE_ANSWER_SECONDS to send is cut.
+    FILE_ANSWERS. An answer that takes FILE_ANSWER_SECONDS to send is cut while others wait.
     """
 
     def __init__(self, application: Application) -> None:
         self.application = application
         self.places = asyncio.Semaphore(limits.FILE_ANSWERS)
+        self.waiting = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not scope["path"].startswith(FILES_PATH):
             await self.application(scope, receive, send)
             return
-        scope = {**scope, "bridge.threads": files}
-        async with self.places:
-            try:
-                async with asyncio.timeout(None) as limit:
+        self.waiting += 1
+        try:
+            await self.places.acquire()
+        finally:
+            self.waiting -= 1
+        try:
+            await self._answer(scope, receive, send)
+        finally:
+            self.places.release()
 
-                    async def send_in_time(message: Message) -> None:
-                        if limit.when() is None:
-                            now = asyncio.get_running_loop().time()
-                            limit.reschedule(now + limits.FILE_ANSWER_SECONDS)
-                        await send(message)
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        timer: asyncio.TimerHandle | None = None
 
-                    await self.application(scope, receive, send_in_time)
-            except TimeoutError:
-                raise asyncio.CancelledError from None  # the server cuts what is not whole
+        def hurry(seconds: float) -> None:
+            nonlocal timer
+            timer = loop.call_later(seconds, end_if_others_wait)
+
+        def end_if_others_wait() -> None:
+            if self.waiting and task is not None:
+                task.cancel()  # the server cuts an answer that is not whole
+            else:
+                hurry(1.0)
+
+        async def send_in_time(message: Message) -> None:
+            if timer is None:
+                hurry(limits.FILE_ANSWER_SECONDS)
+            await send(message)
+
+        try:
+            await self.application({**scope, "bridge.threads": files}, receive, send_in_time)
+        finally:
+            if timer is not None:
+                timer.cancel()
 
 
 async def start() -> None:

@@ -10,7 +10,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Final
 
@@ -19,23 +19,27 @@ import structlog
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.resources import GitCommitSummary
-from files_app.git import hooks, status
+from files_app.git import hooks
 from files_app.git.patch import numstat
-from files_app.git.paths import Names, Selection, tracked
-from files_app.git.repository import leads_out
+from files_app.git.paths import Names
 from files_app.git.sandbox import mirror
 from files_app.git.sandbox.error_text import git_error
 from files_app.git.sandbox.git import Git
+from files_app.git.staging import stage
+from files_app.git.status import DIFF_OPTIONS, empty_tree
 from sessions_app.working_directory import Repository
 
 log = structlog.get_logger("bridge.git")
 
 _locks: Final[dict[str, threading.Lock]] = {}
-# files in the git directory while an operation is in progress
-_IN_PROGRESS: Final = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD")
+# file in the git directory → the operation in progress while it exists, as git names it
+_IN_PROGRESS: Final = {
+    "MERGE_HEAD": "a merge",
+    "CHERRY_PICK_HEAD": "a cherry-pick",
+    "REVERT_HEAD": "a revert",
+}
 _TRIES: Final = 5  # somebody writes the index in the same moment; again and again is a script
 _LOOK_SECONDS: Final = 0.02
-_NAMED: Final = 3  # how many names an error repeats
 _LOG: Final = ("log", "--max-count=1", "--no-show-signature", "--encoding=UTF-8")
 
 
@@ -64,18 +68,18 @@ def commit(
             shutil.copy2(git.index, snapshot)
         base: str | None
         if before and begun is not None and _is_last(git, before, message, begun):
-            own, base = before, _commit_at(git, f"{before}^") or status.empty_tree(git)
+            own, base = before, _commit_at(git, f"{before}^") or empty_tree(git)
         else:
-            base = None if files is None else before or status.empty_tree(git)
+            base = None if files is None else before or empty_tree(git)
             if files is not None:
-                if any(os.path.lexists(f"{place.git_dir}/{name}") for name in _IN_PROGRESS):
-                    raise git_error(
-                        "During a merge, cherry-pick or revert some files alone cannot be"
-                        " committed: commit all that is staged."
-                    )
-                _stage(git, Names(place), files, before)
+                for name, what in _IN_PROGRESS.items():
+                    if os.path.lexists(f"{place.git_dir}/{name}"):
+                        text = "Some files alone cannot be committed during"
+                        raise git_error(f"{text} {what}: commit all that is staged.")
+                stage(git, Names(place), files, before)
             _check_staged(git, files)
-            hooks.install(made, git.environment, branch, before)
+            expected = before or "0" * len(empty_tree(git))
+            hooks.install(made, git.environment, branch, expected)
             own = _make(git, message, branch, before)
         _update_index(git, snapshot, base, own)
         return _summary(git, own)
@@ -116,65 +120,6 @@ def _commit_at(git: Git, name: str) -> str:
     return done.out.decode().strip()
 
 
-def _stage(git: Git, names: Names, files: list[str], before: str) -> None:
-    """Fill the mirror's index from the commit ``before``, empty for none, and these files.
-
-    Untracked and deleted files count too, and a directory means all files in it. A renamed file
-    takes its old name with it. Raises BridgeError GIT_ERROR for files that cannot be committed.
-    """
-    if not files:
-        raise git_error("Nothing to commit: no file was named.")
-    chosen = Selection(names, files)
-    state = status.read(git, untracked_files="all")
-    if state.cut:
-        raise git_error("More files have changed than the bridge can look through.")
-    known = {name: one for name, one in state.entries.items() if not names.hidden(name)}
-    for old in [entry.old for entry in known.values() if entry.old is not None]:
-        known.setdefault(old, status.Entry(old, "deleted"))
-    meant = [known[name] for name in chosen.find(known)]
-    if unknown := chosen.unknown(known):
-        unknown = sorted(set(unknown).intersection(chosen.unknown(tracked(git))))
-    if unknown:
-        text = f"Nothing to commit in {_list(names, unknown)}: not there, empty or ignored."
-        raise git_error(text)
-    _check_files(git, names, chosen, meant)
-    gone = {entry.name for entry in meant if entry.status == "deleted"}
-    # a status names them as one change
-    gone |= {entry.old for entry in meant if entry.old is not None}
-    gone -= {entry.name for entry in meant if entry.status == "untracked"}
-    there = [entry.name for entry in meant if entry.name not in gone and entry.name[-1:] != "/"]
-    git(*(("read-tree", "--reset", before) if before else ("read-tree", "--empty")))
-    _add_to_index(git, gone, "--force-remove")
-    _add_to_index(git, there, "--add", "--remove", "--replace")
-
-
-def _add_to_index(git: Git, files: Iterable[str], *how: str) -> None:
-    stdin = b"".join(os.fsencode(name) + b"\0" for name in files)
-    if stdin:
-        one_sync = ("-c", "core.fsyncMethod=batch")  # for all objects
-        command = (*one_sync, "update-index", *how, "-z", "--stdin")
-        git(*command, stdin=stdin, seconds=limits.GIT_COMMIT_SECONDS)
-
-
-def _check_files(git: Git, names: Names, chosen: Selection, meant: list[status.Entry]) -> None:
-    if conflicts := [entry.name for entry in meant if entry.conflict]:
-        raise git_error(f"In conflict: {_list(names, conflicts)}.")
-    repositories = [entry.name for entry in meant if entry.name.endswith("/")]
-    if inner := [name for name in repositories if name.rstrip("/") in chosen.given]:
-        raise git_error(
-            f"A repository of its own, which cannot be committed as a file: {_list(names, inner)}."
-        )
-    if any(names.secret(entry.name) for entry in meant):
-        raise BridgeError("FILE_ACCESS_DENIED", "A file is a link to what is not to be seen.")
-    if any(entry.submodule and leads_out(git, entry.name) for entry in meant):
-        raise BridgeError("FILE_ACCESS_DENIED", "A submodule lies outside the allowed roots.")
-
-
-def _list(names: Names, found: list[str]) -> str:
-    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-    return ", ".join(names.to_client_name(name) for name in found[:_NAMED]) + more
-
-
 def _check_staged(git: Git, files: list[str] | None) -> None:
     """Raise GIT_ERROR when there is nothing to commit.
 
@@ -183,7 +128,7 @@ def _check_staged(git: Git, files: list[str] | None) -> None:
     """
     if os.path.lexists(f"{git.place.git_dir}/MERGE_HEAD"):
         return  # a merge is committed even if it changes nothing
-    if git.done("diff", "--cached", "--quiet", *status.DIFF_OPTIONS, good=(0, 1)).code == 0:
+    if git.done("diff", "--cached", "--quiet", *DIFF_OPTIONS, good=(0, 1)).code == 0:
         why = "nothing is staged" if files is None else "these files have no changes"
         raise git_error(f"Nothing to commit: {why}.")
 
@@ -219,31 +164,53 @@ def _is_last(git: Git, last: str, message: str, begun: datetime) -> bool:
 
 
 def _update_index(git: Git, snapshot: str, base: str | None, own: str) -> None:
-    """Bring what the commit ``own`` changed into the repository's own index, as HEAD has it.
+    """Write what the commit ``own`` changed into the repository's own index.
 
     ``snapshot`` is the index as it was before; ``base``: the commit under the named files, None
     when the whole index was committed. Changes that others staged meanwhile stay staged. The commit
     is made, so a failure here is logged and does not undo it.
     """
-    names_only = ("--name-only", "-z", "--no-renames")
+    index = f"{git.place.git_dir}/index"
+    raw = ("--raw", "-z", "--no-abbrev", "--no-renames")
     try:
         if base is None:
-            changed = git("diff-index", "--cached", *names_only, own, "--", index=snapshot)
+            listed = git("diff-index", "--cached", "-R", *raw, own, "--", index=snapshot)
         else:
-            changed = git("diff-tree", "-r", *names_only, base, own, "--")
-        for tries_left in reversed(range(_TRIES if changed else 0)):
+            listed = git("diff-tree", "-r", *raw, base, own, "--")
+        changed = _by_name(listed)
+        on_top = git.done("merge-base", "--is-ancestor", own, "HEAD", good=(0, 1, 128)).code == 0
+        later = _by_name(git("diff-tree", "-r", *raw, own, "HEAD", "--")) if on_top else {}
+        # what somebody has committed on top must not look staged the other way round
+        changed |= {name: head for name, head in later.items() if name in changed}
+        entries = b"".join(_entry(head, name) for name, head in changed.items())
+        for tries_left in reversed(range(_TRIES if entries else 0)):
             _wait_for_index(git.place)
             done = git.done(
-                *("reset", "--quiet", "--pathspec-from-file=-", "--pathspec-file-nul"),
-                stdin=changed,
-                index=f"{git.place.git_dir}/index",
+                *("update-index", "--replace", "-z", "--index-info"),
+                stdin=entries,
+                index=index,
                 good=(0, 128) if tries_left else (0,),  # 128: another git was faster
                 seconds=limits.GIT_COMMIT_SECONDS,
             )
             if done.code == 0:
                 break
+        # so that the next status need not read these files again
+        refresh = ("update-index", "-q", "--unmerged", "--refresh")
+        git.done(*refresh, index=index, good=(0, 1, 128), seconds=limits.GIT_COMMIT_SECONDS)
     except (BridgeError, OSError) as error:
         log.warning("git_index_not_updated", repository=git.place.top, reason=str(error))
+
+
+def _by_name(listed: bytes) -> dict[bytes, bytes]:
+    """Return the records of ``--raw`` by the file's name."""
+    fields = listed.split(b"\0")[:-1]
+    return dict(zip(fields[1::2], fields[::2], strict=True))
+
+
+def _entry(head: bytes, name: bytes) -> bytes:
+    """Turn a record of ``--raw`` into one of ``--index-info``."""
+    _, mode, _, commit, _ = head.split(b" ")
+    return b"%s %s\t%s\0" % (mode.lstrip(b"0") or b"0", commit, name)
 
 
 def _summary(git: Git, own: str) -> GitCommitSummary:
@@ -251,7 +218,7 @@ def _summary(git: Git, own: str) -> GitCommitSummary:
     logged = git(*_LOG, "--format=%H %s", own, "--").decode("utf-8", "replace")
     commit, _, subject = logged.partition(" ")
     shown = ("show", "--format=", "--numstat", "-z", "-m", "--first-parent", "--no-show-signature")
-    counted = numstat(git(*shown, *status.DIFF_OPTIONS, own, "--"))
+    counted = numstat(git(*shown, *DIFF_OPTIONS, own, "--"))
     return GitCommitSummary(
         hash=commit,
         summary=subject.rstrip("\n"),

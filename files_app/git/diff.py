@@ -36,42 +36,42 @@ def diff(
     # a file in conflict is compared with our side: the answer has only two
     sides = "--cached" if cached else "--ours"
     with mirror.reading(place) as git:
-        new, there = dict[str, str](), set[str]()
-        if chosen is not None and not cached:
-            new, there = untracked.announce(git, names, chosen.find(untracked.listed(git)))
         changes = [
             change
             for change in Lists(git(*_LISTS, sides)).by_name.values()
             if not names.secret(change.name)
             and not (not cached and change.new_mode == _SUBMODULE and leads_out(git, change.name))
         ]
+        new: list[str] = []
         if chosen is not None:
-            known = {change.name for change in changes}
-            changes += [Change(name, name, "untracked") for name in new if name not in known]
-            changes = _choose(git, chosen, changes)
-        for change in changes:
-            if change.name in new:
-                change.status, change.old_mode = "untracked", patch.NO_MODE
-                change.new_mode = new[change.name]
+            new = untracked.listed(git) if not cached else []
+            changes, new = _choose(git, chosen, changes, new)
         answer = _Answer(names)
         changes = answer.fitting(changes)
+        added = answer.fitting([Change(name, name, "untracked") for name in new])
         _read_lines(git, changes, answer.budget, sides, all_of_them=chosen is None)
         for change in changes:
-            change.cut = change.cut or (change.name in new and change.name not in there)
             answer.add(change)
+        for change in added:
+            if _read_new(git, change, answer.budget):
+                answer.add(change)
     return GitDiffResponse(
         session_id=session_id, files=answer.files, truncated=answer.truncated or None
     )
 
 
-def _choose(git: Git, chosen: Selection, changes: list[Change]) -> list[Change]:
+def _choose(
+    git: Git, chosen: Selection, changes: list[Change], new: list[str]
+) -> tuple[list[Change], list[str]]:
     """Return the changed and the new files that a client named."""
-    known = {name for change in changes for name in (change.name, change.old)}
+    known = {name for change in changes for name in (change.name, change.old)}.union(new)
     meant = set(chosen.find(known))
     unknown = [name for name in chosen.unknown(known) if not untracked.exists(git, name)]
     if unknown and not set(chosen.unknown(tracked(git))).isdisjoint(unknown):
         raise BridgeError("FILE_NOT_FOUND", "The repository has no such file.")
-    return [change for change in changes if change.name in meant or change.old in meant]
+    return [change for change in changes if change.name in meant or change.old in meant], [
+        name for name in new if name in meant
+    ]
 
 
 def _read_lines(
@@ -93,6 +93,19 @@ def _read_lines(
             change.hunks, change.cut = same.hunks, same.cut
         else:
             change.cut = change.has_lines
+
+
+def _read_new(git: Git, change: Change, budget: Budget) -> bool:
+    """Read an untracked file as if it were added; False if it is not one any more."""
+    found = untracked.read(git, change.name)
+    if found is None:
+        return False
+    change.new_mode, change.binary, change.additions = found.mode, found.binary, found.lines
+    if found.lines:
+        lines = found.content.split(b"\n")[: found.lines]
+        hunk, whole = patch.text_hunk(lines, budget, ends_line=found.content.endswith(b"\n"))
+        change.hunks, change.cut = [hunk], not whole or found.cut
+    return True
 
 
 class _Answer:

@@ -1,8 +1,7 @@
 """Run a repository's commit hooks with their user's environment (D10).
 
-Only hooks inside the roots are run, each through a script that restores the environment. Two
-scripts do more: one sees to it that git moves HEAD from where the bridge has seen it, one notes the
-commit.
+Only hooks inside the roots are run, each through a script that restores the environment. One hook
+is the bridge's own: it sees to it that git moves HEAD from where the bridge has seen it.
 """
 
 import contextlib
@@ -28,28 +27,19 @@ def install(mirror: Mirror, environment: Mapping[str, str], branch: str, before:
     """Write the scripts that git runs as hooks.
 
     ``environment``: that of the sandboxed git, which the scripts remove. Hooks outside the roots
-    and hooks that are not executable are left out. ``branch`` and ``before``: where HEAD was when
-    the index was copied. Git has read HEAD by the time of pre-commit, and moves it from there only.
-    Had it moved before, git would commit the files of the commit before, and so undo the other.
+    and hooks that are not executable are left out. ``branch`` and ``before``: what git may move,
+    and from which commit, zeros for none.
     """
     directory = f"{mirror.directory}/hooks"
     os.mkdir(directory)
-    where, head = _directory(mirror), f"{'' if branch == 'HEAD' else branch}\n{before}".strip()
-    run, made = shlex.quote(git.executable()), shlex.quote(f"{mirror.directory}/{_MADE}")
-    look = f"{run} symbolic-ref -q HEAD; {run} rev-parse -q --verify HEAD"
-    ours = {
-        "pre-commit": f'[ "$({look})" = {shlex.quote(head)} ] || exit 1\n',
-        "post-commit": f"{run} rev-parse HEAD >{made}\n",
-    }
-    for name in NAMES:
-        text = ours.get(name, "")
-        if _may_run(f"{where}/{name}", mirror.place.jail):
-            text += _script(f"{where}/{name}", environment)
-        elif not text:
-            continue
+    where = _directory(mirror)
+    theirs = [name for name in NAMES if _may_run(f"{where}/{name}", mirror.place.jail)]
+    scripts = {name: _script(f"{where}/{name}", environment) for name in theirs}
+    scripts["reference-transaction"] = _guard(branch, before, f"{mirror.directory}/{_MADE}")
+    for name, text in scripts.items():
         path = f"{directory}/{name}"
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700), "wb") as script:
-            script.write(os.fsencode(f"#!/bin/sh\n{text}"))
+            script.write(os.fsencode(text))
         # git would leave the hook out, and commit what it would have refused
         if not os.access(path, os.X_OK):
             raise git_error(
@@ -62,6 +52,31 @@ def commit_made(directory: str) -> str:
     with contextlib.suppress(FileNotFoundError):
         return Path(directory, _MADE).read_text().strip()
     return ""
+
+
+def _guard(branch: str, before: str, made: str) -> str:
+    """Return a hook that refuses to move HEAD unless it is where the index was copied.
+
+    Git reads HEAD after that copy: on top of a commit made in between it would commit the files of
+    the one before, and so undo it. Git runs this hook when it has locked the branch, with a line
+    ``OLD NEW NAME`` for HEAD (OLD is zero in some versions) and one for the branch, and again when
+    it has moved it; then the hook writes the commit to the file ``made``.
+    """
+    alone = '[ -z "$others" ]' if branch == "HEAD" else ":"
+    return f"""#!/bin/sh
+[ "$1" = prepared ] || [ "$1" = committed ] || exit 0
+moved= own= others=
+while read -r old new name; do
+    case "$old $name" in
+    {shlex.quote(f"{before} {branch}")}) own=$new ;;
+    *" HEAD") moved=yes ;;
+    *" refs/heads/"*) moved=yes others=yes ;;
+    esac
+done
+[ "$moved$own" ] || exit 0
+[ "$own" ] && {alone} || exit 1
+[ "$1" = prepared ] || echo "$own" >{shlex.quote(made)}
+"""
 
 
 def _directory(mirror: Mirror) -> str:
@@ -86,6 +101,6 @@ def _script(hook: str, environment: Mapping[str, str]) -> str:
     differs = (name for name in environment if environment[name] != user.get(name))
     changed = sorted(name for name in differs if name not in _KEPT)
     unset = " ".join(name for name in changed if name not in user)
-    lines = [f"unset GIT_WORK_TREE {unset}"]
+    lines = ["#!/bin/sh", f"unset GIT_WORK_TREE {unset}"]
     lines += [f"export {name}={shlex.quote(user[name])}" for name in changed if name in user]
     return "\n".join([*lines, f'exec {shlex.quote(hook)} "$@"', ""])

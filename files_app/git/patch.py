@@ -7,7 +7,7 @@ be mistaken for a line of the diff.
 
 import os
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from json.encoder import encode_basestring
 from typing import Final, NamedTuple
@@ -64,6 +64,55 @@ class Change:
         return self.additions > 0 or self.deletions > 0
 
 
+class Lists:
+    """Parse the lists of git's output; ``patch`` is what follows them.
+
+    ``cut``: the end of ``data`` is missing; lists without their end are none.
+    """
+
+    def __init__(self, data: bytes, *, cut: bool = False) -> None:
+        self._data = b"" if cut and b"\0\0" not in data else data
+        self._at = 0
+        self.changes: list[Change] = []
+        while self._data[self._at : self._at + 1] == b":":
+            self.changes.append(self._change())
+        listed = iter(self.changes)
+        while self._at < len(self._data) and (record := self._field()):
+            name, _, additions, deletions, binary = read_counts(record, self._field)
+            # the files before it are unchanged, and the patch leaves them out
+            for change in listed:
+                if change.name == name:
+                    change.additions, change.deletions, change.binary = additions, deletions, binary
+                    break
+                change.sections = 0
+        for change in listed:
+            change.sections = 0
+        self.patch = self._data[self._at :]
+
+    @property
+    def by_name(self) -> dict[str, Change]:
+        """Map each file's name to its last change: a conflict lists a file twice."""
+        return {change.name: change for change in self.changes}
+
+    def _field(self) -> bytes:
+        end = self._data.index(b"\0", self._at)
+        found, self._at = self._data[self._at : end], end + 1
+        return found
+
+    def _change(self) -> Change:
+        old_mode, new_mode, _, _, letter = self._field()[1:].decode().split(" ")
+        old = name = os.fsdecode(self._field())
+        if letter[0] in "RC":
+            name = os.fsdecode(self._field())
+        if letter == "U":
+            return Change(name, name, "modified")
+        if letter[0] == "R":
+            return Change(name, old, "renamed", old_mode, new_mode, sections=1)
+        sections = 2 if letter == "T" else 1  # another kind of thing: the old one goes first
+        status = _STATUSES.get(letter[0], "modified")
+        return Change(name, name, status, old_mode, new_mode, sections=sections)
+
+
 class Counts(NamedTuple):
     """Hold the lines added and removed in a file; a binary one has none."""
 
@@ -74,70 +123,21 @@ class Counts(NamedTuple):
     binary: bool
 
 
-def numstat(data: bytes) -> list[Counts]:
-    """Parse the output of ``git diff --numstat -z``."""
-    fields = iter(data.split(b"\0")[:-1])
-    return [_counts(record, fields) for record in fields]
-
-
-def _counts(record: bytes, more: Iterator[bytes]) -> Counts:
-    """Parse a record of ``--numstat -z``; ``more``: the fields after it."""
+def read_counts(record: bytes, more: Callable[[], bytes]) -> Counts:
+    """Parse a record of ``--numstat -z``; ``more`` returns the next field."""
     additions, deletions, name = record.split(b"\t", 2)
     old = name
     if not name:  # renamed: two names follow
-        old, name = next(more, b""), next(more, b"")
+        old, name = more(), more()
     if additions == b"-":
         return Counts(os.fsdecode(name), os.fsdecode(old), 0, 0, True)
     return Counts(os.fsdecode(name), os.fsdecode(old), int(additions), int(deletions), False)
 
 
-class Lists:
-    """Parse the lists of git's output; ``patch`` is what follows them.
-
-    ``cut``: the end of ``data`` is missing; lists without their end are none.
-    """
-
-    def __init__(self, data: bytes, *, cut: bool = False) -> None:
-        lists, end, self.patch = data.partition(b"\0\0")
-        self.changes: list[Change] = []
-        if cut and not end:
-            return
-        fields = iter(lists.removesuffix(b"\0").split(b"\0") if lists else ())
-        listed: Iterator[Change] | None = None
-        for record in fields:
-            if record.startswith(b":"):
-                self.changes.append(_change(record, fields))
-                continue
-            listed = listed or iter(self.changes)
-            name, _, additions, deletions, binary = _counts(record, fields)
-            # the files before it are unchanged, and the patch leaves them out
-            for change in listed:
-                if change.name == name:
-                    change.additions, change.deletions, change.binary = additions, deletions, binary
-                    break
-                change.sections = 0
-        for change in listed or self.changes:
-            change.sections = 0
-
-    @property
-    def by_name(self) -> dict[str, Change]:
-        """Map each file's name to its last change: a conflict lists a file twice."""
-        return {change.name: change for change in self.changes}
-
-
-def _change(record: bytes, more: Iterator[bytes]) -> Change:
-    """Parse a record of ``--raw -z``; ``more``: the fields after it."""
-    old_mode, new_mode, _, _, letter = record[1:].decode().split(" ")
-    old = name = os.fsdecode(next(more))
-    if letter[0] in "RC":
-        name = os.fsdecode(next(more))
-    if letter == "U":
-        return Change(name, name, "modified")
-    if letter[0] == "R":
-        return Change(name, old, "renamed", old_mode, new_mode, sections=1)
-    sections = 2 if letter == "T" else 1  # another kind of thing: the old one goes first
-    status = _STATUSES.get(letter[0], "modified")
-    return Change(name, name, status, old_mode, new_mode, sections=sections)
+def numstat(data: bytes) -> list[Counts]:
+    """Parse the output of ``git diff --numstat -z``."""
+    fields = iter(data.split(b"\0")[:-1])
+    return [read_counts(record, lambda: next(fields, b"")) for record in fields]
 
 
 def read_lines(lists: Lists, wanted: Container[str], budget: Budget, *, cut: bool) -> None:
@@ -187,6 +187,18 @@ def _read_section(change: Change, lines: list[bytes], budget: Budget) -> bool:
         elif line[:1] in _KINDS and not _add(hunk, _KINDS[line[:1]], line[1:], budget):
             return False
     return True
+
+
+def text_hunk(lines: list[bytes], budget: Budget, *, ends_line: bool) -> tuple[DiffHunk, bool]:
+    """Make the one hunk of a new file, and tell whether it is complete."""
+    count = len(lines)
+    header = "@@ -0,0 +1 @@" if count == 1 else f"@@ -0,0 +1,{count} @@"
+    hunk = DiffHunk(header=header, old_start=0, old_lines=0, new_start=1, new_lines=count, lines=[])
+    if not budget.take(_HUNK_BYTES) or not all(_add(hunk, "added", raw, budget) for raw in lines):
+        return hunk, False
+    if not ends_line:
+        hunk.lines[-1].no_newline = True
+    return hunk, True
 
 
 def _hunk(header: bytes, budget: Budget) -> DiffHunk | None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Iterable
 
 from bridge_project.kernel import limits
-from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.errors import BridgeError, Ignoring
 from bridge_project.kernel.path_jail import shown
 from bridge_project.kernel.path_walk import identity, names_of
 from files_app.git.sandbox.git import Git
@@ -41,6 +41,11 @@ class Names:
             raise BridgeError("FILE_INVALID_PATH")
         top = names_of(self.place.top)
         names = names_of(os.path.normpath(os.path.join(self.place.directory, name)))
+        if names[: len(top)] != top and name.startswith("/"):
+            with Ignoring("FILE_NOT_FOUND", "FILE_ACCESS_DENIED", "FILE_INVALID_PATH"):
+                # behind links that lead into the work tree
+                names = names_of(self.jail.resolve(os.path.dirname(name)))
+                names = (*names, os.path.basename(name))
         if names[: len(top)] != top or self.jail.hides(names):
             text = "The path is outside the repository of this session, or of what may be seen."
             raise BridgeError("FILE_ACCESS_DENIED", text)
@@ -78,7 +83,7 @@ class Selection:
         return (
             self.everything
             or name.rstrip("/") in self.given
-            or any(parent in self.given for parent in parents(name))
+            or any(parent in self.given for parent in _parents(name))
         )
 
     def find(self, known: Collection[str]) -> list[str]:
@@ -95,7 +100,7 @@ class Selection:
 
     def unknown(self, known: Iterable[str]) -> list[str]:
         """Return selected names that match none of the known ones."""
-        met = {part for name in known for part in (name, *parents(name))}
+        met = {part for name in known for part in (name, *_parents(name))}
         return sorted(
             name
             for name in self.given
@@ -112,7 +117,7 @@ def tracked(git: Git) -> set[str]:
     return {os.fsdecode(name) for name in found.split(b"\0")[:-1]}
 
 
-def parents(name: str) -> list[str]:
+def _parents(name: str) -> list[str]:
     """Return the directories above a name: ``a/b/c`` → ``a/b``, ``a``."""
     parts = name.rstrip("/").split("/")
     return ["/".join(parts[:count]) for count in range(len(parts) - 1, 0, -1)]

@@ -69,9 +69,8 @@ def status(
         entries = [entry for entry in state.entries.values() if not names.secret(entry.name)]
         entries = [one for one in entries if _may_be_told(git, one)]
         new = [entry.name for entry in entries if entry.status == "untracked"]
-        owners = untracked.owners(git, new)
-        untracked.announce(git, names, owners)
-        counts = _counts(git, state, owners)
+        counts = _counts(git, state) if len(new) < len(entries) else {}
+        counts |= {name: (lines, 0) for name, lines in untracked.count(git, new).items()}
     changes, room = [], conf.max_message_bytes - _ENVELOPE_BYTES
     for entry in entries[: limits.GIT_CHANGES_MAX]:
         path = names.to_client_name(entry.name)
@@ -191,31 +190,27 @@ def _is_dirty(git: Git, name: str) -> bool:
         return False
 
 
-def _counts(git: Git, state: State, new: dict[str, str]) -> dict[str, tuple[int, int]]:
-    """Return the lines added and removed since the last commit, by name.
-
-    ``new``: announced files, whose lines count for another name.
-    """
-    if not state.entries:
-        return {}
+def _counts(git: Git, state: State) -> dict[str, tuple[int, int]]:
+    """Return the lines added and removed since the last commit, by name."""
     base = state.commit or empty_tree(git)
     command = ("diff", "--numstat", "-z", *DIFF_OPTIONS)
     found: dict[str, tuple[int, int]] = {}
     for counted in numstat(git(*command, "--no-renames", base, "--")):
-        name = new.get(counted.name, counted.name)
-        added, removed = found.get(name, (0, 0))
-        found[name] = (added + counted.additions, removed + counted.deletions)
+        before = found.get(counted.name, (0, 0))
+        found[counted.name] = (before[0] + counted.additions, before[1] + counted.deletions)
     renamed = [(entry.old, entry.name) for entry in state.entries.values() if entry.old is not None]
     if renamed:
         # Git may find other renames in the work tree than in the index; only those count that the
         # status names too.
+        names = [name for pair in renamed for name in pair]
+        asked = names if len(names) <= limits.GIT_PATHSPECS_MAX else []
         together = {
             (one.old, one.name): (one.additions, one.deletions)
-            for one in numstat(git(*command, base, "--"))
+            for one in numstat(git(*command, base, "--", *asked))
         }
         for old, name in renamed:
-            (_, removed), (added, more) = found.get(old, (0, 0)), found.get(name, (0, 0))
-            found[name] = together.get((old, name), (added, removed + more))
+            gone, new = found.pop(old, (0, 0)), found.get(name, (0, 0))
+            found[name] = together.get((old, name), (gone[0] + new[0], gone[1] + new[1]))
     return found
 
 

@@ -1,12 +1,37 @@
-"""Let git count and show untracked files, as if they were about to be added."""
+"""Count the lines of untracked files, and show them in a difference."""
 
 import os
 import stat as st
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
 
 from bridge_project.kernel import limits
-from files_app.git.paths import Names, parents
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.path_walk import Opened, names_of, translate_os_errors
 from files_app.git.sandbox.git import Git
+
+_BINARY_LOOK: Final = 8000  # bytes in which git looks for a NUL
+
+
+@dataclass(frozen=True, slots=True)
+class New:
+    """Hold an untracked file's mode and content; ``cut``: there is more."""
+
+    mode: str
+    content: bytes
+    cut: bool = False
+
+    @property
+    def binary(self) -> bool:
+        return b"\0" in self.content[:_BINARY_LOOK]
+
+    @property
+    def lines(self) -> int:
+        """Return the number of lines, 0 if it is binary."""
+        if self.binary or not self.content:
+            return 0
+        return self.content.count(b"\n") + (not self.content.endswith(b"\n"))
 
 
 def listed(git: Git, *pathspecs: str) -> list[str]:
@@ -15,57 +40,62 @@ def listed(git: Git, *pathspecs: str) -> list[str]:
     return [os.fsdecode(name) for name in found.split(b"\0") if name]
 
 
-def announce(git: Git, names: Names, wanted: Iterable[str]) -> tuple[dict[str, str], set[str]]:
-    """Add untracked files to the mirror's index, so git's diffs show their lines.
-
-    They are added as empty files. Returns file → mode, of all that is neither secret, vanished nor
-    unreadable, and which of them git now has: no more than it can read soon.
-    """
-    modes, there, room = dict[str, str](), set[str](), limits.GIT_COUNT_MAX_BYTES
-    for name in wanted:
-        stat = _look(git, name)
-        if stat is None or names.secret(name):
-            continue
-        executable = "100755" if stat.st_mode & 0o100 else "100644"
-        modes[name] = "120000" if st.S_ISLNK(stat.st_mode) else executable
-        if stat.st_size <= room and len(there) < limits.GIT_COUNT_MAX_FILES:
-            room -= stat.st_size
-            there.add(name)
-    if there:
-        empty = git("hash-object", "-w", "--stdin").decode().strip()
-        entries = (f"{modes[name]} {empty}\t{name}\0" for name in there)
-        git("update-index", "-z", "--index-info", stdin=os.fsencode("".join(entries)))
-    return modes, there
-
-
-def owners(git: Git, shown: Iterable[str]) -> dict[str, str]:
-    """Map each untracked file to the name that git status gives it.
-
-    The name of a directory ends in a slash, and stands for all files in it.
-    """
-    found = {name: name for name in shown}
-    directories = {name for name in found if name.endswith("/")}
+def count(git: Git, names: Iterable[str]) -> dict[str, int]:
+    """Count lines of untracked files, and of those in directories, up to the limits."""
+    found = dict.fromkeys(names, 0)
+    directories = [name for name in found if name.endswith("/")]
+    files = [(name, name) for name in found if not name.endswith("/")]
     if directories:
         asked = directories if len(directories) <= limits.GIT_PATHSPECS_MAX else ["."]
         for name in listed(git, *asked):
-            for parent in parents(name):
-                if f"{parent}/" in directories:
-                    found[name] = f"{parent}/"
+            parts = name.rstrip("/").split("/")
+            above = ("/".join(parts[:depth]) + "/" for depth in range(1, len(parts)))
+            files += [(name, parent) for parent in above if parent in found]
+    room = limits.GIT_COUNT_MAX_BYTES
+    for name, owner in files[: limits.GIT_COUNT_MAX_FILES]:
+        new = read(git, name, room)
+        if new is not None and not new.cut:
+            room -= len(new.content)
+            found[owner] += new.lines
     return found
 
 
-def _look(git: Git, name: str) -> os.stat_result | None:
-    """Return what a file or link is; None for what git cannot read."""
-    path = f"{git.place.top}/{name}"
+def read(git: Git, name: str, most: int = limits.GIT_COUNT_MAX_BYTES) -> New | None:
+    """Read a file, up to ``most`` bytes; None for a file that clients may not see.
+
+    A link's content is its target's path, as for git.
+    """
     try:
-        stat = os.lstat(path)
-    except OSError:
+        with _parent(git, name) as directory, translate_os_errors():
+            last = name.rpartition("/")[2]
+            stat = os.stat(last, dir_fd=directory.fd, follow_symlinks=False)
+            if st.S_ISLNK(stat.st_mode):
+                return New("120000", os.fsencode(os.readlink(last, dir_fd=directory.fd)))
+            with git.place.jail.below(directory, [last], "file") as file:
+                data = bytearray()
+                while len(data) <= most and (chunk := os.read(file.fd, limits.MB)):
+                    data += chunk
+                mode = "100755" if file.stat.st_mode & 0o100 else "100644"
+                return New(mode, bytes(data[:most]), len(data) > most)
+    except BridgeError:
         return None
-    is_readable = st.S_ISREG(stat.st_mode) and os.access(path, os.R_OK)
-    return stat if is_readable or st.S_ISLNK(stat.st_mode) else None
 
 
 def exists(git: Git, name: str) -> bool:
-    """Return whether there is anything of that name; not behind a link, as for git."""
-    directory = f"{git.place.top}/{name}".rpartition("/")[0]
-    return os.path.realpath(directory) == directory and os.path.lexists(f"{git.place.top}/{name}")
+    """Return whether there is anything of that name, without following links."""
+    try:
+        with _parent(git, name) as directory, translate_os_errors():
+            os.stat(name.rpartition("/")[2] or ".", dir_fd=directory.fd, follow_symlinks=False)
+    except BridgeError:
+        return False
+    return True
+
+
+def _parent(git: Git, name: str) -> Opened:
+    """Open the directory of a name; FILE_NOT_FOUND behind a link, as for git."""
+    names = names_of(f"{git.place.top}/{name}".rpartition("/")[0])
+    directory = git.place.jail.at(names)
+    if directory.names != names:
+        directory.close()
+        raise BridgeError("FILE_NOT_FOUND")
+    return directory

@@ -43,6 +43,19 @@ def test_what_became_another_kind_of_thing(repository: Repository, seen: Seen) -
     assert seen.status().is_clean and repository.porcelain() == ""
 
 
+def test_what_stands_where_a_file_was(repository: Repository, seen: Seen) -> None:
+    """A directory: what else is staged in it stays staged, and a difference shows both."""
+    repository.commit_files({"t": "1\n"})
+    (repository.path / "t").unlink()
+    repository.write("t/b", "1\n")
+    shown = seen.files("t", "t/b")
+    assert (shown["t"].status, shown["t/b"].status) == ("deleted", "untracked")
+    repository.write("t/c", "1\n")
+    repository.git("add", "-A")
+    seen.commit("One of them", "t/b")
+    assert committed(repository) == ["t", "t/b"] and repository.staged() == ["t/c"]
+
+
 def test_all_of_a_directory_but_what_is_ignored_or_a_repository_of_its_own(
     repository: Repository, seen: Seen
 ) -> None:

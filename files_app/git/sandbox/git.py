@@ -5,8 +5,9 @@ import os
 import pwd
 import shutil
 import stat
+import time
+from collections import deque
 from collections.abc import Container, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -147,10 +148,27 @@ class Git:
 
 def _check_settings_files(top: str) -> None:
     """Raise GIT_ERROR when git waits for a FIFO named .gitignore or the like; slow."""
-    for directory, inner, files in os.walk(top):
-        inner[:] = [name for name in inner if name != ".git"]
-        for path in (f"{directory}/{name}" for name in _READ_BY_GIT.intersection(files)):
-            with suppress(OSError):  # it vanished, or is not to be read: nor by git
-                if stat.S_ISFIFO(os.stat(path).st_mode):
-                    name = shown(os.path.relpath(path, top))
-                    raise git_error(f"{name} is no file, and git would wait for it.")
+    deadline = time.monotonic() + limits.GIT_READ_SECONDS
+    waiting = deque([top])
+    while waiting and time.monotonic() < deadline:
+        try:
+            with os.scandir(waiting.popleft()) as entries:
+                for entry in entries:
+                    if entry.name in _READ_BY_GIT and _is_special(entry.path):
+                        name = shown(os.path.relpath(entry.path, top))
+                        raise git_error(f"{name} is no file, and git would wait for it.")
+                    if entry.name != ".git" and entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+        except OSError:  # vanished, or not to be read: nor by git
+            continue
+
+
+def _is_special(path: str) -> bool:
+    """Return whether a path leads to neither file nor directory; /dev/null is fine."""
+    try:
+        found, null = os.stat(path), os.stat(os.devnull)
+    except OSError:
+        return False
+    return not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)) and (
+        not os.path.samestat(found, null)
+    )

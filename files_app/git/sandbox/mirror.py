@@ -64,12 +64,7 @@ def reading(place: Repository) -> Iterator[Git]:
     with _made(place) as mirror:
         mirror.copy_index()
         mirror.configure([("core.bigFileThreshold", str(limits.GIT_BIG_FILE_BYTES))])
-        # what git stores, which is the empty file that stands for untracked ones
-        stored = Path(mirror.directory, "stored")
-        (stored / "info").mkdir(parents=True)
-        (stored / "info/alternates").write_text(f"{mirror.directory}/objects\n")
-        environment = git.reading_environment(mirror.directory)
-        yield Git(place, mirror.directory, environment | {"GIT_OBJECT_DIRECTORY": str(stored)})
+        yield Git(place, mirror.directory, git.reading_environment(mirror.directory))
 
 
 @contextmanager
