@@ -56,6 +56,12 @@ class Handshake(WebSocketProtocol):  # type: ignore[misc]
         message = "" if code == 500 else reason
         self.transport.write(self._error(errors.get(code, "VALIDATION_ERROR"), code, message))
 
+    def onOpenHandshakeTimeout(self) -> None:
+        self.openHandshakeTimeoutCall = None
+        if self.state == self.STATE_CONNECTING:
+            text = "The bridge did not answer in time."
+            self.deny("INTERNAL_ERROR", status=503, message=text)
+
     def request_id(self) -> str:
         headers = getattr(self, "http_headers", None) or {}
         return error_body.request_id(headers.get("x-request-id"))

@@ -18,7 +18,7 @@ from bridge_project.protocol.catalogue import encode, text_frame
 from bridge_project.protocol.parse import id_at_beginning
 
 GOING_AWAY, NO_STATUS, ABNORMAL = 1001, 1005, 1006
-POLICY_VIOLATION, INTERNAL_ERROR = 1008, 1011
+POLICY_VIOLATION, TOO_BIG, INTERNAL_ERROR = 1008, 1009, 1011
 PONG_BUFFER_BYTES = 65536  # a client that pings and does not read gets no more pongs
 MESSAGE_BYTES = 256  # what a queued message costs besides its text, so that empty ones count too
 
@@ -61,6 +61,8 @@ class Protocol(Handshake):
     _resting: asyncio.Handle | None = None  # set while others have their turn
     _early_frames = 0
     _frames_left = 0  # before others have their turn
+    _too_large = ""  # why it is closed, while the beginning of the message is awaited
+    _broken = False  # where the next frame begins is not known any more, or does not matter
     _authenticated = _disconnect_sent = False
 
     def connectionMade(self) -> None:
@@ -123,8 +125,8 @@ class Protocol(Handshake):
 
     def dataReceived(self, data: bytes) -> None:
         self.heard = time.monotonic()
-        if self.failedByMe:
-            return  # where the next frame begins does not matter any more
+        if self._broken:
+            return
         self.data += data
         if self.state == self.STATE_CONNECTING and len(self.data) > limits.EARLY_BYTES:
             self.dropConnection(abort=True)
@@ -140,7 +142,7 @@ class Protocol(Handshake):
         if self._resting is not None:
             return
         self._frames_left = limits.FRAMES_AT_ONCE
-        while not self._inbox_full and not self.failedByMe and self.state != self.STATE_CLOSED:
+        while not self._inbox_full and not self._broken and self.state != self.STATE_CLOSED:
             if self.current_frame is None and self._frames_left <= 0:
                 self._resting = asyncio.get_running_loop().call_soon(self._go_on)
                 break
@@ -167,22 +169,53 @@ class Protocol(Handshake):
         if not self._authenticated:
             self._early_frames += 1
             if self._early_frames > limits.EARLY_FRAMES:
+                self._broken = True
                 self._fail_connection(POLICY_VIOLATION, "Too many frames before auth.")
 
     def _max_message_size_exceeded(self, size: int, most: int, reason: str) -> None:
-        """Answer with the message's id, if its beginning is here; close with 1009 (D9).
+        """Wait for the message's beginning, which has its id, unless it is here already."""
+        self._too_large = reason
+        # no more will be inflated, and an earlier frame of the message had its beginning
+        if self._isMessageCompressed or self.message_data or not self._authenticated:
+            self._refuse_too_large()
 
-        Or a client would send it again on each connection. A large frame comes in one piece with
-        its head.
-        """
-        if self._authenticated and not self._isMessageCompressed:
-            mask, begun = self.current_frame.mask, self.data[: limits.MESSAGE_BEGINNING_BYTES]
-            head = bytes(byte ^ mask[number % 4] for number, byte in enumerate(begun))
-            head = b"".join(self.message_data)[: limits.MESSAGE_BEGINNING_BYTES] or head
-            if (id := id_at_beginning(head.decode(errors="ignore"))) is not None:
-                error = BridgeError("PAYLOAD_TOO_LARGE", f"A message has at most {most} bytes.")
-                self.serverSend(encode(error_payload(error), id=id).text)
-        super()._max_message_size_exceeded(size, most, reason)
+    def onMessageFrameData(self, payload: bytes) -> None:
+        super().onMessageFrameData(payload)
+        if self._too_large and len(self._beginning()) == limits.MESSAGE_BEGINNING_BYTES:
+            self._refuse_too_large()
+
+    def _refuse_too_large(self) -> None:
+        """Answer with the message's id, or a client would send it again; close with 1009 (D9)."""
+        reason, self._too_large = self._too_large, ""
+        id = id_at_beginning(self._beginning().decode(errors="ignore"))
+        if id is not None and self._authenticated:
+            most = self.maxMessagePayloadSize // limits.MB
+            error = BridgeError("PAYLOAD_TOO_LARGE", f"A message has at most {most} MB.")
+            self.serverSend(encode(error_payload(error), id=id).text)
+        self._broken = not self._authenticated
+        self._fail_connection(TOO_BIG, reason)
+
+    def _beginning(self) -> bytes:
+        """Return the beginning of the message that is being received."""
+        found = b""
+        for piece in (*self.message_data, *(self.frame_data or ())):
+            found += piece[: limits.MESSAGE_BEGINNING_BYTES - len(found)]
+            if len(found) == limits.MESSAGE_BEGINNING_BYTES:
+                break
+        return found
+
+    def _protocol_violation(self, reason: str) -> bool:
+        super()._protocol_violation(reason)
+        return self._stop_parsing()
+
+    def _invalid_payload(self, reason: str) -> bool:
+        super()._invalid_payload(reason)
+        return self._stop_parsing()
+
+    def _stop_parsing(self) -> bool:
+        self._broken = True
+        self.data = b""
+        return True
 
     def applicationCreateWorked(self, application_queue: Any) -> None:
         super().applicationCreateWorked(self.application_queue)
@@ -192,6 +225,7 @@ class Protocol(Handshake):
             return  # we have closed; what comes until the client has seen it is late
         if self._isMessageCompressed:
             self._frames_left -= len(payload) // limits.DEFLATE_FRAME_BYTES
+            self._perMessageCompress._decompressor = None  # 40 KB; the next message begins anew
         super().onMessage(payload, isBinary)
         self._inbox_full = self.application_queue.waiting > limits.INBOUND_BUFFER_BYTES
 

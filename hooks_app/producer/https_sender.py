@@ -152,10 +152,11 @@ class HttpsSender:
         self._behind = f"{len(waiting)} {behind:.0f}" if behind >= BEHIND_SECONDS else ""
         size = sum(item.file.size for item in waiting)
         full = len(waiting) >= self._batch_max or size > SEND_MAX_BYTES
-        ready = dict(self._open_at)
-        if not full and not any(item.asks for item in waiting):
-            ready[BATCH] = max(ready[BATCH], self._last_batch + BATCH_GAP_SECONDS)
-        backlog, now = len(waiting) > 1 and self._batch_max > 1, time.monotonic()
+        ready, now = dict(self._open_at), time.monotonic()
+        gap_ends = 0.0 if full else self._last_batch + BATCH_GAP_SECONDS
+        if not any(item.asks for item in waiting):
+            ready[BATCH] = max(ready[BATCH], gap_ends)
+        backlog = len(waiting) > 1 and self._batch_max > 1 and gap_ends <= now
         for path in (BATCH, EVENT) if backlog else (EVENT, BATCH):
             if ready[path] <= now:
                 self._path = path

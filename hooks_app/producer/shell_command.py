@@ -7,6 +7,7 @@ or marked, and a command that was killed half-way leaves a file that never parse
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -95,8 +96,10 @@ exit 0
 def write_hook_script(spool: Path) -> None:
     """Update the script in ``spool``, renamed into place. Raises OSError."""
     path, text = spool / HOOK_SCRIPT, hook_script(str(spool)).encode()
-    if not path.is_file() or path.read_bytes() != text:
-        write_private_file(path, text)
+    with contextlib.suppress(OSError):  # one that cannot be read is written anew
+        if path.is_file() and path.read_bytes() == text:
+            return
+    write_private_file(path, text)
 
 
 def hook_entry(event: str, spool: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from hooks_app.producer.translate import Refused, dump, iso, translate
 GRACE_SECONDS = 10.0  # a file that neither parses nor grows for this long was cut short
 SEND_MAX_BYTES = 8 * 2**20  # at once; the bridge takes 10
 STALE_RETRIES = 5
+GAPS_REPORTED = 50  # sessions to which one loss is reported
 
 
 @dataclass(eq=False)
@@ -110,13 +111,15 @@ class SpoolQueue:
                 break
             total -= item.file.size
             lost.setdefault(item.session, []).append(item)
-            self.spool.drop(item.file.name)
-        dropped = {item for items in lost.values() for item in items}
-        self.items = [item for item in self.items if item not in dropped]
-        for session, items in lost.items():
+        for session, items in list(lost.items())[:GAPS_REPORTED]:
             first, last = (iso(item.file.mtime_ns / 1e9) for item in (items[0], items[-1]))
             what = f"from {first} to {last} were dropped: the spool was full."
             self._untold[session, "gap", what] = len(items)
+        self.report()  # before they are gone; what a full disk refuses is reported later
+        dropped = {item for items in lost.values() for item in items}
+        for item in dropped:
+            self.spool.drop(item.file.name)
+        self.items = [item for item in self.items if item not in dropped]
 
     def take(self, most: int, clock_offset: float) -> list[tuple[Item, bytes]]:
         """Take the next events with their JSON, under 8 MB together."""

@@ -3,6 +3,7 @@ clear error, the server lives on.
 """
 
 import json
+import secrets
 import ssl
 from contextlib import closing
 
@@ -92,6 +93,16 @@ def test_which_message_was_too_large_is_said(shared: Bridge, framing: str) -> No
     assert (error["type"], error["id"], code) == ("error", "the-large-one", 1009)
     assert error["payload"]["code"] == "PAYLOAD_TOO_LARGE"
     assert error["payload"]["recoverable"] is False
+
+
+def test_a_large_message_that_comes_compressed(shared: Bridge) -> None:
+    """As browsers send it: the same error, and the close is orderly (D9, D58)."""
+    phone = shared.phone()
+    phone.compress = True
+    own = phone.ready().send("nonsense", {"x": secrets.token_hex(11 * MIB // 2)})
+    error = phone.expect("error")
+    assert (error["id"], error["payload"]["code"]) == (own, "PAYLOAD_TOO_LARGE")
+    assert phone.wait_closed() == 1009
 
 
 def test_a_message_in_fragments(shared: Bridge) -> None:

@@ -185,11 +185,11 @@ def test_a_body_cut_short_is_not_stored(shared: Bridge, sid: str) -> None:
     assert not shared.knows(sid)
 
 
-AT_ONCE = 20
+AT_ONCE = 50
 
 
 def test_bodies_of_ten_megabytes(make_bridge: Callable[..., Bridge], sid: str) -> None:
-    """Whole events, read, parsed and refused for their age. Unbounded they cost over 250 MB."""
+    """Whole events, read, parsed and refused for their age. Unbounded they cost over 320 MB."""
     bridge = make_bridge("bodies")
     payload = {"reason": "x" * (10 * MIB - 400)}
     body = json.dumps(hook("Stop", sid, payload, timestamp="2020-01-01T00:00:00Z")).encode()
@@ -204,5 +204,5 @@ def test_bodies_of_ten_megabytes(make_bridge: Callable[..., Bridge], sid: str) -
 
     with ThreadPoolExecutor(AT_ONCE) as threads:
         list(threads.map(large, range(AT_ONCE)))
-    assert peak(bridge) - before < 200 * MIB, f"{(peak(bridge) - before) // MIB} MB more"
+    assert peak(bridge) - before < 265 * MIB, f"{(peak(bridge) - before) // MIB} MB more"
     bridge.accept(prompt(sid, 1))
