@@ -19,7 +19,7 @@ _NAMED: Final = 3  # how many names an error repeats
 
 
 def stage(git: Git, names: Names, files: list[str], before: str) -> None:
-    """Fill the mirror's index from the commit ``before``, empty for none, and these files.
+    """Fill the mirror's index from the commit ``before``, if any, and these files.
 
     Untracked and deleted files count too, and a directory means all files in it. A renamed file
     takes its old name with it. Raises BridgeError GIT_ERROR for files that cannot be committed.
