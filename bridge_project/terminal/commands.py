@@ -106,7 +106,8 @@ class Commands:
     async def answer(self, text: str) -> None:
         """answer [#N] CHOICE: answer a question: a number, 1,3, or your own words"""
         number, _, said = text[1:].partition(" ") if text.startswith("#") else ("", "", text)
-        questions = render.questions(asked := self._waiting(number))
+        if not (questions := render.questions(asked := self._waiting(number))):
+            raise Wrong("It is no question: `approve` or `reject` it.")
         given = [said] if len(questions) == 1 else shlex.split(said)
         if len(given) != len(questions) or not all(map(str.strip, given)):
             raise Wrong(f"{len(questions)} to answer, in order; quote an answer that has a space.")

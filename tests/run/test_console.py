@@ -86,7 +86,8 @@ async def test_a_question_is_answered(
     [
         ("answer 1", "2 wait: "),
         ("answer #2 3", "the choices 1 to 2"),
-        ("answer #1 2", "0 to answer"),
+        ("answer #1", "It is no question"),
+        ("answer #1 2", "It is no question"),
         ("answer #7 2", "say which number"),
         ("approve 2", "It is a question"),
     ],
