@@ -6,6 +6,7 @@ import re
 import shlex
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -24,14 +25,20 @@ def _split(separator: str) -> BeforeValidator:
 
 
 def make_absolute(value: Path) -> Path:
-    return Path(os.path.abspath(value.expanduser()))
+    return Path(os.path.abspath(os.path.expanduser(value)))
+
+
+def _check_home(value: Path) -> Path:
+    if os.path.expanduser(value).startswith("~"):
+        raise ValueError("must not begin with ~ and a name that no user has")
+    return value
 
 
 def _must(message: str, pattern: str) -> AfterValidator:
     """Refuse a text, unless it is empty or all of it matches the pattern."""
 
     def check(value: str) -> str:
-        if value and not re.fullmatch(pattern, value, re.IGNORECASE):
+        if value and not re.fullmatch(pattern, value, re.IGNORECASE | re.ASCII):
             raise ValueError(f"must {message}")
         return value
 
@@ -55,7 +62,10 @@ def _find_roots(value: list[str]) -> list[str]:
     return roots
 
 
-def _without_slash(value: str) -> str:
+def _check_url(value: str) -> str:
+    """Refuse a URL without a host, and remove the slash at its end."""
+    if value and not urlsplit(value).hostname:  # ValueError for brackets without an address
+        raise ValueError("must have a host, as in https://bridge.example")
     return value.rstrip("/")
 
 
@@ -94,10 +104,10 @@ _SCHEME = r"[a-z][a-z0-9+.-]*://"
 Origin = Annotated[
     str,
     _must("hold origins such as https://app.example", _SCHEME + "[^/:][^/]*/?"),
-    AfterValidator(_without_slash),
+    AfterValidator(_check_url),
 ]
 OriginList = Annotated[list[Origin], _split(",")]
-AbsolutePath = Annotated[Path, AfterValidator(make_absolute)]
+AbsolutePath = Annotated[Path, AfterValidator(_check_home), AfterValidator(make_absolute)]
 TokenText = Annotated[
     str,
     Secret,
@@ -118,6 +128,6 @@ Host = Annotated[str, AfterValidator(_check_host)]
 PublicUrl = Annotated[
     str,
     _must("be a URL such as https://bridge.example", _SCHEME + "[^/:].*"),
-    AfterValidator(_without_slash),
+    AfterValidator(_check_url),
 ]
 AgentLines = Annotated[dict[str, list[str]], BeforeValidator(_read_agents), _split(";")]

@@ -75,24 +75,31 @@ def test_misconfigured_is_said_plainly(tmp_path: Path) -> None:
         wait_until(lambda: said in bridge.log.read_text(), f"so far: {bridge.tail()}")
 
 
-BAD = {
-    "BRIDGE_DATA_DIR": ("/proc/nowhere", ""),
-    "BRIDGE_PORT": ("0", ": Input should be greater than or equal to 1"),
-    "BRIDGE_HOOK_TOKEN": ("short-sesame", ""),
-    "BRIDGE_TRUSTED_PROXIES": ("not-an-address", ""),
-    "BRIDGE_TLS_CERT": ("/no/such/file.pem", ""),
-    "BRIDGE_PUSH_HOSTS": ("https://push.example/x", ": must hold names of hosts"),
-    "BRIDGE_QUEUE_MAX": ("1.5", ": Input should be a valid integer"),
-    "DATABASE_URL": ("postgres://user:sesame-sesame@127.0.0.1:1/none", ""),
-}
+BAD = [
+    ("BRIDGE_DATA_DIR", "/proc/nowhere", ""),
+    ("BRIDGE_DATA_DIR", "~nosuchuser/x", ": must not begin with ~"),
+    ("BRIDGE_PORT", "0", ": Input should be greater than or equal to 1"),
+    ("BRIDGE_HOOK_TOKEN", "short-sesame", ""),
+    ("BRIDGE_HOOK_TOKEN", "sesame\N{KELVIN SIGN}" * 9, ": must be printable ASCII"),
+    ("BRIDGE_PUBLIC_URL", "https://[::1", ": "),
+    ("BRIDGE_PUBLIC_URL", "https://[bad]", ": "),
+    ("BRIDGE_PUBLIC_URL", "https://?x", ": must have a host"),
+    ("BRIDGE_PUBLIC_URL", "https://user@", ": must have a host"),
+    ("BRIDGE_ALLOWED_ORIGINS", "https://a.example,https://[bad]", ": "),
+    ("BRIDGE_ALLOWED_ORIGINS", "https://user@", ": must have a host"),
+    ("BRIDGE_TRUSTED_PROXIES", "not-an-address", ""),
+    ("BRIDGE_TLS_CERT", "/no/such/file.pem", ""),
+    ("BRIDGE_PUSH_HOSTS", "https://push.example/x", ": must hold names of hosts"),
+    ("BRIDGE_QUEUE_MAX", "1.5", ": Input should be a valid integer"),
+    ("DATABASE_URL", "postgres://user:sesame-sesame@127.0.0.1:1/none", ""),
+]
 
 
 @pytest.mark.spec("settings", "severity.fatal")
-@pytest.mark.parametrize("setting", BAD)
+@pytest.mark.parametrize(("setting", "value", "why"), BAD)
 def test_what_cannot_be_used_is_one_line_that_names_the_setting(
-    tmp_path: Path, setting: str
+    tmp_path: Path, setting: str, value: str, why: str
 ) -> None:
-    value, why = BAD[setting]
     done = Bridge(tmp_path, **OWN_TOKENS | {setting: value}).manage("serve", check=False)
     said = (done.stdout + done.stderr).strip()
     assert done.returncode == 1 and setting + why in said
