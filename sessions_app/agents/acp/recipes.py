@@ -152,32 +152,59 @@ def launch(
     return line, {name: filled(text) for name, text in unset.items()} | ours
 
 
-_STARTERS = ("env", "npx", "node", "nodejs")
-# their options whose value is the next word; with others that have one, the value counts as the
-# program, which then is unknown
-_TAKE_A_WORD = frozenset({
-    *("-u", "--unset", "-C", "--chdir", "-p", "--package", "-r", "--require", "--import"),
-    *("--conditions", "--loader", "--experimental-loader", "--env-file"),
-})  # fmt: skip
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+# Of node: the options that take the next word, and those that do not.
+_NODE = (
+    {
+        *("-r", "--require", "--import", "-C", "--conditions"),
+        *("--loader", "--experimental-loader", "--env-file"),
+    },
+    {
+        *("--no-warnings", "--no-deprecation", "--trace-warnings", "--trace-deprecation"),
+        *("--enable-source-maps", "--preserve-symlinks", "--max-old-space-size"),
+    },
+)
+# Program → the same of it. After any other option, such as one with code, the line is not known:
+# what follows may be a value, and not the program.
+_OPTIONS: dict[str, tuple[set[str], set[str]]] = {
+    "env": ({"-u", "--unset", "-C", "--chdir"}, {"-", "-i", "--ignore-environment"}),
+    "npx": (
+        {"-p", "--package"},
+        {"-y", "--yes", "-q", "--quiet", "--no", "--no-install", "--prefer-offline", "--offline"},
+    ),
+    "node": _NODE,
+    "nodejs": _NODE,
+}
 
 
 def _find(command: Sequence[str]) -> tuple[Recipe | None, int]:
     """Find the program behind env, npx and node: its recipe, and where env's words end."""
-    starter, after_env, before = "", 0, ""
-    for at, word in enumerate(command):
-        is_value, before = starter and before in _TAKE_A_WORD, word
-        if starter and (is_value or word.startswith("-")):
-            continue
-        if starter == "env":
-            if _ASSIGNMENT.match(word):
-                continue
-            after_env = at
-        starter = os.path.basename(word)
-        if starter not in _STARTERS:
-            names = _names_of(word)
+    at: int | None = 0
+    after_env = 0
+    while at is not None and at < len(command):
+        program = os.path.basename(command[at])
+        if program not in _OPTIONS:
+            names = _names_of(command[at])
             return next((one for one in RECIPES if names & one.programs), None), after_env
+        at = _skip_options(command, at + 1, *_OPTIONS[program])
+        if program == "env":
+            while at is not None and at < len(command) and _ASSIGNMENT.match(command[at]):
+                at += 1
+            after_env = at or 0
     return None, 0
+
+
+def _skip_options(command: Sequence[str], at: int, takes: set[str], flags: set[str]) -> int | None:
+    """Return where the options end; None after one that is not known."""
+    while at < len(command) and command[at].startswith("-"):
+        word = command[at]
+        option, given, _ = word.partition("=")
+        if word == "--":
+            return at + 1
+        if option not in takes | flags:
+            return None
+        at += 1 if given or option in flags else 2
+    return at
 
 
 def _names_of(word: str) -> set[str]:
