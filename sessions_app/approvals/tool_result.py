@@ -108,6 +108,12 @@ def _structured(result: Mapping[str, Any]) -> str | None:
             return "\n".join(
                 f"[{marks.get(str(one.get('status')), ' ')}] {one.get('content')}" for one in items
             )
+        case {"commandName": str(skill), "success": True}:
+            return f"Uses the skill {skill}."
+        case {"plan": _, "isAgent": _}:
+            return "The plan was approved."
+        case {"message": str(said)} if said.startswith("Entered plan mode."):
+            return "Entered plan mode."  # the rest tells the model what to do there
     return _of_files(result)
 
 
@@ -118,14 +124,20 @@ def _of_files(result: Mapping[str, Any]) -> str | None:
             first = file.get("startLine")
             lines = enumerate(content.splitlines(), first if isinstance(first, int) else 1)
             return "\n".join(f"{number}\t{line}" for number, line in lines)
+        case {"file": {"cells": list(cells)}}:
+            return "\n\n".join(str(cell.get("source")) for cell in cells if isinstance(cell, dict))
         case {"file": dict(), "type": str(kind)}:
             return f"[{kind}]"
         case {"filePath": str(path), "structuredPatch": list()}:
             return f"{'Wrote' if 'content' in result else 'Edited'} {path}"
+        case {"notebook_path": str(path), "new_source": _}:
+            return f"Edited {path}"
         case {"filenames": list(names)}:
             inside = result.get("content")  # the lines themselves, where they were asked for
             found = inside if isinstance(inside, str) else "\n".join(map(str, names))
             return found or NOTHING_FOUND
+        case {"matches": list(names), "query": _}:
+            return ", ".join(map(str, names)) or NOTHING_FOUND
         case {"results": list(results), "query": _}:
             return "\n".join(_search_result(one) for one in results) or NOTHING_FOUND
     return None
