@@ -48,7 +48,10 @@ def program() -> Path | None:
 
 def version() -> str:
     """Return the version of the SDK and of the program in it; empty without both."""
-    return importlib.metadata.version(PACKAGE) if program() is not None else ""
+    try:
+        return importlib.metadata.version(PACKAGE) if program() is not None else ""
+    except importlib.metadata.PackageNotFoundError:  # it was copied there, not installed
+        return ""
 
 
 def make() -> Driver:
