@@ -1,7 +1,7 @@
 """Run the background work of `serve` under another ASGI server (D61).
 
-daphne does not tell an application when it starts and ends, so this asks its reactor. Under another
-server the first request starts the work.
+daphne does not tell an application when it starts and ends, so this asks its reactor. Other servers
+send `lifespan`. Without either, the first request starts the work.
 """
 
 import asyncio
@@ -40,9 +40,12 @@ class Standalone:
         self._told = ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not (self._started or await self._start()):
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif self._started or await self._start():
+            await self.application(scope, receive, send)
+        else:
             raise BridgeError("STORAGE_UNAVAILABLE")
-        await self.application(scope, receive, send)
 
     def prepare(self) -> None:
         """Take the data directory and check all that `serve` checks.
@@ -82,6 +85,19 @@ class Standalone:
             if self._started:
                 await background.stop_all()
             self._held.close()
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        """Follow the `lifespan` of ASGI: a start that fails ends the server."""
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                if await self._start():
+                    await send({"type": "lifespan.startup.complete"})
+                else:
+                    await send({"type": "lifespan.startup.failed", "message": self._told})
+            else:
+                await self._stop()
+                return await send({"type": "lifespan.shutdown.complete"})
 
     def start_with_daphne(self) -> None:
         """Start and stop with daphne, which calls this on import.

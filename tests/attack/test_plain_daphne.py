@@ -168,10 +168,49 @@ def test_it_stops_in_order(bridge: Daphne) -> None:
     bridge.phone().ready()
     bridge.terminate()
     assert bridge.ended() == 0
+    assert lease_is_over(bridge)
+    bridge.start()
+
+
+def lease_is_over(bridge: Bridge) -> bool:
     with sqlite3.connect(bridge.data / "bridge.sqlite3") as database:
         [(until,)] = database.execute("SELECT max(lease_until) FROM sessions_app_process")
-    assert datetime.fromisoformat(until + "+00:00") <= datetime.now(UTC)
-    bridge.start()
+    return datetime.fromisoformat(until + "+00:00") <= datetime.now(UTC)
+
+
+LIFESPAN = """
+import asyncio, json
+from bridge_project.asgi import application
+
+async def main():
+    events = iter(("startup", "shutdown"))
+
+    async def receive():
+        return {"type": f"lifespan.{next(events)}"}
+
+    async def send(message):
+        print(json.dumps(message), flush=True)
+        if message["type"] == "lifespan.startup.failed":
+            raise SystemExit(3)
+
+    await application({"type": "lifespan", "asgi": {"version": "3.0"}}, receive, send)
+
+asyncio.run(main())
+"""
+
+
+def test_a_server_that_has_a_lifespan(made: Path, tmp_path: Path) -> None:
+    """It is told when the work runs, and why it cannot; at its end the work stops in order."""
+    done = Bridge.run(Daphne(tmp_path / "never"), ["-c", LIFESPAN])
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert done.returncode == 3 and told["type"] == "lifespan.startup.failed", done
+    assert "was never made ready" in told["message"] and "\n" not in told["message"]
+
+    ready = copied(made, tmp_path / "ready")
+    done = Bridge.run(ready, ["-c", LIFESPAN])
+    told = [json.loads(line)["type"] for line in done.stdout.splitlines() if "lifespan" in line]
+    assert told == ["lifespan.startup.complete", "lifespan.shutdown.complete"], done
+    assert done.returncode == 0 and lease_is_over(ready)
 
 
 @pytest.mark.parametrize("kind", ["http", "websocket"])
