@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import uuid
+from collections.abc import AsyncIterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -63,10 +64,11 @@ class ClaudeDriver(Driver):
         self._reader = asyncio.create_task(self._read(self._client))
 
     async def prompt(self, content: str) -> None:
-        self._translation.begin()
+        prompt_id = str(uuid.uuid4())
+        self._translation.begin(prompt_id)
         with contextlib.suppress(sdk.CLIConnectionError):
             # raised when it has just ended, which the reader reports
-            await self._client.query(content)
+            await self._client.query(_message(prompt_id, content))
 
     async def interrupt(self) -> None:
         self._translation.interrupt()
@@ -145,6 +147,16 @@ async def _have_it_ask(
     if event["hook_event_name"] != "PreToolUse" or not asks(event["tool_name"]):
         return {}
     return {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "ask"}}
+
+
+async def _message(prompt_id: str, content: str) -> AsyncIterator[dict[str, Any]]:
+    """Yield a prompt with an id of its own, which the result of its turn names."""
+    yield {
+        "type": "user",
+        "uuid": prompt_id,
+        "message": {"role": "user", "content": content},
+        "parent_tool_use_id": None,
+    }
 
 
 def _reason(error: Exception) -> str:

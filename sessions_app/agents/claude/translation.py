@@ -70,7 +70,7 @@ class Translation:
 
     def __init__(self, resume_id: str | None = None) -> None:
         self._resume_id = resume_id
-        self._prompted = False  # a turn runs
+        self._prompt: str | None = None  # the id of the message whose turn runs
         self._interrupted = False
         self._reported = False  # something since the last TurnEnded
         self._streamed: str | None = None  # the message that comes in pieces
@@ -80,9 +80,9 @@ class Translation:
 
     # -- what we do --------------------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """Note that a prompt is given to the agent."""
-        self._prompted, self._interrupted, self._error = True, False, None
+    def begin(self, prompt_id: str) -> None:
+        """Note the id of the prompt that is given to the agent."""
+        self._prompt, self._interrupted, self._error = prompt_id, False, None
         self._retry_told = -math.inf
 
     def interrupt(self) -> None:
@@ -223,18 +223,27 @@ class Translation:
     # -- the turn ----------------------------------------------------------------------------------
 
     def _result(self, message: sdk.ResultMessage) -> Iterable[events.Event]:
-        """End a prompt's turn, or one in which the agent has said something by itself.
+        """End a prompt's turn, or one that the agent began for a background job.
 
+        The second kind ends what it has said, and never the turn of a prompt that waits behind it.
         No approval outlives a turn.
         """
-        if not self._prompted and not self._reported:
+        ours = self._prompt is not None and (self._interrupted or self._answers(message))
+        if not ours and (self._prompt is not None or not self._reported):
             return
         for call_id in tuple(self._open):
             yield from self.withdraw(call_id)
             if self._interrupted and (found := self._open.pop(call_id)).reported:
                 yield _stopped(found, None)
         yield self._ended(message)
-        self._prompted, self._error = False, None
+        self._prompt, self._error = None, None
+
+    def _answers(self, message: sdk.ResultMessage) -> bool:
+        """Return whether a result is that of the prompt whose turn runs."""
+        if answered := message.user_message_uuids or message.user_message_uuid:
+            return self._prompt in ([answered] if isinstance(answered, str) else answered)
+        # a result that does not say
+        return message.origin is None or message.origin.get("kind") == "human"
 
     def _ended(self, message: sdk.ResultMessage) -> events.TurnEnded:
         usage = _usage(message)

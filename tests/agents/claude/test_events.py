@@ -51,10 +51,24 @@ def result(**fields: Any) -> Any:
 def test_how_a_turn_ends(
     talk: Translation, fields: dict[str, Any], reason: str, error: str
 ) -> None:
-    talk.begin()
+    talk.begin("a")
     [ended] = talk.read(result(**{"is_error": "subtype" in fields} | fields))
     assert isinstance(ended, TurnEnded)
     assert (ended.finish_reason, ended.error) == (reason, error)
+
+
+def test_a_job_of_the_background_ends_no_turn_that_waits(talk: Translation) -> None:
+    """Its result says so, or names another prompt; else it ends what the agent said by itself."""
+    job = {"origin": {"kind": "task-notification"}}
+    talk.begin("a")
+    assert talk.read(used("c", "Read", file_path="/a")) != []
+    for fields in (job, {"user_message_uuid": "b"}, {"user_message_uuids": ["b", "c"]}):
+        assert talk.read(result(**fields)) == []
+    [ended] = talk.read(result(**job, user_message_uuids=["b", "a"]))
+    assert isinstance(ended, TurnEnded)
+    assert talk.read(result(**job)) == []
+    assert talk.read(used("d", "Read", file_path="/a")) != []
+    assert [type(event) for event in talk.read(result(**job))] == [TurnEnded]
 
 
 def test_a_tool_that_nobody_knows_asks(talk: Translation) -> None:
