@@ -1,6 +1,8 @@
 """Stop starting a failing agent for a while: a circuit breaker (SPEC Limits; D48)."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import structlog
 
@@ -23,21 +25,33 @@ class Breaker:
         self._name = name
         self._counted = counted
         self._opened: float | None = None
+        self._probing = False
 
-    def seconds_left(self) -> float:
-        """Return how long starts are refused; 0 when it is closed, or a probe is due."""
-        if self._opened is None:
-            return 0
-        return max(0, self._opened + limits.CIRCUIT_BREAKER_PROBE_SECONDS - time.monotonic())
+    @property
+    def open(self) -> bool:
+        """Return whether starts are refused now; not when a probe is due."""
+        return self._opened is not None and (self._probing or self._seconds_left() > 0)
 
-    def check(self) -> None:
-        """Allow a start, whose outcome the caller reports. Raises CIRCUIT_OPEN."""
-        if left := self.seconds_left():
-            wait = max(1, round(left))
+    def _seconds_left(self) -> float:
+        return (self._opened or 0) + limits.CIRCUIT_BREAKER_PROBE_SECONDS - time.monotonic()
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Allow a start. Raises BridgeError CIRCUIT_OPEN.
+
+        The caller reports ``succeeded`` or ``failed``; without either, the next start is the probe.
+        """
+        if self.open:
+            wait = max(1, round(self._seconds_left()))
             words = f"The agent {self._name} failed {self.failures} times; try again in {wait} s."
             raise BridgeError("CIRCUIT_OPEN", words, details={"retry_after": wait})
-        if self._opened is not None:
-            self._opened = time.monotonic()  # this one is the probe, and no other
+        is_probe = self._opened is not None
+        self._probing |= is_probe
+        try:
+            yield
+        finally:
+            if is_probe:
+                self._probing = False
 
     def succeeded(self) -> None:
         """Close the breaker: the agent has started."""
@@ -66,5 +80,5 @@ def of(name: str, *, counted: bool) -> Breaker:
 
 def check() -> str | None:
     """Return the open breakers for /health."""
-    found = [name for name, breaker in _breakers.items() if breaker.seconds_left()]
+    found = [name for name, breaker in _breakers.items() if breaker.open]
     return f"breaker open: {', '.join(found)}" if found else None

@@ -112,11 +112,12 @@ class Supervisor:
     ) -> Session:
         """Reserve a session and start its agent; wait for a start that is under way."""
         attempted = breaker.of(kind.name, counted=kind.real)
-        attempted.check()
-        session, ours = await threads.run(reserve)
+        with attempted.attempt():
+            session, ours = await threads.run(reserve)
+            if ours:
+                await self._launch(Launch(session, kind.make(), attempted, failure_id))
         if not ours:
             return await starting.wait_for_start(session)
-        await self._launch(Launch(session, kind.make(), attempted, failure_id))
         return await readers.run(ownership.get_session, session.pk)
 
     def history(self, session_pk: int) -> Sequence[HistoryMessage]:

@@ -315,9 +315,12 @@ def test_an_agent_that_does_not_start_for_long(bridge: Bridge, phone: Phone, the
     assert not bridge.knows(comes_to("CIRCUIT_OPEN"))
     health = bridge.get("/api/v1/health", bridge.admin_token)
     assert health.status == 503 and health.json()["checks"]["agent_sdk"] == "unhealthy"
-    end(phone, begin(bridge, phone))
-    for code in ("AGENT_ERROR", "CIRCUIT_OPEN"):
-        comes_to(code)
+    running = [begin(bridge, phone) for _ in range(LIMIT)]
+    comes_to("SESS_LIMIT_REACHED")  # a start that never begins is no probe
+    for sid in running:
+        end(phone, sid)
+    assert_refused(start(phone, bridge.root, agent="late"), "AGENT_ERROR", True)
+    comes_to("CIRCUIT_OPEN")
     there.touch()
     end(phone, comes_to(None))
     end(phone, begin(bridge, phone, agent="late"))
