@@ -19,6 +19,7 @@ from bridge_project.protocol.types import now_text
 
 Message = dict[str, Any]
 Accept = Callable[[str], Awaitable[None]]
+Take = Callable[[Message], None]
 
 # for the answer to a request, which may have to start an agent
 ANSWER_SECONDS: Final = limits.AGENT_START_SECONDS + 30.0
@@ -54,12 +55,16 @@ def pinned_context() -> ssl.SSLContext:
 
 
 class Client:
-    """Send messages; pass to ``take`` what arrives, except a request's own error."""
+    """Send messages, and pass on what arrives.
 
-    def __init__(self, connection: ClientConnection, take: Callable[[Message], None]) -> None:
+    ``take`` gets what arrives, and answers to what the client asks by itself; ``learn`` gets other
+    answers. Neither gets errors of requests.
+    """
+
+    def __init__(self, connection: ClientConnection, take: Take, learn: Take) -> None:
         self._connection = connection
-        self._take = take
-        self._answers: dict[str, asyncio.Future[Message]] = {}
+        self._take, self._learn = take, learn
+        self._answers: dict[str, tuple[asyncio.Future[Message], Take]] = {}
 
     async def send(self, type_: str, payload: Message, id_: str = "") -> None:
         """Send a message. Raises Lost."""
@@ -74,9 +79,12 @@ class Client:
 
         Raises Lost or Refused.
         """
+        return await self._request(type_, payload, self._learn)
+
+    async def _request(self, type_: str, payload: Message, told: Take) -> Message:
         own = str(uuid.uuid4())
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        self._answers[own] = answer
+        self._answers[own] = answer, told
         try:
             await self.send(type_, payload, own)
             async with asyncio.timeout(ANSWER_SECONDS):
@@ -108,10 +116,10 @@ class Client:
         Raises Lost or Refused.
         """
         asked = {"agent": "", "session_id": session_id, "working_directory": "", "resume": False}
-        return await self.request("session_start", asked)
+        return await self._request("session_start", asked, self._take)
 
     async def _exchange(self, type_: str, payload: Message, wanted: str) -> Message:
-        answer = await self.request(type_, payload)
+        answer = await self._request(type_, payload, self._take)
         body: Message = answer.get("payload") or {}
         if answer["type"] != wanted:
             said = f"{answer['type']} {body.get('code', '')} {body.get('message', '')}"
@@ -131,7 +139,7 @@ class Client:
             why = _lost(error) if isinstance(error, ConnectionClosed) else error
             raise why from None
         finally:
-            for answer in self._answers.values():
+            for answer, _ in self._answers.values():
                 if not answer.done():
                     answer.set_exception(why)
 
@@ -139,24 +147,24 @@ class Client:
         payload = message.get("payload") or {}
         if message["type"] == "connection_error":
             raise _refusal(payload)
-        if payload.get("code") == "CONN_REPLACED":
+        if message["type"] == "error" and payload.get("code") == "CONN_REPLACED":
             raise Refused("Another connection of this device took over.")
-        answer = self._answers.pop(message.get("id", ""), None)
+        answer, told = self._answers.pop(message.get("id", ""), (None, self._take))
         if answer is None or message["type"] != "error":
-            self._take(message)
+            told(message)
         if answer is not None and not answer.done():
             answer.set_result(message)
 
 
 async def converse(
-    target: Target, take: Callable[[Message], None], talk: Callable[[Client], Awaitable[None]]
+    target: Target, take: Take, learn: Take, talk: Callable[[Client], Awaitable[None]]
 ) -> None:
-    """Connect, and pass incoming messages to ``take`` until ``talk`` ends.
+    """Connect, and pass incoming messages to ``take`` or ``learn`` until ``talk`` ends.
 
     Raises Lost or Refused.
     """
     connection = await _connect(target)
-    client = Client(connection, take)
+    client = Client(connection, take, learn)
     tasks = asyncio.ensure_future(talk(client)), asyncio.ensure_future(client.read())
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -170,10 +178,25 @@ async def converse(
 
 async def _connect(target: Target) -> ClientConnection:
     """Connect to the pinned key, with a ping as often as the spec has heartbeats."""
+
+    class Pinned(ClientConnection):
+        """Check the server's key before the first byte of HTTP."""
+
+        async def handshake(self, *args: Any, **kwargs: Any) -> None:
+            tls = self.transport.get_extra_info("ssl_object")
+            if pin_of(tls.getpeercert(binary_form=True)) != target.pin:
+                self.transport.abort()
+                raise Refused(
+                    "The server there has another key than the bridge that was paired with."
+                    " Pair again if the bridge was set up anew."
+                )
+            await super().handshake(*args, **kwargs)
+
     try:
-        connection = await connect(
+        return await connect(
             target.url,
             ssl=pinned_context(),
+            create_connection=Pinned,
             proxy=None,
             compression=None,
             ping_interval=limits.HEARTBEAT_INTERVAL_SECONDS,
@@ -184,14 +207,6 @@ async def _connect(target: Target) -> ClientConnection:
     except (OSError, InvalidHandshake, ConnectionClosed) as error:
         refused = isinstance(error, ConnectionRefusedError) or "Connect call failed" in str(error)
         raise Lost("nothing listens there" if refused else str(error)) from None
-    shown = connection.transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
-    if pin_of(shown) != target.pin:
-        connection.transport.abort()
-        raise Refused(
-            "The server there has another key than the bridge that was paired with."
-            " Pair again if the bridge was set up anew."
-        )
-    return connection
 
 
 def _lost(closed: ConnectionClosed) -> Lost:

@@ -54,7 +54,8 @@ class Watcher:
             self._joins = asyncio.Queue()
             try:
                 target = await asyncio.to_thread(self.device.target)
-                await converse(target, self.take, partial(self._talk, target))
+                talk = partial(self._talk, target)
+                await converse(target, self.take, self.console.learn, talk)
             except Lost as lost:
                 if self.console.client is not None:  # it was ready: begin with the shortest
                     delays = list(limits.RECONNECT_DELAYS_SECONDS)

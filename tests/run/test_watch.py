@@ -3,13 +3,16 @@
 import asyncio
 import contextlib
 import json
+import ssl
 from pathlib import Path
 from typing import cast
 
 import pytest
+import trustme
+from websockets.asyncio.client import ClientConnection
 
 from bridge_project.kernel import limits
-from bridge_project.terminal.client import Lost, Target
+from bridge_project.terminal.client import Client, Lost, Message, Refused, Target, converse
 from bridge_project.terminal.identity import Identity
 from bridge_project.terminal.watcher import Watcher
 from tests.faults.quick import QuickBridge
@@ -41,6 +44,61 @@ def test_it_connects_when_it_may(tmp_path: Path) -> None:
         with watch(bridge) as program:
             program.until("another key than the bridge")
             assert program.ended() == 1
+
+
+class Scripted:
+    """A connection that answers a request with messages which carry its id."""
+
+    def __init__(self, *answers: Message) -> None:
+        self.answers = answers
+        self.given: asyncio.Queue[Message] = asyncio.Queue()
+
+    async def send(self, text: str) -> None:
+        if (sent := json.loads(text))["type"] != "notification_ack":
+            for answer in self.answers:
+                self.given.put_nowait(answer | {"id": sent["id"]})
+
+    async def recv(self) -> str:
+        return json.dumps(await self.given.get())
+
+
+async def test_what_a_person_asks_for_only_teaches() -> None:
+    """Answers are learned, and not taken; a code is one of an error only in an error."""
+    taken: list[Message] = []
+    learned: list[Message] = []
+    read = {"type": "file_content", "payload": {"code": "CONN_REPLACED"}}
+    over = {"type": "error", "payload": {"code": "CONN_REPLACED"}}
+    connection = cast(ClientConnection, Scripted(read, over))
+    client = Client(connection, taken.append, learned.append)
+    reading = asyncio.create_task(client.read())
+    answer = await client.request("file_read", {})
+    assert (answer["type"], learned, taken) == ("file_content", [answer], [])
+    with pytest.raises(Refused):
+        await reading
+
+
+async def test_another_key_gets_no_byte_of_http() -> None:
+    got: list[bytes] = []
+    over = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            got.append(await reader.read(1))
+        writer.transport.abort()
+        over.set()
+
+    async def talk(client: Client) -> None:
+        raise AssertionError("it was let in")
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context) as server:
+        url = f"wss://127.0.0.1:{server.sockets[0].getsockname()[1]}/api/v1/ws"
+        nothing: list[Message] = []
+        with pytest.raises(Refused, match="another key"):
+            await converse(Target(url, "t", "ab" * 32), nothing.append, nothing.append, talk)
+        await over.wait()
+    assert b"".join(got) == b""
 
 
 class Unpaired:

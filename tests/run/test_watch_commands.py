@@ -213,6 +213,13 @@ def test_a_session_at_the_machine(bridge: Bridge, sid: str, piped: Program) -> N
     wanted = [line for lines in CAPTURED.values() for line in lines]
     lines = [line for line in told if line.split("  ")[0] in KINDS]
     assert lines[lines.index(wanted[0]) :] == wanted
+    with Program(bridge.environment, "watch", "--commands", terminal=False) as again:
+        again.until("connected to")
+        again.ask("history", "answer   Done: the command printed hi.")
+        again.ask("approvals", "Nothing waits for a decision.")
+        assert again.shown.count("prompt   SCN:bash go") == 1, (
+            "an answer is shown by its command alone"
+        )
 
 
 def test_what_goes_wrong_ends_nothing(piped: Program) -> None:

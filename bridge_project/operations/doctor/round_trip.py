@@ -105,7 +105,7 @@ async def _send(target: Target, spool: Path, session: str) -> float:
 
     try:
         async with asyncio.timeout(EVENT_SECONDS):
-            await converse(target, arrived.put_nowait, talk)
+            await converse(target, arrived.put_nowait, arrived.put_nowait, talk)
     except TimeoutError:
         waiting = spool_status(spool)["waiting"]
         where = f"({waiting} events wait in the spool)"
