@@ -88,6 +88,21 @@ def test_a_session_at_the_machine_is_watched(page: Page, bridge: Bridge, tmp_pat
     page.wait("document.querySelector('.composer .danger').hidden")
 
 
+def test_a_call_that_waits_stands_behind_its_prompt(make_page: MakePage, bridge: Bridge) -> None:
+    """A browser is shown it at once, before the conversation that it belongs to (D28)."""
+    phone = bridge.phone().ready()
+    session_id = agents.begin(bridge, phone)
+    agents.ask(phone, session_id, "Good morning")
+    agents.tool(phone, session_id, command="echo waits")
+    last = "document.querySelector('.stream').lastElementChild?.innerText.includes('echo waits')"
+    page = make_page(bridge).pair()
+    for _ in range(2):
+        page.tap(".row-link", "Good morning")
+        page.wait_text("repeats what you say: Good morning", "waits for a decision")
+        page.wait(last, what="the call stands at the end")
+        page.open("")
+
+
 def test_a_conversation_from_yesterday(
     make_bridge: MakeBridge, make_page: MakePage, tmp_path: Path
 ) -> None:

@@ -93,8 +93,9 @@ export class Database {
     const store = transaction.objectStore("rows");
     const index = store.index("id");
     const fresh = [];
-    for (const { session, rows } of groups) {
+    for (const { session, rows: brought } of groups) {
       const known = new Map();
+      const rows = amongRows(brought, await this.questionsAtEnd(store, session));
       for (const some of inSlices(rows)) {
         const keys = await Promise.all(some.map(({ id }) => done(index.getKey(id))));
         keys.forEach((key, at) => key && known.set(some[at].id, key[1]));
@@ -126,6 +127,22 @@ export class Database {
     const range = IDBKeyRange.bound([session, -Infinity], [session, place], false, true);
     const cursor = await done(store.openKeyCursor(range, "prev"));
     return cursor ? cursor.key[1] : null;
+  }
+
+  // The approvals that stand at the end of a session, oldest first.
+  async questionsAtEnd(store, session) {
+    const range = IDBKeyRange.bound([session, -Infinity], [session, Infinity]);
+    const request = store.openCursor(range, "prev");
+    const found = [];
+    for (
+      let cursor = await done(request);
+      cursor?.value.row.type === "approval_required";
+      cursor = await done(request)
+    ) {
+      found.unshift(cursor.value.row);
+      cursor.continue();
+    }
+    return found;
   }
 
   // A transaction on rows, and the promise of its end.
@@ -205,8 +222,13 @@ class MemoryDatabase {
   }
 
   async addRows(groups, home) {
-    const fresh = groups.map(({ session, rows }) => {
+    const fresh = groups.map(({ session, rows: brought }) => {
       const list = this.rows.get(session) ?? [];
+      const begun = list.findLastIndex(({ row }) => row.type !== "approval_required") + 1;
+      const rows = amongRows(
+        brought,
+        list.slice(begun).map(({ row }) => row),
+      );
       const known = new Map(list.map(({ place, row }) => [row.id, place]));
       const last = list.at(-1)?.place ?? 0;
       const byId = new Map(rows.map((row) => [row.id, row]));
@@ -232,6 +254,24 @@ class MemoryDatabase {
     this.kept.clear();
     this.rows.clear();
   }
+}
+
+/**
+ * Put approvals that are kept among rows that came later, by their times. The bridge shows what
+ * waits to each new connection at once, before the conversation that it belongs to.
+ *
+ * @param {{id: string, timestamp: string}[]} rows in the order of the log
+ * @param {{id: string, timestamp: string}[]} questions
+ * @returns {{id: string, timestamp: string}[]}
+ */
+export function amongRows(rows, questions) {
+  const ids = new Set(rows.map(({ id }) => id));
+  const all = [...rows];
+  for (const question of questions.filter(({ id }) => !ids.has(id))) {
+    const at = all.findIndex(({ timestamp }) => timestamp > question.timestamp);
+    all.splice(at < 0 ? all.length : at, 0, question);
+  }
+  return all;
 }
 
 /**

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openApprovals, staleApprovals, closeApprovals } from "./store/approvals.js";
 import { emptyHome, reduceHome, reduceSessionList, sortedSessions } from "./store/home.js";
-import { placeRows } from "./net/db.js";
+import { amongRows, placeRows } from "./net/db.js";
 
 const AT = "2026-01-31T12:00:00.000Z";
 let count = 0;
@@ -116,4 +116,13 @@ test("rows of a replay stand before, between and behind those that are known", (
   assert.deepEqual(places(placeRows(rows("x", "y", "a"), new Map([["a", 1]]), 1)), { x: -1, y: 0 });
   const between = places(placeRows(rows("a", "m", "b", "z"), new Map([["a", 1], ["b", 2]]), 2));
   assert.ok(between.m > 1 && between.m < 2 && between.z > 2);
+});
+
+test("an approval that came first stands where its time is", () => {
+  const row = (id, timestamp) => ({ id, timestamp });
+  const ids = (rows) => rows.map(({ id }) => id).join("");
+  const came = [row("a", "1"), row("b", "2"), row("d", "4")];
+  assert.equal(ids(amongRows(came, [row("c", "3")])), "abcd");
+  assert.equal(ids(amongRows(came, [row("e", "5")])), "abde");
+  assert.equal(ids(amongRows(came, [row("b", "2")])), "abd");
 });
