@@ -53,7 +53,10 @@ class Commands:
 
     async def resume(self, name: str = "") -> None:
         """resume [N|ID]: have a paused or failed session go on; else the chosen one"""
-        await self._join("resumed ", session_id=self._named(name), resume=True)
+        chosen = self._named(name)
+        if self.console.sessions.get(chosen, {}).get("kind") == "observed":
+            raise Wrong("It is only observed: its agent goes on at the machine.")
+        await self._join("resumed ", session_id=chosen, resume=True)
 
     async def history(self) -> None:
         """history: what the bridge still has of the session"""
@@ -135,10 +138,11 @@ class Commands:
         """ls [PATH]: a directory"""
         self._show_all(render.entries(await self._ask("file_list", path=path)))
 
-    async def read(self, path: str, first: str = "0", lines: str = "200") -> None:
-        """read FILE [FIRST] [LINES]: lines of a file"""
-        answer = await self._ask("file_read", path=path, offset=int(first), limit=int(lines))
-        self._show_all(render.content(answer, int(first)))
+    async def read(self, path: str, first: str = "1", lines: str = "200") -> None:
+        """read FILE [FIRST] [LINES]: lines of a file, from number FIRST on"""
+        offset = max(1, int(first)) - 1
+        answer = await self._ask("file_read", path=path, offset=offset, limit=int(lines))
+        self._show_all(render.content(answer, offset))
 
     def _show_all(self, lines: Iterable[str]) -> None:
         for line in lines:

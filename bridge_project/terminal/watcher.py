@@ -61,7 +61,8 @@ class Watcher:
                     delays = list(limits.RECONNECT_DELAYS_SECONDS)
                 self.console.client = None
                 self.ready.clear()
-                self._say(f"{lost}; trying again in {delays[0]} s", render.YELLOW)
+                why = str(lost).rstrip(".")
+                self._say(f"{why}; trying again in {delays[0]} s", render.YELLOW)
                 await asyncio.sleep(delays.pop(0) if len(delays) > 1 else delays[0])
 
     async def _talk(self, target: Target, client: Client) -> None:

@@ -28,7 +28,7 @@ This stops the bridge, takes its hooks out of the agent's settings file and remo
 units. In {data} are the devices and their tokens, the certificate authority, the log and the
 backups. Type "keep" or "remove" for that directory; anything else stops here: """
 REST = """What is left, for you to remove:
-  rm -rf {clone}   # the code and its environment
+  {remove}   # the code and its environment
   the proxy's site or the tunnel, if you made one; backups that you keep elsewhere
   on phones and browsers that trust it: the bridge's certificate authority"""
 
@@ -68,7 +68,10 @@ class Command(BaseCommand):
             self.stdout.write(f"The data is kept: {conf.bridge_data_dir}")
         for command in left:
             self.stdout.write(f"A service could not be removed. Run: {command}")
-        self.stdout.write(REST.format(clone=shlex.quote(str(PROJECT_DIR))))
+        remove = f"rm -rf {shlex.quote(str(PROJECT_DIR))}"
+        if data == KEEP and directory.is_relative_to(PROJECT_DIR):  # or it would go with the clone
+            remove = f"mv {shlex.quote(str(directory))} ~/bridge-data && {remove}"
+        self.stdout.write(REST.format(remove=remove))
 
 
 def _remove_services() -> list[str]:
