@@ -49,7 +49,8 @@ class Command(BaseCommand):
         if data is None and sys.stdin.isatty():
             data = input(WHAT.format(data=conf.bridge_data_dir)).strip().lower()
         if data not in (KEEP, REMOVE):
-            raise CommandError("Nothing was done. (Without a terminal give --data keep or remove.)")
+            how = "" if sys.stdin.isatty() else " Without a terminal give --data keep or remove."
+            raise CommandError(f"Nothing was done.{how}")
         directory = Path(os.path.realpath(conf.bridge_data_dir))
         for kept in (Path.home().resolve(), PROJECT_DIR):
             if data == REMOVE and kept.is_relative_to(directory):
