@@ -62,6 +62,11 @@ def copy_open(original: sqlite3.Connection, target: Path) -> None:
             copy.execute("PRAGMA journal_mode=delete")  # one file, nothing beside it
             check(copy)
         os.replace(draft, target)
+        directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(directory)  # a power cut does not take the name away
+        finally:
+            os.close(directory)
     finally:
         for left in target.parent.glob(f"{draft.name}*"):  # with its journal
             left.unlink(missing_ok=True)

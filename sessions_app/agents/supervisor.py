@@ -147,6 +147,8 @@ class Supervisor:
 
     def _launched(self, session_pk: int, task: asyncio.Task[None]) -> None:
         del self._launching[session_pk]
+        # a look at orphans may have fallen between its reservation and its launch
+        self._suspected = frozenset(one for one in self._suspected if one[0] != session_pk)
         if not task.cancelled():
             task.exception()  # whoever waits is told; the phone may be gone
 

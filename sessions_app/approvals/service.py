@@ -9,9 +9,8 @@ from datetime import timedelta
 
 from django.db.models import Q, QuerySet
 
-from bridge_project.kernel import limits
+from bridge_project.kernel import database, limits
 from bridge_project.kernel.ages import ages
-from bridge_project.kernel.database import delete_in_steps
 from bridge_project.kernel.text import printable
 from bridge_project.protocol import jsontext
 from bridge_project.protocol import server_messages as s
@@ -22,7 +21,7 @@ from sessions_app import notifications
 from sessions_app.approvals.decisions import store_decision
 from sessions_app.approvals.tool_call import Call
 from sessions_app.approvals.tool_result import Failure
-from sessions_app.log.outbox import Outbox
+from sessions_app.log.outbox import Outbox, outbox
 from sessions_app.models import Session, ToolCall
 
 _PENDING, _REJECTED = ToolCall.Decision.PENDING, ToolCall.Decision.REJECTED
@@ -301,4 +300,11 @@ def close_calls(box: Outbox, session: Session, *, by: str) -> None:
 def forget_old() -> int:
     """Delete old calls that needed no approval; return how many."""
     before = ages.now() - timedelta(seconds=limits.TOOL_CALL_KEEP_SECONDS)
-    return delete_in_steps(ToolCall.objects.filter(decision=None, created_at__lt=before))
+    old = ToolCall.objects.filter(decision=None, created_at__lt=before)
+    forgotten = 0
+    while keys := list(old.order_by().values_list("pk", flat=True)[: database.DELETE_ROWS]):
+        with outbox():  # a call about which somebody is asked just now stays
+            forgotten += old.filter(pk__in=keys).delete()[0]
+        if len(keys) < database.DELETE_ROWS:
+            break
+    return forgotten
