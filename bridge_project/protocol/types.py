@@ -1,7 +1,7 @@
 """Define timestamps, ids, versions and every closed list of values."""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final, Literal, get_args
 
 from pydantic import AfterValidator, Field, WithJsonSchema
@@ -53,7 +53,7 @@ HOOK_EVENTS: Final[tuple[HookEventName, ...]] = get_args(HookEventName)
 
 _TIMESTAMP = re.compile(
     r"[0-9]{4}-?[0-9]{2}-?[0-9]{2}[Tt ](?:[01][0-9]|2[0-3]):?[0-9]{2}"
-    r"(?::?[0-9]{2}(?:[.,][0-9]{1,9})?)?(?:[Zz]|[+-][0-9]{2}(?::?[0-5][0-9])?)?"
+    r"(?::?(?P<second>[0-9]{2})(?:[.,][0-9]{1,9})?)?(?:[Zz]|[+-][0-9]{2}(?::?[0-5][0-9])?)?"
 )
 _UTC = re.compile(r"[0-9-]{10}T[0-9]{2}(?::[0-5][0-9]){2}(?:\.[0-9]+)?(?:Z|\+00:00)")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -68,11 +68,15 @@ def parse_timestamp(text: str) -> datetime:
     Raises ValueError on anything else: a bare date, a Unix number, a date that does not exist.
     Digits past the microsecond are dropped.
     """
-    if _TIMESTAMP.fullmatch(text) is None:
+    if (found := _TIMESTAMP.fullmatch(text)) is None:
         raise ValueError("must be an ISO 8601 date-time")
+    leap = found["second"] == "60"  # ISO 8601 has leap seconds, datetime has not
+    if leap:
+        text = f"{text[: found.start('second')]}59{text[found.end('second') :]}"
     try:
         moment = datetime.fromisoformat(text.upper())
-        return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
+        moment = moment.replace(tzinfo=moment.tzinfo or UTC)
+        return moment.astimezone(UTC) + timedelta(seconds=leap)
     except (ValueError, OverflowError):
         raise ValueError("must be a date and time that exists") from None
 

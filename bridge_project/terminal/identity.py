@@ -38,7 +38,7 @@ class Identity:
         here = server_address.recorded(self.conf)
         if here is None:
             where = f"the data directory {self.conf.bridge_data_dir}"
-            raise Lost(f"no bridge has been started with {where} yet (make run)")
+            raise Lost(f"no bridge has been started with {where} yet, or since its restore")
         try:
             if not self._is_valid():
                 name = f"watch on {socket.gethostname()}"[:70]

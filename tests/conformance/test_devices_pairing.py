@@ -144,7 +144,7 @@ def test_listing_and_revoking(shared: Bridge) -> None:
     answer = shared.https().post("/hooks/event", token=unused.token, json_body=prompt("x", 1))
     assert_error(answer, 401, "HOOK_AUTH_FAILED")  # which uses no device's token up
     listing = shared.manage("list_devices").stdout
-    assert re.search(rf"{pairing.name} +paired", listing) and pairing.token not in listing
+    assert re.search(rf"{pairing.name} +connected", listing) and pairing.token not in listing
     assert re.search(rf"{unused.name} +waiting", listing)
     shared.manage("revoke_device", pairing.name)
     revoked = time.monotonic()

@@ -110,6 +110,8 @@ async def _prompt(watcher: Watcher) -> None:
     await watcher.ready.wait()  # before that the person may be asked about a warning
     with patch_stdout(raw=True), contextlib.suppress(EOFError, KeyboardInterrupt):
         while (line := await session.prompt_async("> ")).strip() != "quit":
+            if watcher.console.client is None:
+                print("-- There is no connection at the moment: this waits for one.")
             await watcher.ready.wait()
             await carry_out(watcher.commands, line)
 
