@@ -42,7 +42,9 @@ def _look_at(seen: Snapshot, kind: AgentKind) -> Finding:
         if conf.bridge_default_agent == name:
             without = f"BRIDGE_DEFAULT_AGENT= {seen.start_command}   # to do without it"
             return broken(f"{text} BRIDGE_DEFAULT_AGENT names it.", *_remedies(seen, kind), without)
-        return warning(text, *_remedies(seen, kind)) if name in conf.bridge_acp_agents else ok(text)
+        if name in conf.bridge_acp_agents:
+            return warning(text, *_remedies(seen, kind))
+        return ok(f"{name} is not set up here: {reason}")
     # The bridge that runs may have another PATH than this terminal.
     bridges = {one["name"]: one for one in seen.info.get("agents", [])}
     report = bridges.get(name, {})
