@@ -1,6 +1,7 @@
 """Make agents' output fit to be stored and sent: bounded and valid. Pure."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import groupby
@@ -11,6 +12,7 @@ from sessions_app.agents.events import Chunk, Event
 from sessions_app.approvals.tool_call import Call, usable_id
 from sessions_app.approvals.tool_result import Failure
 
+_CUT = re.compile(r"\n\[cut: [0-9]+ bytes in all\]\Z")
 SHOWN_PARAMS, SHOWN_CHARS = 20, 10_000  # of a call that is too large to be sent
 
 
@@ -39,12 +41,17 @@ def clean(text: str) -> str:
 
 
 def truncate(text: str) -> str:
-    """Truncate to TOOL_OUTPUT_BYTES and append ``[cut: N bytes in all]``."""
-    data = valid(text).encode()
-    if len(data) <= limits.TOOL_OUTPUT_BYTES:
-        return data.decode()
-    kept = data[: limits.TOOL_OUTPUT_BYTES].decode("utf-8", "ignore")
-    return f"{kept}\n[cut: {len(data)} bytes in all]"
+    """Truncate to TOOL_OUTPUT_BYTES and append ``[cut: N bytes in all]``.
+
+    The output of a command that was cut when it was read ends so already, and N stays.
+    """
+    found = _CUT.search(text)
+    mark = found[0] if found else ""
+    data = valid(text.removesuffix(mark)).encode()
+    if len(data) > limits.TOOL_OUTPUT_BYTES:
+        mark = mark or f"\n[cut: {len(data)} bytes in all]"
+        data = data[: limits.TOOL_OUTPUT_BYTES]
+    return data.decode("utf-8", "ignore") + mark
 
 
 def storable_reason(text: str) -> str:
