@@ -67,6 +67,13 @@ class Repository:
     def commit_files(self, files: Mapping[str, str | bytes], message: str = "A commit") -> str:
         return self.commit(message, **files)
 
+    def add_submodule(self, name: str) -> None:
+        """Commit a submodule, which holds the file `a`."""
+        inner = Repository(self.path.with_name(f"{self.path.name} {name}"))
+        inner.commit_files({"a": "1\n"})
+        self.git("submodule", "--quiet", "add", str(inner.path), name)
+        self.commit("submodule")
+
     def head(self) -> str:
         return self.git("rev-parse", "HEAD").strip()
 

@@ -6,25 +6,25 @@ from typing import Any
 import pytest
 
 from tests.conformance.approvals import assert_refused
-from tests.conformance.phone import Message
-from tests.conformance.repositories import Repository, Work, changes, committed
-from tests.conformance.test_git_status import ODD_NAMES
+from tests.conformance.bridge import Bridge
+from tests.conformance.phone import Message, Phone
+from tests.conformance.repositories import Repository, Work, changes, committed, lines
 from tests.faults.quick import QuickBridge
 from tests.files.repositories import committed as names_in_head
-from tests.files.repositories import hook
+from tests.files.repositories import hook, index
 from tests.servers import wait_until
 
 pytestmark = pytest.mark.spec("ws.git_commit")
 
 
-def state(repository: Repository) -> tuple[str, str, list[str]]:
-    """HEAD, what git status says of index and work tree, and what is staged."""
-    head = repository.git("rev-parse", "--verify", "-q", "HEAD", check=False)
-    return head, repository.porcelain(), repository.staged()
+def state(repository: Repository) -> tuple[str, str, bytes]:
+    """HEAD, what git status says of index and work tree, and the index to the byte."""
+    porcelain = repository.porcelain()  # git refreshes its index now, not later
+    return repository.head(), porcelain, index(repository)
 
 
 def assert_as_it_was(
-    answer: Message, repository: Repository, before: tuple[str, str, list[str]]
+    answer: Message, repository: Repository, before: tuple[str, str, bytes]
 ) -> dict[str, Any]:
     """GIT_ERROR, recoverable, and nothing staged that was not staged before (D10)."""
     payload = assert_refused(answer, "GIT_ERROR", True)
@@ -76,6 +76,74 @@ def test_named_files_as_they_are_in_the_work_tree(repository: Repository, work: 
     assert repository.git("diff", "--name-only").split() == ["staged"]
 
 
+def test_a_renamed_file_is_committed_as_one(repository: Repository, work: Work) -> None:
+    """A status names it by its new name alone, so that name means both."""
+    repository.commit_files({"old": "".join(f"{number}\n" for number in range(20)), "other": "1\n"})
+    repository.git("mv", "old", "new")
+    repository.git("mv", "other", "another")
+    assert set(work.changes()) == {"new", "another"}
+    assert work.committed("Rename", ["new"])["files_changed"] == 1
+    assert names_in_head(repository) == ["new", "old"] and set(work.changes()) == {"another"}
+
+
+def test_what_became_another_kind_of_thing(repository: Repository, work: Work) -> None:
+    """A file a directory, a directory a file or a link, behind which nothing is looked for."""
+    names = ("file", "directory/x", "tree/y", "elsewhere/y")
+    repository.commit_files(dict.fromkeys(names, "1\n"))
+    for name in names[:3]:
+        (repository.path / name).unlink()
+    for name in ("directory", "tree"):
+        (repository.path / name).rmdir()
+    repository.write("file/inner", "1\n")
+    repository.write("directory", "1\n")
+    (repository.path / "tree").symlink_to("elsewhere")
+    work.committed("Kinds", ["file", "directory", "tree"])
+    kept = repository.git("ls-tree", "-r", "--name-only", "HEAD").split()
+    assert kept == ["directory", "elsewhere/y", "file/inner", "tree"]
+    assert work.status()["is_clean"] and repository.porcelain() == ""
+
+
+def test_all_of_a_directory_but_what_is_ignored_or_a_repository_of_its_own(
+    repository: Repository, work: Work
+) -> None:
+    repository.commit_files({".gitignore": "*.log\n"})
+    repository.write("d/a", "1\n")
+    repository.write("d/b.log", "1\n")
+    Repository(repository.path / "d/inner").commit_files({"c": "1\n"})
+    work.committed("All", ["."])
+    assert names_in_head(repository) == ["d/a"]
+    for name in ("d/b.log", "d/inner", "d/inner/c"):
+        assert_refused(work.commit("None", [name]), "GIT_ERROR", True)
+
+
+def test_a_merge_is_concluded_with_all_that_is_staged(repository: Repository, work: Work) -> None:
+    """The summary compares it with what was there before."""
+    repository.commit_files({"a": "1\n"})
+    repository.git("checkout", "-q", "-b", "other")
+    repository.commit_files({"b": "1\n2\n"})
+    repository.git("checkout", "-q", "main")
+    repository.commit_files({"c": "1\n"})
+    repository.git("merge", "-q", "--no-commit", "--no-ff", "other")
+    summary = work.committed("Merge")
+    assert (summary["files_changed"], summary["additions"]) == (1, 2)
+    assert len(repository.git("log", "-1", "--format=%P").split()) == 2
+
+
+def test_a_linked_work_tree_and_another_hash(
+    shared: Bridge, repository: Repository, phone: Phone
+) -> None:
+    first = repository.commit_files({"a": "1\n"})
+    beside = repository.path.with_name(f"{repository.path.name} beside")
+    repository.git("worktree", "add", "-q", "-b", "beside", str(beside))
+    (beside / "a").write_text("2\n")
+    summary = Work(shared, phone, beside).committed("Beside", ["a"])
+    assert repository.git("rev-parse", "beside").strip() == summary["hash"]
+    assert repository.git("status", "--porcelain", cwd=beside) == "" and repository.head() == first
+    other = Repository(beside.with_name(f"{beside.name} other"), "--object-format=sha256")
+    other.write("a", "1\n")
+    assert len(Work(shared, phone, other.path).committed("First", ["a"])["hash"]) == 64
+
+
 MESSAGES = (
     *("-m", "--amend", "# no comment", "two\n\nparagraphs\n# and a comment", "x" * 20_000),
     "ümläut 会 🎉 %s %n $(id) `id` \\",
@@ -109,15 +177,16 @@ def test_nothing_to_commit(repository: Repository, work: Work) -> None:
 def test_a_hook_that_refuses(
     repository: Repository, work: Work, name: str, files: list[str] | None
 ) -> None:
-    """D10: GIT_ERROR with the hook's own words."""
+    """D10: GIT_ERROR with the hook's own words, but for places outside; what it staged is not."""
     repository.commit_files({"a": "1\n", "b": "1\n"})
-    hook(repository, name, "echo 'the tests fail: seven of nine' >&2\nexit 1")
+    said = r"error: \033[31mseven\033[0m of nine in $PWD/a and /etc/passwd:3 (//proc/1)\nhint: no\n"
+    hook(repository, name, f'git add -A\nprintf "{said}" >&2\nexit 1')
     for path in ("a", "b", "untracked"):
         repository.write(path, "2\n")
     repository.git("add", "b")
     before = state(repository)
     payload = assert_as_it_was(work.commit("Refused", files), repository, before)
-    assert "seven of nine" in payload["message"]
+    assert payload["message"] == "seven of nine in a and …:3 (…)"
 
 
 def test_a_hook_that_asks_a_terminal_holds_nobody_up(repository: Repository, work: Work) -> None:
@@ -147,12 +216,19 @@ def test_a_bridge_that_stops_does_not_wait_for_hooks(tmp_path: Path) -> None:
 
 
 def test_a_conflict_stays_the_same_conflict(repository: Repository, work: Work) -> None:
-    repository.commit_files({"a": "base\n", "b": "1\n"})
+    """Shown against our side; a file in conflict that we have deleted has no lines."""
+    repository.commit_files({"a": "base\n", "b": "1\n", "gone": "base\n"})
     repository.git("checkout", "-q", "-b", "other")
-    repository.commit_files({"a": "theirs\n"})
+    repository.commit_files({"a": "theirs\n", "gone": "theirs\n"})
     repository.git("checkout", "-q", "main")
+    repository.git("rm", "-q", "gone")
     repository.commit_files({"a": "ours\n"})
     repository.git("merge", "-q", "other", check=False)
+    a, gone = work.diff("a", "gone")
+    assert (a["status"], gone["status"], gone["hunks"]) == ("modified", "modified", [])
+    assert lines(a, "context") == ["ours"] and "theirs" in lines(a, "added")
+    assert [file["hunks"] for file in work.diff(cached=True)] == [[], []]
+    assert work.changes()["a"][0] == "modified"
     repository.write("b", "2\n")
     before = state(repository)
     for files in (None, ["a"], ["b"]):
@@ -160,23 +236,55 @@ def test_a_conflict_stays_the_same_conflict(repository: Repository, work: Work) 
     assert (repository.path / ".git" / "MERGE_HEAD").exists()
 
 
-def test_names_that_are_options_or_patterns(repository: Repository, work: Work) -> None:
-    """Each is a name, and means itself alone."""
-    repository.commit_files({"a": "1\n", "b.star": "1\n"})
-    for name in ("a", "b.star", *ODD_NAMES):
+def test_a_conflict_without_a_merge(repository: Repository, work: Work) -> None:
+    """As after a stash: what is not in conflict can be committed."""
+    repository.commit_files({"a": "1\n", "b": "1\n"})
+    repository.write("a", "2\n")
+    repository.git("stash", "-q")
+    repository.commit_files({"a": "3\n"})
+    repository.git("stash", "pop", "-q", check=False)
+    repository.write("b", "2\n")
+    before = state(repository)
+    for files in (["a"], ["."]):
+        assert_as_it_was(work.commit("Conflict", files), repository, before)
+    work.committed("The other", ["b"])
+    assert names_in_head(repository) == ["b"] and repository.git("ls-files", "-u") != ""
+
+
+ODD_NAMES = [
+    *("with space.txt", 'quote".txt', "it's.txt", "new\nline.txt", "tab\t.txt", "ümläut 会.txt"),
+    *("-n.txt", "--all", ":(top)magic.txt", "*.star", "back\\slash", "dir ü/a b", "HEAD"),
+]
+
+
+def test_odd_names_mean_themselves_alone(repository: Repository, work: Work) -> None:
+    """Options and patterns too, in all requests. One that is no text is found as it is shown."""
+    names = ["a", "b.star", *ODD_NAMES]
+    repository.commit_files(dict.fromkeys(names, "1\n"))
+    for name in names:
         repository.write(name, "2\n")
+    assert work.changes() == dict.fromkeys(names, ("modified", 1, 1))
+    for name in ODD_NAMES:
+        (file,) = work.diff(name)
+        assert (file["path"], file["old_path"], file["new_path"]) == (name, name, name)
     assert work.committed("Odd", ODD_NAMES)["files_changed"] == len(ODD_NAMES)
     assert names_in_head(repository) == sorted(ODD_NAMES) and repository.staged() == []
-    assert sorted(repository.git("diff", "--name-only").split()) == ["a", "b.star"]
+    repository.write(b"bad \xff.txt", "3\n")
+    assert set(work.changes()) == {"a", "b.star", "bad \ufffd.txt"}
+    assert lines(work.diff("bad \ufffd.txt")[0], "added") == ["3"]
+    assert work.committed("No text", ["bad \ufffd.txt"])["additions"] == 1
 
 
 def test_ten_thousand_named_files(repository: Repository, work: Work) -> None:
-    """More than a command line holds."""
+    """More than a command line holds, and with what is said of each more than a message."""
     repository.commit_files({"a": "1\n"})
     directory = "a long directory name " * 8
     names = [f"{directory}/{number // 500}/file number {number}" for number in range(10_000)]
     for name in names:
         repository.write(name, "1\n")
+    repository.git("add", ".")
+    status = work.status()
+    assert status["truncated"] is True and status["is_clean"] is False
     answer = work.commit("Many", names)
     summary = committed(answer, work.sid)
     assert (summary["files_changed"], summary["additions"]) == (10_000, 10_000)

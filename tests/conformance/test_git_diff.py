@@ -8,7 +8,6 @@ from tests.conformance.approvals import assert_refused
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.repositories import Repository, Work, changes, lines
-from tests.conformance.test_git_status import ODD_NAMES
 
 pytestmark = pytest.mark.spec("ws.git_diff", "ws.git_diff_response")
 
@@ -77,14 +76,37 @@ def test_before_the_first_commit(repository: Repository, work: Work) -> None:
 
 
 def test_untracked_files_when_named_and_only_then(repository: Repository, work: Work) -> None:
+    """As new ones, and as git shows them once they are added."""
     repository.commit_files({"a": "1\n"})
-    repository.write("new dir/new", "1\n2\n")
+    contents = {"text": b"1\n\n2\r\n", "empty": b"", "latin": b"caf\xe9\n", "end": b"1\n2"}
+    for name, content in (contents | {"binary": b"1\n\0", "script": b"x\n"}).items():
+        repository.write(f"new dir/{name}", content)
+    (repository.path / "new dir/script").chmod(0o755)
+    (repository.path / "new dir/link").symlink_to("/etc/passwd")
     assert work.diff() == []
-    (file,) = work.diff("new dir/new")
-    assert file == file | {"path": "new dir/new", "additions": 2, "deletions": 0}
-    assert lines(file, "added") == ["1", "2"]
-    assert file["status"] in ("untracked", "added")
-    assert repository.staged() == []
+    untracked = work.diff("new dir")
+    assert {file["status"] for file in untracked} == {"untracked"}
+    repository.git("add", "new dir")
+    added = work.diff("new dir", cached=True)
+    assert [file | {"status": "added"} for file in untracked] == added
+    shown = {file["path"]: lines(file, "added") for file in added}
+    assert (shown["new dir/text"], shown["new dir/link"]) == (["1", "", "2\r"], ["/etc/passwd"])
+
+
+# what breaks readers of diffs: their own marks, other ends of lines, bytes that are no text
+MARKS = [b"", b"-- a/x", b"++ b/x", b"@@ -1 +1 @@", b"diff --git a/x b/x", b"--- a/a", b"+++ b/a"]
+MARKS += [b"rename to x", b"\\ No newline at end of file", b"\r", b"\xe2\x80\xa8", b"\xff"]
+
+
+def test_lines_that_look_like_a_diffs_own(repository: Repository, work: Work) -> None:
+    said = [mark.decode(errors="replace") for mark in MARKS]
+    repository.commit_files({"a": b"\n".join(MARKS) + b"\n", "b": "1\n"})
+    for kind, content in (("removed", b""), ("added", b"\n".join(MARKS) + b"\n")):
+        repository.write("a", content)
+        repository.write("b", f"{kind}\n")
+        a, b = work.diff()
+        assert lines(a, kind) == said and lines(b, "added") == [kind]
+        repository.commit()
 
 
 def test_a_rename_by_either_name(repository: Repository, work: Work) -> None:
@@ -156,61 +178,33 @@ def test_no_newline_at_the_end(repository: Repository, work: Work) -> None:
     }
 
 
-def test_odd_names_mean_themselves_alone(repository: Repository, work: Work) -> None:
-    """Spaces, quotes, newlines and umlauts, options and patterns among them."""
-    names = [*ODD_NAMES, "a.star"]
-    repository.commit_files(dict.fromkeys(names, "1\n"))
-    for name in names:
-        repository.write(name, "2\n")
-    assert sorted(file["path"] for file in work.diff()) == sorted(names)
-    for name in ODD_NAMES:
-        (file,) = work.diff(name)
-        assert (file["path"], file["old_path"], file["new_path"]) == (name, name, name)
-
-
 def test_a_directory_inside_a_repository(
     shared: Bridge, repository: Repository, phone: Phone
 ) -> None:
-    """D10: paths are relative to the session's working_directory, asked for and answered."""
+    """D10: paths are relative to the session's working_directory, which may be new to git."""
     repository.commit_files({"sub/a": "1\n", "a": "1\n"})
-    repository.write("sub/a", "2\n")
-    repository.write("a", "3\n")
+    for name, content in {"sub/a": "2\n", "a": "3\n", "new/inner/b": "1\n"}.items():
+        repository.write(name, content)
     work = Work(shared, phone, repository.path / "sub")
     (file,) = work.diff("a")
     assert (file["path"], lines(file, "added")) == ("a", ["2"])
-    assert {file["path"] for file in work.diff()} <= {"a", "../a"}
-
-
-def test_a_conflict(repository: Repository, work: Work) -> None:
-    """Against our side; a file in conflict that we have deleted has no lines."""
-    repository.commit_files({"a": "base\n", "gone": "base\n"})
-    repository.git("checkout", "-q", "-b", "other")
-    repository.commit_files({"a": "theirs\n", "gone": "theirs\n"})
-    repository.git("checkout", "-q", "main")
-    repository.git("rm", "-q", "gone")
-    repository.commit_files({"a": "ours\n"})
-    repository.git("merge", "-q", "other", check=False)
-    a, gone = sorted(work.diff(), key=lambda file: str(file["path"]))
-    assert [(one["path"], one["status"]) for one in (a, gone)] == [
-        ("a", "modified"),
-        ("gone", "modified"),
-    ]
-    assert gone["hunks"] == []
-    assert lines(a, "context") == ["ours"] and "theirs" in lines(a, "added")
-    seen = work.status()
-    assert seen["is_clean"] is False and changes(seen)["a"][0] == "modified"
-    assert [file["hunks"] for file in work.diff(cached=True)] == [[], []]
+    assert {file["path"] for file in work.diff()} == {"a", "../a"}
+    work = Work(shared, phone, repository.path / "new/inner")
+    assert set(work.changes()) == {"../", "../../a", "../../sub/a"}
+    assert [file["path"] for file in work.diff("../")] == ["b"]
 
 
 def test_a_large_diff_is_cut_and_says_so(repository: Repository, work: Work) -> None:
-    """The answer fits max_message_size_mb."""
-    repository.commit_files({"file": "\n"})
-    repository.write("file", f"{'x' * 99}\n" * 120_000)
+    """The answer fits max_message_size_mb: each file is named with its true counts."""
+    repository.commit_files({"a": "\n", "b": "\n", "c": "\n"})
+    for name, count in {"a": 1, "b": 120_000, "c": 1}.items():
+        repository.write(name, f"{'x' * 99}\n" * count)
     payload = work.ask_diff()["payload"]
-    (file,) = payload["files"]
-    assert payload["truncated"] is file["truncated"] is True and file["additions"] == 120_000
-    assert lines(file, "added") and len(json.dumps(payload)) < 10 * 2**20
-    work.phone.ping()
+    about = [(one["path"], one.get("truncated"), one["additions"]) for one in payload["files"]]
+    assert about == [("a", None, 1), ("b", True, 120_000), ("c", True, 1)]
+    assert lines(payload["files"][1], "added") and payload["files"][2]["hunks"] == []
+    assert payload["truncated"] is True and len(json.dumps(payload)) < 10 * 2**20
+    assert len(lines(work.diff("c")[0], "added")) == 1
 
 
 def test_a_file_that_is_not_there(repository: Repository, work: Work) -> None:

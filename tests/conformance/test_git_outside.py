@@ -12,6 +12,7 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.repositories import Repository, Work
 from tests.conformance.test_git_hostile import look
+from tests.files.repositories import digest
 
 pytestmark = pytest.mark.spec("git.hostile")
 SECRET, NAME = "the secret line", "secret-name.txt"
@@ -27,69 +28,133 @@ def secret(tmp_path: Path) -> Repository:
     return repository
 
 
-def git_file(repository: Repository, secret: Repository) -> None:
-    shutil.rmtree(repository.path / ".git")
-    repository.write(".git", f"gitdir: {secret.path}/.git\n")
+Way = Callable[[Path, Path], None]  # the git directory, that of the repository outside
 
 
-def git_link(repository: Repository, secret: Repository) -> None:
-    shutil.rmtree(repository.path / ".git")
-    (repository.path / ".git").symlink_to(secret.path / ".git")
+def git_file(git: Path, other: Path) -> None:
+    shutil.rmtree(git)
+    git.write_text(f"gitdir: {other}\n")
 
 
-def common_directory(repository: Repository, secret: Repository) -> None:
-    (repository.path / ".git/index").unlink()
-    (repository.path / ".git").rename(repository.path / "mine")
-    repository.write("mine/commondir", f"{secret.path}/.git\n")
-    repository.write(".git", "gitdir: mine\n")
-    repository.write("mine/HEAD", secret.head() + "\n")
+def common_directory(git: Path, other: Path) -> None:
+    (git / "index").unlink()
+    mine = git.rename(git.with_name("mine"))
+    (mine / "commondir").write_text(f"{other}\n")
+    shutil.copy(other / "refs/heads/main", mine / "HEAD")
+    git.write_text("gitdir: mine\n")
 
 
-def other_work_tree(repository: Repository, secret: Repository) -> None:
-    repository.git("config", "core.worktree", str(secret.path))
+def link(name: str, target: str = "") -> Way:
+    def plant(git: Path, other: Path) -> None:
+        path = git / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        path.unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(other / (target or name))
+
+    return plant
 
 
-def work_tree_above(repository: Repository, secret: Repository) -> None:
-    repository.git("config", "core.worktree", "/".join([".."] * 40) + str(secret.path))
+def alternate(text: str) -> Way:
+    def plant(git: Path, other: Path) -> None:
+        (git / "objects/info").mkdir(exist_ok=True)
+        (git / "objects/info/alternates").write_text(text.format(other=f"{other}/objects"))
+
+    return plant
 
 
-Way = Callable[[Repository, Repository], None]
+def alternate_of_an_alternate(git: Path, other: Path) -> None:
+    middle = git.parent / "middle"
+    (middle / "info").mkdir(parents=True)
+    alternate("../../middle\n")(git, other)
+    (middle / "info/alternates").write_text(f"{other}/objects\n")
 
 
-@pytest.mark.parametrize(
-    "way", [git_file, git_link, common_directory, other_work_tree, work_tree_above]
-)
-def test_nothing_from_outside_is_shown(
-    shared: Bridge, repository: Repository, secret: Repository, phone: Phone, way: Way
-) -> None:
-    """Git itself, run last, would show it."""
+def behind_a_link_inside(git: Path, other: Path) -> None:
+    middle = git.parent / "middle"
+    middle.mkdir()
+    (middle / "x.pack").symlink_to(next((other / "objects").glob("??/*")))
+    shutil.rmtree(git / "objects/pack", ignore_errors=True)
+    (git / "objects/pack").symlink_to("../../middle")
+
+
+REFUSED: dict[str, Way] = {
+    "a file .git": git_file,
+    "a link .git": link("."),
+    "common directory": common_directory,
+    "objects": link("objects"),
+    "some objects": link("objects/ab", "objects"),
+    "packs": link("objects/pack"),
+    "one pack": link("objects/pack/pack-1.pack", "HEAD"),
+    "a link behind a link": behind_a_link_inside,
+    "references": link("refs"),
+    "branches": link("refs/heads"),
+    "a branch": link("refs/heads/main"),
+    "packed references": link("packed-refs", "HEAD"),
+    "index": link("index"),
+    "configuration": link("config"),
+    "HEAD": link("HEAD"),
+    "alternates": alternate("{other}\n"),
+    "a later alternate": alternate("# no\n\nnowhere\n{other}"),
+    "a quoted alternate": alternate('"{other}"\n'),
+    "alternates as a link": link("objects/info/alternates", "HEAD"),
+    "an alternate's alternate": alternate_of_an_alternate,
+}
+NOT_WRITTEN: dict[str, Way] = {
+    "message": link("COMMIT_EDITMSG", "HEAD"),
+    "logs": link("logs", "refs"),
+    "log of HEAD": link("logs/HEAD", "HEAD"),
+    "log of a branch": link("logs/refs/heads/main", "HEAD"),
+    "what was HEAD": link("ORIG_HEAD", "HEAD"),
+}
+
+
+@pytest.fixture
+def work(work: Work, repository: Repository) -> Work:
+    """The repository has a commit of its own, and a change."""
     repository.commit_files({"a.txt": "1\n"})
     repository.write("a.txt", "2\n")
-    way(repository, secret)
-    work = Work(shared, phone, repository.path)
-    answers = [*look(work), work.ask("file_list", path="."), work.commit("Stolen")]
-    said = json.dumps(answers)
-    assert SECRET not in said and NAME not in said, said[:3000]
-    named = work.ask_diff(NAME, cached=True)
-    assert SECRET not in json.dumps(named)  # its name may be in the refusal
-    refusals = [answer["payload"] for answer in answers if answer["type"] == "error"]
-    assert all(payload["recoverable"] is True for payload in refusals), refusals
-    commands = (("status",), ("diff", "--cached"), ("ls-files",))
-    shown = "".join(repository.git(*command, check=False) for command in commands)
-    assert SECRET in shown or NAME in shown, "no hole: plain git does not show it either"
+    return work
 
 
-def test_nothing_outside_is_committed(
-    shared: Bridge, repository: Repository, secret: Repository, phone: Phone
+@pytest.mark.parametrize("way", REFUSED)
+def test_a_git_directory_that_leads_out_is_refused(
+    repository: Repository, secret: Repository, work: Work, way: str
 ) -> None:
+    """Git would follow it. Nothing outside is read or written."""
     secret.git("add", "-A")
-    before = (secret.head(), secret.staged())
-    git_file(repository, secret)
-    work = Work(shared, phone, repository.path)
-    for files in (None, [NAME]):
-        assert_refused(work.commit("Stolen", files), "FILE_ACCESS_DENIED", True, work.sid)
-        phone.ping()
-    assert (secret.head(), secret.staged()) == before
+    REFUSED[way](repository.path / ".git", secret.path / ".git")
+    before = digest(secret.path)
+    commits = [work.commit("Stolen", files) for files in (None, ["a.txt"], [NAME])]
+    for answer in (*look(work), work.ask_diff(NAME, cached=True), *commits):
+        said = assert_refused(answer, "FILE_ACCESS_DENIED", True, work.sid)["message"]
+        assert SECRET not in said and NAME not in said
+    assert digest(secret.path) == before
+
+
+@pytest.mark.parametrize("way", NOT_WRITTEN)
+def test_a_commit_writes_nothing_behind_a_link(
+    repository: Repository, secret: Repository, work: Work, way: str
+) -> None:
+    """Git writes its message and logs to whatever stands there; reading does not look."""
+    NOT_WRITTEN[way](repository.path / ".git", secret.path / ".git")
+    before, head = digest(secret.path), repository.head()
+    assert_refused(work.commit("Overwritten", ["a.txt"]), "FILE_ACCESS_DENIED", True, work.sid)
+    assert digest(secret.path) == before and repository.head() == head
+    assert work.changes() == {"a.txt": ("modified", 1, 1)}
+
+
+@pytest.mark.parametrize("up", ["", "/".join([".."] * 40)], ids=["absolute", "relative"])
+def test_another_work_tree_is_not_looked_at(
+    repository: Repository, secret: Repository, work: Work, up: str
+) -> None:
+    """Git itself, run last, would show it."""
+    repository.git("config", "core.worktree", f"{up}{secret.path}")
+    assert work.changes() == {"a.txt": ("modified", 1, 1)}
+    answers = [*look(work), work.ask_diff(NAME), work.commit("Stolen")]
+    assert SECRET not in json.dumps(answers)
+    assert NAME in repository.git("status"), "no hole: plain git does not show it either"
 
 
 def test_the_search_for_a_repository_ends_at_the_root(shared: Bridge, phone: Phone) -> None:
