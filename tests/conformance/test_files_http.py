@@ -2,6 +2,7 @@
 
 import base64
 import os
+import stat
 import uuid
 from pathlib import Path
 from typing import Any
@@ -52,14 +53,21 @@ def named(entries: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.spec("http.files.tree", "file.tree.*")
 def test_a_tree(shared: Bridge, place: Path) -> None:
-    """Size and modified_at for files, children for directories."""
-    (place / "src").mkdir()
+    """Size and modified_at for files, children for directories, which come first; `.git` is shown
+    but not entered, unless it is asked for.
+    """
+    for name in ("src", "Z", ".git", "A.git"):
+        (place / name).mkdir()
     (place / "src" / "main.py").write_text("print(1)\n")
-    (place / "ünïcode.txt").write_text("x")
+    (place / ".git" / "HEAD").write_text("x")
+    for name in ("ünïcode.txt", "B.txt"):
+        (place / name).write_text("x")
     entries = tree(shared, place)
-    kinds = {name: (entry["type"], entry.get("size")) for name, entry in entries.items()}
-    assert kinds == {"src": ("directory", None), "ünïcode.txt": ("file", 1)}
-    assert entries["ünïcode.txt"].get("children") is None
+    kinds = [(name, entry["type"], entry.get("size")) for name, entry in entries.items()]
+    directories = [(name, "directory", None) for name in (".git", "A.git", "Z", "src")]
+    assert kinds == [*directories, ("B.txt", "file", 1), ("ünïcode.txt", "file", 1)]
+    assert [entry.get("children") for entry in entries.values()][:3] == [None, [], []]
+    assert "children" not in entries["B.txt"] and set(tree(shared, place / ".git")) == {"HEAD"}
     (child,) = entries["src"]["children"]
     assert (child["name"], child["type"], child["size"]) == ("main.py", "file", 9)
     assert_now(child["modified_at"], 600)
@@ -138,6 +146,17 @@ def test_outside(shared: Bridge) -> None:
     assert_denied(shared, *absolute, *above, neighbour / "secret", f"../{neighbour.name}/secret")
 
 
+def test_what_is_no_file(shared: Bridge, place: Path) -> None:
+    """It is denied, and nobody waits for it."""
+    os.mkfifo(place / "fifo")
+    (place / "link").symlink_to("fifo")
+    os.mknod(place / "socket", stat.S_IFSOCK | 0o600)
+    for name in ("fifo", "link", "socket"):
+        assert_error(ask(shared, "content", place / name), 403, "FILE_ACCESS_DENIED")
+        assert_error(ask(shared, "tree", place / name), 400, "FILE_INVALID_PATH")
+    assert tree(shared, place) == {}
+
+
 @pytest.mark.spec("filecode.FILE_NOT_FOUND")
 def test_not_there(shared: Bridge, place: Path) -> None:
     (place / "file").touch()
@@ -151,41 +170,22 @@ def test_not_there(shared: Bridge, place: Path) -> None:
 def test_links_are_followed_while_they_stay_inside(
     shared: Bridge, place: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "secret").write_text("secret")
-    (place / "real").mkdir()
-    (place / "real" / "inside.txt").write_text("inside")
-    for name, target in {
-        "good": place / "real" / "inside.txt",
-        "good-dir": Path("real"),
-        "bad": tmp_path / "secret",
-        "bad-dir": tmp_path,
-        "chain": Path("bad"),
-        "loop": Path("loop"),
-        "dangling": Path("nowhere"),
-    }.items():
-        (place / name).symlink_to(target)
-    for path in ("good", "good-dir/inside.txt"):
-        assert content(shared, place / path)["content"] == "inside"
-    for path in ("bad", "bad-dir/secret", "chain"):
-        assert_error(ask(shared, "content", place / path), 403, "FILE_ACCESS_DENIED")
-    assert_error(ask(shared, "tree", place / "bad-dir"), 403, "FILE_ACCESS_DENIED")
-    assert_error(ask(shared, "content", place / "loop"), (400, 403, 404))
-    assert_error(ask(shared, "content", place / "dangling"), 404, "FILE_NOT_FOUND")
-
-
-def test_a_tree_does_not_leak_through_links(shared: Bridge, place: Path, tmp_path: Path) -> None:
-    """D12: a link is shown as what it leads to, if that is inside; a loop ends."""
+    """D12: a tree shows a link as what it leads to, if that is inside; a loop ends."""
     (tmp_path / "secret-name").write_text("1234567")
     (place / "docs").mkdir()
     (place / "docs" / "b.txt").write_text("12345")
     inside = {"here": Path("."), "to-directory": Path("docs"), "to-file": Path("docs/b.txt")}
-    for name, target in inside.items() | {
-        ("out", tmp_path),
-        ("out-file", tmp_path / "secret-name"),
-        ("broken", Path("nothing")),
-        ("self", Path("self")),
-    }:
+    outside = {"out": tmp_path, "out-file": tmp_path / "secret-name", "chain": Path("out-file")}
+    nowhere = {"broken": Path("nothing"), "self": Path("self")}
+    for name, target in (inside | outside | nowhere).items():
         (place / name).symlink_to(target)
+    for path in ("to-file", "to-directory/b.txt", "here/here/to-file"):
+        assert content(shared, place / path)["content"] == "12345"
+    for path in ("out-file", "out/secret-name", "chain"):
+        assert_error(ask(shared, "content", place / path), 403, "FILE_ACCESS_DENIED")
+    assert_error(ask(shared, "tree", place / "out"), 403, "FILE_ACCESS_DENIED")
+    assert_error(ask(shared, "content", place / "self"), (400, 403, 404))
+    assert_error(ask(shared, "content", place / "broken"), 404, "FILE_NOT_FOUND")
     answer = ask(shared, "tree", place, depth=15)
     assert answer.status == 200 and b"secret-name" not in answer.body
     entries = named(answer.json()["entries"])

@@ -4,18 +4,16 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import Jail
 from tests.conformance.repositories import Repository
 from tests.files.repositories import Seen
-from tests.servers import wait_until
 
 SECRET = b"SECRET"
 
@@ -28,14 +26,6 @@ class House:
     outside: Path
     data: Path
     jail: Jail
-
-
-@contextmanager
-def messages_of(size: int) -> Iterator[None]:
-    """A message holds so many bytes, and not whole megabytes as the setting says."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(vars(conf), "max_message_bytes", size)
-        yield
 
 
 def build(top: Path) -> House:
@@ -93,26 +83,6 @@ def refused(code: str) -> Iterator[None]:
     with pytest.raises(BridgeError) as caught:
         yield
     assert caught.value.code == code
-
-
-def descriptors() -> dict[str, str]:
-    """What each open descriptor leads to; sockets, which nothing here opens, are left out."""
-    found = {}
-    for number in os.listdir("/proc/self/fd"):
-        with suppress(FileNotFoundError):  # the one that lists them is closed again
-            found[number] = os.readlink(f"/proc/self/fd/{number}")
-    return {number: target for number, target in found.items() if "socket:" not in target}
-
-
-@contextmanager
-def no_leak() -> Iterator[None]:
-    before = descriptors()
-    yield
-    # threads that earlier tests left open and close files of their own meanwhile
-    with suppress(AssertionError):
-        wait_until(lambda: descriptors().keys() <= before.keys(), "no more", seconds=30)
-    now = descriptors()
-    assert {number: now[number] for number in now.keys() - before.keys()} == {}
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import os
 from contextlib import nullcontext
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from bridge_project.protocol.catalogue import encode
 from files_app.git.sandbox import config
 from tests.conformance.repositories import Repository
 from tests.files.conftest import House, refused
-from tests.files.repositories import Seen, change, digest
+from tests.files.repositories import Seen, change
 
 
 def test_the_users_name_as_his_configuration_says_here(
@@ -24,10 +25,9 @@ def test_the_users_name_as_his_configuration_says_here(
     repository.write("a", "1\n")
     home = house.top / "home"
     (home / ".gitconfig").write_text("[user]\n\tuseConfigOnly = true\n")
-    before = digest(repository.path / ".git/refs")
     with pytest.raises(BridgeError, match="identity"):
         seen.commit("Nobody", "a")
-    assert digest(repository.path / ".git/refs") == before and repository.staged() == []
+    assert repository.git("log", "--all") == "" and repository.staged() == []
     (home / "work").write_text("[user]\n\temail = grace@work.example\n")
     (home / ".gitconfig").write_text(
         "[user]\n\tname = Grace\n\temail = grace@home.example\n"
@@ -41,22 +41,18 @@ def test_the_users_name_as_his_configuration_says_here(
         repository.git("config", "user.name", "Ada")
 
 
-def test_the_users_own_filters_run_in_a_commit_and_not_in_reading(
+def test_the_users_own_filters_do_not_run_in_reading(
     house: House, repository: Repository, seen: Seen
 ) -> None:
-    """They are not the repository's. Without them git-lfs would be left out."""
-    home = house.top / "home"
-    (home / "clean").write_text('#!/bin/sh\necho "$HOME" >> "$HOME/ran"\ntr a-z A-Z\n')
-    (home / "clean").chmod(0o755)
-    filters = '[filter "upper"]\n\tclean = ~/clean %f\n\trequired = true\n'
-    (home / ".gitconfig").write_text(filters)
-    repository.commit_files({".gitattributes": "*.up filter=upper\n"})
-    repository.write("a.up", "text\n")
-    seen.status(), seen.diff("a.up")
-    assert not (home / "ran").exists()
-    seen.commit("Filtered", "a.up")
-    assert repository.git("show", "HEAD:a.up") == "TEXT\n"
-    assert set((home / "ran").read_text().split()) == {str(home)}
+    """In a commit they do: tests/attack/test_environments.py."""
+    clean = '[filter "own"]\n\tclean = touch ~/ran; cat\n'
+    (house.top / "home/.gitconfig").write_text(clean)
+    repository.commit_files({".gitattributes": "* filter=own\n", "a": "1\n"})
+    repository.write("a", "2\n")
+    seen.status(), seen.diff("a")
+    assert not (house.top / "home/ran").exists()
+    seen.commit("Filtered", "a")
+    assert (house.top / "home/ran").exists()
 
 
 def test_the_users_own_ignores_count(house: House, repository: Repository, seen: Seen) -> None:
@@ -65,10 +61,10 @@ def test_the_users_own_ignores_count(house: House, repository: Repository, seen:
     repository.write("b.bak", "")
     (house.top / "home/.config/git").mkdir(parents=True)
     (house.top / "home/.config/git/ignore").write_text("*.tmp\n")
-    assert set(seen.changes()) == {"b.bak"}
+    assert seen.changes() == {"b.bak"}
     (house.top / "home/ignored").write_text("*.bak\n")
     (house.top / "home/.gitconfig").write_text("[core]\n\texcludesFile = ~/ignored\n")
-    assert set(seen.changes()) == {"a.tmp"}
+    assert seen.changes() == {"a.tmp"}
 
 
 def test_somebody_elses_repository(house: House, repository: Repository, seen: Seen) -> None:
@@ -84,7 +80,7 @@ def test_somebody_elses_repository(house: House, repository: Repository, seen: S
         with (house.top / "home/.gitconfig").open("a") as file:
             file.write(f'[safe]\n\tdirectory = "{safe}"\n')
         with refused(code) if code else nullcontext():
-            assert seen.changes() == {"a": ("modified", 1, 1)}
+            assert seen.changes() == {"a"}
 
 
 def test_the_data_directory_in_a_repository_is_not_shown(house: House, seen: Seen) -> None:
@@ -98,11 +94,10 @@ def test_the_data_directory_in_a_repository_is_not_shown(house: House, seen: See
         for files in ((), (".",)):
             assert "SECRET" not in encode(looks.diff(*files, cached=cached)).text
     assert not any(name.startswith("var/s") for name in looks.changes())
-    for name in ("var", "var/secrets/hook_token", "var/secrets/new"):
-        with refused("FILE_ACCESS_DENIED"):
-            looks.diff(name)
-        with refused("FILE_ACCESS_DENIED"):
-            looks.commit("Secrets", name)
+    for name in ("var", "var/secrets/hook_token"):
+        for way in (looks.diff, partial(looks.commit, "Secrets")):
+            with refused("FILE_ACCESS_DENIED"):
+                way(name)
     looks.commit("All but those", ".")
     assert "var/" not in around.git("show", "--name-only", "--format=")
 
