@@ -32,6 +32,7 @@ def assert_as_it_was(
     return payload
 
 
+@pytest.mark.spec("wscode.GIT_ERROR")
 def test_all_that_is_staged(repository: Repository, work: Work) -> None:
     """D10: files null: all staged, nothing else; answered by the fresh status and the commit."""
     first = repository.commit_files({"a": "1\n2\n", "b": "1\n"})
@@ -50,12 +51,17 @@ def test_all_that_is_staged(repository: Repository, work: Work) -> None:
     assert (fresh["branch"], fresh["is_clean"]) == ("main", False)
     log = repository.git("log", "-1", "--format=%P %an%n%B").strip()
     assert log == f"{first} Ada\nChange a\n\nAnd add one."
+    before = state(repository)
+    said = assert_as_it_was(work.commit("Nothing"), repository, before)["message"]
+    assert said.startswith("Nothing to commit"), "what is changed and not staged is not meant"
 
 
 @pytest.mark.spec("git.commit.files")
 def test_named_files_as_they_are_in_the_work_tree(repository: Repository, work: Work) -> None:
-    """What is staged of them does not count; what is staged of others stays."""
-    tracked = ("a", "staged", "gone", "removed", "d/x", "d/y")
+    """What is staged of them does not count; what is staged of others stays. A file may have become
+    a directory.
+    """
+    tracked = ("a", "staged", "gone", "removed", "d/x", "d/y", "kind")
     repository.commit_files(dict.fromkeys(tracked, "1\n"))
     for name in ("a", "staged", "added"):
         repository.write(name, "staged\n")
@@ -63,13 +69,16 @@ def test_named_files_as_they_are_in_the_work_tree(repository: Repository, work: 
     repository.git("rm", "-q", "removed")
     for name in ("a", "staged"):
         repository.write(name, "work tree\n")
-    (repository.path / "gone").unlink()
+    for name in ("gone", "kind"):
+        (repository.path / name).unlink()
+    repository.write("kind/inner", "2\n")
     repository.write("d/x", "2\n")
     repository.write("d/new/z", "something new\n")
     (repository.path / "d/y").chmod(0o755)
-    summary = work.committed("Some", ["a", "gone", "removed", "d"])
-    assert (summary["files_changed"], summary["additions"], summary["deletions"]) == (6, 3, 4)
-    assert names_in_head(repository) == ["a", "d/new/z", "d/x", "d/y", "gone", "removed"]
+    summary = work.committed("Some", ["a", "gone", "removed", "d", "kind"])
+    assert (summary["files_changed"], summary["additions"], summary["deletions"]) == (8, 4, 5)
+    names = ["a", "d/new/z", "d/x", "d/y", "gone", "kind", "kind/inner", "removed"]
+    assert names_in_head(repository) == names
     assert repository.git("show", "HEAD:a") == "work tree\n"
     assert sorted(repository.staged()) == ["added", "staged"]
     assert repository.git("show", ":staged") == "staged\n"
@@ -84,23 +93,6 @@ def test_a_renamed_file_is_committed_as_one(repository: Repository, work: Work) 
     assert set(work.changes()) == {"new", "another"}
     assert work.committed("Rename", ["new"])["files_changed"] == 1
     assert names_in_head(repository) == ["new", "old"] and set(work.changes()) == {"another"}
-
-
-def test_what_became_another_kind_of_thing(repository: Repository, work: Work) -> None:
-    """A file a directory, a directory a file or a link, behind which nothing is looked for."""
-    names = ("file", "directory/x", "tree/y", "elsewhere/y")
-    repository.commit_files(dict.fromkeys(names, "1\n"))
-    for name in names[:3]:
-        (repository.path / name).unlink()
-    for name in ("directory", "tree"):
-        (repository.path / name).rmdir()
-    repository.write("file/inner", "1\n")
-    repository.write("directory", "1\n")
-    (repository.path / "tree").symlink_to("elsewhere")
-    work.committed("Kinds", ["file", "directory", "tree"])
-    kept = repository.git("ls-tree", "-r", "--name-only", "HEAD").split()
-    assert kept == ["directory", "elsewhere/y", "file/inner", "tree"]
-    assert work.status()["is_clean"] and repository.porcelain() == ""
 
 
 def test_all_of_a_directory_but_what_is_ignored_or_a_repository_of_its_own(
@@ -129,19 +121,19 @@ def test_a_merge_is_concluded_with_all_that_is_staged(repository: Repository, wo
     assert len(repository.git("log", "-1", "--format=%P").split()) == 2
 
 
-def test_a_linked_work_tree_and_another_hash(
+def test_a_linked_work_tree_of_a_clone_that_shares_its_objects(
     shared: Bridge, repository: Repository, phone: Phone
 ) -> None:
-    first = repository.commit_files({"a": "1\n"})
-    beside = repository.path.with_name(f"{repository.path.name} beside")
-    repository.git("worktree", "add", "-q", "-b", "beside", str(beside))
-    (beside / "a").write_text("2\n")
-    summary = Work(shared, phone, beside).committed("Beside", ["a"])
-    assert repository.git("rev-parse", "beside").strip() == summary["hash"]
-    assert repository.git("status", "--porcelain", cwd=beside) == "" and repository.head() == first
-    other = Repository(beside.with_name(f"{beside.name} other"), "--object-format=sha256")
-    other.write("a", "1\n")
-    assert len(Work(shared, phone, other.path).committed("First", ["a"])["hash"]) == 64
+    """And with the other hash."""
+    places = [repository.path.with_name(f"{repository.path.name} {n}") for n in range(3)]
+    Repository(places[0], "--object-format=sha256").commit_files({"a": "1\n"})
+    repository.git("clone", "-q", "--shared", str(places[0]), str(places[1]))
+    repository.git("worktree", "add", "-q", "-b", "beside", str(places[2]), cwd=places[1])
+    (places[2] / "a").write_text("2\n")
+    summary = Work(shared, phone, places[2]).committed("Beside", ["a"])
+    assert repository.git("rev-parse", "beside", cwd=places[1]).strip() == summary["hash"]
+    assert len(summary["hash"]) == 64
+    assert repository.git("status", "--porcelain", cwd=places[2]) == ""
 
 
 MESSAGES = (
@@ -159,16 +151,6 @@ def test_a_message_is_a_message_as_it_was_sent(repository: Repository, work: Wor
         assert repository.git("rev-parse", "HEAD^").strip() == parent, "one more, no other changed"
         assert summary["summary"][:100] == message.splitlines()[0][:100]
         parent = repository.head()
-
-
-@pytest.mark.spec("wscode.GIT_ERROR")
-def test_nothing_to_commit(repository: Repository, work: Work) -> None:
-    """What is changed and not staged is not meant."""
-    repository.commit_files({"a": "1\n"})
-    repository.write("a", "2\n")
-    before = state(repository)
-    said = assert_as_it_was(work.commit("Nothing"), repository, before)["message"]
-    assert "commit" in said.lower()
 
 
 @pytest.mark.parametrize(

@@ -127,8 +127,10 @@ def test_a_rename_by_either_name(repository: Repository, work: Work) -> None:
 
 @pytest.mark.spec("git.diff.modes")
 def test_modes_where_they_differ(repository: Repository, work: Work) -> None:
-    """Of an added file the new one, of a deleted one the old one."""
-    repository.commit_files({"mode": "1\n", "gone": "1\n", "type": "1\n", "same": "1\n"})
+    """Of an added file the new one, of a deleted one the old one. A binary file has no lines."""
+    tracked = {"mode": "1\n", "gone": "1\n", "type": "1\n", "same": "1\n"}
+    repository.commit_files(tracked | {"image": b"\x89PNG\x00" * 100})
+    repository.write("image", b"\x89PNG\x00\xff" * 100)
     (repository.path / "mode").chmod(0o755)
     (repository.path / "gone").unlink()
     (repository.path / "type").unlink()
@@ -143,39 +145,23 @@ def test_modes_where_they_differ(repository: Repository, work: Work) -> None:
         "gone": ("100644", None),
         "type": ("100644", "120000"),
         "same": (None, None),
+        "image": (None, None),
         "new": (None, "100644"),
     }
     statuses = {name: file["status"] for name, file in found.items()}
     assert statuses == dict.fromkeys(modes, "modified") | {"gone": "deleted", "new": "added"}
-    assert found["mode"]["hunks"] == [] and found["mode"]["additions"] == 0
+    for name in ("mode", "image"):
+        assert (found[name]["hunks"], found[name]["additions"]) == ([], 0)
     assert (lines(found["type"], "removed"), lines(found["type"], "added")) == (["1"], ["mode"])
-
-
-def test_a_binary_file_has_no_lines(repository: Repository, work: Work) -> None:
-    repository.commit_files({"image": b"\x89PNG\x00" * 100})
-    repository.write("image", b"\x89PNG\x00\xff" * 100)
-    (file,) = work.diff()
-    assert file == file | {"path": "image", "status": "modified", "hunks": []}
-    assert (file["additions"], file["deletions"]) == (0, 0)
 
 
 def test_no_newline_at_the_end(repository: Repository, work: Work) -> None:
     """Git's remark about it is no line of the file: `no_newline` on the line that ends it."""
-    repository.commit_files({"a": "1\n2", "b": "1\n"})
-    for name, text in {"a": "1\n3", "b": "2", "new": "1\n2"}.items():
-        repository.write(name, text)
-    found = {
-        file["path"]: [
-            (line["type"], line["content"], line.get("no_newline"))
-            for line in file["hunks"][0]["lines"]
-        ]
-        for file in work.diff("a", "b", "new")
-    }
-    assert found == {
-        "a": [("context", "1", None), ("removed", "2", True), ("added", "3", True)],
-        "b": [("removed", "1", None), ("added", "2", True)],
-        "new": [("added", "1", None), ("added", "2", True)],
-    }
+    repository.commit_files({"a": "1\n2"})
+    repository.write("a", "1\n3")
+    (hunk,) = work.diff()[0]["hunks"]
+    found = [(line["type"], line["content"], line.get("no_newline")) for line in hunk["lines"]]
+    assert found == [("context", "1", None), ("removed", "2", True), ("added", "3", True)]
 
 
 def test_a_directory_inside_a_repository(

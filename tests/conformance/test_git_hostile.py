@@ -3,8 +3,6 @@ hooks and nothing else. Each trap is a way in which git itself would run what a 
 """
 
 import os
-import pty
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +10,7 @@ import pytest
 
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Message, Phone
-from tests.conformance.repositories import Repository, Work, owner
+from tests.conformance.repositories import Repository, Work
 from tests.files.repositories import digest
 
 pytestmark = pytest.mark.spec("git.hostile")
@@ -105,26 +103,14 @@ def promisor(*settings: str) -> Plant:
     return plant
 
 
-TERMINAL = "in a terminal"
-
-
 def springs_it(repository: Repository, trap: Trap, words: tuple[str, ...]) -> bool:
-    """Whether plain git, as its owner runs it, runs the trap; without a terminal, no pager."""
-    if words[0] != TERMINAL:
-        repository.git(*words, check=False)
-    else:
-        ours, terminal = pty.openpty()
-        command, place = ["git", *words[1:]], repository.path
-        subprocess.run(command, cwd=place, env=owner(), stdout=terminal, stderr=terminal)
-        os.close(terminal)
-        os.close(ours)
+    """Whether plain git, as its owner runs it, runs the trap."""
+    repository.git(*words, check=False)
     return trap.mark.exists()
 
 
 STATUS, DIFF, COMMIT = ("status",), ("diff",), ("commit", "-q", "-a", "-m", "x")
 HOOKS = config("core.hooksPath={hooks}")
-PAGER = config("core.pager={script}", "pager.status=true", "pager.diff=true")
-ALIAS = config("alias.status=!{script}", "alias.diff=!{script}", "alias.mine=!{script}")
 SSH = ("gpg.format=ssh", "gpg.ssh.program={path}", "user.signingKey=key::ssh-ed25519 AAAA")
 UPLOAD_PACK = ("remote.evil.url=/", "remote.evil.uploadpack={script}")
 
@@ -138,8 +124,6 @@ READING: dict[str, tuple[Plant, tuple[str, ...]]] = {
     "filter process": (driver("filter=evil", "process"), DIFF),
     "filter with an equals sign": (driver("filter=a=b", "clean"), DIFF),
     "smudge filter": (driver("filter=evil", "smudge"), ("checkout", "--", "a.txt")),
-    "pager": (PAGER, (TERMINAL, "status")),
-    "alias": (ALIAS, ("mine",)),
     "hook": (hook_in_place, STATUS),
     "hooks elsewhere": (HOOKS, STATUS),
     "include": (included("include.path"), STATUS),

@@ -182,7 +182,8 @@ def test_a_session_that_works_outside(
         directory = shared.root / f"link {secret.path.parent.name}"
         directory.symlink_to(secret.path)
     work = Work(shared, phone, directory)
-    answers = [*look(work), work.commit("Stolen")]
+    answers = [*look(work), work.commit("Stolen"), work.ask("file_list", path=".")]
+    answers.append(work.ask("file_read", path=NAME, offset=0, limit=1))
     for answer in answers:
         assert_refused(answer, "FILE_ACCESS_DENIED", True, work.sid)
     assert SECRET not in json.dumps(answers) and NAME not in json.dumps(answers)

@@ -106,16 +106,6 @@ def test_a_file_changed_in_the_second_of_its_staging(repository: Repository, wor
     assert [file["additions"] for file in work.diff()] == [1]
 
 
-def test_objects_shared_with_a_neighbour_inside_the_roots(
-    shared: Bridge, repository: Repository, phone: Phone
-) -> None:
-    repository.commit_files({"a": "1\n"})
-    clone = repository.path.with_name(f"{repository.path.name} clone")
-    repository.git("clone", "-q", "--shared", str(repository.path), str(clone))
-    (clone / "a").write_text("3\n")
-    assert Work(shared, phone, clone).changes() == {"a": ("modified", 1, 1)}
-
-
 @pytest.mark.spec("wscode.GIT_ERROR")
 def test_no_repository(shared: Bridge, repository: Repository, phone: Phone) -> None:
     """A directory that is gone is none either."""
@@ -132,28 +122,9 @@ def test_no_repository(shared: Bridge, repository: Repository, phone: Phone) -> 
     phone.ping()
 
 
+HEAD = ".git/HEAD"
+HEAD_SAID = "The repository is damaged: its HEAD names no branch and no commit."
 OUT = "ref: refs/heads/../../../planted/x\n"
-
-
-@pytest.mark.parametrize(
-    "head", ["", "ref: /etc/passwd", "\0\xff", OUT, "ref: refs/../hooks/pre-push", "refs/heads/b"]
-)
-def test_a_broken_head(repository: Repository, work: Work, head: str) -> None:
-    """D10: each request is answered by one sentence for a person, not by git's usage; git itself
-    would commit to a reference that leads out of its directory, be it named by HEAD or a branch.
-    """
-    repository.commit_files({"a": "1\n"})
-    repository.write("a", "2\n")
-    if head == "refs/heads/b":
-        repository.write(f".git/{head}", OUT)
-        head = f"ref: {head}\n"
-    repository.write(".git/HEAD", head.encode("latin-1"))
-    for answer in (work.ask("git_status_request"), work.ask_diff(), work.commit("A", ["a"])):
-        said = assert_refused(answer, "GIT_ERROR", True, work.sid)["message"]
-        assert said == "The repository is damaged: its HEAD names no branch and no commit."
-    assert not (repository.path / "planted").exists()
-    repository.write(".git/HEAD", "ref: refs/heads/main\n")
-    assert work.changes() == {"a": ("modified", 1, 1)}
 
 
 UNHEARD = "[extensions]\nunheard = true\n"
@@ -162,25 +133,35 @@ DAMAGES = [
     *((".git/objects", ""), (".git/refs", ""), (".git/index", "nonsense")),
     *((".git/config", text) for text in ("[nonsense", UNHEARD, OUTSIDE)),
     *((".git", text) for text in ("nonsense", "gitdir: gone", "gitdir: \0")),
+    *((HEAD, text) for text in ("", "ref: /etc/passwd", "\0\xff", OUT, "ref: refs/heads/b\n")),
+    (HEAD, "ref: refs/../hooks/pre-push"),
 ]
 
 
 @pytest.mark.parametrize(("part", "text"), DAMAGES)
 def test_a_damaged_repository(repository: Repository, work: Work, part: str, text: str) -> None:
-    """A part of it is gone, or is nothing that the bridge understands."""
+    """A part of it is gone, or is nothing that the bridge understands. Git itself would commit to a
+    reference that leads out of its directory, be it named by HEAD or by a branch (D10).
+    """
     repository.commit_files({"a": "1\n"})
+    repository.write("a", "2\n")
+    repository.write(".git/refs/heads/b", OUT)
     path = repository.path / part
     if path.is_dir():
         path.rename(repository.path / "moved")
-    if text:
-        path.write_text(text)
-    for answer in (work.ask("git_status_request"), work.ask_diff()):
-        assert_refused(answer, "GIT_ERROR", True, work.sid)
+    if text or part == HEAD:
+        path.write_bytes(text.encode("latin-1"))
+    for answer in (work.ask("git_status_request"), work.ask_diff(), work.commit("A", ["a"])):
+        said = assert_refused(answer, "GIT_ERROR", True, work.sid)["message"]
+        assert part != HEAD or said == HEAD_SAID
+    assert not (repository.path / "planted").exists()
 
 
 def test_a_session_without_a_directory(shared: Bridge, sid: str, phone: Phone) -> None:
     """D34: known by a prompt alone, it has none: an error, not the bridge's own directory."""
     shared.accept(prompt(sid, 1))
     phone.join(sid)
-    answer = phone.request("git_status_request", {"session_id": sid})
-    assert_refused(answer, answer["payload"]["code"], True, sid)
+    reading = {"path": "manage.py", "offset": 0, "limit": 1}
+    for type_, fields in {"git_status_request": {}, "file_read": reading}.items():
+        answer = phone.request(type_, {"session_id": sid} | fields)
+        assert_refused(answer, answer["payload"]["code"], True, sid)
