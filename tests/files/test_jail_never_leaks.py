@@ -27,16 +27,14 @@ STARTS = some.sampled_from(
 )
 
 
-@some.composite
-def paths(draw: some.DrawFn) -> str:
-    return draw(STARTS) + "/".join(draw(some.lists(STEPS, max_size=6)))
-
-
-@some.composite
-def things(draw: some.DrawFn) -> tuple[list[str], str]:
-    """(where: directory names and the last name, what: one of these or a link's target)."""
-    what = some.sampled_from(["directory", "file", "fifo"]) | paths()
-    return draw(some.lists(NAMES, min_size=1, max_size=3)), draw(what)
+PATHS = some.builds(
+    lambda start, steps: start + "/".join(steps), STARTS, some.lists(STEPS, max_size=6)
+)
+# where it lies: names of directories and its own; and what it is, or a link's target
+THINGS = some.tuples(
+    some.lists(NAMES, min_size=1, max_size=3),
+    some.sampled_from(["directory", "file", "fifo"]) | PATHS,
+)
 
 
 def furnish(house: House, made: list[tuple[list[str], str]]) -> None:
@@ -63,9 +61,9 @@ def furnish(house: House, made: list[tuple[list[str], str]]) -> None:
 
 
 @given(
-    made=some.lists(things(), max_size=12),
-    asked=some.lists(paths(), min_size=1, max_size=8),
-    base=some.none() | paths(),
+    made=some.lists(THINGS, max_size=12),
+    asked=some.lists(PATHS, min_size=1, max_size=8),
+    base=some.none() | PATHS,
 )
 def test_nothing_from_outside_whatever_is_asked(
     made: list[tuple[list[str], str]], asked: list[str], base: str | None
