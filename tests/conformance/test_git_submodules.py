@@ -16,15 +16,12 @@ MODIFIED = {"sub": ("modified", 0, 0)}
 def inside(repository: Repository) -> Path:
     """The work tree of the submodule `sub`."""
     repository.add_submodule("sub")
-    repository.write("sub/.gitignore", "ignored\n")
-    repository.git("add", ".gitignore", cwd=repository.path / "sub")
-    repository.git("commit", "-qm", "more", cwd=repository.path / "sub")
-    repository.commit()
     return repository.path / "sub"
 
 
 def test_clean_changed_staged_and_new(inside: Path, repository: Repository, work: Work) -> None:
     """Nothing is written there; what it ignores is no change."""
+    repository.write(".git/modules/sub/info/exclude", "ignored\n")
     (inside / "ignored").write_text("1\n")
     assert work.changes() == {}
     (inside / "a").write_text("2\n")

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from bridge_project.kernel.path_jail import Jail
-from bridge_project.protocol.repository_messages import GitDiffResponse, GitStatusResponse
+from bridge_project.protocol.repository_messages import GitDiffResponse
 from bridge_project.protocol.resources import GitCommitSummary
 from files_app.git import commit as commit_module
 from files_app.git import diff as diff_module
@@ -20,11 +20,9 @@ class Seen:
         self.jail = jail
         self.directory = directory
 
-    def status(self) -> GitStatusResponse:
-        return status_module.status(repository_of(str(self.directory), self.jail), "s")
-
     def changes(self) -> set[str]:
-        return {change.path for change in self.status().changes}
+        place = repository_of(str(self.directory), self.jail)
+        return {change.path for change in status_module.status(place, "s").changes}
 
     def diff(self, *files: str, cached: bool = False) -> GitDiffResponse:
         return diff_module.diff(

@@ -49,7 +49,7 @@ def test_the_users_own_filters_do_not_run_in_reading(
     (house.top / "home/.gitconfig").write_text(clean)
     repository.commit_files({".gitattributes": "* filter=own\n", "a": "1\n"})
     repository.write("a", "2\n")
-    seen.status(), seen.diff("a")
+    seen.changes(), seen.diff("a")
     assert not (house.top / "home/ran").exists()
     seen.commit("Filtered", "a")
     assert (house.top / "home/ran").exists()
@@ -74,7 +74,7 @@ def test_somebody_elses_repository(house: House, repository: Repository, seen: S
         pytest.skip("only root can give a repository away")
     os.chown(repository.path / ".git", 65534, 65534)
     with refused("GIT_ERROR"):
-        seen.status()
+        seen.changes()
     own, no = str(repository.path), "GIT_ERROR"
     for safe, code in (("/elsewhere", no), (own, None), ("", no), ("*", None)):
         with (house.top / "home/.gitconfig").open("a") as file:
