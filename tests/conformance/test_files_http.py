@@ -85,6 +85,18 @@ def test_depth(shared: Bridge, place: Path) -> None:
         assert depth_of(list(tree(shared, place, depth=depth).values())) == levels
 
 
+def test_a_tree_that_is_too_large_is_cut_from_below(shared: Bridge, place: Path) -> None:
+    """At 20,000 entries: a directory of which nothing is shown has no children, not empty ones."""
+    for directory in range(22):
+        (place / f"{directory:02}").mkdir()
+        for name in range(1000):
+            (place / f"{directory:02}/{name}").touch()
+    body = ask(shared, "tree", place).json()
+    shown = [len(entry["children"]) if "children" in entry else None for entry in body["entries"]]
+    assert shown == [*[1000] * 19, 978, None, None] and body["truncated"] is True
+    assert "truncated" not in ask(shared, "tree", place / "00").json()
+
+
 @pytest.mark.spec("filecode.FILE_INVALID_PATH")
 def test_what_is_no_depth_or_path(shared: Bridge, place: Path) -> None:
     for depth in ("-1", "0", "21", "3.0", "x", "٣", "3\n", "9" * 5000, "\x00"):

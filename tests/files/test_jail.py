@@ -1,19 +1,25 @@
-"""D12, D45: what is inside a root and still closed, and what is left out of a large tree."""
+"""D12, D45: which links are followed, and what is inside a root and still closed."""
 
+import json
 import os
 import shutil
-from collections.abc import Callable
-from typing import Any
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 
-from bridge_project.kernel import limits
 from bridge_project.kernel import path_jail as jail_module
 from bridge_project.kernel.config import load
+from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import Jail, default_jail
-from bridge_project.protocol.http import FileTree
+from files_app.content import content, read_lines
 from files_app.tree import listing, tree
-from tests.files.conftest import SECRET, House, as_nobody, read, refused
+from tests.files.conftest import SECRET, House, as_nobody, build, read, refused
 
 
 def test_no_permission_is_denied(house: House) -> None:
@@ -111,33 +117,143 @@ def test_a_database_outside_the_data_directory_is_closed(
     assert read(jail, "docs/b.txt") == b"inside too\n"
 
 
-def names(entries: list[dict[str, Any]]) -> dict[str, Any]:
-    """{name: size of a file, children of a directory or None when it was not looked into}."""
-    found = {}
-    for entry in entries:
-        below = names(entry["children"]) if "children" in entry else None
-        found[entry["name"]] = entry["size"] if entry["type"] == "file" else below
-    return found
+# -- random trees, links and paths -----------------------------------------------------------------
+
+NAMES = some.sampled_from(["a", "b", "docs", "a.txt", "ü", "n\n"])
+WORDS = "a b docs a.txt ü .. .. . root second outside var secrets secret.txt inner hook_token"
+STEPS = some.sampled_from([*WORDS.split(), "n\n", ""])
+STARTS = some.sampled_from(
+    ["", "", "{top}/root/", "{top}/second/", "{top}/outside/", "{top}/root/var/", "{top}/", "/"]
+)
 
 
-def test_too_many_entries_are_cut_from_below(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    for path in ("d1/deep/f", "d1/f1", "d1/f2", "d2/f1", "d3/f1"):
-        (house.second / path).parent.mkdir(parents=True, exist_ok=True)
-        (house.second / path).write_bytes(b"12345")
-    path = str(house.second)
+PATHS = some.builds(
+    lambda start, steps: start + "/".join(steps), STARTS, some.lists(STEPS, max_size=6)
+)
+# where it lies: names of directories and its own; and what it is, or a link's target
+THINGS = some.tuples(
+    some.lists(NAMES, min_size=1, max_size=3),
+    some.sampled_from(["directory", "file", "fifo"]) | PATHS,
+)
 
-    def cut(most: int) -> tuple[Any, Any]:
-        monkeypatch.setattr(limits, "FILE_TREE_MAX_ENTRIES", most)
-        answer = tree(house.jail, path, 20)
-        assert FileTree.model_validate(answer).wire() == answer
-        return names(answer["entries"]), answer.get("truncated")
 
-    first, files = {"deep": {"f": 5}, "f1": 5, "f2": 5}, {"c.txt": 18}
-    whole = {"d1": first, "d2": {"f1": 5}, "d3": {"f1": 5}} | files
-    shut = dict.fromkeys(("d1", "d2", "d3"))
-    assert cut(10) == (whole, None)
-    assert cut(9) == (whole | {"d1": first | {"deep": None}}, True)
-    assert cut(6) == (shut | files | {"d1": {"deep": None, "f1": 5}}, True)
-    assert cut(4) == (shut | files, True)
-    assert cut(2) == (dict.fromkeys(("d1", "d2")), True)
-    assert [entry["name"] for entry in listing(house.jail, path)["entries"]] == ["d1", "d2"]
+def furnish(house: House, made: list[tuple[list[str], str]]) -> None:
+    for where, what in made:
+        place = house.root.joinpath(*where)
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            # Made by real paths, so that no link of the example puts an inside thing outside or the
+            # reverse.
+            if os.path.realpath(place.parent) != str(place.parent):
+                continue
+            if what == "directory":
+                place.mkdir()
+            elif what == "fifo":
+                os.mkfifo(place)
+            elif what == "file":
+                # never through a link of the example, which would name the file
+                with place.open("xb") as file:
+                    file.write(b"inside")
+            else:
+                place.symlink_to(what.format(top=house.top) or ".")
+        except OSError:
+            continue  # the example makes it twice, or a file of it is in the way
+
+
+@given(
+    made=some.lists(THINGS, max_size=12),
+    asked=some.lists(PATHS, min_size=1, max_size=8),
+    base=some.none() | PATHS,
+)
+def test_nothing_from_outside_whatever_is_asked(
+    made: list[tuple[list[str], str]], asked: list[str], base: str | None
+) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        house = build(Path(os.path.realpath(directory)))
+        furnish(house, made)
+        start = None if base is None else base.format(top=house.top)
+        before = len(os.listdir("/proc/self/fd"))
+        for path in [
+            *(one.format(top=house.top) for one in asked),
+            *("/".join(where) for where, _ in made),
+        ]:
+            _check_file(house, path, start)
+            for way in (tree, listing, read_lines):
+                try:
+                    answer = str(way(house.jail, path, base=start))
+                except BridgeError:
+                    continue
+                assert not any(word in answer for word in ("SECRET", "hook_token", "secret.txt"))
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
+def _check_file(house: House, path: str, base: str | None) -> None:
+    """What is opened is what the system finds there, inside; the jail only refuses more."""
+    try:
+        with house.jail.open_file(path, base=base) as opened:
+            data, stat, real = os.read(opened.fd, 100), opened.stat, opened.path
+    except BridgeError:
+        return
+    assert SECRET not in data
+    assert os.path.samestat(stat, os.stat(os.path.join(base or house.root, path)))
+    assert real == os.path.realpath(os.path.join(base or house.root, path))
+    assert any(real.startswith(f"{root}/") for root in (house.root, house.second))
+    assert not real.startswith(f"{house.data}/")
+
+
+# -- a place that is swapped while it is opened ----------------------------------------------------
+
+
+@contextmanager
+def swapping(place: Path, other: Path) -> Iterator[Callable[[], int]]:
+    """A thread that keeps exchanging two names; the function says how often it has."""
+    stop = threading.Event()
+    spare = place.with_name("spare")
+    count = 0
+
+    def run() -> None:
+        nonlocal count
+        while not stop.is_set():
+            os.rename(place, spare)
+            os.rename(other, place)
+            os.rename(spare, other)
+            count += 1
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield lambda: count
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _file(jail: Jail) -> str:
+    return str(json.loads(content(jail, "d/deep/f"))["content"])
+
+
+def _tree(jail: Jail) -> str:
+    entries = {entry["name"]: entry for entry in tree(jail, ".", 3)["entries"]}
+    return str(entries["d"]["children"][0]["children"][0]["name"])
+
+
+@pytest.mark.parametrize(("look", "what"), [(_file, "d/deep/f"), (_tree, "d/deep")])
+def test_a_place_swapped_for_a_link_outside_never_leads_there(
+    house: House, look: Callable[[Jail], str], what: str
+) -> None:
+    for top, word in ((house.root, "inside"), (house.outside, "SECRET")):
+        (top / "d" / "deep").mkdir(parents=True)
+        (top / "d" / "deep" / "f").write_text(word)
+    (house.outside / "d" / "deep" / "SECRET").write_text("sorted before f in a tree")
+    link = house.root / "link"
+    link.symlink_to(house.outside / what)
+    seen = set()
+    with swapping(house.root / what, link) as swaps:
+        while swaps() < 1000 or (len(seen) < 2 and swaps() < 50_000):
+            try:
+                word = look(house.jail)
+            except (BridgeError, IndexError, KeyError) as error:
+                word = getattr(error, "code", "refused")
+            seen.add(word)
+    assert not any("SECRET" in word for word in seen)
+    assert len(seen) >= 2, "the race was never met from both sides"
