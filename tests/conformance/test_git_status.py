@@ -2,14 +2,16 @@
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 
 from tests.conformance.approvals import assert_refused
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
-from tests.conformance.repositories import Repository, Work, changes
+from tests.conformance.repositories import Repository, Work, changes, lines
 from tests.conformance.samples import prompt
+from tests.files.repositories import committed, digest
 
 pytestmark = pytest.mark.spec("ws.git_status_request", "ws.git_status_response")
 
@@ -35,9 +37,9 @@ def test_each_kind_of_change(repository: Repository, work: Work) -> None:
     repository.write("rewritten", "x\ny\n")
     for name in ("deleted", "and gone", "soon gone"):
         (repository.path / name).unlink()
-    new = {"untracked": "1\n2", "binary": "\0\n\n", "new/x": "1\n", "new/deep/y": "1\n2\n"}
-    new |= {"too large to be counted": "1\n" * 9_000_000}
-    for name, content in (new | {"new/z.log": "1\n", "ignored.log": "1\n"}).items():
+    files = {"untracked": "1\n2", "binary": "\0\n\n", "new/x": "1\n", "new/deep/y": "1\n2\n"}
+    files |= {"too large to be counted": "1\n" * 9_000_000}
+    for name, content in (files | {"new/z.log": "1\n", "ignored.log": "1\n"}).items():
         repository.write(name, content)
     (repository.path / "out").symlink_to("/etc/passwd")
     payload = work.status()
@@ -160,3 +162,66 @@ def test_a_session_without_a_directory(shared: Bridge, sid: str, phone: Phone) -
     for type_, fields in {"git_status_request": {}, "file_read": reading}.items():
         answer = phone.request(type_, {"session_id": sid} | fields)
         assert_refused(answer, answer["payload"]["code"], True, sid)
+
+
+# -- submodules: git is never run in one (D12) -----------------------------------------------------
+
+MODIFIED = {"sub": ("modified", 0, 0)}
+
+
+@pytest.fixture
+def inside(repository: Repository) -> Path:
+    """The work tree of the submodule `sub`."""
+    repository.add_submodule("sub")
+    return repository.path / "sub"
+
+
+def test_a_submodule_clean_changed_staged_and_new(
+    inside: Path, repository: Repository, work: Work
+) -> None:
+    """Nothing is written there; what it ignores is no change."""
+    repository.write(".git/modules/sub/info/exclude", "ignored\n")
+    (inside / "ignored").write_text("1\n")
+    assert work.changes() == {}
+    (inside / "a").write_text("2\n")
+    before = digest(repository.path)
+    assert work.changes() == MODIFIED and not work.status()["is_clean"] and work.diff() == []
+    assert digest(repository.path) == before
+    repository.git("add", "a", cwd=inside)
+    assert work.changes() == MODIFIED
+    repository.git("reset", "-q", "--hard", cwd=inside)
+    assert work.changes() == {}
+    (inside / "new").write_text("1\n")
+    assert work.changes() == MODIFIED
+
+
+def test_the_commit_of_a_submodule_is_shown_and_committed(
+    inside: Path, repository: Repository, work: Work
+) -> None:
+    """It is listed once; one that is not checked out is not changed."""
+    repository.add_submodule("absent")
+    before = repository.git("rev-parse", "HEAD", cwd=inside).strip()
+    repository.git("submodule", "--quiet", "deinit", "--force", "absent")
+    (inside / "a").write_text("2\n")
+    repository.git("commit", "-qam", "more", cwd=inside)
+    (inside / "a").write_text("3\n")
+    assert work.changes() == {"sub": ("modified", 1, 1)}
+    (file,) = work.diff()
+    assert lines(file, "removed") == [f"Subproject commit {before}"]
+    work.committed("Submodule", ["sub"])
+    assert committed(repository) == ["sub"] and work.changes() == MODIFIED
+
+
+@pytest.mark.parametrize("moved_on", [False, True], ids=["changed", "committed"])
+def test_a_submodule_that_leads_out_is_not_looked_into(
+    inside: Path, repository: Repository, work: Work, tmp_path: Path, moved_on: bool
+) -> None:
+    (inside / "a").write_text("2\n")
+    if moved_on:
+        repository.git("commit", "-qam", "more", cwd=inside)
+    shutil.move(repository.path / ".git/modules/sub", tmp_path / "sub.git")
+    (inside / ".git").write_text(f"gitdir: {tmp_path}/sub.git\n")
+    assert work.diff() == [] and work.changes() == {}
+    if moved_on:
+        answer = work.commit("Submodule", ["sub"])
+        assert_refused(answer, "FILE_ACCESS_DENIED", True, work.sid)

@@ -247,7 +247,7 @@ def test_a_place_swapped_for_a_link_outside_never_leads_there(
     (house.outside / "d" / "deep" / "SECRET").write_text("sorted before f in a tree")
     link = house.root / "link"
     link.symlink_to(house.outside / what)
-    seen = set()
+    seen: set[str] = set()
     with swapping(house.root / what, link) as swaps:
         while swaps() < 1000 or (len(seen) < 2 and swaps() < 50_000):
             try:
