@@ -1,7 +1,9 @@
 """Agents that hang, talk nonsense or end, and what cannot be asked for (D7, D35, D36, D41, D48)."""
 
 import hashlib
+import os
 import shlex
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -65,7 +67,7 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def bridge(
     tmp_path_factory: pytest.TempPathFactory, script: Script, there: Path
 ) -> Iterator[Bridge]:
-    absent = f"absent=no-such-program-{new_id()} --acp"
+    absent = "absent='/home/alice/secret place/no-such-agent' --key=1"
     plain = script.setting.split(";")[0].removeprefix("plain=")
     late = f"late=sh -c {shlex.quote(f'test -e {shlex.quote(str(there))} && exec {plain}')}"
     with quick_bridge(
@@ -111,7 +113,7 @@ def test_what_cannot_be_asked_for(bridge: Bridge, phone: Phone) -> None:
     (bridge.root / "out").symlink_to("/tmp", target_is_directory=True)
     cases: list[tuple[str, Path | str, str, list[str]]] = [
         ("nobody", bridge.root, "AGENT_UNAVAILABLE", ["nobody", "demo"]),
-        ("absent", bridge.root, "AGENT_UNAVAILABLE", ["absent", "found"]),
+        ("absent", bridge.root, "AGENT_UNAVAILABLE", ["no-such-agent is not installed"]),
         ("demo", "/", "FILE_ACCESS_DENIED", ["outside"]),
         ("demo", bridge.data, "FILE_ACCESS_DENIED", []),
         ("demo", f"{bridge.root}/..", "FILE_ACCESS_DENIED", []),
@@ -124,7 +126,8 @@ def test_what_cannot_be_asked_for(bridge: Bridge, phone: Phone) -> None:
         for agent, directory, code, said in cases:
             wanted = new_session()
             answer = start(phone, directory, wanted, agent=agent)
-            readable(assert_refused(answer, code, True), *said)
+            readable(refused := assert_refused(answer, code, True), *said)
+            assert "alice" not in refused["message"] and "key" not in refused["message"]
             assert not bridge.knows(wanted), f"{agent} in {directory}"
         alive(phone)
         bridge.fence(other)
@@ -202,17 +205,35 @@ def test_an_agent_that_does_not_start(
 
 
 @pytest.mark.spec("wscode.AGENT_ERROR", "severity.error")
-def test_an_agent_that_exits_in_the_middle_of_a_turn(bridge: Bridge, phone: Phone) -> None:
-    """D35: a crash is the state error, with the reason; a resume begins a new agent in it."""
-    sid = begin(bridge, phone, agent="plain")
+def test_an_agent_that_ends_in_a_turn_and_between_two(
+    bridge: Bridge, script: Script, phone: Phone
+) -> None:
+    """D35: a crash is the state error, with the reason; a resume begins a new agent in it, with the
+    first one's own id. It runs in the session's directory.
+    """
+
+    def agent() -> int:
+        (pid,) = [pid for pid, line in script.processes().items() if " plain " in line]
+        return pid
+
+    def assert_failed(*words_of_it: str) -> None:
+        error = assert_refused(phone.expect("error", session_id=sid), "AGENT_ERROR", True, sid)
+        readable(error, *words_of_it)
+        phone.expect("notification", session_id=sid, notification_type="error")
+        wait_status(bridge, sid, "error")
+        assert start(phone, bridge.root, sid, resume=True)["type"] == "session_ready"
+        assert script.lines("load")[-1]["session"] == f"scripted-{first}"
+        assert status(bridge, sid) == "active" and "4 characters" in words(ask(phone, sid, "back"))
+
+    (bridge.root / "work").mkdir()
+    sid = start(phone, bridge.root / "work", agent="plain")["payload"]["session_id"]
+    first = agent()
+    assert os.readlink(f"/proc/{first}/cwd") == str(bridge.root / "work")
     messages = ask(phone, sid, "/exit 0")
     assert words(messages) == "so far " and messages[-1]["payload"]["finish_reason"] == "error"
-    error = assert_refused(phone.expect("error", session_id=sid), "AGENT_ERROR", True, sid)
-    readable(error, "it went wrong", "exit", "ended")
-    phone.expect("notification", session_id=sid, notification_type="error")
-    wait_status(bridge, sid, "error")
-    assert start(phone, bridge.root, sid, resume=True)["type"] == "session_ready"
-    assert status(bridge, sid) == "active" and "4 characters" in words(ask(phone, sid, "back"))
+    assert_failed("it went wrong")
+    os.kill(agent(), signal.SIGKILL)
+    assert_failed("9")
     end(phone, sid)
 
 
@@ -268,11 +289,13 @@ def test_an_agent_that_hangs_at_start(bridge: Bridge, script: Script, hanging: H
 
 @pytest.mark.spec("limit.max_sessions.enforced")
 def test_an_eleventh_session(bridge: Bridge, script: Script, phone: Phone) -> None:
-    """D36: ten that are created or active; what is paused, failed or observed does not count."""
+    """D36: ten that are created or active; what is paused, failed (D35: also after a restart) or
+    observed does not count.
+    """
     paused, failed = begin(bridge, phone), new_session()
+    assert_refused(start(phone, bridge.root, failed, agent="exits"), "AGENT_ERROR", True, failed)
     restart(bridge, "stop")
     phone.ready()
-    assert_refused(start(phone, bridge.root, failed, agent="exits"), "AGENT_ERROR", True, failed)
     bridge.accept(hook("SessionStart", new_session()))
     running = [begin(bridge, phone) for _ in range(LIMIT)]
     for session_id in (None, new_session()):

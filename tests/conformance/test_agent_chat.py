@@ -1,17 +1,91 @@
-"""Talking with the agent of a session that the bridge runs (D7, D31, D34, D38 to D41, D51, D52)."""
+"""A session that the bridge runs: how it begins and ends, and talking with its agent (D7, D22, D31,
+D34, D35, D38 to D41, D51, D52).
+"""
 
 from typing import Any
 
 import pytest
 
-from tests.conformance.agent_tools import http_say
-from tests.conformance.agents import ask, begin, end, log_of, reasons, say, tool, words
+from tests.conformance.agent_tools import CHAT, http_say, status
+from tests.conformance.agents import ask, begin, end, log_of, reasons, say, start, tool, words
 from tests.conformance.approvals import assert_refused, decide, notifications, of, pending
-from tests.conformance.bridge import Bridge
+from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.delivery import send
 from tests.conformance.https import assert_error, assert_now, is_uuid
 from tests.conformance.phone import Message, Phone
+from tests.conformance.repositories import Repository
 from tests.conformance.samples import hook, new_id
+
+
+@pytest.mark.spec("ws.session_start", "ws.session_ready")
+def test_a_session_is_created(shared: Bridge, phone: Phone, repository: Repository) -> None:
+    """D22, D6: with session_id null; it is listed, titled by its directory, and announced."""
+    repository.commit_files({"a": "1\n"})
+    branch = repository.git("branch", "--show-current").strip()
+    with shared.phones(1) as (other,):
+        ready = start(phone, repository.path)
+        payload = ready["payload"]
+        assert ready["type"] == "session_ready", ready
+        assert (payload["agent"], payload["status"], payload["branch"]) == ("demo", "ready", branch)
+        assert payload["working_directory"] == str(repository.path)
+        listed = shared.session(sid := payload["session_id"])
+        assert (listed["status"], listed["agent_type"]) == ("active", "demo")
+        assert listed["title"] == repository.path.name
+        assert listed["websocket_connected"] is True and listed["hook_count"] == 0
+        other.expect("session_started", session_id=sid)
+        other.close()
+        other.connect()
+        assert sid in [one["session_id"] for one in other.auth()["payload"]["active_sessions"]]
+    assert phone.request("git_status_request", {"session_id": sid})["type"] == "git_status_response"
+    end(phone, sid)
+
+
+@pytest.mark.spec("ws.session_end", "wscode.SESS_CLOSED", "state.closed")
+def test_ending_a_session(shared: Bridge, phone: Phone, session: str) -> None:
+    """D22, D38: for everybody, once, whatever the agent is doing; what is pending is rejected. D7,
+    D35: then everything that names it is SESS_CLOSED; over HTTP 409.
+    """
+    call_id = tool(phone, session)["tool_call_id"]
+    with shared.phones(1) as (other,):
+        other.join(session)
+        answer = end(phone, session)
+        assert answer["type"] == "session_end"
+        assert answer["payload"] == {"session_id": session, "reason": "user_request"}
+        other.expect("session_end", session_id=session, reason="user_request")
+        other.expect("notification", notification_type="approval_decided", session_id=session)
+        assert notifications(other, session, "approval_decided")[0]["data"] == {
+            "tool_call_id": call_id,
+            "decision": "rejected",
+            "decided_by": "bridge",
+            "reason": "session_closed",
+        }
+        for one in (phone, other):
+            shared.fence(one)
+            assert len(of(one, "session_end", session)) == 1
+        eventually(lambda: not shared.session(session)["websocket_connected"])
+        phone.ack(*[message for message in phone.messages if "payload" in message])
+        phone.close()
+        phone.ready()
+        shared.fence(phone)
+        assert not of(phone, "session_end", session), "the answer's acknowledgement is the row's"
+    assert status(shared, session) == "closed"
+    for resume in (False, True):
+        answer = start(phone, shared.root, session, resume=resume)
+        assert_refused(answer, "SESS_CLOSED", False, session)
+    fields: dict[str, dict[str, Any]] = {"message": CHAT, "file_list": {"path": "."}}
+    for type_ in ("message", "session_interrupt", "git_status_request", "file_list"):
+        answer = phone.request(type_, {"session_id": session} | fields.get(type_, {}))
+        assert_refused(answer, "SESS_CLOSED", False, session)
+    assert_error(http_say(shared, session), 409, "SESSION_CLOSED")
+
+
+@pytest.mark.spec("state.unknown", "wscode.SESS_NOT_FOUND")
+def test_resuming_what_is_not_there(shared: Bridge, phone: Phone, sid: str) -> None:
+    """D7, D22: SESS_NOT_FOUND; without resume it is created under that id, and then attached to."""
+    assert_refused(start(phone, shared.root, sid, resume=True), "SESS_NOT_FOUND", False, sid)
+    assert begin(shared, phone, sid) == sid and begin(shared, phone, sid) == sid
+    assert start(phone, shared.root, sid, resume=True)["type"] == "session_ready"
+    end(phone, sid)
 
 
 @pytest.mark.spec("ws.message", "ws.stream_start", "ws.stream_chunk", "ws.stream_end")
@@ -71,6 +145,7 @@ def test_a_tool_call(shared: Bridge, phone: Phone, session: str, decision: str) 
     result = phone.expect("tool_result", **call)["payload"]["result"]
     assert result["success"] is (decision != "rejected")
     assert ("make -n" in result["content"]) is (decision == "modified")
+    assert ("nothing was run" in result["content"]) is (decision != "rejected"), "no shell"
     phone.expect("stream_end", session_id=session, finish_reason="stop")
     shared.fence(phone)
     assert len(of(phone, "tool_result", session)) == 1
@@ -193,10 +268,9 @@ def test_what_waits_says_so(bridge: Bridge, phone: Phone) -> None:
     end(phone, sid)
 
 
-@pytest.mark.spec("http.session.events", "code.SESSION_CLOSED")
+@pytest.mark.spec("http.session.events")
 def test_over_http(bridge: Bridge, phone: Phone, sid: str) -> None:
     """D39; the answer's event_id is the prompt's message_id; an administrator has no device."""
-    assert_error(http_say(bridge, sid), 404, "SESSION_NOT_FOUND")
     begin(bridge, phone, sid)
     for token in (phone.token, bridge.admin_token):
         answer = http_say(bridge, sid, token=token)
@@ -207,7 +281,6 @@ def test_over_http(bridge: Bridge, phone: Phone, sid: str) -> None:
         assert (shown["source"], shown["message_id"]) == ("http", told["event_id"])
         assert (shown["device"] is None) is (token == bridge.admin_token)
     end(phone, sid)
-    assert_error(http_say(bridge, sid), 409, "SESSION_CLOSED")
 
 
 @pytest.mark.spec("client.repeat", "offline.flush")
@@ -227,6 +300,3 @@ def test_once(bridge: Bridge, phone: Phone) -> None:
     assert [one["prompt"] for one in prompts(log, sid)] == ["only once", "something else"]
     assert len([message for message in log if message["type"] == "stream_start"]) == 2
     end(phone, sid)
-    refused = phone.request("message", body | {"content": "too late"})
-    assert refused["payload"]["code"] == "SESS_CLOSED"
-    assert prompts(phone.messages, sid)[-1]["prompt"] == "something else"

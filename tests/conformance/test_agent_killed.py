@@ -15,7 +15,6 @@ from tests.conformance.agent_tools import (
     status,
     stream,
     wait_for,
-    wait_status,
 )
 from tests.conformance.agents import ask, begin, end, log_of, say, start, tool, words
 from tests.conformance.approvals import (
@@ -33,7 +32,7 @@ from tests.conformance.samples import new_id
 
 GRACE = 2
 # all but two are the same, each for the session of one test, with a journal of its own
-AGENTS = ("plain", "asks", "no-load", "forgets", "fails")
+AGENTS = ("plain", "asks", "no-load", "forgets")
 
 
 @dataclass
@@ -75,8 +74,6 @@ def under(request: pytest.FixtureRequest, bridge: Bridge, scripts: dict[str, Scr
     sessions |= {name: begin(bridge, phone) for name in ("runs", "left")} | {"removed": removed}
     for name in ("no-load", "forgets", "removed"):
         ask(phone, sessions[name], "remember me")
-    say(phone, sessions["fails"], "/exit 3")
-    wait_status(bridge, sessions["fails"], "error")
     say(phone, sessions["asks"], "/ask make test")
     asked = phone.expect("approval_required", session_id=sessions["asks"])["payload"]
     runs = tool(phone, sessions["runs"], command="touch runs; sleep 600")
@@ -234,18 +231,6 @@ def test_a_session_that_cannot_be_resumed(
     assert words(log_of(phone, sid))
     end(phone, sid)
     assert status(bridge, sid) == "closed"
-
-
-def test_a_session_that_failed_is_left(bridge: Bridge, under: Under, phone: Phone) -> None:
-    """D35: error is a state of its own, which a restart does not change, with its reason."""
-    sid = under.sessions["fails"]
-    assert status(bridge, sid) == "error"
-    phone.join(sid)
-    told = of_type(log_of(phone, sid), "error")
-    assert told and "it went wrong" in told[0]["message"]
-    assert resume(bridge, phone, sid)["type"] == "session_ready"
-    assert "4 characters" in words(ask(phone, sid, "well"))
-    end(phone, sid)
 
 
 def test_a_restart_closes_nothing(bridge: Bridge, under: Under, phone: Phone) -> None:

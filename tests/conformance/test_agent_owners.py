@@ -125,19 +125,25 @@ def test_a_phone_on_the_other_process(pair: Pair, near: Phone, far: Phone) -> No
 
 
 def test_one_id_on_both_at_once(pair: Pair, script: Script, near: Phone, far: Phone) -> None:
-    """D22: a session with an id of the clients' own is created once; both are in it."""
+    """D22: a session with an id of the clients' own is created once, however many ask for it while
+    its agent starts; all are in it. D35: created, until the agent is ready, then active.
+    """
     sid, agents = new_session(), len(script.lines("new"))
-    asked = {phone: send_start(phone, pair[0].root, sid, "told") for phone in (near, far)}
+    beside = Phone(pair[0].port, pair[0].pairing().token, None).ready()
+    phones = (near, beside, far)
+    asked = {phone: send_start(phone, pair[0].root, sid, "told") for phone in phones}
     eventually(lambda: pair[0].knows(sid) and script.processes())
+    assert status(pair[1], sid) == "created"
     script.go.touch()
     for phone, id_ in asked.items():
-        assert answer_to(phone, id_)["type"] == "session_ready"
-    assert len(script.lines("new")) == agents + 1
+        assert answer_to(phone, id_)["payload"]["status"] == "ready"
+    assert status(pair[1], sid) == "active" and len(script.lines("new")) == agents + 1
     say(far, sid, "who is there")
-    for phone in (near, far):
+    for phone in phones:
         phone.expect("stream_end", session_id=sid)
-    assert stream(near.messages, sid) == stream(far.messages, sid)
+    assert stream(near.messages, sid) == stream(beside.messages, sid) == stream(far.messages, sid)
     end(near, sid)
+    beside.close()
 
 
 def test_a_repeated_creation_at_the_other_process(pair: Pair, script: Script, near: Phone) -> None:

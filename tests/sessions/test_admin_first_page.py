@@ -2,16 +2,11 @@
 
 import json
 import re
-import uuid
-from datetime import timedelta
 
 import pytest
-import time_machine
 from django.contrib.auth.models import User
 from django.test import Client
-from django.utils import timezone
 
-from hooks_app.models import HookEvent
 from sessions_app.agents import registry
 from sessions_app.agents.demo.driver import DemoDriver
 from sessions_app.agents.driver import AgentKind
@@ -38,27 +33,6 @@ def page_of(client: Client, path: str = "/admin/") -> str:
     answer = client.get(path)
     assert answer.status_code == 200
     return re.sub(r">\s+<", "><", answer.content.decode())
-
-
-def add_events(count: int, *, hours_ago: int) -> None:
-    at = timezone.now() - timedelta(hours=hours_ago)
-    HookEvent.objects.bulk_create(
-        HookEvent(event_id=str(uuid.uuid4()), event="Stop", session_id="s", seq=n, received_at=at)
-        for n in range(count)
-    )
-
-
-def test_events_an_hour(admin: Client) -> None:
-    """Each in its hour, the day before not at all; the highest hour is as high as the chart."""
-    with time_machine.travel(timezone.now(), tick=False):  # or an hour may end meanwhile
-        for count, hours_ago in ((4, 0), (2, 5), (100, 25)):
-            add_events(count, hours_ago=hours_ago)
-        page = page_of(admin)
-    bars = re.findall(r"UTC: (\d+)</title>.*?height=\"([\d.]+)\"/></g>", page)
-    counts = [int(count) for count, _ in bars]
-    assert len(bars) == 24 and sum(counts) == 6
-    assert (counts[-1], counts[-6]) == (4, 2)
-    assert [float(height) for _, height in bars if float(height)] == [30.0, 60.0]
 
 
 def test_what_waits_is_there_as_it_was_asked(admin: Client) -> None:

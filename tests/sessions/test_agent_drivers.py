@@ -7,7 +7,6 @@ import pytest
 from bridge_project.kernel import config
 from bridge_project.kernel.errors import BridgeError
 from sessions_app.agents import registry
-from sessions_app.agents.acp import agent
 from sessions_app.agents.demo.driver import DemoDriver
 from sessions_app.agents.driver import AgentKind
 
@@ -42,27 +41,6 @@ def test_the_first_real_one_that_can_start(
     monkeypatch.setitem(config.conf.__dict__, "bridge_default_agent", "absent")
     with pytest.raises(BridgeError, match="It is not installed"):
         registry.resolve(name)
-
-
-def test_the_reason_names_no_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It goes to devices, in /info and in AGENT_UNAVAILABLE."""
-    monkeypatch.setitem(
-        config.conf.__dict__,
-        "bridge_acp_agents",
-        {"own": ["/home/alice/secret place/agent", "--key=1"]},
-    )
-    (kind,) = agent.kinds()
-    reason = kind.why_not()
-    assert reason and "agent is not installed" in reason and "BRIDGE_ACP_AGENTS" in reason
-    assert "alice" not in reason and "key" not in reason
-
-
-def test_agents_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BRIDGE_ACP_AGENTS", "qwen = npx -y 'a b' --acp; gemini=gemini --acp ;")
-    assert config.load().bridge_acp_agents == {
-        "qwen": ["npx", "-y", "a b", "--acp"],
-        "gemini": ["gemini", "--acp"],
-    }
 
 
 WRONG = "qwen", "qwen=", "=x", "a=x;a=y", "demo=x", "claude-code=x", "a b=x", "a='x"

@@ -39,27 +39,30 @@ def call(session: Session, **more: object) -> ToolCall:
     return ToolCall.objects.create(session=session, created_at=long_ago, **known | more)
 
 
-def test_devices_that_never_paired() -> None:
+def test_what_is_old_goes_step_by_step() -> None:
+    """Devices that never paired, calls about which nobody was asked, ids of events and requests."""
+    session, long_ago = helpers.post("one", 10), timezone.now() - LONG_AGO
+    StoredEvent.objects.update(received_at=long_ago)
+    helpers.post("one")
+    process = Process.objects.create(instance="i", lease_until=timezone.now())
     for number in range(10):
         device = pairing.mint(f"phone {number}", ttl=timedelta(minutes=10), lifetime=None)[0]
-        Cursor.objects.create(device=device, feed=helpers.post("one").feed, position=0)
-    kept = pairing.mint("kept", ttl=timedelta(minutes=10), lifetime=None)[0]
-    Device.objects.exclude(pk=kept.pk).update(created_at=timezone.now() - LONG_AGO)
-    Token.objects.exclude(device=kept).update(use_by=timezone.now() - LONG_AGO)
-    assert pairing.forget_void() == 10
-    assert [*Device.objects.all()] == [token.device for token in Token.objects.all()] == [kept]
-    assert pairing.forget_void() == 0
-
-
-def test_tool_calls_about_which_nobody_was_asked() -> None:
-    session = helpers.post("one")
-    for _ in range(10):
+        Cursor.objects.create(device=device, feed=session.feed, position=0)
         call(session)
+    kept = pairing.mint("kept", ttl=timedelta(minutes=10), lifetime=None)[0]
+    Device.objects.exclude(pk=kept.pk).update(created_at=long_ago)
+    Token.objects.exclude(device=kept).update(use_by=long_ago)
     asked, young = call(session, decision="approved"), call(session, tool_call_id="young")
     ToolCall.objects.filter(pk=young.pk).update(created_at=timezone.now())
-    assert approvals.forget_old() == 10
+    request = {"device": kept, "process_id": process.pk, "created_at": long_ago}
+    for number in range(10):
+        ClientRequest.objects.create(digest=str(number), **request)
+    for module in (intake, idempotency, approvals):
+        assert (module.forget_old(), module.forget_old()) == (10, 0)
+    assert (pairing.forget_void(), pairing.forget_void()) == (10, 0)
+    assert StoredEvent.objects.count() == 1 and not ClientRequest.objects.exists()
     assert set(ToolCall.objects.all()) == {asked, young}
-    assert approvals.forget_old() == 0
+    assert [*Device.objects.all()] == [token.device for token in Token.objects.all()] == [kept]
 
 
 def test_closed_sessions_with_all_that_they_have() -> None:
@@ -125,17 +128,3 @@ def test_what_comes_while_older_rows_are_deleted_stays(monkeypatch: pytest.Monke
     assert log_outbox.prune() == 4
     for session in sessions:
         assert [row.type for row in helpers.read_all({session.feed_id: 0})] == ["agent_event"]
-
-
-def test_the_memory_of_events_and_of_requests() -> None:
-    helpers.post("one", 10)
-    StoredEvent.objects.update(received_at=timezone.now() - LONG_AGO)
-    helpers.post("one", 1)
-    process = Process.objects.create(instance="i", lease_until=timezone.now())
-    known = {"device": Device.objects.create(name="phone"), "process_id": process.pk}
-    for number in range(10):
-        long_ago = timezone.now() - LONG_AGO
-        ClientRequest.objects.create(digest=str(number), created_at=long_ago, **known)
-    for chore in (intake.forget_old, idempotency.forget_old):
-        assert chore() == 10
-    assert StoredEvent.objects.count() == 1 and not ClientRequest.objects.exists()
