@@ -1,10 +1,7 @@
 """What tests of agents share: agents that run, each as long as its test."""
 
 import os
-import shutil
 import sys
-import threading
-import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,55 +13,30 @@ import pytest_asyncio
 from bridge_project.kernel.config import conf
 from sessions_app.agents.acp.driver import AcpDriver
 from sessions_app.agents.claude import agent as claude
-from sessions_app.agents.driver import Driver, Verdict
-from sessions_app.agents.process import groups
+from sessions_app.agents.driver import Verdict
 from tests.agents.claude_model import Model
-from tests.agents.drive import Drive, carrying
+from tests.agents.drive import Drive
 from tests.conformance.agent_tools import PROGRAM
 
 Open = Callable[..., Any]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def nothing_left() -> Iterator[None]:
-    """After these tests no process is there that they, or what they started, have started."""
-    before, groups._instance = groups._instance, uuid.uuid4().hex
-    yield
-    left = carrying(groups._instance)
-    groups.reap(groups._instance)
-    groups._instance = before
-    assert left == []
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = tmp_path_factory.mktemp("agents").resolve()
-    (found / "root").mkdir()
-    return found
-
-
 @pytest.fixture
-def root(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The one allowed root, empty; what lies beside it is outside."""
-    for path in [*place.iterdir(), *(place / "root").iterdir()]:
-        if path not in (place / "root", place / "home", place / "t"):
-            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-    monkeypatch.setitem(conf.__dict__, "allowed_roots", (str(place / "root"),))
-    return place / "root"
+    root = tmp_path.resolve() / "root"
+    root.mkdir()
+    monkeypatch.setitem(conf.__dict__, "allowed_roots", (str(root),))
+    return root
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def opened(root: Path) -> AsyncIterator[Open]:
-    """Starts an agent in the root, which ends with the test."""
+    """Starts the scripted agent in the root; it ends with the test."""
     own: list[Drive] = []
 
-    async def open_(
-        *answers: Verdict,
-        mode: str = "plain",
-        make: Callable[[], Driver] | None = None,
-        resume_id: str | None = None,
-    ) -> Drive:
-        own.append(Drive(make(), *answers) if make else scripted(root.parent, mode, *answers))
+    async def open_(*answers: Verdict, mode: str = "plain", resume_id: str | None = None) -> Drive:
+        own.append(scripted(root.parent, mode, *answers))
         return await own[-1].start(root, resume_id)
 
     yield open_
@@ -117,20 +89,22 @@ def surrounded(place: Path, model: Model) -> Iterator[dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def surroundings(model: Model, place: Path) -> Iterator[dict[str, str]]:
-    with surrounded(place, model) as found:
+def surroundings(
+    model: Model, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, str]]:
+    with surrounded(tmp_path_factory.mktemp("claude").resolve(), model) as found:
         yield found
 
 
-@pytest.fixture
-def hold() -> Iterator[threading.Event]:
-    event = threading.Event()
-    yield event
-    event.set()
+@pytest_asyncio.fixture(loop_scope="module")
+async def drive(surroundings: dict[str, str]) -> AsyncIterator[Drive]:
+    """claude-code, not started; it ends with the test."""
+    drive = Drive(claude_driver())
+    yield drive
+    await drive.close()
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def session(opened: Open, surroundings: dict[str, str]) -> Drive:
+async def session(drive: Drive, root: Path) -> Drive:
     """A session of claude-code."""
-    found: Drive = await opened(make=claude_driver)
-    return found
+    return await drive.start(root)

@@ -251,8 +251,8 @@ class Scripted:
         whole = os.path.join(os.getcwd(), path)
         self.have("fs/write_text_file", f"{path} is written.", path=whole, content=content)
 
-    def command(self, line: str) -> None:
-        if made := self.have("terminal/create", "", command=line):
+    def command(self, line: str, **more: Any) -> None:
+        if made := self.have("terminal/create", "", command=line, **more):
             ended, told, _ = (
                 self.answer(self.request(f"terminal/{what}", **made))
                 for what in ("wait_for_exit", "output", "release")

@@ -6,13 +6,9 @@ from pathlib import Path
 import pytest
 
 from bridge_project.kernel.config import conf
-from bridge_project.kernel.errors import BridgeError
-from sessions_app.agents.acp import files
-from sessions_app.agents.acp import terminal as acp_terminal
 from sessions_app.agents.driver import REJECTED as WORDS_OF_A_REJECTION
 from sessions_app.agents.driver import Verdict
 from sessions_app.agents.events import ApprovalAsked, ToolFailed, ToolSucceeded
-from tests.agents.acp.play import Play
 from tests.agents.conftest import Open
 from tests.agents.drive import APPROVED, REJECTED, kinds, only, text
 
@@ -28,21 +24,17 @@ if yes:
 
 
 async def test_reading_inside_the_roots_needs_nobody(opened: Open, root: Path) -> None:
+    """D12: outside of them, by way of a link, what is not there or no file, is refused."""
     (root / "a.txt").write_text("content")
+    (root.parent / "secret").write_text("hidden")
+    (root / "link").symlink_to(root.parent / "secret")
     drive = await opened()
     said = await drive.turn("/read a.txt")
     assert (kinds(said), text(said)) == (["TurnEnded"], "content")
-
-
-@pytest.mark.parametrize("path", ["../secret", "/etc/passwd", "link", "none.txt", "."])
-async def test_reading_anything_else_is_refused(opened: Open, root: Path, path: str) -> None:
-    """D12: outside the roots, by way of a link, not there, no file."""
-    (root.parent / "secret").write_text("secret")
-    (root / "link").symlink_to(root.parent / "secret")
-    drive = await opened()
-    said = text(await drive.turn(f"/read {path}"))
-    assert said.startswith("The bridge does not do it:")
-    assert "secret\n" not in said and "root:" not in said
+    for path in ("../secret", "/etc/passwd", "link", "none.txt", "."):
+        refused = text(await drive.turn(f"/read {path}"))
+        assert refused.startswith("The bridge does not do it:"), path
+        assert "hidden" not in refused and "root:" not in refused
 
 
 async def test_the_data_directory_is_never_read_or_written(
@@ -80,14 +72,14 @@ async def test_a_write_that_is_rejected_is_not_made(opened: Open, root: Path) ->
     assert list(root.iterdir()) == []
 
 
-@pytest.mark.parametrize("path", ["../out.txt", "link", "/dev/null"])
-async def test_an_approved_write_stays_inside(opened: Open, root: Path, path: str) -> None:
+async def test_an_approved_write_stays_inside(opened: Open, root: Path) -> None:
     (root.parent / "secret").write_text("secret")
     (root / "link").symlink_to(root.parent / "secret")
     drive = await opened(APPROVED)
-    assert "does not do it" in text(await drive.turn(f"/write {path} new"))
-    assert drive.of(ToolFailed) and not drive.of(ToolSucceeded)
-    assert (root.parent / "secret").read_text() == "secret"
+    for path in ("../out.txt", "link", "/dev/null"):
+        said = await drive.turn(f"/write {path} new")
+        assert "does not do it" in text(said) and only(ToolFailed, said)
+    assert not drive.of(ToolSucceeded) and (root.parent / "secret").read_text() == "secret"
     assert not (root.parent / "out.txt").exists()
 
 
@@ -103,26 +95,23 @@ async def test_an_agent_that_asked_itself_is_not_asked_twice(opened: Open, root:
     assert (root / "a.txt").read_text() == "hello"
 
 
-async def test_writing_keeps_the_mode_makes_directories_and_follows_links_inside(
-    root: Path,
-) -> None:
+async def test_what_a_write_keeps_and_makes(opened: Open, root: Path) -> None:
+    """The mode and the link stay, directories are made, a hard link to the outside is broken."""
     (root / "run.sh").write_text("old")
     (root / "run.sh").chmod(0o755)
     (root / "link").symlink_to("run.sh")
-    assert await files.write("link", root, "new") == "old"
-    assert (root / "link").is_symlink() and (root / "run.sh").read_text() == "new"
-    assert await files.write("a/b/c.txt", root, "deep") is None
-    assert (root / "a/b/c.txt").read_text() == "deep"
-    modes = [(root / name).stat().st_mode & 0o777 for name in ("run.sh", "a", "a/b/c.txt")]
-    assert modes == [0o755, 0o755, 0o644]
-    assert sorted(path.name for path in root.rglob("*")) == ["a", "b", "c.txt", "link", "run.sh"]
-
-
-async def test_writing_breaks_a_hard_link_to_the_outside(root: Path) -> None:
     (root.parent / "theirs").write_text("theirs")
     os.link(root.parent / "theirs", root / "mine")
-    await files.write("mine", root, "mine")
+    drive = await opened(APPROVED)
+    for line in ("link new", "a/b/c.txt deep", "mine mine"):
+        assert text(await drive.turn(f"/write {line}")).endswith("is written.")
+    assert (root / "link").is_symlink() and (root / "run.sh").read_text() == "new"
+    assert (root / "a/b/c.txt").read_text() == "deep"
     assert ((root.parent / "theirs").read_text(), (root / "mine").read_text()) == ("theirs", "mine")
+    modes = [(root / name).stat().st_mode & 0o777 for name in ("run.sh", "a", "a/b/c.txt")]
+    assert modes == [0o755, 0o755, 0o644]
+    names = [path.name for path in root.rglob("*")]
+    assert sorted(names) == ["a", "b", "c.txt", "link", "mine", "run.sh"]
 
 
 async def test_a_command_that_nobody_was_asked_for_is_asked_for(opened: Open, root: Path) -> None:
@@ -135,22 +124,26 @@ async def test_a_command_that_nobody_was_asked_for_is_asked_for(opened: Open, ro
     assert only(ToolFailed, said).failure.details.exit_code == 3
 
 
-async def test_a_terminal_outside_the_roots_is_refused(root: Path) -> None:
-    with pytest.raises(BridgeError) as refused:
-        await acp_terminal.Terminals(root).create("true", [], "/", {}, None)
-    assert refused.value.code == "FILE_ACCESS_DENIED"
+async def test_a_terminal_outside_the_roots_is_refused(opened: Open) -> None:
+    drive = await opened(APPROVED)
+    said = await drive.turn("/do have('terminal/create', '', command='touch made', cwd='/')")
+    assert "does not do it" in text(said)
+    assert only(ToolFailed, said).failure.code == "TOOL_EXECUTION_FAILED"
+    assert not Path("/made").exists()
 
 
 @pytest.mark.parametrize("status", ["failed", "completed"])
-async def test_a_command_of_the_agents_own_call(root: Path, status: str) -> None:
+async def test_a_command_of_the_agents_own_call(opened: Open, status: str) -> None:
     """Whether its call has failed is for the agent to say; how, the bridge knows (D50)."""
-    play = Play(root)
     command = "echo 'HTTP 429: too many requests' >&2; exit 1"
-    await play.permit(kind="execute", raw_input={"command": command})
-    await play.client.release_terminal(await play.run(command))
-    await play.update(status=status)
-    assert isinstance(play.hear()[-1], ToolFailed if status == "failed" else ToolSucceeded)
-    if status == "failed":
-        failure = play.failed.failure
+    drive = await opened(APPROVED, REJECTED)
+    said = await drive.turn(
+        f"/do allowed(ask('c', kind='execute', rawInput={{'command': {command!r}}}))\n"
+        f"agent.command({command!r})\n"
+        f"update('tool_call_update', toolCallId='c', status={status!r})"
+    )
+    if status == "completed":
+        assert only(ToolSucceeded, said)
+    else:
+        failure = only(ToolFailed, said).failure
         assert (failure.code, failure.retries) == ("TOOL_EXECUTION_FAILED", 3)
-        assert play.failed.call.id == "c1"
