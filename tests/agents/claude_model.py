@@ -8,17 +8,15 @@ from typing import Any, NamedTuple
 
 from tests.agents.real import models
 
-PATIENCE = 60.0
 MARK = re.compile(r"play:([a-z_]+)")
 NOTIFICATION = "<task-notification>"
 WORDS = re.compile(r"\S+\s*")
 
 
 class Text(NamedTuple):
-    """Streamed word by word; before the last one the model waits for ``hold``."""
+    """Streamed word by word."""
 
     text: str
-    hold: threading.Event | None = None
 
 
 class Tool(NamedTuple):
@@ -127,8 +125,5 @@ def _deltas(block: Block) -> Iterator[dict[str, Any]]:
         for begin in range(0, len(text), 20):
             yield {"type": "input_json_delta", "partial_json": text[begin : begin + 20]}
         return
-    words = WORDS.findall(block.text)
-    for number, word in enumerate(words, 1):
-        if number == len(words) and block.hold is not None:
-            block.hold.wait(PATIENCE)
+    for word in WORDS.findall(block.text):
         yield {"type": "text_delta", "text": word}

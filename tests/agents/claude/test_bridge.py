@@ -44,33 +44,46 @@ def programs(bridge: QuickBridge) -> list[psutil.Process]:
     return found
 
 
-def test_a_conversation(model: Model, bridge: QuickBridge) -> None:
-    """A person approves an edit; the diff and the usage reach the phone, no secret the agent."""
-    file = bridge.root / "new.txt"
+def payloads(phone: Phone, session_id: str, type_: str) -> list[dict[str, Any]]:
+    return [message["payload"] for message in of(phone, type_, session_id)]
+
+
+def write(model: Model, bridge: QuickBridge, phone: Phone) -> tuple[str, str]:
+    """Begin a session and have it write a file, which is approved; its id and the prompt."""
+    file = bridge.root / f"{uuid.uuid4()}.txt"
     prompt = model.play(
         "write",
         [Text("I write. "), Tool("Write", {"file_path": str(file), "content": "one\n"})],
         [Text("Written.")],
     )
+    session_id = agents.begin(bridge, phone, agent=agent.NAME)
+    agents.say(phone, session_id, prompt)
+    asked = phone.expect("approval_required", session_id=session_id)["payload"]
+    assert (asked["tool"], asked["source"]) == ("Write", "agent_sdk")
+    assert str(file) in asked["description"]
+    recorded = decide(phone, session_id, asked["tool_call_id"], "approved")
+    assert recorded["payload"]["forwarded"] is True
+    phone.expect("stream_end", session_id=session_id, finish_reason="stop")
+    assert file.read_text() == "one\n"
+    return session_id, prompt
+
+
+def test_a_conversation(model: Model, bridge: QuickBridge) -> None:
+    """A person approves an edit; the diff and the usage reach the phone, no secret the agent."""
     with bridge.phones() as [phone]:
-        session_id = agents.begin(bridge, phone, agent=agent.NAME)
+        session_id, _ = write(model, bridge, phone)
         [program] = programs(bridge)
         environ = program.environ()
-        agents.say(phone, session_id, prompt)
-        asked = phone.expect("approval_required", session_id=session_id)["payload"]
-        assert (asked["tool"], asked["source"]) == ("Write", "agent_sdk")
-        assert str(file) in asked["description"]
-        recorded = decide(phone, session_id, asked["tool_call_id"], "approved")
-        assert recorded["payload"]["forwarded"] is True
-        result = phone.expect("tool_result", session_id=session_id)["payload"]
+        [asked] = payloads(phone, session_id, "approval_required")
+        [result] = payloads(phone, session_id, "tool_result")
         assert result["tool_call_id"] == asked["tool_call_id"] and result["result"]["success"]
         assert result["result"]["diff"].endswith("+one\n")
-        end = phone.expect("stream_end", session_id=session_id, finish_reason="stop")["payload"]
-        assert end["usage"]["output_tokens"] == 40
+        usage = payloads(phone, session_id, "stream_end")[-1]["usage"]
+        assert (usage["output_tokens"], usage["num_turns"]) == (40, 2)
+        assert usage["total_cost_usd"] > 0
         assert agents.words(phone.messages).count("Written.") == 1
         assert agents.end(phone, session_id)["type"] == "session_end"
         assert eventually(lambda: not programs(bridge))
-    assert file.read_text() == "one\n"
     secrets = {bridge.hook_token, bridge.admin_token}
     assert not [name for name, value in environ.items() if value in secrets]
     assert not {"BRIDGE_HOOK_TOKEN", "BRIDGE_ADMIN_TOKEN", "BRIDGE_DATA_DIR"} & environ.keys()
@@ -98,18 +111,8 @@ def test_a_conversation_of_which_the_log_has_nothing(
     model: Model, bridge: QuickBridge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """D60: who is new to it sees the last of it from the agent's transcript, text only."""
-    file = bridge.root / "history.txt"
-    prompt = model.play(
-        "remember",
-        [Text("I write. "), Tool("Write", {"file_path": str(file), "content": "one\n"})],
-        [Text("Written.")],
-    )
     with bridge.phones() as [phone]:
-        session_id = agents.begin(bridge, phone, agent=agent.NAME)
-        agents.say(phone, session_id, prompt)
-        asked = phone.expect("approval_required", session_id=session_id)["payload"]
-        decide(phone, session_id, asked["tool_call_id"], "approved")
-        phone.expect("stream_end", session_id=session_id, finish_reason="stop")
+        session_id, prompt = write(model, bridge, phone)
         agents.ask(phone, session_id, "play:hello")
     bridge.stop()
     bridge.start()
@@ -143,10 +146,6 @@ CALLS = {"echo seen": True, "ls nowhere": False, "touch made": None}
 # the last one asks for permission
 USES = ["PreToolUse", "PostToolUse", "PreToolUse", "PostToolUse", "PreToolUse", "PreToolUse"]
 STORY = ["SessionStart", "UserPromptSubmit", *USES, "Stop", "SessionEnd"]
-
-
-def payloads(phone: Phone, session_id: str, type_: str) -> list[dict[str, Any]]:
-    return [message["payload"] for message in of(phone, type_, session_id)]
 
 
 def test_a_run_of_the_program_reaches_a_phone(
@@ -195,13 +194,8 @@ def test_a_run_of_the_program_reaches_a_phone(
     results = payloads(phone, sid, "tool_result")
     ended = [(one["tool_call_id"], one["result"]["success"]) for one in results]
     assert ended == [(worked, True), (failed, False)]
-    [error] = payloads(phone, sid, "tool_error")
-    assert (error["tool_call_id"], error["code"]) == (failed, "TOOL_EXECUTION_FAILED")
-    assert error["retryable"] is False and "nowhere" in error["message"]
     [question] = payloads(phone, sid, "approval_required")
     assert (question["tool_call_id"], question["source"]) == (asked, "hooks")
     assert question["params"]["command"] == "touch made"
-    [told_of_it] = notifications(phone, sid, "approval_required")
     [decided] = (one["data"] for one in notifications(phone, sid, "approval_decided"))
-    assert told_of_it["data"]["tool_call_id"] == decided["tool_call_id"] == asked
     assert (decided["decision"], decided["decided_by"]) == ("rejected", "agent")

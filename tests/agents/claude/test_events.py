@@ -1,24 +1,18 @@
 """What claude-agent-sdk says, where the real program cannot be made to say it (D38, D40)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from sessions_app.agents.events import ToolStarted, ToolSucceeded, TurnEnded
 
-if TYPE_CHECKING:
-    from sessions_app.agents.claude.translation import Translation
-
 sdk: Any = pytest.importorskip("claude_agent_sdk", reason="claude-agent-sdk is not installed")
+translation: Any = pytest.importorskip("sessions_app.agents.claude.translation")
 
 
 @pytest.fixture
-def talk() -> Translation:
-    from sessions_app.agents.claude.translation import Translation
-
-    return Translation()
+def talk() -> Any:
+    return translation.Translation()
 
 
 def used(call_id: str, tool: str, **params: Any) -> Any:
@@ -48,16 +42,14 @@ def result(**fields: Any) -> Any:
         ({"result": "API Error: 529\x00", "is_error": True}, "error", "API Error: 529\ufffd"),
     ],
 )
-def test_how_a_turn_ends(
-    talk: Translation, fields: dict[str, Any], reason: str, error: str
-) -> None:
+def test_how_a_turn_ends(talk: Any, fields: dict[str, Any], reason: str, error: str) -> None:
     talk.begin("a")
     [ended] = talk.read(result(**{"is_error": "subtype" in fields} | fields))
     assert isinstance(ended, TurnEnded)
     assert (ended.finish_reason, ended.error) == (reason, error)
 
 
-def test_a_job_of_the_background_ends_no_turn_that_waits(talk: Translation) -> None:
+def test_a_job_of_the_background_ends_no_turn_that_waits(talk: Any) -> None:
     """Its result says so, or names another prompt; else it ends what the agent said by itself."""
     job = {"origin": {"kind": "task-notification"}}
     talk.begin("a")
@@ -71,17 +63,17 @@ def test_a_job_of_the_background_ends_no_turn_that_waits(talk: Translation) -> N
     assert [type(event) for event in talk.read(result(**job))] == [TurnEnded]
 
 
-def test_a_tool_that_nobody_knows_asks(talk: Translation) -> None:
+def test_a_tool_that_nobody_knows_asks(talk: Any) -> None:
     """Asking is the rule; what does not is listed (docs/agents.md)."""
-    from sessions_app.agents.claude.translation import asks
-
-    assert all(asks(tool) for tool in ("InventedLater", "mcp__server__read", "WebFetch"))
-    assert not asks("Read")
+    assert all(
+        translation.asks(tool) for tool in ("InventedLater", "mcp__server__read", "WebFetch")
+    )
+    assert not translation.asks("Read")
     assert talk.read(used("1", "InventedLater")) == []
     assert [type(event) for event in talk.read(gave("1", None))] == [ToolStarted, ToolSucceeded]
 
 
-def test_a_result_without_text(talk: Translation) -> None:
+def test_a_result_without_text(talk: Any) -> None:
     """What is no text is named; what no database holds is replaced."""
     talk.read(used("1", "Read", file_path="f"))
     content = [{"type": "image", "source": {}}, {"type": "text", "text": "a\x00b\ud800"}]

@@ -2,27 +2,17 @@
 
 import json
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from sessions_app.agents.events import ApprovalAsked, ToolStarted
 from tests.agents.claude_model import Model, Text, Tool
-from tests.agents.conftest import claude_driver
 from tests.agents.drive import REJECTED, Drive, only
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def drive() -> AsyncIterator[Drive]:
-    drive = Drive(claude_driver())
-    yield drive
-    await drive.close()
 
 
 @pytest.fixture
@@ -73,11 +63,7 @@ async def test_the_memory_of_the_user_and_the_project(
 
 
 async def test_it_can_be_switched_off(
-    model: Model,
-    surroundings: dict[str, str],
-    drive: Drive,
-    repository: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    model: Model, drive: Drive, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(conf.__dict__, "bridge_claude_memory", "off")
     write(repository / "CLAUDE.md", "of the repository")

@@ -29,17 +29,6 @@ async def test_without_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
     assert agent.version() == ""
 
 
-async def test_an_sdk_without_its_metadata(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Its directory was copied there, and not installed: sessions start, the version is unknown."""
-    program = tmp_path / "claude_agent_sdk" / "_bundled" / agent.PROGRAM
-    program.parent.mkdir(parents=True)
-    program.touch(0o755)
-    (tmp_path / "claude_agent_sdk" / "__init__.py").touch()
-    monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    monkeypatch.delitem(sys.modules, "claude_agent_sdk", raising=False)
-    assert (agent.why_not(), agent.version()) == (None, "")
-
-
 async def test_what_cannot_be_resumed(surroundings: dict[str, str], root: Path) -> None:
     for resume_id in ("no-uuid", "--version", str(uuid.uuid4())):
         driver = claude_driver()
