@@ -2,27 +2,60 @@
 tests/attack/test_processes.py; how it ends: tests/conformance/test_tool_limits.py.
 """
 
-import asyncio
-import json
 import os
-import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from bridge_project.kernel import limits
-from bridge_project.kernel.config import PROJECT_DIR, conf
-from sessions_app.agents.demo.driver import DemoDriver
 from sessions_app.agents.driver import describe_call
-from sessions_app.agents.events import ToolFailed, ToolSucceeded, TurnEnded
+from sessions_app.agents.events import ToolFailed
 from sessions_app.agents.process import groups, shell
-from sessions_app.agents.process.groups import Groups
-from tests.agents.drive import APPROVED, Drive, carrying, eventually, only, within
+from tests.agents.drive import carrying, within
+from tests.conformance.agents import begin, end, tool
+from tests.conformance.approvals import decide
+from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.phone import Phone
+from tests.faults.quick import QuickBridge
+
+
+@pytest.fixture(scope="module")
+def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
+    with QuickBridge(tmp_path_factory.mktemp("processes"), BRIDGE_DEMO_SHELL="1") as bridge:
+        yield bridge
+
+
+@pytest.fixture
+def phone(bridge: Bridge) -> Iterator[Phone]:
+    with bridge.phones(1) as (phone,):
+        yield phone
+
+
+@pytest.fixture
+def session(bridge: Bridge, phone: Phone) -> Iterator[str]:
+    """A session of the demo agent, which the phone ends."""
+    session_id = begin(bridge, phone)
+    yield session_id
+    phone.ready().join(session_id)
+    end(phone, session_id)
+
+
+def run(phone: Phone, session_id: str, command: str) -> None:
+    """Have the agent run a command, and approve it."""
+    call_id = tool(phone, session_id, command=command)["tool_call_id"]
+    decide(phone, session_id, call_id, "approved")
+
+
+def finish(phone: Phone, session_id: str) -> dict[str, Any]:
+    """Wait for the end of the turn; the result of its command."""
+    phone.expect("stream_end", session_id=session_id, finish_reason="stop")
+    return dict(phone.expect("tool_result", session_id=session_id)["payload"]["result"])
 
 
 def family(n: str) -> str:
@@ -39,15 +72,21 @@ def sleeping(number: str) -> list[int]:
     found = []
     for process in psutil.process_iter():
         try:
-            if (
-                process.status() != psutil.STATUS_ZOMBIE
-                and os.path.basename(process.cmdline()[0]) == "sleep"
-                and number in process.cmdline()[-1]
-            ):
-                found.append(process.pid)
-        except (psutil.Error, IndexError):
+            name, *arguments = process.cmdline()
+        except (psutil.Error, ValueError):  # it has just ended
             continue
+        if os.path.basename(name) == "sleep" and number in arguments[-1]:
+            found.append(process.pid)
     return found
+
+
+def launchers(bridge: Bridge) -> list[psutil.Process]:
+    """Of the one command that the bridge runs: the first of its two, and its guard."""
+    assert bridge.process is not None
+    below = psutil.Process(bridge.process.pid).children(recursive=True)
+    both = [one for one in below if str(groups.GUARD) in one.cmdline()]
+    assert len(both) == 2
+    return both if both[1].ppid() == both[0].pid else both[::-1]
 
 
 async def test_a_repository_brings_no_program_of_its_own(
@@ -67,147 +106,70 @@ async def test_a_repository_brings_no_program_of_its_own(
     await groups.end_group(group)
 
 
-BRIDGE = """
-import asyncio, os, sys
-from pathlib import Path
-from sessions_app.agents.process import groups as processes
-async def main():
-    processes.reap(sys.argv[1])
-    await processes.start(["sh", "-c", sys.argv[2]], Path("/"))
-    print("started", flush=True)
-    await asyncio.sleep(1000)
-asyncio.run(main())
-"""
-
-
-def start_bridge(instance: str, script: str, data: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-c", BRIDGE, instance, script]
-    bridge = subprocess.Popen(
-        command,
-        cwd=PROJECT_DIR,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "BRIDGE_DATA_DIR": str(data)},
-    )
-    assert bridge.stdout is not None
-    assert bridge.stdout.readline() == b"started\n"
-    return bridge
-
-
-def launchers(group: groups.Group) -> list[psutil.Process]:
-    """The first of its two, and its guard."""
-    guard = psutil.Process(group.pid).parent()
-    assert guard is not None
-    first = guard.parent()
-    assert first is not None and first.pid == group.process.pid
-    return [first, guard]
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is only the guard")
 @pytest.mark.parametrize("which", [0, 1], ids=["first", "guard"])
-async def test_a_launcher_that_is_killed_leaves_nothing(
-    tmp_path: Path, number: str, which: int
+def test_a_launcher_that_is_killed_leaves_nothing(
+    bridge: Bridge, phone: Phone, session: str, number: str, which: int
 ) -> None:
     """Either of its two processes ends what the other leaves, also what has no mark."""
-    group = await groups.start(
-        ["sh", "-c", f"(setsid env -i sleep 5{number} &); {family(number)}"], tmp_path
-    )
-    await eventually(lambda: len(sleeping(number)) == 5)
-    both = launchers(group)
+    run(phone, session, f"(setsid env -i sleep 5{number} &); {family(number)}")
+    eventually(lambda: len(sleeping(number)) == 5)
+    both = launchers(bridge)
     both[which].kill()
-    await eventually(lambda: sleeping(number) == [])
-    await eventually(
-        lambda: all(one.status() == psutil.STATUS_ZOMBIE for one in both if one.is_running())
-    )
-    await within(group.exited.wait())
-    assert group.returncode == -signal.SIGKILL
-    await within(groups.end_group(group))
+    eventually(lambda: not sleeping(number) and not any(one.is_running() for one in both))
+    assert finish(phone, session)["success"] is False
 
 
-async def test_what_survived_the_bridge_is_reaped_at_the_next_start(
-    tmp_path: Path, number: str
+def test_what_survived_the_bridge_is_ended_at_the_next_start(
+    bridge: Bridge, phone: Phone, session: str, number: str
 ) -> None:
     """D35: when the bridge and its launchers are killed at once; and nothing else is."""
-    mine, another = uuid.uuid4().hex, uuid.uuid4().hex
-    bridge = start_bridge(mine, family(number), tmp_path)
-    other = await groups.start(["sleep", f"9{number}"], tmp_path, more={"X": another})
-    await eventually(lambda: len(sleeping(number)) == 5)
-    theirs = [
-        process
-        for process in psutil.Process(bridge.pid).children(recursive=True)
-        if str(groups.GUARD) in process.cmdline()
-    ]
-    assert len(theirs) == 2
-    for process in theirs:
+    run(phone, session, family(number))
+    eventually(lambda: len(sleeping(number)) == 4)
+    both = launchers(bridge)
+    for process in both:
         process.suspend()
     bridge.kill()
-    for process in theirs:
+    for process in both:
         process.kill()
-    bridge.wait()
-    psutil.wait_procs(theirs, 10)
-    survived = len(sleeping(number)) - 1
-    assert survived >= 3
-    try:
-        await asyncio.to_thread(groups.reap, another)
-        assert len(sleeping(number)) == survived + 1
-        await asyncio.to_thread(groups.reap, mine)
-        assert sleeping(number) == [other.pid]
-    finally:
-        await groups.end_group(other)
+    psutil.wait_procs(both, 10)
+    assert len(sleeping(number)) >= 3
+    marked = os.environ | {groups.AGENT_OF: "another bridge"}
+    with subprocess.Popen(["sleep", f"9{number}"], env=marked) as other:
+        bridge.start()
+        eventually(lambda: sleeping(number) == [other.pid])
+        other.kill()
 
 
-async def test_what_it_leaves_in_the_background_holds_nobody_up_and_goes_on(tmp_path: Path) -> None:
+def test_what_it_leaves_in_the_background_holds_nobody_up_and_goes_on(
+    phone: Phone, session: str, tmp_path: Path
+) -> None:
     """Its output is read on, or it would stand still when the pipe is full."""
-    mark, made, groups = uuid.uuid4().hex, tmp_path / "made", Groups()
+    mark, made = uuid.uuid4().hex, tmp_path / "made"
     background = (
         f"until test -e {tmp_path}/go; do sleep 0.02; done; head -c 1000000 /dev/zero; touch "
         f"{made}; sleep 100; : {mark}"
     )
-    ran = await within(
-        shell.run(
-            describe_call("c1", "Bash", {}), f"sh -c '{background}' & echo over", tmp_path, groups
-        )
-    )
-    assert isinstance(ran, ToolSucceeded) and ran.content == "over\n"
+    run(phone, session, f"sh -c '{background}' & echo over")
+    assert finish(phone, session)["content"] == "over\n"
     (tmp_path / "go").touch()
-    await eventually(made.exists)
+    eventually(made.exists)
     assert carrying(mark)
-    await within(groups.end())
-    assert carrying(mark) == []
 
 
-@pytest.fixture
-async def drive(tmp_path: Path) -> AsyncIterator[Drive]:
-    """A session of the demo agent."""
-    found = await Drive(DemoDriver()).start(tmp_path)
-    yield found
-    await found.close()
-
-
-@pytest.fixture
-def with_shell(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(conf.__dict__, "bridge_demo_shell", True)
-
-
-async def test_output_is_bounded_and_says_so(drive: Drive, with_shell: None) -> None:
+async def test_output_is_bounded_and_says_so(tmp_path: Path) -> None:
     size = limits.TOOL_OUTPUT_BYTES + 5000
     command = f"head -c {size} /dev/zero | tr '\\0' x; echo end >&2; exit 1"
-    ran = await drive.turn(f"/tool Bash {json.dumps({'command': command})}", APPROVED)
-    said = only(ToolFailed, ran).failure.details
+    call = describe_call("c1", "Bash", {})
+    ran = await within(shell.run(call, command, tmp_path, groups.Groups()))
+    assert isinstance(ran, ToolFailed)
+    said = ran.failure.details
     assert said.stdout and len(said.stdout) < limits.TOOL_OUTPUT_BYTES + 100
-    assert said.stdout.endswith(f"[cut: {size} bytes in all]")
-    assert said.stderr == "end\n"
+    assert said.stdout.endswith(f"[cut: {size} bytes in all]") and said.stderr == "end\n"
 
 
-async def test_without_a_shell_nothing_is_run_and_it_says_so(drive: Drive, tmp_path: Path) -> None:
-    said = await drive.turn('/tool Bash {"command": "touch made"}', APPROVED)
-    assert "nothing was run" in only(ToolSucceeded, said).content
-    assert not (tmp_path / "made").exists()
-
-
-@pytest.mark.parametrize("command", ["echo a\\u0000b", "echo \\ud800"])
-async def test_what_no_command_can_hold_ends_the_turn(
-    drive: Drive, with_shell: None, command: str
-) -> None:
+@pytest.mark.parametrize("command", ["echo a\x00b", "echo \ud800"])
+def test_what_no_command_can_hold_ends_the_turn(phone: Phone, session: str, command: str) -> None:
     """D40: a turn ends whatever it is about; else nothing more could be said in the session."""
-    said = await drive.turn(f'/tool Bash {{"command": "{command}"}}', APPROVED)
-    assert only(TurnEnded, said).finish_reason == "stop"
+    run(phone, session, command)
+    finish(phone, session)
