@@ -5,7 +5,7 @@ import shlex
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -101,36 +101,10 @@ def bridge_of(**settings: Any) -> object:
     return bridge
 
 
-@contextmanager
-def several_bridges(
-    directories: Sequence[Path],
-    postgres: Postgres,
-    redis: Redis,
-    *scripts: Script,
-    first: str = "",
-    **settings: str,
-) -> Iterator[list[QuickBridge]]:
-    """Processes that are one bridge, with the root of the first one, each in its directory."""
-    settings |= {"BRIDGE_ACP_AGENTS": ";".join(script.setting for script in scripts)}
-    stores = {"database_url": postgres.create_database(), "redis_url": redis.url}
-    bridges = [QuickBridge(directories[0], **stores, **settings)]
-    settings["BRIDGE_ALLOWED_ROOTS"] = str(bridges[0].root)
-    bridges += [bridges[0].beside(directory, **settings) for directory in directories[1:]]
-    for bridge in bridges:
-        bridge.first, bridge.root = first, bridges[0].root
-    with bridges[0], ExitStack() as others:
-        for bridge in bridges[1:]:
-            bridge.spawn()
-            others.push(bridge)
-        for bridge in bridges[1:]:
-            bridge.wait_ready()
-        yield bridges
-    for script in scripts:
-        script.assert_gone()
-
-
-def bridges_of(count: int, *scripts: str, **settings: str) -> object:
-    """A fixture of a module: so many processes of one bridge; `scripts` names fixtures."""
+def bridges_of(count: int, *scripts: str, first: str = "", **settings: str) -> object:
+    """A fixture of a module: so many processes of one bridge, with the root of the first one, each
+    in its directory; `scripts` names fixtures, `first` is as for `quick_bridge`.
+    """
 
     @pytest.fixture(scope="module")
     def bridges(
@@ -139,12 +113,24 @@ def bridges_of(count: int, *scripts: str, **settings: str) -> object:
         postgres_server: Postgres,
         redis_server: Redis,
     ) -> Iterator[list[QuickBridge]]:
-        directories = [tmp_path_factory.mktemp("one-of-several") for _ in range(count)]
         agents = [request.getfixturevalue(name) for name in scripts]
-        with several_bridges(
-            directories, postgres_server, redis_server, *agents, **settings
-        ) as bridges:
-            yield bridges
+        more = settings | {"BRIDGE_ACP_AGENTS": ";".join(script.setting for script in agents)}
+        stores = {"database_url": postgres_server.create_database(), "redis_url": redis_server.url}
+        made = [QuickBridge(tmp_path_factory.mktemp("one-of-several"), **stores, **more)]
+        more["BRIDGE_ALLOWED_ROOTS"] = str(made[0].root)
+        for _ in range(1, count):
+            made.append(made[0].beside(tmp_path_factory.mktemp("one-of-several"), **more))
+        for bridge in made:
+            bridge.first, bridge.root = first, made[0].root
+        with made[0], ExitStack() as others:
+            for bridge in made[1:]:
+                bridge.spawn()
+                others.push(bridge)
+            for bridge in made[1:]:
+                bridge.wait_ready()
+            yield made
+        for script in agents:
+            script.assert_gone()
 
     return bridges
 

@@ -1,7 +1,6 @@
 """Sessions that the bridge runs, on several processes (D31, D35, D36, D38 to D40, D46)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pytest
 
@@ -32,7 +31,7 @@ from tests.conformance.approvals import assert_refused, decide, of
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.phone import PATIENCE, Phone
 from tests.conformance.samples import new_id, new_session
-from tests.faults.quick import QuickBridge
+from tests.faults.quick import QuickBridge, with_limits
 from tests.servers import Redis
 
 pytestmark = pytest.mark.spec("processes")
@@ -42,52 +41,15 @@ LIMIT = 3  # sessions at once, on all processes together
 Pair = tuple[Bridge, Bridge]
 
 
-@dataclass
-class Orphaned:
-    """Sessions of a process that was killed, in the middle of a turn and while somebody thinks."""
-
-    killed: Bridge
-    speaking: str
-    asking: str
-    call_id: str
-    agents: set[int]  # the processes of the first one's agent
-    phone: Phone  # on another process, has joined both, not connected
-
-
 script = script_of("plain", "told")
-mortal = script_of("mortal")  # as `plain`, of the process that is killed, with a journal of its own
-
-
-# two that the tests use, and one that is killed while they do
+# two that the tests use, and one that is killed
 SETTINGS = {"BRIDGE_SESSION_GRACE_SECONDS": str(GRACE), "BRIDGE_MAX_SESSIONS": str(LIMIT)}
-three = bridges_of(3, "script", "mortal", **SETTINGS)
+three = bridges_of(3, "script", **SETTINGS)
 
 
 @pytest.fixture(scope="module")
 def pair(three: list[QuickBridge]) -> Pair:
     return three[0], three[1]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def orphaned(three: list[QuickBridge], mortal: Script) -> Orphaned:
-    """Their process is killed as early as can be: its lease passes while the other tests run."""
-    first, second, killed = three
-    near, far = (
-        Phone(bridge.port, first.pairing().token, None).ready() for bridge in (killed, second)
-    )
-    asking, speaking = begin(killed, near), begin(killed, near, agent="mortal")
-    ask(near, asking, "remember this")
-    call_id = tool(near, asking)["tool_call_id"]
-    ask(near, speaking, "/spawn")
-    say(near, speaking, "/rate z 1200 20")
-    for sid in (asking, speaking):
-        far.join(sid)
-    far.expect("stream_chunk", session_id=speaking)
-    agents = {pid for pid, command in mortal.processes().items() if " mortal " in command}
-    killed.kill()
-    near.vanish()
-    far.vanish()
-    return Orphaned(killed, speaking, asking, call_id, agents, far)
 
 
 @pytest.fixture
@@ -247,42 +209,55 @@ def test_an_owner_that_is_stopped(pair: Pair, script: Script, near: Phone, far: 
     end(far, sid)
 
 
-def test_an_owner_that_is_killed(
-    pair: Pair, mortal: Script, far: Phone, orphaned: Orphaned
-) -> None:
+def test_an_owner_that_is_killed(three: list[QuickBridge], script: Script, far: Phone) -> None:
     """D35, D38, D46: within its lease another process ends the stream, rejects what was pending and
     pauses the sessions; resumed there, no prompt is sent twice; what its agent had started is gone
     at the latest when that bridge comes back, which takes nothing that is not its own.
     """
-    root, killed, sids = pair[0].root, orphaned.killed, (orphaned.speaking, orphaned.asking)
+    first, second, killed = three
+    killed.stop()
+    killed.first = with_limits(LEASE_SECONDS=5, LEASE_RENEWAL_SECONDS=1)  # taken for dead sooner
+    killed.start()
+    script.assert_gone()
+    near = Phone(killed.port, first.pairing().token, None).ready()
+    asking, speaking = sids = begin(killed, near), begin(killed, near, agent="plain")
+    ask(near, asking, "remember this")
+    call_id = tool(near, asking)["tool_call_id"]
+    ask(near, speaking, "/spawn")
+    say(near, speaking, "/rate z 1200 20")
     for sid in sids:
-        wait_status(pair[1], sid, "paused", PATIENCE)
-    assert not orphaned.agents & mortal.processes().keys(), "the agent has ended with its bridge"
-    orphaned.phone.ready()
-    told = orphaned.phone.expect(
-        "notification", session_id=orphaned.asking, notification_type="approval_decided"
-    )
+        far.join(sid)
+    far.expect("stream_chunk", session_id=speaking)
+    agents = {pid for pid, command in script.processes().items() if " plain " in command}
+    killed.kill()
+    near.vanish()
+    for sid in sids:
+        wait_status(second, sid, "paused", PATIENCE)
+    assert not agents & script.processes().keys(), "the agent has ended with its bridge"
+    told = far.expect("notification", session_id=asking, notification_type="approval_decided")
     decided = told["payload"]["data"]
-    assert (decided["tool_call_id"], decided["decision"]) == (orphaned.call_id, "rejected")
+    assert (decided["tool_call_id"], decided["decision"]) == (call_id, "rejected")
     assert decided["reason"] == "session_paused"
-    assert [start(far, root, sid, resume=True)["type"] for sid in sids] == ["session_ready"] * 2
-    kept = stream(log_of(far, orphaned.speaking), orphaned.speaking)
+    for sid in sids:
+        far.expect("stream_end", session_id=sid, finish_reason="error")
+        assert start(far, first.root, sid, resume=True)["type"] == "session_ready"
+    kept = stream(log_of(far, speaking), speaking)
     ends = [m["payload"]["finish_reason"] for m in kept if m["type"] == "stream_end"]
     assert ends == ["stop", "error"], "the turn that was cut has one end"
-    assert "6 characters" in words(ask(far, orphaned.speaking, "onward"))
-    assert mortal.prompts().count("/rate z 1200 20") == 1
-    assert words(ask(far, orphaned.asking, "on another process")).endswith("on another process")
-    assert len([m for m in log_of(far, orphaned.asking) if m["type"] == "approval_required"]) == 1
+    assert "6 characters" in words(ask(far, speaking, "onward"))
+    assert script.prompts().count("/rate z 1200 20") == 1
+    assert words(ask(far, asking, "on another process")).endswith("on another process")
+    assert len([m for m in log_of(far, asking) if m["type"] == "approval_required"]) == 1
     killed.start()
-    eventually(lambda: len(mortal.processes()) == 1, 20)
-    assert "10 characters" in words(ask(far, orphaned.speaking, "still here"))
+    eventually(lambda: len(script.processes()) == 1, 20)
+    assert "10 characters" in words(ask(far, speaking, "still here"))
     assert [status(killed, sid) for sid in sids] == ["active"] * 2
     for sid in sids:
         end(far, sid)
-    mortal.assert_gone()
+    script.assert_gone()
 
 
-# last, when the killed one's sessions are no more
+# last, when all other sessions are no more
 def test_limits_and_grace_hold_across(pair: Pair, near: Phone, far: Phone) -> None:
     first, second = pair
     kept = [begin(first, near), begin(first, near), begin(second, far)]

@@ -8,7 +8,7 @@ from bridge_project.protocol.types import now_text
 from hooks_app.intake import store as intake
 from sessions_app.log import reader as log_reader
 from sessions_app.log.reader import Row
-from sessions_app.models import Session
+from sessions_app.models import Feed, LogHead, LogRow, Session
 from sessions_app.observed import sessions as observed_sessions
 
 
@@ -45,3 +45,12 @@ def read_all(positions: dict[int, int], upto: int | None = None) -> list[Row]:
     """What a reader gives after these positions, to the head of the log unless told."""
     reader = log_reader.Reader(positions, log_reader.head_seq() if upto is None else upto)
     return [row for page in iter(reader.page, None) for row in page.rows]
+
+
+def holds_what_it_says() -> bool:
+    """The counters of every feed and of the log are those of their rows."""
+    for feed in Feed.objects.all():
+        sizes = list(LogRow.objects.filter(feed=feed).values_list("size", flat=True))
+        if (feed.rows, feed.bytes) != (len(sizes), sum(sizes)):
+            return False
+    return LogHead.objects.get().bytes == sum(LogRow.objects.values_list("size", flat=True))
