@@ -23,12 +23,16 @@ def low(phone: Phone, session_id: str) -> list[str]:
 
 
 def test_a_turn_without_a_sign(bridge: Bridge, tmp_path: Path) -> None:
-    """Told to every device once, with what takes so long; not where a person is waited for."""
+    """Told to every device once, with what takes so long; not where a person is waited for, nor of
+    an agent that thinks.
+    """
     with bridge.phones(2) as (phone, other):
-        waits, silent, runs = (
-            begin(bridge, phone, agent=agent) for agent in ("demo", "plain", "demo")
+        waits, silent, runs, thinks = (
+            begin(bridge, phone, agent=agent) for agent in ("demo", "plain", "demo", "plain")
         )
         tool(phone, waits)
+        thinking = "say('hm ', 'agent_thought_chunk'); time.sleep(0.1)"
+        say(phone, thinks, f"/do for _ in range({15 * SECONDS}): {thinking}")
         say(phone, silent, "/deaf")
         go_on = tmp_path / "go on"
         command = f"until [ -e '{go_on}' ]; do sleep 0.1; done"
@@ -38,20 +42,11 @@ def test_a_turn_without_a_sign(bridge: Bridge, tmp_path: Path) -> None:
         assert low(other, silent)[0].startswith(f"plain gave no sign for {SECONDS} s: it thinks")
         go_on.touch()
         phone.expect("stream_end", session_id=runs, finish_reason="stop")
-        other.ping()
-        assert low(other, runs).count(works) == 1 and not low(other, waits)
-        for session_id in (waits, silent, runs):
-            end(phone, session_id)
-
-
-def test_thoughts_are_a_sign(bridge: Bridge) -> None:
-    with bridge.phones(1) as (phone,):
-        thinks = begin(bridge, phone, agent="plain")
-        thinking = "say('hm ', 'agent_thought_chunk'); time.sleep(0.1)"
-        say(phone, thinks, f"/do for _ in range({15 * SECONDS}): {thinking}")
         phone.expect("stream_end", session_id=thinks, finish_reason="stop")
-        assert not low(phone, thinks)
-        end(phone, thinks)
+        other.ping()
+        assert low(other, runs).count(works) == 1 and not low(other, waits) + low(other, thinks)
+        for session_id in (waits, silent, runs, thinks):
+            end(phone, session_id)
 
 
 def test_an_idle_session_is_paused(bridge: Bridge) -> None:

@@ -81,9 +81,9 @@ def bridge(
         yield bridge
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
 def hanging(bridge: Bridge) -> Iterator[Hanging]:
-    """Who waits for an agent that hangs, its session, the request; the first test begins it."""
+    """Who waits for an agent that hangs, its session, the request: meanwhile others work."""
     with bridge.phones(1) as (phone,):
         sid = new_session()
         yield phone, sid, send_start(phone, bridge.root, sid, "hangs")
@@ -95,16 +95,6 @@ def readable(payload: dict[str, Any], *any_of: str) -> None:
     assert len(text.split()) >= 3, text
     assert not any(inside in text for inside in ("Traceback", "Error(", "object at 0x")), text
     assert not any_of or any(word.lower() in text.lower() for word in any_of), text
-
-
-def test_others_work_while_an_agent_hangs(bridge: Bridge, hanging: Hanging, phone: Phone) -> None:
-    asks, sid, _ = hanging
-    eventually(lambda: bridge.knows(sid))
-    alive(asks)
-    other = begin(bridge, phone)
-    assert words(ask(phone, other, "meanwhile")).endswith("meanwhile")
-    assert status(bridge, sid) in ("created", "error")
-    end(phone, other)
 
 
 def test_what_cannot_be_asked_for(bridge: Bridge, phone: Phone) -> None:

@@ -226,46 +226,42 @@ def finish(phone: Phone, session_id: str, turns: int) -> None:
         phone.expect("stream_end", session_id=session_id)
 
 
-def test_every_phone_sees_the_question(bridge: Bridge, phone: Phone) -> None:
+def test_every_phone_sees_the_question(bridge: Bridge, phone: Phone, session: str) -> None:
     """Before the answer begins; who comes later too; it counts as no hook event."""
-    sid = begin(bridge, phone)
     with bridge.phones(1) as (other,):
-        other.join(sid)
-        sent = phone.send("message", {"session_id": sid, "content": "one\ntwo", "role": "user"})
-        finish(phone, sid, 1)
-        finish(other, sid, 1)
+        other.join(session)
+        sent = phone.send("message", {"session_id": session, "content": "one\ntwo", "role": "user"})
+        finish(phone, session, 1)
+        finish(other, session, 1)
         shown, begun = [m for m in phone.messages if m["type"] in ("agent_event", "stream_start")]
         assert (shown["type"], begun["type"]) == ("agent_event", "stream_start")
         assert [m for m in other.messages if m["type"] == "agent_event"] == [shown]
         event = shown["payload"]
         assert event["event"] == event["event_type"] == "UserPromptSubmit"
-        assert is_uuid(event["event_id"]) and event["session_id"] == sid
+        assert is_uuid(event["event_id"]) and event["session_id"] == session
         assert_now(event["timestamp"])
         told = {"prompt": "one\ntwo", "source": "device", "message_id": sent, "queued": False}
         assert event["payload"] == told | {"device": event["payload"]["device"] or "a name"}
-        assert shown in log_of(other, sid)
-    view = bridge.session(sid)
+        assert shown in log_of(other, session)
+    view = bridge.session(session)
     assert (view["hook_count"], view["recent_events"], view["title"]) == (0, [], "one")
     with bridge.phones(1) as (third,):
-        third.join(sid)
+        third.join(session)
         assert shown in third.expect("replay_buffer")["payload"]["messages"]
-    end(phone, sid)
 
 
-def test_what_waits_says_so(bridge: Bridge, phone: Phone) -> None:
+def test_what_waits_says_so(bridge: Bridge, phone: Phone, session: str) -> None:
     """Each is shown when it is accepted, not when it is answered."""
-    sid = begin(bridge, phone)
     for text in ("/sleep 1", "second", "third"):
-        say(phone, sid, text)
-    finish(phone, sid, 3)
-    ask(phone, sid, "fourth")
-    shown = [(one["prompt"], one["queued"]) for one in prompts(phone.messages, sid)]
+        say(phone, session, text)
+    finish(phone, session, 3)
+    ask(phone, session, "fourth")
+    shown = [(one["prompt"], one["queued"]) for one in prompts(phone.messages, session)]
     assert shown == [("/sleep 1", False), ("second", True), ("third", True), ("fourth", False)]
     said = words(phone.messages)
     assert said.index("second") < said.index("third") < said.index("fourth"), "answered in order"
     types = [m["type"] for m in phone.messages if m["type"] in ("agent_event", "stream_end")]
     assert types == ["agent_event"] * 3 + ["stream_end"] * 3 + ["agent_event", "stream_end"]
-    end(phone, sid)
 
 
 @pytest.mark.spec("http.session.events")
@@ -284,19 +280,18 @@ def test_over_http(bridge: Bridge, phone: Phone, sid: str) -> None:
 
 
 @pytest.mark.spec("client.repeat", "offline.flush")
-def test_once(bridge: Bridge, phone: Phone) -> None:
+def test_once(phone: Phone, session: str) -> None:
     """D31: sent again, on the next connection too, it is neither shown nor answered again."""
-    sid, id_ = begin(bridge, phone), new_id()
-    body = {"session_id": sid, "content": "only once", "role": "user"}
+    id_ = new_id()
+    body = {"session_id": session, "content": "only once", "role": "user"}
     for _ in range(2):
         phone.send("message", body, id=id_)
-    finish(phone, sid, 1)
+    finish(phone, session, 1)
     phone.close()
     phone.ready()
-    phone.join(sid)
+    phone.join(session)
     phone.send("message", body, id=id_)
-    ask(phone, sid, "something else")
-    log = log_of(phone, sid)
-    assert [one["prompt"] for one in prompts(log, sid)] == ["only once", "something else"]
+    ask(phone, session, "something else")
+    log = log_of(phone, session)
+    assert [one["prompt"] for one in prompts(log, session)] == ["only once", "something else"]
     assert len([message for message in log if message["type"] == "stream_start"]) == 2
-    end(phone, sid)

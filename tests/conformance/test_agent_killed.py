@@ -31,8 +31,8 @@ from tests.conformance.phone import Message, Phone
 from tests.conformance.samples import new_id
 
 GRACE = 2
-# all but two are the same, each for the session of one test, with a journal of its own
-AGENTS = ("plain", "asks", "no-load", "forgets")
+# each for the session of one test, with a journal of its own
+AGENTS = ("plain", "no-load", "forgets")
 
 
 @dataclass
@@ -71,13 +71,15 @@ def under(request: pytest.FixtureRequest, bridge: Bridge, scripts: dict[str, Scr
     (bridge.root / "gone").mkdir()
     removed = start(phone, bridge.root / "gone")["payload"]["session_id"]
     sessions = {agent: begin(bridge, phone, agent=agent) for agent in AGENTS}
-    sessions |= {name: begin(bridge, phone) for name in ("runs", "left")} | {"removed": removed}
+    sessions |= {name: begin(bridge, phone) for name in ("asks", "runs", "left")}
+    sessions["removed"] = removed
     for name in ("no-load", "forgets", "removed"):
         ask(phone, sessions[name], "remember me")
-    say(phone, sessions["asks"], "/ask make test")
-    asked = phone.expect("approval_required", session_id=sessions["asks"])["payload"]
-    runs = tool(phone, sessions["runs"], command="touch runs; sleep 600")
-    calls = {"asks": asked["tool_call_id"], "runs": runs["tool_call_id"]}
+    commands = {"asks": "make test", "runs": "touch runs; sleep 600"}
+    calls = {
+        name: tool(phone, sessions[name], command=command)["tool_call_id"]
+        for name, command in commands.items()
+    }
     decide(phone, sessions["runs"], calls["runs"], "approved")
     eventually((bridge.root / "runs").exists)
     (bridge.root / "runs").unlink()

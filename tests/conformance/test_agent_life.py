@@ -10,6 +10,7 @@ import pytest
 
 from tests.conformance.agent_tools import (
     Script,
+    alive,
     begun,
     bridge_of,
     http_say,
@@ -114,6 +115,7 @@ def test_a_start_that_hangs_is_ended(
     """Issue: whoever wants to ends it, without having joined; its process is gone at once."""
     asked = send_start(phone, bridge.root, sid, "hangs")
     eventually(lambda: bridge.knows(sid) and script.processes())
+    alive(phone)
     with bridge.phones(1) as (other,):
         assert end(other, sid)["type"] == "session_end"
         assert_refused(answer_to(phone, asked), "SESS_CLOSED", False, sid)

@@ -69,26 +69,10 @@ def _phone(bridge: Bridge, mints: Bridge) -> Iterator[Phone]:
     phone.vanish()
 
 
-def test_a_phone_on_the_other_process(pair: Pair, near: Phone, far: Phone) -> None:
-    """Issue, D39: joined, talked to, also over HTTP, and ended from there."""
-    sid = begin(pair[0], near)
-    seen = ask(near, sid, "from the owner's process")
-    far.join(sid)
-    assert far.expect("replay_buffer", session_id=sid)["payload"]["messages"] == seen
-    assert words(ask(far, sid, "from the other process")).endswith("from the other process")
-    before = len(of(near, "stream_chunk", sid))
-    answer = http_say(pair[1], sid, {"type": "user_message", "content": "by HTTP"})
-    assert answer.status == 202 and answer.json()["accepted"] is True, "D39, D46: wherever it is"
-    near.collect(lambda: len(of(near, "stream_end", sid)) == 3, "three answers")
-    assert words(of(near, "stream_chunk", sid)[before:]).count("by HTTP") == 1
-    end(far, sid)
-    near.expect("session_end", session_id=sid)
-    assert status(pair[1], sid) == "closed"
-
-
 def test_one_id_on_both_at_once(pair: Pair, script: Script, near: Phone, far: Phone) -> None:
     """D22: a session with an id of the clients' own is created once, however many ask for it while
-    its agent starts; all are in it. D35: created, until the agent is ready, then active.
+    its agent starts; D35: created, until the agent is ready, then active. D39, D46: all are in it,
+    and it is talked to, also over HTTP, and ended from each process.
     """
     sid, agents = new_session(), len(script.lines("new"))
     beside = Phone(pair[0].port, pair[0].pairing().token, None).ready()
@@ -100,11 +84,15 @@ def test_one_id_on_both_at_once(pair: Pair, script: Script, near: Phone, far: Ph
     for phone, id_ in asked.items():
         assert answer_to(phone, id_)["payload"]["status"] == "ready"
     assert status(pair[1], sid) == "active" and len(script.lines("new")) == agents + 1
-    say(far, sid, "who is there")
+    answer = http_say(pair[1], sid)
+    assert answer.status == 202 and answer.json()["accepted"] is True, "wherever it is"
     for phone in phones:
         phone.expect("stream_end", session_id=sid)
     assert stream(near.messages, sid) == stream(beside.messages, sid) == stream(far.messages, sid)
-    end(near, sid)
+    assert "2 characters" in words(stream(near.messages, sid))
+    end(far, sid)
+    near.expect("session_end", session_id=sid)
+    assert status(pair[1], sid) == "closed"
     beside.close()
 
 

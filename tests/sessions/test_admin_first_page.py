@@ -16,18 +16,6 @@ from tests.conformance.admin import text_of
 pytestmark = pytest.mark.django_db
 
 
-def client(*, is_superuser: bool = False) -> Client:
-    user = User.objects.create_user("ada", is_staff=True, is_superuser=is_superuser)
-    made = Client()
-    made.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
-    return made
-
-
-@pytest.fixture
-def admin() -> Client:
-    return client(is_superuser=True)
-
-
 def page_of(client: Client, path: str = "/admin/") -> str:
     """Return a page, without the space between its elements."""
     answer = client.get(path)
@@ -35,7 +23,7 @@ def page_of(client: Client, path: str = "/admin/") -> str:
     return re.sub(r">\s+<", "><", answer.content.decode())
 
 
-def test_what_waits_is_there_as_it_was_asked(admin: Client) -> None:
+def test_what_waits_is_there_as_it_was_asked(admin_client: Client) -> None:
     feed = Feed.objects.create(kind=Feed.Kind.OBSERVED)
     session = Session.objects.create(session_id="s1", kind="observed", feed=feed, title="Fix <it>")
     command = "cat <<'EOF'\n</pre><script>x</script>\u202e\nEOF"
@@ -50,7 +38,7 @@ def test_what_waits_is_there_as_it_was_asked(admin: Client) -> None:
         source="hooks",
         decision="pending",
     )
-    page = page_of(admin)
+    page = page_of(admin_client)
     assert "<script>x" not in page and "\u202e" not in page
     assert "Approvals that wait 1 Bash high Fix <it>" in text_of(page)
     assert "&#x27;EOF&#x27;\n&lt;/pre&gt;&lt;script&gt;x&lt;/script&gt;\ufffd\nEOF</pre>" in page
@@ -72,9 +60,9 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("known")
-def test_it_lists_the_agents_and_the_first_page_leads_there(admin: Client) -> None:
-    assert f'href="{PAGE}"' in admin.get("/admin/").content.decode()
-    page = page_of(admin, PAGE)
+def test_it_lists_the_agents_and_the_first_page_leads_there(admin_client: Client) -> None:
+    assert f'href="{PAGE}"' in admin_client.get("/admin/").content.decode()
+    page = page_of(admin_client, PAGE)
     assert "&lt;b&gt;not&lt;/b&gt; installed" in page
     rows = [row.split("</tr>")[0] for row in page.split('<tr><th scope="row">')[1:]]
     cells = [[text_of(cell).strip() for cell in row.split("<td>")] for row in rows]
@@ -86,7 +74,8 @@ def test_it_lists_the_agents_and_the_first_page_leads_there(admin: Client) -> No
 
 
 def test_nothing_for_who_may_nothing() -> None:
-    staff = client()
+    staff = Client()
+    staff.force_login(User.objects.create_user("ada", is_staff=True))
     assert staff.get(PAGE).status_code == 403
     first = page_of(staff)
     assert "Approvals" not in first and PAGE not in first

@@ -17,7 +17,7 @@ from sessions_app.agents.events import (
     TurnEnded,
 )
 from tests.agents.claude_model import Model, Refused, Text, Tool
-from tests.agents.drive import APPROVED, REJECTED, Drive, eventually, kinds, only, text
+from tests.agents.drive import APPROVED, Drive, eventually, kinds, only, text
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -48,13 +48,18 @@ async def test_a_command_that_only_reads_asks_too(model: Model, session: Drive) 
     assert "".join(inputs).count("echo seen") == 1
 
 
-async def test_a_rejected_call_does_not_run(model: Model, session: Drive) -> None:
-    """It is no failure of the tool; the model reads why."""
-    prompt = model.play("touch", [Tool("Bash", {"command": "touch made"})], [Text("Then not.")])
+async def test_a_rejected_call_does_not_run(model: Model, session: Drive, tmp_path: Path) -> None:
+    """It is no failure of the tool; the model reads why. Reading outside the directory asks too."""
+    (tmp_path / "elsewhere.txt").write_text("private")
+    outside = Tool("Read", {"file_path": str(tmp_path / "elsewhere.txt")})
+    touch = Tool("Bash", {"command": "touch made"})
+    prompt = model.play("touch", [touch], [outside], [Text("Then not.")])
     said = await session.turn(prompt, Verdict("rejected", reason="Not on a Friday."))
-    assert kinds(said) == ["ApprovalAsked", "ToolStopped", "TurnEnded"]
-    assert only(ToolStopped, said).reason == "Not on a Friday."
-    assert "Not on a Friday." in str(model.requests[-1].body["messages"])
+    asks = ["ApprovalAsked", "ToolStopped"]
+    assert kinds(said) == [*asks, "ToolStarted", *asks, "TurnEnded"]
+    assert [one.reason for one in said if isinstance(one, ToolStopped)] == ["Not on a Friday."] * 2
+    told = str(model.requests[-1].body["messages"])
+    assert told.count("Not on a Friday.") == 2 and "private" not in told
     assert list(session.directory.iterdir()) == []
 
 
@@ -76,16 +81,6 @@ async def test_an_edit_has_a_diff(model: Model, session: Drive) -> None:
     assert read.diff is None and "two" in read.content
     assert edit.diff == f"--- {file}\n+++ {file}\n@@ -1,2 +1,2 @@\n one\n-two\n+zwei\n"
     assert file.read_text() == "one\nzwei\n"
-
-
-async def test_reading_outside_the_directory_asks(
-    model: Model, session: Drive, tmp_path: Path
-) -> None:
-    (tmp_path / "elsewhere.txt").write_text("private")
-    outside = Tool("Read", {"file_path": str(tmp_path / "elsewhere.txt")})
-    said = await session.turn(model.play("outside", [outside], [Text("No.")]), REJECTED)
-    assert only(ToolStarted, said).call.id == only(ApprovalAsked, said).call.id
-    assert len(session.of(ToolStopped)) == 1 and "private" not in str(said)
 
 
 async def test_without_a_log_in_it_says_where_to_log_in(model: Model, session: Drive) -> None:
