@@ -1,9 +1,8 @@
 """Sessions that begin and end, over and over, leave nothing behind (issue, Shown by)."""
 
 import os
-from contextlib import suppress
-from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.conformance.agent_tools import Script, bridge_of, figure, script_of
@@ -33,18 +32,10 @@ def files(bridge: Bridge) -> int:
     return int(float(line.split()[1]))
 
 
-def tasks(bridge: Bridge) -> list[Path]:
+def process(bridge: Bridge) -> psutil.Process:
+    """The bridge; its children are also those that nobody has waited for."""
     assert bridge.process is not None
-    return list(Path(f"/proc/{bridge.process.pid}/task").iterdir())
-
-
-def children(bridge: Bridge) -> list[str]:
-    """Child processes, also those that nobody has waited for; threads may end meanwhile."""
-    found = []
-    for task in tasks(bridge):
-        with suppress(FileNotFoundError):
-            found += (task / "children").read_text().split()
-    return found
+    return psutil.Process(bridge.process.pid)
 
 
 def one_after_another(bridge: Bridge, phone: Phone, agent: str, count: int, every: int) -> None:
@@ -72,17 +63,17 @@ def test_sessions_leave_nothing(bridge: Bridge, script: Script, agent: str) -> N
     count, every = AGENTS[agent]
     with bridge.phones(1) as (phone,):
         one_after_another(bridge, phone, agent, max(10, CYCLES // 10), every)
-        eventually(lambda: not children(bridge))
-        handles, threads, looks = files(bridge), len(tasks(bridge)), [bridge.memory()]
+        eventually(lambda: not process(bridge).children())
+        handles, threads, looks = files(bridge), process(bridge).num_threads(), [bridge.memory()]
         for _ in range(2):
             one_after_another(bridge, phone, agent, count // 2, every)
             looks.append(bridge.memory())
         script.assert_gone()
-        eventually(lambda: files(bridge) < handles + count // 2 and not children(bridge))
+        eventually(lambda: files(bridge) < handles + count // 2 and not process(bridge).children())
         grown = looks[1] - looks[0], looks[2] - looks[1]
         figure(f"{count} cycles of {agent}: {grown} bytes more in the first and the second half")
         assert grown[1] < GROWTH, grown
-        assert agent != "demo" or len(tasks(bridge)) <= threads
+        assert agent != "demo" or process(bridge).num_threads() <= threads
         assert bridge.get("/api/v1/health", bridge.admin_token).json()["active_sessions"] == 0
 
 
@@ -92,4 +83,4 @@ def test_agents_that_do_not_start_leave_nothing(bridge: Bridge, script: Script) 
         for _ in range(3):
             assert start(phone, bridge.root, agent="exits")["payload"]["code"] == "AGENT_ERROR"
     script.assert_gone()
-    eventually(lambda: files(bridge) <= before and not children(bridge))
+    eventually(lambda: files(bridge) <= before and not process(bridge).children())

@@ -1,6 +1,11 @@
-"""Sessions that the bridge runs, on several processes (D31, D35, D36, D38 to D40, D46)."""
+"""Sessions that the bridge runs, on several processes, which others may take for dead (D22, D31,
+D35, D36, D38 to D40, D46).
+"""
 
+import signal
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -32,11 +37,11 @@ from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.phone import PATIENCE, Phone
 from tests.conformance.samples import new_id, new_session
 from tests.faults.quick import QuickBridge, with_limits
-from tests.servers import Redis
+from tests.servers import Postgres, Redis
 
 pytestmark = pytest.mark.spec("processes")
 
-GRACE = 8
+GRACE, LEASE = 8, 8
 LIMIT = 3  # sessions at once, on all processes together
 Pair = tuple[Bridge, Bridge]
 
@@ -44,7 +49,8 @@ Pair = tuple[Bridge, Bridge]
 script = script_of("plain", "told")
 # two that the tests use, and one that is killed
 SETTINGS = {"BRIDGE_SESSION_GRACE_SECONDS": str(GRACE), "BRIDGE_MAX_SESSIONS": str(LIMIT)}
-three = bridges_of(3, "script", **SETTINGS)
+HASTY = with_limits(LEASE_SECONDS=LEASE, LEASE_RENEWAL_SECONDS=1)  # taken for dead sooner
+three = bridges_of(3, "script", first=HASTY, **SETTINGS)
 
 
 @pytest.fixture(scope="module")
@@ -197,15 +203,62 @@ def test_an_owner_that_is_stopped(pair: Pair, script: Script, near: Phone, far: 
     end(far, sid)
 
 
+def test_a_process_that_slept_for_longer_than_its_lease(
+    pair: Pair, script: Script, near: Phone, far: Phone
+) -> None:
+    """D46: a session that is resumed has one agent, whose words alone are told."""
+    first, second = pair
+    script.assert_gone()
+    taken, back = (begun(first, near, "/rate old 6000 100") for _ in range(2))
+    assert first.process is not None
+    first.process.send_signal(signal.SIGSTOP)
+    try:
+        for sid in (taken, back):
+            wait_status(second, sid, "paused")
+        assert start(far, "", taken, resume=True)["type"] == "session_ready"
+        asked = send_start(near, "", back, "", resume=True)
+    finally:
+        first.process.send_signal(signal.SIGCONT)
+    with suppress(ConnectionError):
+        assert answer_to(near, asked)["type"] == "session_ready"
+    far.join(back)
+    eventually(lambda: len(script.processes()) == 2)
+    for sid in (taken, back):
+        assert words(ask(far, sid, "new")).endswith("new")
+        log = log_of(far, sid)
+        kinds = [one["type"] for one in log if one["type"].startswith("stream_")]
+        assert kinds.count("stream_end") == 2 == kinds.count("stream_start")
+        ended = [one["type"] for one in log].index("stream_end")
+        assert "old" not in words(log[ended:]), "what it heard in its sleep is not said"
+        end(far, sid)
+
+
+def test_processes_whose_database_was_away_are_not_dead(
+    pair: Pair, script: Script, postgres_server: Postgres, near: Phone, far: Phone
+) -> None:
+    """D46: whoever looks first leaves the others the time to renew their leases."""
+    script.assert_gone()
+    both = zip(pair, (near, far), strict=True)
+    sessions = [(bridge, phone, begin(bridge, phone, agent="plain")) for bridge, phone in both]
+    agents = script.processes().keys()
+    postgres_server.stop()
+    time.sleep(LEASE + 1)
+    postgres_server.start()
+    for bridge, phone, sid in sessions:
+        health = "/api/v1/health", bridge.admin_token
+        eventually(lambda bridge=bridge, health=health: bridge.get(*health).status == 200)
+        assert words(ask(phone, sid, "still here")).endswith("still here")
+    assert script.processes().keys() == agents
+    for _, phone, sid in sessions:
+        end(phone, sid)
+
+
 def test_an_owner_that_is_killed(three: list[QuickBridge], script: Script, far: Phone) -> None:
     """D35, D38, D46: within its lease another process ends the stream, rejects what was pending and
     pauses the sessions; resumed there, no prompt is sent twice; what its agent had started is gone
     at the latest when that bridge comes back, which takes nothing that is not its own.
     """
     first, second, killed = three
-    killed.stop()
-    killed.first = with_limits(LEASE_SECONDS=5, LEASE_RENEWAL_SECONDS=1)  # taken for dead sooner
-    killed.start()
     script.assert_gone()
     near = Phone(killed.port, first.pairing().token, None).ready()
     asking, speaking = sids = begin(killed, near), begin(killed, near, agent="plain")

@@ -49,18 +49,15 @@ PAGE = "/admin/sessions_app/session/agents/"
 WHY = "<b>not</b> installed"
 
 
-@pytest.fixture
-def known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_lists_the_agents_and_the_first_page_leads_there(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kinds = [
         AgentKind("real", DemoDriver, version=lambda: "4.5.6"),
         AgentKind("absent", DemoDriver, lambda: WHY, can_modify=False, asks=lambda: None),
         AgentKind("scripted", DemoDriver, real=False, asks=lambda: False),
     ]
     monkeypatch.setattr(registry, "KINDS", {kind.name: kind for kind in kinds})
-
-
-@pytest.mark.usefixtures("known")
-def test_it_lists_the_agents_and_the_first_page_leads_there(admin_client: Client) -> None:
     assert f'href="{PAGE}"' in admin_client.get("/admin/").content.decode()
     page = page_of(admin_client, PAGE)
     assert "&lt;b&gt;not&lt;/b&gt; installed" in page

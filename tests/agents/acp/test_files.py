@@ -53,23 +53,19 @@ async def test_the_data_directory_is_never_read_or_written(
 
 
 async def test_a_write_that_nobody_was_asked_for_is_asked_for(opened: Open, root: Path) -> None:
+    """One that is rejected is not made."""
     (root / "a.txt").write_text("old\n")
-    drive = await opened(APPROVED)
+    drive = await opened(APPROVED, Verdict("rejected", reason="keep it"))
     said = await drive.turn("/write a.txt new")
     assert kinds(said) == ["ApprovalAsked", "ToolSucceeded", "TurnEnded"]
     call, done = only(ApprovalAsked, said).call, only(ToolSucceeded, said)
     params = {"file_path": str(root / "a.txt"), "content": "new"}
     assert (call.tool, call.params) == ("Write", params)
     assert done.diff == "@@ -1 +1 @@\n-old\n+new\n\\ No newline at end of file\n"
-    assert (root / "a.txt").read_text() == "new"
-
-
-async def test_a_write_that_is_rejected_is_not_made(opened: Open, root: Path) -> None:
-    drive = await opened(Verdict("rejected", reason="keep it"))
-    said = await drive.turn("/write a.txt new")
+    said = await drive.turn("/write a.txt newer")
     assert kinds(said) == ["ApprovalAsked", "ToolStopped", "TurnEnded"]
     assert "keep it" in text(said)
-    assert list(root.iterdir()) == []
+    assert (root / "a.txt").read_text() == "new"
 
 
 async def test_an_approved_write_stays_inside(opened: Open, root: Path) -> None:

@@ -55,18 +55,13 @@ async def test_a_program_that_is_no_agent(
     why: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    program = _program(tmp_path, script)
+    program = tmp_path / "program"
+    if script:
+        program.write_text(script)
+        program.chmod(0o755)
     monkeypatch.setattr(agent, "program", lambda: program)
     driver = claude_driver()
     with pytest.raises(CannotStart, match=why) as failure:
         await driver.start(root)
     assert not isinstance(failure.value, CannotResume)
     await driver.close()
-
-
-def _program(directory: Path, script: str) -> Path:
-    program = directory / "program"
-    if script:
-        program.write_text(script)
-        program.chmod(0o755)
-    return program
