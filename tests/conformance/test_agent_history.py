@@ -11,7 +11,7 @@ from tests.conformance.phone import Phone
 KEPT = 9  # rows of a session: those of two turns, and one
 
 
-script, bridge = script_of("plain", "tells"), bridge_of(BRIDGE_QUEUE_MAX=str(KEPT))
+script, bridge = script_of("tells"), bridge_of(BRIDGE_QUEUE_MAX=str(KEPT))
 
 
 def buffers(phone: Phone, session_id: str) -> list[dict[str, Any]]:
@@ -72,17 +72,3 @@ def test_what_the_agent_tells(bridge: Bridge) -> None:
         assert words(ask(phone, sid, "and on")).endswith("and on")
         late.expect("stream_end", session_id=sid)
         end(phone, sid)
-
-
-def test_an_agent_that_tells_nothing(bridge: Bridge) -> None:
-    """The log's own replay_buffer says that it begins later; what is whole is complete."""
-    with bridge.phones(2) as (phone, late):
-        lost, whole = (begin(bridge, phone, agent="plain") for _ in range(2))
-        ask(phone, whole, "hello")
-        for number in range(4):
-            ask(phone, lost, f"number {number}")
-        for session, complete in ((lost, False), (whole, True)):
-            late.join(session)
-            [only] = buffers(late, session)
-            assert only["complete"] is complete and only["messages"] and "source" not in only
-            end(phone, session)

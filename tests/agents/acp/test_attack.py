@@ -1,6 +1,7 @@
 """An approval covers what a person saw, and nothing of an ACP agent stays (D38, D40, D45)."""
 
 import asyncio
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,9 @@ async def test_an_approved_command_lets_no_other_run(
         f"for _ in range(2): have('terminal/create', 'DONE', **{how})"
     )
     assert text(said).count("DONE") == runs
-    assert drive.of(ApprovalAsked)[0].call.params == shown and not (root / "made").exists()
+    calls = [asked.call for asked in drive.of(ApprovalAsked)]
+    assert calls[0].params == shown and {call.tool for call in calls} == {"Bash"}
+    assert calls[-1].params["command"] == shlex.join(command) and not (root / "made").exists()
 
 
 @pytest.mark.parametrize(
