@@ -86,6 +86,8 @@ def test_an_auth_without_a_database(store: Store) -> None:
         ):
             assert_error(refused, 503, "STORAGE_UNAVAILABLE")
             assert refused.headers["retry-after"] == "5"
+        figures = bridge.get("/metrics", bridge.admin_token).body
+        assert b"bridge_spool_waiting" in figures and b"bridge_queue_rows" not in figures
     finally:
         store.postgres.start()
     phone.ready()

@@ -15,7 +15,6 @@ from bridge_project.docs import openapi, reference
 from bridge_project.kernel.config import PROJECT_DIR, SECRET_FIELDS, Conf
 from bridge_project.kernel.errors import ERRORS
 from bridge_project.management.commands.generate_docs import PAGES
-from bridge_project.protocol.types import HOOK_EVENTS
 from tests.http.conftest import Api
 
 PAGES_OF_WORDS = ["/", "/docs", "/docs/errors", "/docs/errors/SESSION_CLOSED"]
@@ -33,16 +32,6 @@ def document() -> dict[str, Any]:
     return found
 
 
-def operations(document: dict[str, Any]) -> list[dict[str, Any]]:
-    return [operation for methods in document["paths"].values() for operation in methods.values()]
-
-
-def test_the_schema_comes_without_a_token(stranger: Api) -> None:
-    response = stranger.get("/api/v1/schema")
-    assert response.status_code == 200
-    assert response.json()["openapi"].startswith("3.1")
-
-
 def test_every_address_of_the_api_is_in_the_schema(document: dict[str, Any]) -> None:
     patterns = [str(one.pattern) for one in urls.urlpatterns if isinstance(one, URLPattern)]
     served = {
@@ -54,7 +43,8 @@ def test_every_address_of_the_api_is_in_the_schema(document: dict[str, Any]) -> 
 
 
 def test_every_operation_is_described_with_each_of_its_errors(document: dict[str, Any]) -> None:
-    found, said = operations(document), set()
+    found = [one for methods in document["paths"].values() for one in methods.values()]
+    said = set()
     ids = {one["operationId"].removesuffix(openapi.WITHOUT_PREFIX) for one in found}
     assert ids >= openapi.OWN_ERRORS.keys()
     assert len({one["operationId"] for one in found}) == len(found)
@@ -69,31 +59,6 @@ def test_every_operation_is_described_with_each_of_its_errors(document: dict[str
             said.add(code)
     sendable = {code for code, row in ERRORS.items() if row.status}
     assert said == sendable - NOT_OVER_HTTP.keys() and NOT_OVER_HTTP.keys() < sendable
-
-
-def test_each_hook_event_has_an_example(document: dict[str, Any]) -> None:
-    """That the bridge takes them: tests/protocol/test_golden.py."""
-    body = document["paths"]["/api/v1/hooks/event"]["post"]["requestBody"]
-    assert body["content"]["application/json"]["examples"].keys() == set(HOOK_EVENTS)
-
-
-@pytest.mark.parametrize(
-    ("operation", "kinds"),
-    [
-        ("health", {"deviceToken", "hookToken", "adminToken"}),
-        ("sessions", {"deviceToken", "adminToken"}),
-        ("hook_event", {"hookToken"}),
-        ("reload_hooks", {"adminToken"}),
-        ("schema", set()),
-        ("websocket", set()),
-    ],
-)
-def test_the_security_of_an_operation(
-    document: dict[str, Any], operation: str, kinds: set[str]
-) -> None:
-    [one] = [one for one in operations(document) if one["operationId"] == operation]
-    assert {name for requirement in one.get("security", []) for name in requirement} == kinds
-    assert kinds <= document["components"]["securitySchemes"].keys()
 
 
 # -- pages -----------------------------------------------------------------------------------------
@@ -116,13 +81,6 @@ def test_a_page_has_no_scripts_nothing_from_elsewhere_and_no_dead_links(
     assert f"'sha256-{digest}'" in policy
     for link in re.findall(r'href="(/[^"]*)"', html):
         get_resolver().resolve(link)
-
-
-def test_the_page_of_every_code_says_what_to_do(stranger: Api) -> None:
-    for code, row in ERRORS.items():
-        html = stranger.get(f"/docs/errors/{code}").content.decode()
-        first_word = row.remedy.split()[0].strip("`")
-        assert code in html and first_word in html
 
 
 # -- files -----------------------------------------------------------------------------------------

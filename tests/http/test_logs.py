@@ -35,13 +35,7 @@ def log_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     bridge_logging.configure({})
 
 
-def test_only_the_owner_reads_it(log_dir: Path) -> None:
-    logging.getLogger("bridge.test").warning("x")
-    modes = {log_dir / "bridge.log": 0o600, log_dir: 0o700, log_dir.parent: 0o700}
-    assert {path: stat.S_IMODE(path.stat().st_mode) for path in modes} == modes
-
-
-def test_it_turns_over_and_stays_private(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_owner_reads_it_and_it_turns_over(log_dir: Path) -> None:
     handlers = logging.getLogger().handlers
     [handler] = [one for one in handlers if isinstance(one, bridge_logging.LogFile)]
     assert (handler.maxBytes, handler.backupCount) == (10 * 2**20, 5)
@@ -53,7 +47,8 @@ def test_it_turns_over_and_stays_private(log_dir: Path, monkeypatch: pytest.Monk
         "bridge.log",
         *(f"bridge.log.{i}" for i in range(1, 6)),
     ]
-    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+    modes = dict.fromkeys(files, 0o600) | dict.fromkeys((log_dir, log_dir.parent), 0o700)
+    assert {path: stat.S_IMODE(path.stat().st_mode) for path in modes} == modes
     assert "line 39" in files[0].read_text()
 
 
@@ -86,19 +81,3 @@ def test_no_secret_is_written(
         assert secret not in text
         assert json.dumps(secret)[1:-1] not in text
         assert bridge_logging.HIDDEN in text
-
-
-def test_a_directory_that_cannot_be_used_is_a_warning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "file").write_text("")
-    with monkeypatch.context() as patched:
-        patched.setattr(
-            bridge_logging, "conf", conf.model_copy(update={"bridge_data_dir": tmp_path / "file"})
-        )
-        patched.setattr(sys, "argv", ["manage.py", "serve"])
-        bridge_logging.configure({})
-        logging.getLogger("bridge.test").warning("still here")
-    bridge_logging.configure({})
-    shown = capsys.readouterr().err
-    assert "The log file cannot be written" in shown and "still here" in shown

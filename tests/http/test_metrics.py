@@ -1,19 +1,15 @@
 """GET /metrics: who may read it, and that every figure is what it says."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from django.db import OperationalError
 from django.utils import timezone
-from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from bridge_project.composition import metrics as composed_metrics
 from bridge_project.http.error_body import connection_error_payload, error_payload
-from bridge_project.kernel import metrics
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.types import now_text
 from devices_app.models import Device
@@ -137,17 +133,3 @@ def test_a_devices_lag_shrinks_as_it_acknowledges(
     assert not [name for name in scrape(admin) if "unused" in name]
     Device.objects.filter(pk=phone.pk).update(revoked_at=phone.paired_at)
     assert key not in scrape(admin)
-
-
-def test_without_the_database_the_rest_is_still_told(
-    admin: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def away() -> Iterator[Metric]:
-        yield metrics.gauge("half", "never seen", 1)
-        raise OperationalError("gone")
-
-    monkeypatch.setitem(composed_metrics.COLLECTORS, "sessions", away)
-    found = scrape(admin)
-    assert ("bridge_spool_waiting",) in found
-    assert ("bridge_half",) not in found
-    assert ("bridge_queue_rows",) not in found
