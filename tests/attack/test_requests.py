@@ -123,16 +123,6 @@ def test_who_sends_slowly_keeps_no_event_out(bridge: Bridge) -> None:
         assert time.monotonic() - began < 45  # it took until their deadline, over a minute
 
 
-def test_a_large_body_may_wait_for_100_continue(bridge: Bridge) -> None:
-    body = json.dumps(large_event()).encode()
-    more = (f"Content-Length: {len(body)}", "Expect: 100-continue")
-    with closing(RawSocket(bridge.port)) as client:
-        client.socket.sendall(head(bridge, *more))
-        assert client.socket.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
-        client.socket.sendall(body)
-        assert client.response().status == 200
-
-
 # -- what a body is --
 
 LENGTH, CODING = "Content-Length: ", "Transfer-Encoding: "

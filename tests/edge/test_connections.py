@@ -27,7 +27,6 @@ from tests.conformance.raw import CLOSE, RawSocket, head
 from tests.conformance.samples import new_session, prompt
 from tests.faults.quick import QuickBridge, with_limits
 from tests.servers import free_port, wait_until
-from tests.websocket import WebSocket
 
 MB = limits.MB
 REQUEST_SECONDS = 3  # for a request to arrive
@@ -207,7 +206,7 @@ def test_certificates_are_renewed_without_a_restart(hasty: Bridge) -> None:
 
 
 def begin_a_request(bridge: Bridge, length: int) -> RawSocket:
-    """A request that has begun to be answered, and lacks its body."""
+    """A request that has begun to be answered, and lacks its body, which may be large."""
     client = connect(bridge)
     client.socket.sendall(head(bridge, f"Content-Length: {length}", "Expect: 100-continue"))
     assert client.socket.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -227,7 +226,7 @@ def stops(bridge: Bridge) -> None:
 
 
 def test_a_stop_finishes_requests_and_closes_sockets(bridge: Bridge) -> None:
-    body = json.dumps(prompt(session := new_session(), 1)).encode()
+    body = json.dumps(prompt(session := new_session(), "x" * MB)).encode()
     phone = bridge.phone().ready()
     with closing(begin_a_request(bridge, len(body))) as client:
         stops(bridge)
@@ -340,19 +339,11 @@ def test_frames_that_break_the_protocol(bridge: Bridge, frame: bytes, code: int)
         assert close_code(client) == code
 
 
-class Compressing(Phone):
-    """A phone that offers permessage-deflate (D58)."""
-
-    def connect(self, **_: Any) -> Phone:
-        self.messages, self.untaken, self.updates = [], [], []
-        uri = f"wss://{self.host}:{self.port}/api/v1/ws"
-        self.socket = WebSocket(self.stream(), uri, compress=True)
-        return self
-
-
 @pytest.fixture
 def phone(bridge: Bridge) -> Iterator[Phone]:
-    with closing(Compressing(bridge.port, bridge.device_token())) as made:
+    """It offers permessage-deflate (D58)."""
+    with closing(bridge.phone()) as made:
+        made.compress = True
         yield made
 
 
