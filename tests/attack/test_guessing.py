@@ -2,15 +2,15 @@
 tests/conformance/test_rate_limits.py.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
 
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import Response
-from tests.conformance.raw import RawSocket
-from tests.faults.clock import ClockBridge
+from tests.conformance.raw import RawSocket, head
+from tests.faults.quick import QuickBridge
 from tests.servers import free_port
 
 RATE = 10  # failed authentications a minute, for each address
@@ -18,41 +18,26 @@ HEALTH = "/api/v1/health"
 
 
 @pytest.fixture(scope="module")
-def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClockBridge]:
+def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     """A bridge with its limits on, and a listener for a proxy at 127.0.0.1 that it trusts."""
-    made = ClockBridge(
-        tmp_path_factory.mktemp("guesses"),
-        BRIDGE_RATE_LIMITS="on",
-        BRIDGE_PLAIN_PORT=str(free_port()),
-        BRIDGE_TRUSTED_PROXIES="127.0.0.1,10.9.0.0/16",
-    )
-    made.start()
-    made.pin = made.pairing().pin
-    yield made
-    made.stop()
+    settings = {"BRIDGE_RATE_LIMITS": "on", "BRIDGE_PLAIN_PORT": str(free_port())}
+    settings |= {"BRIDGE_TRUSTED_PROXIES": "127.0.0.1,10.9.0.0/16"}
+    with QuickBridge(tmp_path_factory.mktemp("guesses"), **settings) as bridge:
+        yield bridge
 
 
-def ask(port: int, token: str, lines: Sequence[str], path: str = HEALTH, **how: Any) -> Response:
-    """A GET with these lines in its head, over a connection of its own."""
-    raw = RawSocket(port, **how)
-    head = [
-        f"GET {path} HTTP/1.1",
-        f"Host: 127.0.0.1:{port}",
-        f"Authorization: Bearer {token}",
-        "Connection: close",
-        *lines,
-    ]
-    try:
-        raw.socket.sendall("\r\n".join([*head, "", ""]).encode("latin-1"))
+def ask(
+    bridge: Bridge, token: str, lines: list[str], path: str = HEALTH, source: str | None = None
+) -> Response:
+    """GET with these lines in its head: from that address, or through the trusted proxy, which says
+    these of who is behind it.
+    """
+    proxied = int(bridge.settings["BRIDGE_PLAIN_PORT"])
+    said = [*lines, "X-Forwarded-Proto: https"] if source is None else lines
+    port = proxied if source is None else bridge.port
+    with closing(RawSocket(port, plain=source is None, source=source)) as raw:
+        raw.socket.sendall(head(bridge, *said, line=f"GET {path}", token=token))
         return raw.response()
-    finally:
-        raw.close()
-
-
-def through(bridge: Bridge, token: str, *lines: str, path: str = HEALTH) -> Response:
-    """The same through the trusted proxy, which says these of who is behind it."""
-    port = int(bridge.settings["BRIDGE_PLAIN_PORT"])
-    return ask(port, token, ["X-Forwarded-Proto: https", *lines], path, plain=True)
 
 
 def guess(guess_once: Callable[[int], Response]) -> int:
@@ -85,24 +70,23 @@ LIES: dict[str, Callable[[int, str], list[str]]] = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_behind_a_trusted_proxy(bridge: ClockBridge, lie: str) -> None:
+def test_behind_a_trusted_proxy(bridge: Bridge, lie: str) -> None:
     """Whatever he wrote before it; others behind the proxy, and his own token, are not held up."""
     number = list(LIES).index(lie)
     me, other = f"198.51.100.{10 + number}", f"198.51.100.{110 + number}"
-    assert guess(lambda n: through(bridge, f"wrong-{n}", *LIES[lie](n, me))) >= RATE
-    assert through(bridge, "wrong", *LIES[lie](0, other)).status == 401
-    token = bridge.device_token()
-    assert through(bridge, token, f"{FOR}{me}", path="/api/v1/sessions").status == 200
+    assert guess(lambda n: ask(bridge, f"wrong-{n}", LIES[lie](n, me))) >= RATE
+    assert ask(bridge, "wrong", LIES[lie](0, other)).status == 401
+    assert ask(bridge, bridge.device_token(), [f"{FOR}{me}"], "/api/v1/sessions").status == 200
 
 
-def test_behind_a_proxy_that_is_not_trusted(bridge: ClockBridge) -> None:
+def test_behind_a_proxy_that_is_not_trusted(bridge: Bridge) -> None:
     """Its word counts for nothing: all behind it are one address, which a right token passes."""
     source, lies = "127.0.0.61", list(LIES.values())
 
-    def lied(n: int) -> list[str]:
-        return lies[n % len(lies)](n, f"203.0.113.{n}")
+    def guess_once(n: int) -> Response:
+        return ask(bridge, f"wrong-{n}", lies[n % len(lies)](n, f"203.0.113.{n}"), source=source)
 
-    assert guess(lambda n: ask(bridge.port, f"wrong-{n}", lied(n), source=source)) >= RATE
+    assert guess(guess_once) >= RATE
     assert bridge.https(source="127.0.0.62").get(HEALTH, token="wrong").status == 401
-    token = bridge.device_token()
-    assert ask(bridge.port, token, lied(1), "/api/v1/sessions", source=source).status == 200
+    lied, token = lies[1](1, "203.0.113.1"), bridge.device_token()
+    assert ask(bridge, token, lied, "/api/v1/sessions", source).status == 200
