@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from tests.conformance.agent_tools import bridges_of
 from tests.conformance.bridge import Bridge, Pairing
 from tests.conformance.phone import Phone
 from tests.conformance.raw import upgraded
 from tests.conformance.samples import new_session
-from tests.faults.quick import QuickBridge, bridge_of_module
+from tests.faults.quick import bridge_of_module
 from tests.run.terminal import Program
-from tests.servers import Postgres, Redis
 
 OWN_ID = "the phone"
 REFUSED = (401, "AUTH_INVALID_TOKEN")
@@ -21,31 +21,18 @@ READS = ("/api/v1/info", "/api/v1/sessions", "/api/v1/files/tree")
 
 
 alone = bridge_of_module()  # one process on SQLite
-
-
-@pytest.fixture(scope="module")
-def two(
-    postgres_server: Postgres, redis_server: Redis, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Bridge, Bridge]]:
-    """Two processes on one PostgreSQL, with a certificate each."""
-    url = postgres_server.create_database()
-    shared = {"database_url": url, "redis_url": redis_server.url}
-    with (
-        QuickBridge(tmp_path_factory.mktemp("first"), **shared) as first,
-        first.beside(tmp_path_factory.mktemp("second")) as second,
-    ):
-        yield first, second
+two = bridges_of(2)  # on one PostgreSQL, with a certificate each
 
 
 @pytest.fixture
-def first(two: tuple[Bridge, Bridge]) -> Iterator[Bridge]:
+def first(two: list[Bridge]) -> Iterator[Bridge]:
     yield two[0]
     for bridge in two:
         bridge.hang_up()
 
 
 @pytest.fixture
-def second(two: tuple[Bridge, Bridge]) -> Bridge:
+def second(two: list[Bridge]) -> Bridge:
     return two[1]
 
 

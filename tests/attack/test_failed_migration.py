@@ -1,22 +1,23 @@
 """A migration that fails, is killed or has no room, a newer database: `make upgrade`, starts."""
 
-import contextlib
 import os
-import shutil
 import signal
 import sqlite3
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
+from typing import Self
 
 import pytest
 
 from tests.attack.test_database_taken import database, events_of, told_command
 from tests.conformance.bridge import Bridge
 from tests.conformance.samples import new_session, prompt
-from tests.faults.hosts import Host, bridge_on, hosts
-from tests.faults.quick import QuickBridge, nursery
+from tests.faults.hosts import bridge_on, hosts
+from tests.faults.quick import QuickBridge
+from tests.faults.test_disk_full import Disk
 from tests.servers import PATIENCE, Postgres, stop_process, wait_until
 
 NEXT = {"DJANGO_SETTINGS_MODULE": "tests.attack.next_version.settings"}
@@ -24,21 +25,26 @@ EVENTS = 3  # that the old version has taken
 STARTS = 6  # more than the five copies that are kept of upgrades that went well
 SIZE_MB = 200
 NEWER = "The database was written by a newer version of the bridge"
-COUNT = """
-import sqlite3, sys
-asked = "SELECT count(*) FROM django_migrations WHERE app = 'next_version'"
-print(sqlite3.connect(sys.argv[1]).execute(asked).fetchone())
-"""
 
 
 class Versions:
-    """`next` has two migrations more; the second fails while the file `fail` is there."""
+    """`next` has two migrations more; the second fails while the file `fail` is there.
 
-    def __init__(self, directory: Path) -> None:
-        self.old = QuickBridge(directory)
-        self.next = QuickBridge(directory, **self.old.settings | NEXT)
+    `make`: what makes a bridge of a directory and settings.
+    """
+
+    def __init__(self, directory: Path, make: Callable[..., QuickBridge] = QuickBridge) -> None:
+        self.old = make(directory)
+        self.next = make(directory, **self.old.settings | NEXT)
         self.backups, self.fail = self.old.data / "backups", self.old.data / "fail"
         self.session_id = new_session()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for bridge in (self.old, self.next):
+            bridge.__exit__()
 
     def run_old(self, events: int) -> None:
         """Start the version that works, let it take events, stop it."""
@@ -54,26 +60,12 @@ class Versions:
         return sorted(self.backups.glob("before-*.sqlite3"))
 
 
-@pytest.fixture(scope="module")
-def used(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Versions]:
-    """Both at a directory that the old version has used."""
-    made = Versions(tmp_path_factory.mktemp("versions"))
-    made.run_old(EVENTS)
-    shutil.copytree(made.old.data, made.old.directory / "as it was")
-    yield made
-    for bridge in (made.old, made.next):
-        nursery.forget(bridge.environment)
-
-
 @pytest.fixture
-def versions(used: Versions) -> Iterator[Versions]:
-    """The same; each test begins with that directory."""
-    shutil.rmtree(used.old.data)
-    shutil.copytree(used.old.directory / "as it was", used.old.data)
-    yield used
-    for bridge in (used.old, used.next):
-        if bridge.process is not None:
-            stop_process(bridge.process)
+def versions(tmp_path: Path) -> Iterator[Versions]:
+    """Both at a directory that the old version has used."""
+    with Versions(tmp_path) as made:
+        made.run_old(EVENTS)
+        yield made
 
 
 def applied(file: Path) -> int:
@@ -170,23 +162,20 @@ def test_a_database_of_a_newer_version_is_left_alone(versions: Versions) -> None
 def test_a_servers_database_must_have_been_dumped(
     postgres_server: Postgres, tmp_path: Path
 ) -> None:
-    url = postgres_server.create_database()
-    old = QuickBridge(tmp_path, database_url=url)
-    later = QuickBridge(tmp_path, database_url=url, **NEXT)
-    try:
-        old.start()
-        assert old.stop() == 0
-        done = upgrade(later)
+    at_server = partial(QuickBridge, database_url=postgres_server.create_database())
+    with Versions(tmp_path, at_server) as versions:
+        versions.run_old(0)
+        done = upgrade(versions.next)
         assert done.returncode == 1 and "Dump it (pg_dump)" in done.stderr
-        assert "[ ]" in later.manage("showmigrations", "next_version").stdout
-        assert upgrade(later, "--dumped").returncode == 0
-        assert "[ ]" not in later.manage("showmigrations", "next_version").stdout
-        assert upgrade(later).returncode == 0, "nothing to migrate, nothing to dump"
-    finally:
-        for bridge in (old, later):
-            if bridge.process is not None:
-                stop_process(bridge.process)
-            nursery.forget(bridge.environment)
+        assert made(versions) == 0
+        assert upgrade(versions.next, "--dumped").returncode == 0
+        assert made(versions) == 2
+        assert upgrade(versions.next).returncode == 0, "nothing to migrate, nothing to dump"
+
+
+def made(versions: Versions) -> int:
+    """How many migrations of the next version's application its database has, as it says."""
+    return versions.next.manage("showmigrations", "next_version").stdout.count("[X]")
 
 
 # -- starts, again and again -----------------------------------------------------------------------
@@ -255,65 +244,35 @@ def test_half_a_copy_is_none(failing: Versions) -> None:
 # -- a full disk -----------------------------------------------------------------------------------
 
 
-class SmallDisk:
-    """Both versions with a data directory on a disk of its own."""
-
-    def __init__(self, host: Host, directory: Path) -> None:
-        self.old, self.session_id = bridge_on(host, directory), new_session()
-        self.next = bridge_on(host, directory, **self.old.settings | NEXT)
-        self.old.data.mkdir()
-        host.mount(self.old.data, f"{SIZE_MB}m")
-        self.path = self.old.seen
-
-    def fill(self, *, leave: int) -> None:
-        """Fill the disk but for so many bytes."""
-        found = os.statvfs(self.path)
-        size = found.f_bavail * found.f_frsize - leave
-        with contextlib.suppress(OSError), open(self.path / "filler", "ab", buffering=0) as filler:
-            while size > 0:
-                size -= filler.write(bytes(min(size, 2**20)))
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> Iterator[SmallDisk]:
-    """Its old version runs, and has three events."""
-    with hosts(1) as [host]:
-        made = SmallDisk(host, tmp_path)
-        try:
-            run_for_real(made.old)
-            made.old.accept(*[prompt(made.session_id, number) for number in range(3)])
-            yield made
-        finally:
-            made.old.hang_up()
-            if made.old.process is not None:
-                stop_process(made.old.process)
-
-
-def test_a_full_disk(small: SmallDisk) -> None:
+def test_a_full_disk(tmp_path: Path) -> None:
     """Without room for a copy it is refused; what fills the disk in the middle is undone."""
-    small.fill(leave=10 * 2**20)
-    done = upgrade(small.next)
-    line = done.stderr.strip().splitlines()[-1]
-    assert done.returncode == 1 and "MB free; a copy of the database" in line, done
-    assert "Nothing was changed; the bridge was not stopped" in line
-    assert events_of(small.old, small.session_id) == 3
-    (small.path / "filler").unlink()
+    with hosts(1) as [host], Versions(tmp_path, partial(bridge_on, host)) as versions:
+        versions.old.data.mkdir()
+        host.mount(versions.old.data, f"{SIZE_MB}m")
+        disk = Disk(host, versions.old)
+        filler = disk.data / "filler"
+        run_for_real(versions.old)
+        versions.old.accept(*[prompt(versions.session_id, number) for number in range(EVENTS)])
+        disk.fill()
+        os.truncate(filler, filler.stat().st_size - 10 * 2**20)
+        done = upgrade(versions.next)
+        line = done.stderr.strip().splitlines()[-1]
+        assert done.returncode == 1 and "MB free; a copy of the database" in line, done
+        assert "Nothing was changed; the bridge was not stopped" in line
+        assert events_of(versions.old, versions.session_id) == EVENTS
+        disk.free()
 
-    (small.path / "hold").touch()
-    with small.next.log.open("ab") as log:
-        upgrading = small.next.popen(["manage.py", "upgrade"], log)
-    wait_until((small.path / "held").exists, small.next.tail())
-    small.fill(leave=0)
-    (small.path / "hold").unlink()
-    assert upgrading.wait(PATIENCE) == 1
-    line = small.next.tail().strip().splitlines()[-1]
-    assert "A migration failed (OperationalError: " in line, small.next.tail()
-    assert "The database is as it was before" in line
-    assert small.old.ended(PATIENCE) == 0
-    (small.path / "filler").unlink()
-    # looked at on its own host: SQLite would follow the path to this one's
-    counted = small.old.run(["-c", COUNT, str(database(small.old))]).stdout
-    assert counted.strip() == "(0,)"
-    small.old.start()
-    assert events_of(small.old, small.session_id) == 3
-    small.old.accept(prompt(small.session_id, 3))
+        (disk.data / "hold").touch()
+        with versions.next.log.open("ab") as log:
+            upgrading = versions.next.popen(["manage.py", "upgrade"], log)
+        wait_until((disk.data / "held").exists, versions.next.tail())
+        disk.fill()
+        (disk.data / "hold").unlink()
+        assert upgrading.wait(PATIENCE) == 1
+        line = versions.next.tail().strip().splitlines()[-1]
+        assert "A migration failed (OperationalError: " in line, versions.next.tail()
+        assert "The database is as it was before" in line
+        assert versions.old.ended(PATIENCE) == 0
+        disk.free()
+        assert made(versions) == 0
+        assert_old_goes_on(versions, EVENTS)

@@ -2,11 +2,11 @@
 
 import json
 import re
-import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,31 +16,19 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.https import Https
 from tests.conformance.phone import Phone
 from tests.conformance.raw import upgraded
-from tests.faults.quick import QuickBridge, nursery
+from tests.faults.quick import QuickBridge
 from tests.servers import free_port
 
 ADDRESSES = 600  # more than are remembered
 MORE = re.compile(r"(\d+) more refusals of (.+) in the last minute: (.+)")
 
 
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuickBridge]:
-    plain = {"BRIDGE_PLAIN_PORT": str(free_port()), "BRIDGE_TRUSTED_PROXIES": "127.0.0.1"}
-    made = QuickBridge(tmp_path_factory.mktemp("log"), **plain)
-    yield made
-    nursery.forget(made.environment)
-
-
 @pytest.fixture
-def bridge(kept: QuickBridge) -> Iterator[Bridge]:
-    """A bridge that a test may stop: then it says what it has counted. Its logs are empty."""
-    shutil.rmtree(kept.data / "logs", ignore_errors=True)
-    kept.log.unlink(missing_ok=True)
-    kept.start()
-    kept.pin = kept.pairing().pin
-    yield kept
-    if kept.process is not None and kept.process.poll() is None:
-        kept.stop()
+def bridge(tmp_path: Path) -> Iterator[Bridge]:
+    """A bridge that a test may stop: then it says what it has counted."""
+    plain = {"BRIDGE_PLAIN_PORT": str(free_port()), "BRIDGE_TRUSTED_PROXIES": "127.0.0.1"}
+    with QuickBridge(tmp_path, **plain) as bridge:
+        yield bridge
 
 
 def logged(bridge: Bridge) -> list[dict[str, Any]]:
