@@ -106,20 +106,13 @@ def test_from_the_fresh_token_s_first_use_the_copied_one_is_worth_nothing(
     assert thief["code"] == "AUTH_FAILED", "it is bound, as the code's is"
 
 
-def test_a_client_that_knows_only_the_specification(first: Bridge, second: Bridge) -> None:
-    """It ignores the field; its token works as ever, and each answer has another fresh one."""
-    token = first.pairing().token
-    seen = {fresh(phone(bridge, token)) for bridge in (first, second, first)}
-    assert len(seen) == 3
-    assert http(second, token)[0][0] == 200
-
-
 def test_an_earlier_unused_one_is_void(first: Bridge, second: Bridge) -> None:
-    """The client that stored it goes on with the code's token, which still works."""
+    """The client that stored it, or ignores the field, goes on with the code's token."""
     token = first.pairing().token
-    earlier = fresh(phone(first, token))
-    later = fresh(phone(second, token))
-    assert refused(first, earlier) and refused(second, earlier)
+    *earlier, later = [fresh(phone(bridge, token)) for bridge in (first, second, first)]
+    assert len({*earlier, later}) == 3
+    for one in earlier:
+        assert refused(first, one) and refused(second, one)
     assert http(first, token)[0][0] == 200
     assert "device_token" not in greeted(phone(first, later))
     assert refused(second, token)
@@ -200,27 +193,20 @@ def watch(bridge: Bridge) -> str:
 
 
 def test_watch_goes_on_with_the_fresh_one(alone: Bridge) -> None:
-    """It stores it in a private file, beside the one that works until the fresh one is used."""
+    """It stores it in a private file, beside the one that works until the fresh one is used: when
+    that was ended after the next one was made, before it stored that, it falls back.
+    """
     shown = watch(alone)
-    given = identity(alone)
-    assert alone.get("/api/v1/info", given["previous"]).status == 200
-    shown += watch(alone)
-    assert identity(alone) == given, "it used the fresh one, and got no other"
-    assert refused(alone, given["previous"], given["device_id"])
-    assert "device_token" not in shown and given["token"] not in shown
-    assert (alone.data / "watch.json").stat().st_mode & 0o777 == 0o600
-
-
-def test_watch_falls_back_when_the_fresh_one_is_void(alone: Bridge) -> None:
-    """As when it was ended after the next one was made, before it stored that."""
-    (alone.data / "watch.json").unlink(missing_ok=True)
-    watch(alone)
     before = identity(alone)
     lost = fresh(phone(alone, before["previous"], before["device_id"]))
-    watch(alone)
+    shown += watch(alone)
     after = identity(alone)
     assert after["previous"] == before["previous"] and after["device"] == before["device"]
     assert refused(alone, before["token"]) and refused(alone, lost)
-    watch(alone)
-    assert identity(alone) == after
+    assert alone.get("/api/v1/info", after["previous"]).status == 200
+    shown += watch(alone)
+    assert identity(alone) == after, "it used the fresh one, and got no other"
     assert refused(alone, after["previous"], after["device_id"])
+    assert "device_token" not in shown
+    assert before["token"] not in shown and after["token"] not in shown
+    assert (alone.data / "watch.json").stat().st_mode & 0o777 == 0o600

@@ -4,7 +4,8 @@ import http.client
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -39,23 +40,17 @@ def peak(bridge: Bridge) -> int:
 
 def read(bridge: Bridge, name: str) -> tuple[int, int]:
     """Status and size of GET /files/content, without keeping the body."""
-    connection = bridge.https(timeout=120).open()
-    try:
-        answer = begin(bridge, connection, name)
-        size = 0
+    with closing(bridge.https(timeout=120).open()) as connection:
+        ask(bridge, connection, name)
+        answer, size = connection.getresponse(), 0
         while piece := answer.read(MB):
             size += len(piece)
         return answer.status, size
-    finally:
-        connection.close()
 
 
-def begin(
-    bridge: Bridge, connection: http.client.HTTPConnection, name: str
-) -> http.client.HTTPResponse:
+def ask(bridge: Bridge, connection: http.client.HTTPConnection, name: str) -> None:
     authorization = {"Authorization": f"Bearer {bridge.admin_token}"}
     connection.request("GET", f"/api/v1/files/content?path={name}", headers=authorization)
-    return connection.getresponse()
 
 
 @contextmanager
@@ -85,8 +80,8 @@ def test_what_is_sent_counts(bridge: Bridge, data: bytes) -> None:
     """Each of these files is under 10 MB, and its JSON is over it."""
     (bridge.root / "grows").write_bytes(data)
     with bounded_memory(bridge), ThreadPoolExecutor(8) as pool:
-        ask = lambda _: bridge.get("/api/v1/files/content?path=grows", bridge.admin_token)  # noqa: E731
-        for answer in pool.map(ask, range(16)):
+        paths = ["/api/v1/files/content?path=grows"] * 16
+        for answer in pool.map(partial(bridge.get, token=bridge.admin_token), paths):
             assert_error(answer, 413, "FILE_TOO_LARGE")
 
 
@@ -94,9 +89,8 @@ def test_clients_that_do_not_read(bridge: Bridge) -> None:
     """What waits for them is bounded; when they go, their places are free."""
     with bounded_memory(bridge):
         connections = [bridge.https().open() for _ in range(STALLED)]
-        headers = {"Authorization": f"Bearer {bridge.admin_token}"}
         for connection in connections:
-            connection.request("GET", "/api/v1/files/content?path=text", headers=headers)
+            ask(bridge, connection, "text")
         first = connections[0].getresponse()  # its header: the body is being sent
         assert first.status == 200 and bridge.get("/api/v1/health", bridge.hook_token).status == 200
         for connection in connections:

@@ -1,7 +1,7 @@
 """An agent of the Agent Client Protocol that lies, behind a real bridge, as phones see it (D38)."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psutil
@@ -16,6 +16,8 @@ from tests.conformance.phone import Phone
 
 LINE_BYTES = 100 * 2**20
 
+Do = Callable[[str], None]
+
 
 script, bridge = script_of("plain"), bridge_of()
 
@@ -27,18 +29,22 @@ def session(bridge: Bridge, phone: Phone) -> Iterator[str]:
     end(phone, session_id)
 
 
+@pytest.fixture
+def do(phone: Phone, session: str) -> Do:
+    """Have the session's agent execute this."""
+    return lambda code: say(phone, session, f"/do {code}")
+
+
 def asked(phone: Phone, session_id: str) -> dict[str, Any]:
     return dict(phone.expect("approval_required", session_id=session_id)["payload"])
 
 
-def test_a_call_that_changes_while_it_is_decided_about(phone: Phone, session: str) -> None:
+def test_a_call_that_changes_while_it_is_decided_about(phone: Phone, session: str, do: Do) -> None:
     """Asked again under the same id: who approved the first has approved the first."""
-    say(
-        phone,
-        session,
-        "/do first = ask('c', kind='execute', rawInput={'command': 'ls'})\n"
+    do(
+        "first = ask('c', kind='execute', rawInput={'command': 'ls'})\n"
         "second = ask('c', kind='execute', rawInput={'command': 'touch made'})\n"
-        "say(f'{allowed(first)} {allowed(second)}')",
+        "say(f'{allowed(first)} {allowed(second)}')"
     )
     one, other = asked(phone, session), asked(phone, session)
     assert [call["params"]["command"] for call in (one, other)] == ["ls", "touch made"]
@@ -59,15 +65,13 @@ def test_a_call_that_changes_while_it_is_decided_about(phone: Phone, session: st
     ],
 )
 def test_a_call_that_is_told_anew_before_it_is_approved(
-    phone: Phone, session: str, since: dict[str, Any], is_allowed: bool
+    phone: Phone, session: str, do: Do, since: dict[str, Any], is_allowed: bool
 ) -> None:
     """The command that was shown is approved, in whatever form the agent tells of it since."""
-    say(
-        phone,
-        session,
-        "/do asked = ask('c', kind='execute', rawInput={'command': 'ls'})\n"
+    do(
+        "asked = ask('c', kind='execute', rawInput={'command': 'ls'})\n"
         f"update('tool_call_update', toolCallId='c', rawInput={since})\n"
-        "say('told'); say(str(allowed(asked)))",
+        "say('told'); say(str(allowed(asked)))"
     )
     call = asked(phone, session)
     phone.expect("stream_chunk", session_id=session, content="told")
@@ -78,7 +82,7 @@ def test_a_call_that_is_told_anew_before_it_is_approved(
     assert is_allowed or "changed the command" in results[0]["error"]
 
 
-def test_a_call_that_runs_although_nobody_allowed_it(phone: Phone, session: str) -> None:
+def test_a_call_that_runs_although_nobody_allowed_it(phone: Phone, session: str, do: Do) -> None:
     """D37: every device is told of that call, and it never counts as approved.
 
     Also when the agent reports it as if it were another one.
@@ -88,14 +92,12 @@ def test_a_call_that_runs_although_nobody_allowed_it(phone: Phone, session: str)
         ("rejected", "tool_call"),
         (None, "tool_call_update"),
     ):
-        say(
-            phone,
-            session,
-            "/do asked = ask('c', kind='execute', rawInput={'command': 'rm x'})\n"
+        do(
+            "asked = ask('c', kind='execute', rawInput={'command': 'rm x'})\n"
             f"{'allowed(asked)' if decision else ''}\n"
             f"update('{report}', toolCallId='c', title='rm', status='in_progress')\n"
             "for _ in range(2):\n"
-            "    update('tool_call_update', toolCallId='c', status='completed')\n",
+            "    update('tool_call_update', toolCallId='c', status='completed')\n"
         )
         call = asked(phone, session)
         if decision:
@@ -110,16 +112,14 @@ def test_a_call_that_runs_although_nobody_allowed_it(phone: Phone, session: str)
         }
 
 
-def test_an_id_that_is_used_in_each_turn(phone: Phone, session: str) -> None:
+def test_an_id_that_is_used_in_each_turn(phone: Phone, session: str, do: Do) -> None:
     """D37: an agent counts its calls anew: each call is one, announced, decided and concluded."""
     for command in ("ls", "ls", "date"):
-        say(
-            phone,
-            session,
-            "/do call = {'toolCallId': '1', 'title': 'ls', 'kind': 'execute'}\n"
+        do(
+            "call = {'toolCallId': '1', 'title': 'ls', 'kind': 'execute'}\n"
             "update('tool_call', rawInput={'command': 'ls'}, **call)\n"
             f"allowed(ask('1', kind='execute', rawInput={{'command': {command!r}}}))\n"
-            "update('tool_call_update', toolCallId='1', status='completed')",
+            "update('tool_call_update', toolCallId='1', status='completed')"
         )
         decide(phone, session, asked(phone, session)["tool_call_id"], "approved")
         phone.expect("stream_end", session_id=session, finish_reason="stop")
@@ -130,20 +130,18 @@ def test_an_id_that_is_used_in_each_turn(phone: Phone, session: str) -> None:
     assert told == decided == ended and len(set(told)) == 3
 
 
-def test_another_sessions_id(bridge: Bridge, phone: Phone, session: str) -> None:
+def test_another_sessions_id(bridge: Bridge, phone: Phone, session: str, do: Do) -> None:
     """Whatever session an agent names, it speaks, asks and writes in its own."""
     other = begin(bridge, phone, agent="plain")
     ask(phone, other, "/do say(agent.session)")
     name = words(of(phone, "stream_chunk", other))
-    say(
-        phone,
-        session,
-        f"/do agent.session = {name!r}\n"
+    do(
+        f"agent.session = {name!r}\n"
         "say('I am the other. ')\n"
         "update('tool_call', toolCallId='t', title='Look', kind='search', status='completed')\n"
         "yes = allowed(ask('c', kind='execute', rawInput={'command': 'ls'}))\n"
         "made = answer(request('terminal/create', command='touch by-a-lie'))\n"
-        "say(f'{yes} {bool(made)}')",
+        "say(f'{yes} {bool(made)}')"
     )
     for decision in ("approved", "rejected"):
         decide(phone, session, asked(phone, session)["tool_call_id"], decision)
@@ -174,16 +172,16 @@ def test_a_result_before_its_call(phone: Phone, session: str) -> None:
     assert calls[0][1] == calls[1][1] != calls[2][1] == calls[3][1]
 
 
-def test_more_questions_than_a_person_reads(bridge: Bridge, phone: Phone, session: str) -> None:
+def test_more_questions_than_a_person_reads(
+    bridge: Bridge, phone: Phone, session: str, do: Do
+) -> None:
     """So many wait, and the rest is refused: every phone that connects gets all that wait."""
     most = limits.AGENT_QUESTIONS_WAITING
-    say(
-        phone,
-        session,
-        f"/do asked = [ask(f'c{{n}}', kind='execute', rawInput={{'command': f'make {{n}}'}})"
+    do(
+        f"asked = [ask(f'c{{n}}', kind='execute', rawInput={{'command': f'make {{n}}'}})"
         f" for n in range({most + 50})]\n"
         f"say(str([allowed(number) for number in asked[{most}:]].count(False)))\n"
-        "answer(asked[0])",
+        "answer(asked[0])"
     )
     phone.expect("stream_chunk", session_id=session, content="50")
     waiting = bridge.get(f"/api/v1/sessions/{session}", bridge.admin_token).json()

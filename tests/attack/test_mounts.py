@@ -3,7 +3,6 @@
 import os
 import shlex
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,45 +13,22 @@ import pytest
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import Response, assert_error
 from tests.conformance.repositories import Repository, Work, session_in
+from tests.faults.hosts import bridge_on, hosts
 from tests.servers import wait_until
-
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux", reason="bind mounts and procfs are Linux's"
-)
-
-OWN = ("unshare", "--mount", "--propagation", "private")
-ENTER = ("nsenter", "--mount")
-WAYS = (
-    (OWN, ENTER),
-    ((*OWN, "--user", "--map-root-user"), (*ENTER, "--user", "--preserve-credentials")),
-)
-
-
-def way_to_mount(tmp: Path) -> tuple[list[str], list[str]]:
-    """Commands to run something with mounts of its own, and to mount there, if one may."""
-    one, other = tmp / "one", tmp / "other"
-    one.mkdir()
-    other.mkdir()
-    for own, enter in WAYS:
-        done = subprocess.run(
-            [*own, "mount", "--bind", str(one), str(other)], capture_output=True, check=False
-        )
-        if done.returncode == 0:
-            return list(own), list(enter)
-    pytest.skip("this machine lets us make no mount namespace")
 
 
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     """Parts of its data directory, and a procfs, are mounted into its root while it runs."""
-    tmp = tmp_path_factory.mktemp("mounts")
-    own, enter = way_to_mount(tmp)
-    bridge = Bridge(tmp / "bridge")
-    bridge.enter = own
-    bridge.start()
+    with hosts(1) as [host], bridge_on(host, tmp_path_factory.mktemp("mounts")) as bridge:
+        mount_into(bridge)
+        yield bridge
+
+
+def mount_into(bridge: Bridge) -> None:
     assert bridge.process is not None
     wait_until((bridge.data / "spool" / "rejected").is_dir, "the forwarder has its spool")
-    harmless = tmp / "harmless"
+    harmless = bridge.directory / "harmless"
     harmless.mkdir()
     (harmless / "file").write_text("harmless")
     repository = Repository(bridge.root / "mounted repository")
@@ -67,6 +43,8 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
         bridge.root / "a secret": bridge.data / "secrets" / "django_secret",
         bridge.root / "a database": bridge.data / "bridge.sqlite3",
         bridge.root / "parent": bridge.directory,
+        bridge.root / "processes": Path("/proc"),
+        bridge.root / "an environment": Path(f"/proc/{bridge.process.pid}/environ"),
     }
     mounts = []
     for target, source in binds.items():
@@ -76,19 +54,9 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
         else:
             target.touch()
         mounts.append(f"mount --rbind {shlex.quote(str(source))} {shlex.quote(str(target))}")
-    processes, environment = bridge.root / "processes", bridge.root / "an environment"
-    processes.mkdir()
-    environment.touch()
-    proc = shlex.quote(str(processes))
-    mounts.append(f"{{ mount -t proc proc {proc} || mount --rbind /proc {proc}; }}")
-    mounts.append(
-        f"mount --bind /proc/{bridge.process.pid}/environ {shlex.quote(str(environment))}"
-    )
-    command = [*enter, "--target", str(bridge.process.pid), "/bin/sh", "-c", " && ".join(mounts)]
+    command = [*bridge.enter, "/bin/sh", "-c", " && ".join(mounts)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    yield bridge
-    bridge.stop()
 
 
 DIRECTORIES = [

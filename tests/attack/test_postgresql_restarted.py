@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,11 +17,7 @@ from tests.servers import Postgres
 RESTARTS = 3
 AT_ONCE = 8  # requests, so that each of the threads that answer them has a connection to lose
 
-
-@dataclass
-class Store:
-    postgres: Postgres
-    bridge: Bridge
+Store = tuple[Postgres, Bridge]
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +31,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
             url = postgres.create_database()
             with QuickBridge(tmp_path_factory.mktemp("bridge"), database_url=url) as bridge:
                 bridge.pairing()  # the stock of devices is minted while the database is there
-                yield Store(postgres, bridge)
+                yield postgres, bridge
         finally:
             postgres.stop()
 
@@ -55,13 +50,13 @@ def at_once(bridge: Bridge) -> list[int]:
 
 def test_the_first_requests_after_a_restart(store: Store) -> None:
     """None fails, and a phone that stays connected gets each event once."""
-    bridge, session_id = store.bridge, new_session()
+    (postgres, bridge), session_id = store, new_session()
     with bridge.phones() as [phone]:
         bridge.watch(phone, session_id)
         for number in range(RESTARTS):
             assert set(at_once(bridge)) == {200}
-            store.postgres.stop()
-            store.postgres.start()
+            postgres.stop()
+            postgres.start()
             assert bridge.post_hook(prompt(session_id, number)).status == 200
             with bridge.phones() as [other]:
                 other.join(session_id)
@@ -72,9 +67,9 @@ def test_the_first_requests_after_a_restart(store: Store) -> None:
 
 def test_an_auth_without_a_database(store: Store) -> None:
     """`connection_error` and a close with 4503, which a client comes back after."""
-    bridge = store.bridge
+    postgres, bridge = store
     phone = bridge.phone().connect()
-    store.postgres.stop()
+    postgres.stop()
     try:
         answer = phone.auth()
         payload = answer["payload"]
@@ -89,6 +84,6 @@ def test_an_auth_without_a_database(store: Store) -> None:
         figures = bridge.get("/metrics", bridge.admin_token).body
         assert b"bridge_spool_waiting" in figures and b"bridge_queue_rows" not in figures
     finally:
-        store.postgres.start()
+        postgres.start()
     phone.ready()
     phone.close()

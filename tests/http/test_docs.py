@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import pytest
+from django.test import Client
 from django.urls import URLPattern, get_resolver
 
 from bridge_project import urls
@@ -15,7 +16,6 @@ from bridge_project.docs import openapi, reference
 from bridge_project.kernel.config import PROJECT_DIR, SECRET_FIELDS, Conf
 from bridge_project.kernel.errors import ERRORS
 from bridge_project.management.commands.generate_docs import PAGES
-from tests.http.conftest import Api
 
 PAGES_OF_WORDS = ["/", "/docs", "/docs/errors", "/docs/errors/SESSION_CLOSED"]
 
@@ -66,9 +66,9 @@ def test_every_operation_is_described_with_each_of_its_errors(document: dict[str
 
 @pytest.mark.parametrize("address", PAGES_OF_WORDS)
 def test_a_page_has_no_scripts_nothing_from_elsewhere_and_no_dead_links(
-    stranger: Api, address: str
+    client: Client, address: str
 ) -> None:
-    response = stranger.get(address)
+    response = client.get(address)
     assert response.status_code == 200
     assert response.headers["Content-Type"] == "text/html; charset=utf-8"
     html = response.content.decode()
