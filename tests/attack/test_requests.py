@@ -15,7 +15,7 @@ import pytest
 
 from bridge_project.kernel import limits
 from tests.conformance.bridge import Bridge
-from tests.conformance.https import Https, Response, assert_error, pinned_context
+from tests.conformance.https import Https, Response, assert_error
 from tests.conformance.raw import PING, PONG, TEXT, RawSocket, encoded, head
 from tests.conformance.samples import hook, new_session, now
 from tests.faults.quick import QuickBridge
@@ -265,16 +265,12 @@ def test_a_client_with_many_frames_is_read_to_the_end(bridge: Bridge) -> None:
 MOST = limits.UNAUTHENTICATED_PER_ADDRESS
 
 
-def connect(bridge: Bridge, source: str, *, tls: bool = True) -> socket.socket:
-    raw = socket.create_connection(("127.0.0.1", bridge.port), 30, source_address=(source, 0))
-    return pinned_context().wrap_socket(raw) if tls else raw
-
-
 @contextmanager
 def idle(bridge: Bridge, *sources: str, tls: bool = True) -> Iterator[list[socket.socket]]:
     """A connection from each of these addresses, in order."""
     with ExitStack() as ending:
-        yield [ending.enter_context(closing(connect(bridge, one, tls=tls))) for one in sources]
+        made = [RawSocket(bridge.port, source=one, plain=not tls).socket for one in sources]
+        yield [ending.enter_context(closing(one)) for one in made]
 
 
 def is_open(connection: socket.socket) -> bool:

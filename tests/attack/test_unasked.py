@@ -1,6 +1,5 @@
 """An agent never acts unasked: agents that would, as a phone sees them (D59)."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,9 +9,10 @@ from tests.attack.moody_lines import ALLOWS_ALL, install
 from tests.conformance.agent_tools import wait_status
 from tests.conformance.agents import ask, begin, end, say, start, words
 from tests.conformance.approvals import decide, of
-from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Message, Phone
 from tests.faults.quick import QuickBridge
+from tests.run.test_doctor_agents import said_of_agents
 
 
 @pytest.fixture(scope="module")
@@ -111,19 +111,10 @@ def info(bridge: Bridge) -> dict[str, dict[str, Any]]:
     return {one["name"]: one for one in told["agents"]}
 
 
-def test_doctor_has_a_line_for_each_that_may_act_unasked(bridge: Bridge, phone: Phone) -> None:
+def test_doctor_has_a_line_for_each_that_may_act_unasked(bridge: QuickBridge, phone: Phone) -> None:
     for agent in ("wild", "silent"):
         end(phone, begin(bridge, phone, agent=agent))
-    found: list[str] = []
-
-    def looks() -> bool:
-        """Whether `doctor` has got through with the agents; a busy machine may be too slow."""
-        said = json.loads(bridge.manage("doctor", "--json", check=False).stdout)
-        warnings = [one for one in said["checks"] if one["level"] == "warning"]
-        found[:] = [one["text"] for one in warnings if one["check"] == "agents"]
-        return bool(found)
-
-    eventually(looks)
+    found = [one["text"] for one in said_of_agents(bridge) if one["level"] == "warning"]
     assert any(text.startswith("wild ") and "does not ask" in text for text in found), found
     assert any(text.startswith("silent ") and "nobody knows" in text for text in found), found
     assert not any(text.startswith(("oc ", "cx ", "demo ")) for text in found), found

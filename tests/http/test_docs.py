@@ -12,18 +12,12 @@ from django.urls import URLPattern, get_resolver
 
 from bridge_project import urls
 from bridge_project.composition import system_views
-from bridge_project.docs import openapi, reference
+from bridge_project.docs import reference
 from bridge_project.kernel.config import PROJECT_DIR, SECRET_FIELDS, Conf
 from bridge_project.kernel.errors import ERRORS
 from bridge_project.management.commands.generate_docs import PAGES
 
 PAGES_OF_WORDS = ["/", "/docs", "/docs/errors", "/docs/errors/SESSION_CLOSED"]
-
-# Codes of the table that no HTTP endpoint answers with, and why.
-NOT_OVER_HTTP = {
-    "PAYLOAD_VALIDATION_ERROR": "only inside validation_errors",
-    "METHOD_NOT_ALLOWED": "of no operation",
-}
 
 
 @pytest.fixture(scope="module")
@@ -40,25 +34,6 @@ def test_every_address_of_the_api_is_in_the_schema(document: dict[str, Any]) -> 
         if one.startswith(("api/v1/", "hooks/", "metrics"))
     }
     assert served and served == document["paths"].keys()
-
-
-def test_every_operation_is_described_with_each_of_its_errors(document: dict[str, Any]) -> None:
-    found = [one for methods in document["paths"].values() for one in methods.values()]
-    said = set()
-    ids = {one["operationId"].removesuffix(openapi.WITHOUT_PREFIX) for one in found}
-    assert ids >= openapi.OWN_ERRORS.keys()
-    assert len({one["operationId"] for one in found}) == len(found)
-    for one in found:
-        assert one["description"], one["operationId"]
-        assert any(status.startswith(("1", "2")) for status in one["responses"])
-        for code in openapi.codes_of(one):
-            answer = one["responses"][str(ERRORS[code].status)]
-            schema = answer["content"]["application/json"]["schema"]
-            assert code in json.dumps(schema), (one["operationId"], code)
-            assert code in answer["description"]
-            said.add(code)
-    sendable = {code for code, row in ERRORS.items() if row.status}
-    assert said == sendable - NOT_OVER_HTTP.keys() and NOT_OVER_HTTP.keys() < sendable
 
 
 # -- pages -----------------------------------------------------------------------------------------

@@ -241,21 +241,6 @@ def test_a_subscription_that_the_service_knows_no_more(
         assert pushed(phone) == {"subscribed": False, "detail": None}
 
 
-def test_a_push_that_is_too_large_is_sent_quietly(
-    bridge: Bridge, browser: Browser, phone: Phone
-) -> None:
-    subscribe(phone, browser, detail="full")
-    phone.close()
-    browser.answer(status(413), status(201), status(413))
-    first = finish(bridge, "A long story")
-    told, again = browser.wait(2)
-    assert (told["body"], again["title"]) == ("A long story", "An agent needs you")
-    second, third = finish(bridge, "Not told"), finish(bridge, "Told")
-    browser.answer(status(413), status(413), status(201))
-    said = browser.wait(5)
-    assert [one["session_id"] for one in said] == [first, first, second, second, third]
-
-
 def test_a_service_that_asks_to_wait(bridge: Bridge, browser: Browser, phone: Phone) -> None:
     """It is tried again as long as it asks, and not forgotten; what is refused for good is."""
     subscribe(phone, browser)
