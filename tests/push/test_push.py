@@ -138,24 +138,19 @@ def test_a_test_says_what_became_of_it(bridge: Bridge, browser: Browser, phone: 
     eventually(lambda: counted in bridge.get("/metrics", bridge.admin_token).body.decode())
 
 
-def test_a_subscription_outlives_restarts_and_goes_with_its_device(
-    service: PushService, tmp_path: Path
+def test_a_subscription_outlives_restarts(
+    service: PushService, browser: Browser, tmp_path: Path
 ) -> None:
+    """That it goes with its device: test_another_devices_subscription in test_bad_input.py."""
     with QuickBridge(tmp_path, **service.settings) as bridge:
-        kept, revoked = service.browser(), service.browser()
-        pairing = bridge.mint("--name", "lost phone")
-        for phone, browser in ((bridge.phone(), kept), (bridge.phone(pairing), revoked)):
-            subscribe(phone.ready(), browser, detail="full")
-            phone.close()
-        first = finish(bridge, "Before the restart")
-        kept.wait()
-        revoked.wait()
+        with bridge.phones(1) as (phone,):
+            subscribe(phone, browser)
+        sessions = [finish(bridge)]
+        browser.wait()
         bridge.stop()
-        bridge.manage("revoke_device", "lost phone")
         bridge.start()
-        second = finish(bridge, "After the restart")
-        assert [one["session_id"] for one in kept.wait(2)] == [first, second]
-        assert len(revoked.requests) == 1
+        sessions.append(finish(bridge))
+        assert [one["session_id"] for one in browser.wait(2)] == sessions
         key = bridge.data / "secrets" / "push_key"
         assert key.stat().st_mode & 0o777 == 0o600
 
