@@ -49,7 +49,7 @@ def test_kill_9(make_bridge: Callable[..., Bridge], sid: str) -> None:
     bridge.watch(phone, sid)
     left, settled, granted = (ask(bridge, phone, sid, {"command": one}) for one in "abc")
     bridge.accept(post(sid, {"command": "c"}))
-    asked = of(phone, "approval_required", sid)[0]["id"]
+    question = of(phone, "approval_required", sid)[0]
     id_, body = new_id(), decision_of(sid, settled, "approved")
     answer = send(phone, "approval_response", id_, body)
     bridge.kill()
@@ -60,7 +60,7 @@ def test_kill_9(make_bridge: Callable[..., Bridge], sid: str) -> None:
         assert_stands(decide(other, sid, granted, "rejected"), "approved", "agent")
         greeted(bridge, other)
         (greeting,) = of(other, "approval_required", sid)
-        assert (greeting["id"], greeting["payload"]["tool_call_id"]) == (asked, left)
+        assert (greeting["id"], greeting["payload"]) == (question["id"], question["payload"])
         assert_recorded(decide(other, sid, left, "rejected"), sid, left, "rejected")
     phone.ready()
     again = send(phone, "approval_response", id_, body)

@@ -1,4 +1,4 @@
-"""Deciding (spec, Approval decision; D7, D21, D37, D38)."""
+"""Asking and deciding (spec, Approval decision; D21, D28, D37, D38)."""
 
 from typing import Any
 
@@ -9,17 +9,20 @@ from tests.conformance.approvals import (
     ask,
     assert_recorded,
     assert_stands,
+    call_ids,
     decide,
     decided,
+    greeted,
     of,
     pending,
     post,
     pre,
 )
 from tests.conformance.bridge import Bridge
+from tests.conformance.delivery import away
 from tests.conformance.https import assert_now, is_uuid
 from tests.conformance.phone import Phone
-from tests.conformance.samples import hook
+from tests.conformance.samples import hook, prompt
 
 on_both = pytest.mark.usefixtures("database")
 
@@ -57,12 +60,12 @@ def test_the_question(bridge: Bridge, sid: str, joined: Phone) -> None:
 @pytest.mark.spec(
     "ws.approval_response ws.approval_recorded decision.approved decision.rejected",
     "decision.modified decision.logged record.decision record.decided_at record.modifications",
-    "wscode.TOOL_ALREADY_DECIDED",
+    "wscode.TOOL_ALREADY_DECIDED notification.type.approval_decided",
 )
 @on_both
 def test_the_first_decision_wins(bridge: Bridge, sid: str, first: str, second: str) -> None:
     """D38: a different one later, other modifications too, of whichever device, is told which
-    stands and who made it.
+    stands and who made it; D13: every device is told, once, D21: joined or not.
     """
     one, two = bridge.pairing(), bridge.pairing()
     winner, loser = bridge.phone(one).ready(), bridge.phone(two).ready()
@@ -73,27 +76,12 @@ def test_the_first_decision_wins(bridge: Bridge, sid: str, first: str, second: s
     assert_now(recorded["decided_at"])
     assert_stands(decide(loser, sid, call_id, second), first, one.name)
     assert_stands(decide(winner, sid, call_id, second), first, one.name)
-    bridge.fence(loser)
-    assert decided(loser, sid) == {call_id: first}, "said once"
+    assert not of(loser, "approval_required", sid), "D28: live rows of joined sessions only"
+    bridge.fence(winner, loser)
+    assert decided(winner, sid) == decided(loser, sid) == {call_id: first}
     assert pending(bridge, sid) == []
     winner.close()
     loser.close()
-
-
-@pytest.mark.spec("notification.type.approval_decided")
-def test_every_ready_device_is_told(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D38, D13: joined or not, the one that decided too. D21: none has to join to decide."""
-    with bridge.phones(2) as others:
-        bridge.accept(pre(sid, approval=True))
-        asks: dict[str, Any] = {"session_id": sid, "notification_type": "approval_required"}
-        call_id = others[0].expect("notification", **asks)["payload"]["data"]["tool_call_id"]
-        assert not of(others[0], "approval_required", sid), "D28: live rows of joined sessions only"
-        decide(others[0], sid, call_id, "approved")
-        tells = asks | {"notification_type": "approval_decided"}
-        seen = [phone.expect("notification", **tells) for phone in (joined, *others)]
-    assert len({message["id"] for message in seen}) == 1, "one notification"
-    assert seen[0]["payload"]["notification_id"] == seen[0]["id"]
-    assert decided(joined, sid) == {call_id: "approved"}
 
 
 def test_what_needs_no_approval_cannot_be_approved(bridge: Bridge, sid: str, joined: Phone) -> None:
@@ -106,24 +94,6 @@ def test_what_needs_no_approval_cannot_be_approved(bridge: Bridge, sid: str, joi
     ), answer
     bridge.accept(pre(sid, approval=True, permission_request=True))
     assert pending(bridge, sid) == ["x"]
-
-
-@on_both
-@pytest.mark.spec("wscode.SESS_CLOSED")
-def test_a_session_that_closes(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D38: its pending approvals are rejected; a later decision approves nothing."""
-    calls = [ask(bridge, joined, sid, {"command": f"ls {number}"}) for number in range(3)]
-    bridge.accept(hook("SessionEnd", sid))
-    joined.collect(lambda: len(decided(joined, sid)) == 3, "three rejections")
-    assert decided(joined, sid) == dict.fromkeys(calls, "rejected")
-    answer = decide(joined, sid, calls[0], "approved")
-    assert answer["type"] == "error" and answer["payload"]["code"] in (
-        "SESS_CLOSED",
-        "TOOL_ALREADY_DECIDED",
-    ), answer
-    assert answer["payload"]["recoverable"] is False
-    bridge.accept(hook("SessionStart", sid))
-    assert pending(bridge, sid) == [], "nor does the session's return bring them back"
 
 
 @on_both
@@ -149,3 +119,42 @@ def test_nothing_is_decided_by_a_reused_id(
         bridge.accept(pre(sid, approval=True, tool_call_id="x"))
         assert pending(bridge, sid) == [second]
     assert_recorded(decide(joined, sid, second, "rejected"), sid, second, "rejected")
+
+
+def asked(phone: Phone, session_id: str) -> list[str]:
+    return [message["id"] for message in of(phone, "approval_required", session_id)]
+
+
+@pytest.mark.spec("offline.pending")
+def test_again_on_each_connection(bridge: Bridge, sid: str, joined: Phone) -> None:
+    """D28: also when it was acknowledged, with the same id, until it is decided."""
+    call_id = ask(bridge, joined, sid)
+    first = asked(joined, sid)
+    for expected in (first, first, []):
+        if not expected:
+            decide(joined, sid, call_id, "rejected")
+        joined.ack(*joined.messages)
+        joined.close()
+        greeted(bridge, joined.ready())
+        assert asked(joined, sid) == expected
+
+
+@pytest.mark.spec("offline.pending")
+def test_once_per_connection(bridge: Bridge, sid: str, device: Phone) -> None:
+    """D28: the backlog, the greeting and the join bring one question."""
+    bridge.accept(prompt(sid, 0))
+    away(device)
+    with bridge.phones(1) as (late,):
+        bridge.accept(
+            prompt(sid, 1), pre(sid, approval=True, tool_call_id="x"), hook("Notification", sid)
+        )
+        greeted(bridge, late)
+        assert asked(late, sid) == []
+        late.join(sid)
+        late.expect("approval_required", session_id=sid)
+    device.ready()
+    device.join(sid)
+    device.join(sid)
+    greeted(bridge, device)
+    assert call_ids(device, "approval_required", sid) == ["x"]
+    bridge.accept(hook("SessionEnd", sid))

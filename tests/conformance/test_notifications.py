@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.approvals import DECISIONS, ask, decide, notifications, of, post, pre
+from tests.conformance.approvals import DECISIONS, ask, decide, notifications, of, post
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_types, is_uuid
 from tests.conformance.phone import Message, Phone
-from tests.conformance.samples import EVENTS, hook
+from tests.conformance.samples import EVENTS, PAYLOADS, hook
 
 IDLE = {"message": "Waiting for your input", "level": "info", "notification_type": "idle_prompt"}
 NOTIFYING = ("Stop", "SessionEnd", "Notification")
@@ -38,31 +38,23 @@ def told(bridge: Bridge, phone: Phone, session_id: str, *events: dict[str, Any])
     return of(phone, "notification", session_id)[before:]
 
 
-@pytest.mark.spec(
-    "ws.notification notification.session_id notification.notification_type notification.title",
-    "notification.body notification.priority notification.data notification.id",
-    "notification.type.approval_required",
-)
-def test_an_approval(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """Of high priority, with its tool_call_id, to a device that has joined nothing."""
-    asked = pre(sid, {"command": "rm -r build"}, approval=True, tool_call_id="x")
-    (message,) = told(bridge, phone, sid, asked)
-    payload = assert_notification(message, sid, "approval_required", "high")
-    assert payload["data"]["tool_call_id"] == "x"
-    bridge.accept(hook("SessionEnd", sid))
-
-
+ASKS = PAYLOADS["PreToolUse"] | {"requires_approval": True, "tool_call_id": "x"}
+RAN = PAYLOADS["PostToolUse"] | {"tool_call_id": "x"}
 SAYS = {"message": "Build ready", "level": "info"}
 
 
 @pytest.mark.spec(
-    "notification.type.task_complete notification.type.error notification.type.agent_idle",
-    "notification.type.agent_notification event.Stop event.SessionEnd event.Notification",
-    "severity.error",
+    "ws.notification notification.session_id notification.notification_type notification.title",
+    "notification.body notification.priority notification.data notification.id",
+    "notification.type.approval_required notification.type.task_complete notification.type.error",
+    "notification.type.agent_idle notification.type.agent_notification",
+    "event.Stop event.SessionEnd event.Notification severity.error",
 )
 def test_what_an_event_notifies(bridge: Bridge, sid: str, phone: Phone) -> None:
     """One for each time, with what the agent said; other events notify nobody."""
     expected: list[tuple[str, dict[str, Any], str, str]] = [
+        ("PreToolUse", ASKS, "approval_required", "high"),
+        ("PostToolUse", RAN, "approval_decided", "normal"),
         ("Stop", {"reason": "task_completed", "message": "Done"}, "task_complete", "normal"),
         ("Stop", {"reason": "task_completed", "message": "Done"}, "task_complete", "normal"),
         ("Stop", {"reason": "user_request"}, "task_complete", "low"),
@@ -86,6 +78,7 @@ def test_what_an_event_notifies(bridge: Bridge, sid: str, phone: Phone) -> None:
         assert_notification(message, sid, kind, priority)
     said = messages[[payload for _, payload, *_ in expected].index(SAYS)]["payload"]
     assert SAYS["message"] in said["title"] + said["body"]
+    assert [one["payload"]["data"]["tool_call_id"] for one in messages[:2]] == ["x", "x"]
 
 
 def test_a_permission_prompt_beside_its_approval(bridge: Bridge, sid: str, joined: Phone) -> None:

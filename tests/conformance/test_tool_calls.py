@@ -210,8 +210,12 @@ ENDING = ("UserPromptSubmit", "Stop", "SessionEnd")
 
 
 @pytest.mark.parametrize("event", ENDING)
+@pytest.mark.spec("wscode.SESS_CLOSED")
+@pytest.mark.usefixtures("database")
 def test_not_granted_at_the_machine(bridge: Bridge, sid: str, joined: Phone, event: str) -> None:
-    """D37: still pending at the session's next prompt or end: rejected, decided_by agent."""
+    """D37: still pending at the session's next prompt or end: rejected, decided_by agent; D38: a
+    later decision approves nothing, nor does the return of a session that has ended ask again.
+    """
     other = new_session()
     bridge.watch(joined, other)
     call_id, elsewhere = (ask(bridge, joined, one, {"command": "rm x"}) for one in (sid, other))
@@ -222,8 +226,12 @@ def test_not_granted_at_the_machine(bridge: Bridge, sid: str, joined: Phone, eve
     data, body = told["payload"]["data"], told["payload"]["body"]
     assert (data["tool_call_id"], data["decision"]) == (call_id, "rejected")
     assert data["ran"] is False and "at the machine" in body and "was not run" in body
-    if event != "SessionEnd":
-        assert_stands(decide(joined, sid, call_id, "approved"), "rejected", "agent")
+    later = decide(joined, sid, call_id, "approved")
+    if event == "SessionEnd":
+        assert_refused(later, "SESS_CLOSED", False, sid)
+        bridge.accept(hook("SessionStart", sid))
+    else:
+        assert_stands(later, "rejected", "agent")
     assert pending(bridge, sid) == [] and pending(bridge, other) == [elsewhere]
     bridge.accept(hook("SessionEnd", other))
 
