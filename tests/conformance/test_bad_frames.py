@@ -1,27 +1,24 @@
-"""Messages and frames that nobody should send (spec, WebSocket errors; D3, D7, D9, D21, D27): a
-clear error, the server lives on.
-"""
+"""Messages and frames that nobody should send (spec, WebSocket errors; D3, D8, D9, D38)."""
 
 import json
 import secrets
 import ssl
-from contextlib import closing
+from typing import Any
 
 import pytest
 
+from tests.conformance.approvals import ask, assert_recorded, assert_refused
 from tests.conformance.bridge import Bridge
-from tests.conformance.https import strict_json
-from tests.conformance.phone import Closed, Phone
-from tests.conformance.raw import PING, PONG, TEXT, RawSocket
+from tests.conformance.phone import Phone
+from tests.conformance.raw import TEXT, RawSocket
 from tests.conformance.samples import now
-from tests.conformance.test_bad_input import lives_on
-
-__all__ = ["lives_on"]
+from tests.conformance.test_bad_input import ODD_VALUES
 
 MIB = 1024 * 1024
 CHECK = {"timestamp": now(), "client_nonce": "n", "client_capabilities": []}
 GOOD = json.dumps({"type": "health_check", "id": "x-1", "timestamp": now(), "payload": CHECK})
-NO_MESSAGES = [
+NO_MESSAGES: list[str | bytes] = [
+    GOOD.encode(),  # in a binary frame
     *("", "hello", "[]", "{", "{}{}", "{}"),
     GOOD.replace('"n"', "NaN"),
     GOOD.replace('"n"', '{"a":' * 15_000 + "1" + "}" * 15_000),
@@ -38,39 +35,13 @@ def test_what_is_no_message(phone: Phone, device: Phone) -> None:
         for connection in (phone, device):
             connection.send_raw(text)
             error = connection.expect("error")
-            assert "x-1" not in text or error["id"] == "x-1", "D4: a reply carries the request's id"
+            if isinstance(text, str) and "x-1" in text:
+                assert error["id"] == "x-1", "D4: a reply carries the request's id"
             answer = error["payload"]
             assert answer["code"] == "PROTO_INVALID_MESSAGE" and answer["message"], answer
             assert len(json.dumps(answer)) < 20_000, "a large message is not sent back"
     phone.ping()
     assert device.auth()["type"] == "connection_ack"
-
-
-def test_odd_ids(phone: Phone) -> None:
-    """D7: an impossible session is a clear error. Ids of acknowledgements: tests/attack."""
-    for odd in ("\x00", "\ud800", "x" * 100_000, "", "../../etc/passwd", "%s%n"):
-        joining = {"agent": "a", "session_id": odd, "working_directory": "/", "resume": True}
-        phone.send("session_start", joining)
-        code = phone.expect("error")["payload"]["code"]
-        assert code in ("SESS_NOT_FOUND", "PROTO_INVALID_MESSAGE")
-
-
-def test_a_binary_frame(phone: Phone) -> None:
-    """It is told, or closed as RFC 6455 has it (1003); never a crash (1011) or silence."""
-    phone.send_raw(GOOD.encode())
-    try:
-        told = phone.receive()["payload"]["code"]
-        phone.ping()
-    except Closed as closed:
-        told = closed.code
-    assert told in ("PROTO_INVALID_MESSAGE", 1003)
-
-
-@pytest.mark.spec("limit.max_message_size_mb")
-def test_nine_megabytes_in_a_frame_are_read(phone: Phone) -> None:
-    phone.send("nonsense", {"x": "x" * (9 * MIB)})
-    assert phone.expect("error")["payload"]["code"] == "PROTO_INVALID_MESSAGE"
-    phone.ping()
 
 
 @pytest.mark.parametrize("framing", ["one frame", "fragments"])
@@ -105,13 +76,36 @@ def test_a_large_message_that_comes_compressed(shared: Bridge) -> None:
     assert phone.wait_closed() == 1009
 
 
-def test_a_message_in_fragments(shared: Bridge) -> None:
-    """RFC 6455: with a ping between its parts it is one message."""
-    with closing(RawSocket(shared.port).ready(shared.device_token())) as raw:
-        text = json.dumps({"type": "heartbeat_ping", "timestamp": now()}).encode()
-        raw.frame(text[:10], TEXT, final=False)
-        raw.frame(b"between", PING)
-        raw.frame(text[10:], 0)
-        seen = dict([raw.read_frame(), raw.read_frame()])
-        assert seen[PONG] == b"between"
-        assert strict_json(seen[TEXT])["type"] == "heartbeat_pong"
+@pytest.mark.usefixtures("database")
+@pytest.mark.spec("record.modifications")
+def test_odd_modifications(bridge: Bridge, sid: str, joined: Phone) -> None:
+    """D38: taken or refused, on every database; the question stays open while they are refused."""
+    for text in ODD_VALUES:
+        call_id = ask(bridge, joined, sid, {"odd": text[:40]})
+        fields = f'"session_id": "{sid}", "tool_call_id": "{call_id}", "decision": "modified"'
+        head = f'"type": "approval_response", "id": "odd", "timestamp": "{now()}"'
+        joined.send_raw(f'{{{head}, "payload": {{{fields}, "modifications": {{"odd": {text}}}}}}}')
+        answer = joined.until(lambda message: message["id"] == "odd", text[:40])
+        if answer["type"] == "error":
+            assert_refused(answer, "PROTO_INVALID_MESSAGE", True)
+        else:
+            assert_recorded(answer, sid, call_id, "modified")
+
+
+@pytest.mark.usefixtures("database")
+def test_odd_words_of_a_client(bridge: Bridge, sid: str, joined: Phone) -> None:
+    """NULs in ids: unknown or no message, on every database."""
+    for odd in ("\x00", "a\x00b", "x" * 100_000):
+        decision = {"tool_call_id": odd, "decision": "approved", "modifications": None}
+        requests: list[tuple[str, dict[str, Any]]] = [
+            ("approval_response", decision),
+            ("replay_request", {"after_id": odd}),
+            ("git_commit", {"message": odd, "files": [odd]}),
+            ("session_end", {"reason": odd}),
+        ]
+        for type_, fields in requests:
+            answer = joined.request(type_, {"session_id": sid} | fields)
+            code = answer["payload"].get("code")
+            assert code not in ("STORAGE_UNAVAILABLE", "BRIDGE_ERROR"), (type_, str(answer)[:500])
+        joined.ack(odd)
+    joined.ping()

@@ -1,31 +1,28 @@
-"""Bodies that nobody should send (spec, Errors; D8, D9): a clear error, nothing half stored, the
-server lives on.
-"""
+"""Bodies that nobody should send (spec, Errors; D8, D9): a clear error, nothing half stored."""
 
-import http.client
 import json
-import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
+from typing import Any
 
 import pytest
 
 from tests.attack.test_large_files import peak
-from tests.conformance.bridge import Bridge
+from tests.conformance.bridge import BATCH, EVENT, Bridge
 from tests.conformance.https import Https, Response, assert_error, strict_json
 from tests.conformance.phone import Phone
-from tests.conformance.raw import RawSocket
+from tests.conformance.raw import RawSocket, head
 from tests.conformance.samples import hook, new_session, prompt
 
 MIB = 1024 * 1024
-EVENT, BATCH = "/api/v1/hooks/event", "/api/v1/hooks/batch"
 
 
-def valid_text(session_id: str, payload: str) -> str:
-    """A UserPromptSubmit whose payload is the given JSON text."""
-    head = json.dumps(hook("UserPromptSubmit", session_id, payload=...))
+def valid_text(session_id: str, payload: str, event: str = "UserPromptSubmit") -> str:
+    """An event whose payload is the given JSON text."""
+    head = json.dumps(hook(event, session_id, payload=...))
     return f'{head[:-1]}, "payload": {payload}}}'
 
 
@@ -36,15 +33,6 @@ def nested(depth: int) -> str:
 def post_raw(bridge: Bridge, body: str | bytes, path: str = EVENT) -> Response:
     data = body.encode() if isinstance(body, str) else body
     return bridge.https().post(path, token=bridge.hook_token, body=data)
-
-
-@pytest.fixture(autouse=True)
-def lives_on(shared: Bridge) -> Iterator[None]:
-    """After each test here the shared bridge still takes and stores an event."""
-    yield
-    session_id = new_session()
-    shared.accept(prompt(session_id, 1))
-    assert shared.knows(session_id)
 
 
 NO_OBJECTS = [
@@ -76,19 +64,28 @@ ODD_STRINGS = [
 ODD_VALUES = [
     *(*ODD_STRINGS, '{"\\u0000": 1}', '{"\\ud83d": 1}', "1e400", "-1e400", "1" * 5000),
     *("-" + "9" * 400, "1e-400", "0.1" + "0" * 500, str(2**63), str(2**64 + 1), "1E+2", "-0"),
+    *(nested(60), '[{"a": []}, [[]]]', '{"": {"": ""}}'),
 ]
+CALL = '"tool": "Bash", "tool_call_id": "x", "params": {"odd": %s}'
+ODD_PAYLOADS = {
+    "UserPromptSubmit": '{"prompt": "p", "odd": %s}',
+    "PreToolUse": f'{{{CALL}, "risk_level": "low", "requires_approval": false}}',
+    "PostToolUse": '{"tool": "Bash", "params": {}, "result": %s, "success": true}',
+}
 
 
 @pytest.mark.usefixtures("database")
+@pytest.mark.spec("record.params")
 def test_odd_values(bridge: Bridge, device: Phone) -> None:
-    """NULs, lone surrogates, huge numbers, in a payload and in a session id: a clear 400 and
-    nothing stored, or the event arrives as it was sent.
+    """NULs, lone surrogates, huge numbers, in payloads, in parameters and results of a tool, and in
+    session ids: a clear 400 and nothing stored, or the event arrives as it was sent.
     """
     device.ready().close()
-    odd = [valid_text(new_session(), f'{{"prompt": "p", "odd": {text}}}') for text in ODD_VALUES]
-    odd += [
+    odd = [
         valid_text("", "{}").replace('""', f'"{new_session()}{text[1:]}') for text in ODD_STRINGS
     ]
+    for event, payload in ODD_PAYLOADS.items():
+        odd += [valid_text(new_session(), payload % text, event) for text in ODD_VALUES]
     taken = []
     for body in odd:
         answer = post_raw(bridge, body)
@@ -99,29 +96,20 @@ def test_odd_values(bridge: Bridge, device: Phone) -> None:
             assert_error(answer, 400)
     bridge.accept(hook("SessionStart", after := new_session()))
     device.ready().expect("session_started", session_id=after)
-    events = [m["payload"] for m in device.messages if m["type"] == "agent_event"]
-    arrived = [(event["session_id"], event["payload"]) for event in events]
-    assert taken and [one for one in arrived if one[0] != after] == taken
-
-
-@pytest.mark.parametrize("character", ["\U0001f600", "\n"], ids=["emoji", "newline"])
-@pytest.mark.spec("limit.max_message_size_mb")
-def test_nine_megabytes_arrive_whole(
-    shared: Bridge, sid: str, phone: Phone, character: str
-) -> None:
-    shared.watch(phone, sid)
-    text = character * (9 * MIB // len(json.dumps(character, ensure_ascii=False).encode()[1:-1]))
-    body = hook("UserPromptSubmit", sid, {"prompt": text, "number": 9})
-    assert post_raw(shared, json.dumps(body, ensure_ascii=False)).status == 200
-    (event,) = phone.wait_numbers(sid, [9], 30)
-    assert event["payload"]["payload"]["prompt"] == text
+    arrived: dict[str, list[tuple[str, dict[str, Any]]]] = defaultdict(list)
+    for message in device.messages:
+        arrived[message["type"]].append((message["payload"].get("session_id"), message["payload"]))
+    events = [(sid, event["payload"]) for sid, event in arrived["agent_event"] if sid != after]
+    assert taken and events == taken
+    called = [(sid, sent["params"]) for sid, sent in taken if "risk_level" in sent]
+    assert called and [(sid, call["params"]) for sid, call in arrived["tool_call"]] == called
+    contents = [result["result"]["content"] for _, result in arrived["tool_result"]]
+    assert contents and {type(content) for content in contents} == {str}
 
 
 @pytest.mark.spec("limit.max_message_size_mb", "code.PAYLOAD_TOO_LARGE")
 def test_eleven_megabytes_are_too_large(shared: Bridge, sid: str) -> None:
-    """D9: the 413 reaches a client that sends everything before it reads. The cap stands before any
-    view: other paths, without a token, do not buffer it either.
-    """
+    """D9: the 413 reaches a client that sends everything before it reads, at every path."""
     body = valid_text(sid, '{"x": "' + "x" * (11 * MIB) + '"}')
     for path in (EVENT, BATCH, "/hooks/event"):
         assert_error(post_raw(shared, body, path), 413, "PAYLOAD_TOO_LARGE")
@@ -134,11 +122,7 @@ def flood(bridge: Bridge, *, chunked: bool, total: int) -> tuple[int, Response]:
     """Send a body far larger than the limit until an answer comes; the bytes sent, the answer."""
     raw = RawSocket(bridge.port)
     length = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {total}"
-    raw.socket.sendall(
-        f"POST {EVENT} HTTP/1.1\r\nHost: 127.0.0.1:{bridge.port}\r\n"
-        f"Authorization: Bearer {bridge.hook_token}\r\n"
-        f"Content-Type: application/json\r\n{length}\r\n\r\n".encode()
-    )
+    raw.socket.sendall(head(bridge, length))
     piece = b'{"x": "' + b"x" * (256 * 1024)
     framed = b"%x\r\n%s\r\n" % (len(piece), piece) if chunked else piece
     sent = 0
@@ -171,16 +155,8 @@ def test_300_megabytes(public: Bridge, chunked: bool) -> None:
 def test_a_body_cut_short_is_not_stored(shared: Bridge, sid: str) -> None:
     """The connection breaks in the middle of an otherwise complete event."""
     body = json.dumps(prompt(sid, 1)).encode()
-    connection: http.client.HTTPConnection = shared.https().open()
-    headers = {
-        "Content-Type": "application/json",
-        "Content-Length": str(len(body) + 10),
-        "Authorization": f"Bearer {shared.hook_token}",
-    }
-    connection.request("POST", EVENT, body, headers)
-    assert connection.sock is not None
-    connection.sock.shutdown(socket.SHUT_RDWR)
-    connection.close()
+    with closing(RawSocket(shared.port)) as client:
+        client.socket.sendall(head(shared, f"Content-Length: {len(body) + 10}") + body)
     shared.accept(prompt(new_session(), 1))
     assert not shared.knows(sid)
 

@@ -9,7 +9,7 @@ import pytest
 
 from bridge_project.protocol.resources import SessionInfo
 from tests.conformance.agents import begin, end, log_of, say, tool
-from tests.conformance.approvals import decide, post, pre
+from tests.conformance.approvals import decide, of, post, pre
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_now
 from tests.conformance.phone import PATIENCE, Phone
@@ -18,6 +18,7 @@ from tests.conformance.samples import hook, new_session, prompt
 pytestmark = pytest.mark.spec("ws.session_update")
 
 INFO = set(SessionInfo.model_fields)
+EVERYBODYS = ("session_started", "session_end")
 STATE = INFO - {"session_id", "agent", "title", "working_directory"}
 
 
@@ -54,6 +55,7 @@ def agree(bridge: Bridge, phone: Phone, session_id: str, **state: Any) -> dict[s
     return view
 
 
+@pytest.mark.spec("ws.session_started", "event.SessionStart", "ws.session_end", "event.SessionEnd")
 def test_an_observed_session(bridge: Bridge, phone: Phone) -> None:
     """From its first event to its end, for a phone that has not joined it."""
     sid = new_session()
@@ -81,6 +83,12 @@ def test_an_observed_session(bridge: Bridge, phone: Phone) -> None:
     agree(bridge, phone, sid, **idle)
     bridge.accept(hook("SessionEnd", sid))
     agree(bridge, phone, sid, turn="idle", session_status="closed")
+    bridge.fence(phone)
+    told = [one["type"] for kind in EVERYBODYS for one in of(phone, kind, sid)]
+    assert told == [*EVERYBODYS], "each once"
+    reason = phone.expect("session_end", session_id=sid)["payload"]["reason"]
+    assert reason in ("user_request", "timeout", "error", "completed")
+    assert phone.events(sid) == [], "D28: the session's own feed waits for the join"
     bridge.accept(pre(sid, tool_call_id="late"))
     assert bridge.session(sid)["turn"] == "idle", "it has ended"
 
@@ -106,9 +114,7 @@ def test_a_session_of_the_bridge(bridge: Bridge, phone: Phone) -> None:
 
 
 def test_seldom_and_never_again(bridge: Bridge, phone: Phone) -> None:
-    """At most once a second for a session, however much it does; no row: neither a reconnection nor
-    a request for a replay brings it again.
-    """
+    """At most once a second for a session; no row: neither a reconnection nor a replay has it."""
     sid = new_session()
     bridge.accept(prompt(sid, 0))
     phone.join(sid)

@@ -47,9 +47,7 @@ def test_a_session_from_its_first_event(shared: Bridge, sid: str) -> None:
 
 @pytest.mark.spec("state.observed")
 def test_states_of_an_observed_session(shared: Bridge, sid: str) -> None:
-    """D34: any event creates it; SessionEnd closes it, only SessionStart opens it again; late
-    events of a closed one are stored.
-    """
+    """D34: any event creates it, SessionEnd closes it, only SessionStart opens it again."""
     for event in EVENTS:
         other = new_session()
         shared.accept(hook(event, other))
@@ -126,9 +124,11 @@ def test_an_unknown_session(shared: Bridge) -> None:
         assert_error(http_say(shared, unknown, MESSAGE), 404, "SESSION_NOT_FOUND")
 
 
+@pytest.mark.spec("hook.session_id")
 def test_session_ids_are_quoted(shared: Bridge) -> None:
     """Any non-empty string is one, so its percent-encoded form addresses it."""
-    for odd in ("ünï 100% a+b", "a?b=c#d..", "team/project"):
+    more = ("'; DROP TABLE--", "a" * 200, "../../etc", "%2e%2e")
+    for odd in ("ünïcödé 会话 100% a+b", "a?b=c#d..", "team/project", *more):
         unique = f"{odd} {new_id()}"
         shared.accept(prompt(unique, 1))
         address = quote(unique, safe="")
