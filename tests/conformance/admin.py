@@ -65,12 +65,6 @@ class Admin:
         form = urllib.parse.urlencode(fields | {"csrfmiddlewaretoken": self.form_token})
         return self.request("POST", path, form.encode())
 
-    def lists(self) -> dict[str, str]:
-        """The lists that the site's first page links to: the words of the link → its path."""
-        link = r'<a href="(/admin/[^"/]+/[^"/]+/)"[^>]*>(.*?)</a>'
-        links = re.findall(link, self.page("/admin/"), re.DOTALL)
-        return {text_of(words).strip().lower(): path for path, words in links}
-
 
 def text_of(page: str) -> str:
     """What a reader sees: tags away, entities resolved."""

@@ -117,18 +117,3 @@ def test_a_question_is_answered(bridge: Bridge) -> None:
         assert (notice["title"], notice["body"]) == ("The agent asks you", " ".join(WORDS.split()))
         [decided] = notifications(other, sid, "approval_decided")
         assert decided["title"] == "The question: answered" and decided["body"].endswith(": Blue")
-
-
-def test_a_question_at_the_machine(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """An answer from a phone is noted; the one at the machine is the one that counts."""
-    call_id = ask(bridge, joined, sid, ASKED, tool="AskUserQuestion", tool_call_id="q")
-    bridge.fence(joined)
-    [notice] = notifications(joined, sid, "approval_required")
-    assert notice["title"] == "The agent asks at the machine"
-    assert notice["body"] == " ".join(WORDS.split())
-    bridge.accept(post(sid, ANSWER, tool="AskUserQuestion", tool_call_id=call_id, result=ANSWER))
-    result = joined.expect("tool_result", session_id=sid)["payload"]["result"]
-    assert result["content"] == "Which colour? Blue"
-    bridge.fence(joined)
-    [decided] = notifications(joined, sid, "approval_decided")
-    assert decided["body"] == "The question was answered at the machine."

@@ -1,17 +1,17 @@
-"""Phases of a connection, and versions (spec, States, Authentication, Versioning; D4, D7, D20 to
-D22, D24, D25, D44).
-"""
+"""Phases of a connection, versions, how many there may be (D4, D7, D15, D20 to D25, D28, D44)."""
 
 import json
+from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
 
 from bridge_project.protocol.server_messages import ConnectionAck
 from tests.conformance.approvals import assert_refused, pre
-from tests.conformance.bridge import Bridge
+from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.https import assert_now, is_uuid
-from tests.conformance.phone import Closed, Message, Phone
+from tests.conformance.phone import Closed, Phone
+from tests.conformance.raw import RawSocket
 from tests.conformance.samples import hook, new_id, new_session, now, prompt
 
 
@@ -130,9 +130,7 @@ def test_mode_misconfigured(misconfigured: Bridge) -> None:
     "limit.acknowledged",
 )
 def test_direct_public(public: Bridge) -> None:
-    """Ready once the user has acknowledged (D24: for 8 hours, across reconnects); D28: no event
-    before, everything after.
-    """
+    """Ready, and sent events (D28), once the user has acknowledged (D24: for 8 hours)."""
     sid, waits, warning = new_session(), new_session(), "DIRECT_PUBLIC_CONNECTION"
     acknowledge = {"warning_code": warning, "acknowledged": True, "acknowledged_at": now()}
     public.accept(prompt(sid, 0), pre(waits, approval=True, tool_call_id="x"))
@@ -173,45 +171,103 @@ def test_forwarding_headers_from_a_stranger(device: Phone) -> None:
     assert device.auth()["payload"]["connection_mode"] == "direct_public"
 
 
+# fixture → version → why it is refused; None: it is not
+VERSIONS: dict[str, dict[str, str | None]] = {
+    "public": {
+        "1.1.9": "CLIENT_TOO_OLD",
+        "0.99.99": "CLIENT_TOO_OLD",
+        "1.10.1": "CLIENT_TOO_NEW",
+        "10.0.0": "CLIENT_TOO_NEW",
+        **dict.fromkeys(("1.2.0", "1.9.9", "1.10.0")),
+    },
+    "shared": {
+        "0.9.9": "CLIENT_TOO_OLD",
+        "2.0.0": "CLIENT_TOO_NEW",
+        **dict.fromkeys(("1.0.0", "1.999.999")),
+    },
+}
+
+
+@pytest.mark.parametrize("name", VERSIONS)
 @pytest.mark.spec("connerror.VERSION_INCOMPATIBLE", "versioning.compatible")
-def test_versions_of_clients(public: Bridge, shared: Bridge) -> None:
-    """Compared as numbers; by default (D44) 1.0.0 to 1.999.999. What is no version is none."""
-
-    def answer(bridge: Bridge, version: str) -> tuple[Message, Phone]:
-        phone = bridge.phone().connect()
-        return phone.auth(client_version=version), phone
-
-    for bridge, version, reason in (
-        (public, "1.1.9", "CLIENT_TOO_OLD"),
-        (public, "0.99.99", "CLIENT_TOO_OLD"),
-        (public, "1.10.1", "CLIENT_TOO_NEW"),
-        (public, "10.0.0", "CLIENT_TOO_NEW"),
-        (shared, "0.9.9", "CLIENT_TOO_OLD"),
-        (shared, "2.0.0", "CLIENT_TOO_NEW"),
-    ):
-        refused, phone = answer(bridge, version)
-        assert refused["type"] == "connection_error", version
-        assert refused["payload"]["code"] == "VERSION_INCOMPATIBLE", version
-        assert reason in json.dumps(refused["payload"])
-        assert phone.wait_closed() == 4426
-    right = {public: ("1.2.0", "1.9.9", "1.10.0"), shared: ("1.0.0", "1.999.999")}
-    for bridge, versions in right.items():
-        for version in versions:
-            taken, phone = answer(bridge, version)
-            assert taken["type"] == "connection_ack", version
-            phone.close()
-    for version in ("banana", "", "1.2.3.4", "v1.2.3", "-1.2.3", "1.2.3-", "1.2.3\n", "１.2.3"):
-        wrong, phone = answer(shared, version)
-        assert wrong["payload"]["code"] in ("PROTO_INVALID_MESSAGE", "VERSION_INCOMPATIBLE"), wrong
+def test_versions_of_clients(request: pytest.FixtureRequest, name: str) -> None:
+    """Compared as numbers; the defaults of D44. D15: a version that is refused claims nothing."""
+    bridge: Bridge = request.getfixturevalue(name)
+    for version, reason in VERSIONS[name].items():
+        pairing = bridge.pairing()
+        phone = bridge.phone(pairing, device_id="app", client_version=version).connect()
+        answer = phone.auth()
+        if reason is not None:
+            assert answer["type"] == "connection_error", version
+            assert answer["payload"]["code"] == "VERSION_INCOMPATIBLE", version
+            assert reason in json.dumps(answer["payload"])
+            assert phone.wait_closed() == 4426
+            phone = bridge.phone(pairing, device_id="new", client_version="1.5.0").connect()
+            answer = phone.auth()
+        assert answer["type"] == "connection_ack", version
         phone.close()
 
 
-def test_a_refused_version_claims_nothing(public: Bridge) -> None:
-    """D15: the right version may still bind the token."""
-    pairing = public.pairing()
-    old = public.phone(pairing, device_id="old-app", client_version="0.1.0").connect()
-    assert old.auth()["payload"]["code"] == "VERSION_INCOMPATIBLE"
-    assert old.wait_closed() == 4426
-    new = public.phone(pairing, device_id="new-app", client_version="1.5.0").connect()
-    assert new.auth()["type"] == "connection_ack"
-    new.close()
+def test_what_is_no_version(device: Phone) -> None:
+    for version in ("banana", "", "1.2.3.4", "v1.2.3", "-1.2.3", "1.2.3-", "1.2.3\n", "１.2.3"):
+        wrong = device.connect().auth(client_version=version)
+        assert wrong["payload"]["code"] in ("PROTO_INVALID_MESSAGE", "VERSION_INCOMPATIBLE"), wrong
+
+
+def refused(phone: Phone) -> bool:
+    """Connect; whether there was no place."""
+    answer = phone.connect().auth()
+    if answer["type"] == "connection_ack":
+        return False
+    assert answer["payload"]["code"] == "RATE_LIMITED", answer
+    assert answer["type"] == "connection_error" and phone.wait_closed() == 4429
+    return True
+
+
+def connect_patiently(phone: Phone) -> Phone:
+    """Reconnect until the place that a closed connection held is free."""
+    eventually(lambda: not refused(phone))
+    return phone
+
+
+@pytest.fixture
+def full(narrow: Bridge) -> Iterator[list[Phone]]:
+    """Three ready phones: the bridge is full. Places that earlier tests left are free first."""
+    phones = [connect_patiently(narrow.phone()) for _ in range(3)]
+    yield phones
+    for phone in phones:
+        phone.close()
+
+
+@pytest.mark.spec("limit.max_websocket_connections", "connerror.RATE_LIMITED")
+def test_one_too_many(narrow: Bridge, full: list[Phone]) -> None:
+    """The others stay; /info names BRIDGE_MAX_WEBSOCKETS (D44)."""
+    assert refused(narrow.phone())
+    limits = narrow.get("/api/v1/info", narrow.hook_token).json()["limits"]
+    assert limits["max_websocket_connections"] == 3
+    for phone in full:
+        phone.ping()
+
+
+def test_a_replaced_connection_frees_its_place_first(narrow: Bridge, full: list[Phone]) -> None:
+    """A device of a full bridge comes back while its old socket still looks open."""
+    again = Phone(narrow.port, full[1].token, full[1].pin)
+    assert not refused(again)
+    assert full[1].wait_closed() == 4409
+    full[0].ping()
+    full[2].ping()
+    again.close()
+
+
+def test_only_authenticated_connections_count(narrow: Bridge, full: list[Phone]) -> None:
+    for phone in full:
+        phone.close()
+    strangers = [RawSocket(narrow.port) for _ in range(6)]
+    for stranger in strangers:
+        assert stranger.upgrade().status == 101
+    for phone in full:
+        connect_patiently(phone)
+    for stranger in strangers:
+        stranger.close()
+    health = narrow.get("/api/v1/health", narrow.hook_token).json()
+    assert health["active_websockets"] >= 3

@@ -1,6 +1,4 @@
-"""Starting, stopping and dying (D25, D26, D31, D35, D44). What was acknowledged under load is in
-tests/faults/test_kill_one.py.
-"""
+"""Starting and dying (D26, D31, D35, D44). What was acknowledged under load: tests/faults."""
 
 from pathlib import Path
 
@@ -9,24 +7,6 @@ import psutil
 from tests.conformance.bridge import Bridge, Pairing
 from tests.conformance.samples import hook, new_id, new_session, now, prompt
 from tests.faults.quick import QuickBridge
-
-
-def test_an_orderly_stop(mortal: Bridge, sid: str) -> None:
-    """Sockets get a close frame, the process ends with 0; what was due comes after the start."""
-    mortal.accept(prompt(sid, 0))
-    phone = mortal.phone().ready()
-    phone.join(sid)
-    mortal.accept(prompt(sid, 1))
-    phone.wait_numbers(sid, [1])
-    unauthenticated = mortal.phone().connect()
-    mortal.terminate()
-    for socket in (phone, unauthenticated):
-        code = socket.wait_closed()
-        assert code not in (1006, 1011), f"no orderly close frame: {code}"
-    assert mortal.ended() == 0, mortal.tail()
-    mortal.start()
-    phone.ready().wait_numbers(sid, [1])
-    phone.close()
 
 
 def assert_refused(bridge: Bridge, pairing: Pairing, device_id: str) -> None:

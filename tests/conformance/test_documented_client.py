@@ -17,10 +17,9 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.conformance.approvals import decision_of, pre
 from tests.conformance.bridge import REPOSITORY, Bridge, Pairing
 from tests.conformance.phone import PATIENCE
-from tests.conformance.samples import hook, new_id, new_session, prompt
+from tests.conformance.samples import hook, new_session, prompt
 
 pytestmark = pytest.mark.spec("offline.replay")
 
@@ -72,17 +71,12 @@ class Client:
         self.process.wait(180)
 
 
-def page() -> tuple[str, str]:
-    """The page, and the client in it."""
-    text = (REPOSITORY / "docs" / "clients.md").read_text(encoding="utf-8")
-    [code] = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    return text, code
-
-
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    text = (REPOSITORY / "docs" / "clients.md").read_text(encoding="utf-8")
+    [code] = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     path = tmp_path_factory.mktemp("client") / "client.py"
-    path.write_text(page()[1], encoding="utf-8")
+    path.write_text(code, encoding="utf-8")
     return path
 
 
@@ -100,12 +94,6 @@ def of_session(session_id: str, *kinds: str) -> Callable[[dict[str, Any]], bool]
 def number(session_id: str, wanted: object) -> Callable[[dict[str, Any]], bool]:
     event = of_session(session_id, "agent_event")
     return lambda m: event(m) and m["payload"]["payload"].get("number") == wanted
-
-
-def test_its_length_is_what_the_page_says() -> None:
-    text, code = page()
-    lines = [line for line in code.splitlines() if line.strip()]
-    assert f"a complete client of {len(lines)} lines" in " ".join(text.split())
 
 
 def test_each_event_once_and_in_order_across_a_kill(mortal: Bridge, program: Path) -> None:
@@ -132,18 +120,6 @@ def test_each_event_once_and_in_order_across_a_kill(mortal: Bridge, program: Pat
         assert len(ids) == len(set(ids))
 
 
-def test_it_decides_an_approval(mortal: Bridge, program: Path) -> None:
-    """What waits greets it; what is written to its standard input is sent."""
-    session_id, call_id = new_session(), new_id()
-    mortal.accept(pre(session_id, approval=True, tool_use_id=call_id))
-    with Client(program, address(mortal)) as client:
-        asked = client.until(of_session(session_id, "approval_required"))["payload"]
-        assert asked["tool_call_id"] == call_id
-        client.say(type="approval_response", **decision_of(session_id, call_id, "approved"))
-        recorded = client.until(of_session(session_id, "approval_recorded"))["payload"]
-        assert (recorded["tool_call_id"], recorded["decision"]) == (call_id, "approved")
-
-
 @pytest.mark.spec("limit.client_queue", "offline.flush")
 def test_what_is_typed_meanwhile_is_sent_once(mortal: Bridge, program: Path) -> None:
     """Of 1,001 messages the oldest is dropped, the others are sent in order."""
@@ -160,9 +136,7 @@ def test_what_is_typed_meanwhile_is_sent_once(mortal: Bridge, program: Path) -> 
 
 
 def test_the_code_s_token_is_refused_once_it_is_connected(mortal: Bridge, program: Path) -> None:
-    """D62: it goes on with a fresh one, in a private file, or with the one before where the fresh
-    one became void.
-    """
+    """D62: it goes on with a fresh one, in a private file, or with the one before it."""
     pairing = mortal.pairing()
     code = hashlib.sha256(pairing.token.encode()).hexdigest()
     kept = program.parent / f"bridge-{code[:16]}.json"

@@ -26,10 +26,7 @@ def commits(repository: Repository) -> int:
 
 @on_both
 def test_a_decision(bridge: Bridge, sid: str, joined: Phone, device: Phone) -> None:
-    """Refused in the wrong phase or for its shape it was not done, and is done when it is sent
-    again with its id; then it is answered the same, whatever the order of its keys. One that lost
-    is told so each time.
-    """
+    """What was refused was not done; what was done is answered the same, also to who lost."""
     call_id, id_ = ask(bridge, joined, sid), "decision-1"
     call = {"session_id": sid, "tool_call_id": call_id}
     body = call | {"decision": "modified", "modifications": {"a": 1, "b": {"c": 2, "d": 3}}}
@@ -54,19 +51,21 @@ def test_a_decision(bridge: Bridge, sid: str, joined: Phone, device: Phone) -> N
 
 @on_both
 def test_a_commit_whose_answer_was_lost(repository: Repository, work: Work) -> None:
-    """The second answer names the first one's commit, on this connection and on the next one."""
+    """The same commit, also on the next connection, where an id that is no UUID is a new one."""
     repository.commit_files({"a": "1\n"})
-    repository.write("a", "2\n")
     phone, body = work.phone, {"session_id": work.sid, "message": "Once", "files": ["a"]}
-    id_ = new_id()
-    first = send(phone, "git_commit", id_, body)["payload"]["commit"]
-    repository.write("a", "3\n")
-    assert send(phone, "git_commit", id_, body)["payload"]["commit"] == first
-    again(phone).join(work.sid)
-    assert send(phone, "git_commit", id_, body)["payload"]["commit"] == first
-    assert commits(repository) == 2
-    another = send(phone, "git_commit", new_id(), body)["payload"]["commit"]
-    assert another["hash"] == repository.head() != first["hash"], "another id is another commit"
+    made = []
+    for number, id_ in enumerate((new_id(), "1")):
+        repository.write("a", f"{number} of two\n")
+        first = send(phone, "git_commit", id_, body)["payload"]["commit"]
+        assert first["hash"] == repository.head() not in made, "another id is another commit"
+        made.append(first["hash"])
+        repository.write("a", "3\n")
+        assert send(phone, "git_commit", id_, body)["payload"]["commit"] == first
+        again(phone).join(work.sid)
+        answer = send(phone, "git_commit", id_, body)["payload"]["commit"]
+        assert (answer == first) is (id_ != "1")
+    assert commits(repository) == 4
 
 
 @on_both
@@ -102,21 +101,6 @@ def test_what_is_another_message(repository: Repository, work: Work, device: Pho
         repository.write("a", text)
         answer = send(phone, "git_diff", id_, {"session_id": sid, "files": ["a"], "cached": False})
         assert text in str(answer["payload"])
-
-
-def test_an_id_that_is_no_uuid_counts_on_its_connection_only(
-    repository: Repository, work: Work
-) -> None:
-    """A client that counts from 1 again after reconnecting must be heard."""
-    repository.commit_files({"a": "1\n"})
-    body = {"session_id": work.sid, "message": "Counted", "files": ["a"]}
-    hashes = []
-    for number in range(2):
-        repository.write("a", f"{number + 2}\n")
-        answer = send(work.phone, "git_commit", "1", body)
-        hashes.append(answer["payload"]["commit"]["hash"])
-        again(work.phone).join(work.sid)
-    assert hashes[0] != hashes[1] == repository.head()
 
 
 def test_joining_is_always_done(bridge: Bridge, sid: str, phone: Phone) -> None:

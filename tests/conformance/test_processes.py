@@ -1,47 +1,28 @@
-"""Several processes are one bridge (D46): two of `serve`, one PostgreSQL, one Redis, which then
-goes away.
-"""
+"""Several processes are one bridge (D46): two of `serve`, PostgreSQL, Redis."""
 
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
+from tests.conformance.agent_tools import bridges_of
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, new_id, new_session, prompt
-from tests.faults.quick import QuickBridge, with_limits
-from tests.servers import Postgres, Redis
+from tests.faults.quick import with_limits
+from tests.servers import Redis
 
 pytestmark = pytest.mark.spec("processes")
 
 
-class Lasting(QuickBridge):
-    """What a killed process held does not end by itself while these tests run."""
-
-    first = with_limits(LEASE_SECONDS=3600)
-
-
-@pytest.fixture(scope="module")
-def pair(
-    make_bridge: Callable[..., Bridge], postgres_server: Postgres, redis_server: Redis
-) -> Iterator[tuple[Bridge, Bridge]]:
-    """Two processes with data directories of their own, the same tokens, database and Redis."""
-    url = postgres_server.create_database()
-    more: dict[str, Any] = {"database_url": url, "redis_url": redis_server.url}
-    more |= {"kind": Lasting, "BRIDGE_MAX_WEBSOCKETS": "6"}
-    first = make_bridge("first", **more)
-    more |= {"BRIDGE_HOOK_TOKEN": first.hook_token, "BRIDGE_ADMIN_TOKEN": first.admin_token}
-    second = make_bridge("second", **more)
-    yield first, second
-    for bridge in (first, second):
-        bridge.stop()
+# what a killed process held does not end by itself while these tests run
+pair = bridges_of(2, first=with_limits(LEASE_SECONDS=3600), BRIDGE_MAX_WEBSOCKETS="6")
+Pair = list[Bridge]
 
 
 @pytest.fixture(autouse=True)
-def hang_up(pair: tuple[Bridge, Bridge]) -> Iterator[None]:
+def hang_up(pair: Pair) -> Iterator[None]:
     """A test that fails leaves no connection to the next one."""
     yield
     for bridge in pair:
@@ -55,14 +36,14 @@ def on(bridge: Bridge, token: str, **more: object) -> Phone:
     return phone
 
 
-def joined_on_each(pair: tuple[Bridge, Bridge], session_id: str) -> list[Phone]:
+def joined_on_each(pair: Pair, session_id: str) -> list[Phone]:
     phones = [on(bridge, pair[0].device_token()).ready() for bridge in pair]
     for phone in phones:
         phone.join(session_id)
     return phones
 
 
-def test_an_event_reaches_sockets_of_both(pair: tuple[Bridge, Bridge]) -> None:
+def test_an_event_reaches_sockets_of_both(pair: Pair) -> None:
     """Counted on all processes (D33), with the same ids in the same order."""
     sid = new_session()
     pair[0].accept(prompt(sid, 0))
@@ -74,7 +55,7 @@ def test_an_event_reaches_sockets_of_both(pair: tuple[Bridge, Bridge]) -> None:
     assert pair[1].session(sid)["websocket_connected"] is True
 
 
-def test_a_home_screen_of_one_shows_sessions_of_the_other(pair: tuple[Bridge, Bridge]) -> None:
+def test_a_home_screen_of_one_shows_sessions_of_the_other(pair: Pair) -> None:
     """D54: session_update, of a session that nobody joined."""
     first, second = pair
     sid, phone = new_session(), on(second, first.device_token()).ready()
@@ -88,7 +69,7 @@ def test_a_home_screen_of_one_shows_sessions_of_the_other(pair: tuple[Bridge, Br
     eventually(told)
 
 
-def test_the_same_event_id_on_both(pair: tuple[Bridge, Bridge]) -> None:
+def test_the_same_event_id_on_both(pair: Pair) -> None:
     """D31 across processes, at the same time."""
     body = prompt(new_session(), 1, event_id=new_id())
     with ThreadPoolExecutor(2) as pool:
@@ -98,7 +79,7 @@ def test_the_same_event_id_on_both(pair: tuple[Bridge, Bridge]) -> None:
     assert pair[0].session(body["session_id"])["hook_count"] == 1
 
 
-def test_replacement_across_processes(pair: tuple[Bridge, Bridge]) -> None:
+def test_replacement_across_processes(pair: Pair) -> None:
     """D23: the newer connection continues from the device's cursor."""
     first, second = pair
     sid, token = new_session(), first.device_token()
@@ -123,7 +104,7 @@ def is_let_in(phone: Phone) -> bool:
     return bool(phone.connect().auth()["type"] == "connection_ack")
 
 
-def test_the_limit_is_one(pair: tuple[Bridge, Bridge]) -> None:
+def test_the_limit_is_one(pair: Pair) -> None:
     """D23, D46: limits hold across processes: 6 in all."""
     first, _second = pair
     phones = [on(pair[number % 2], first.device_token()) for number in range(6)]
@@ -136,7 +117,7 @@ def test_the_limit_is_one(pair: tuple[Bridge, Bridge]) -> None:
         assert extra.wait_closed() == 4429
 
 
-def test_a_killed_process_fills_no_limit(pair: tuple[Bridge, Bridge]) -> None:
+def test_a_killed_process_fills_no_limit(pair: Pair) -> None:
     """One that starts takes over its predecessor's connections, whose lease has not ended."""
     first, second = pair
     sid = new_session()
@@ -153,7 +134,7 @@ def test_a_killed_process_fills_no_limit(pair: tuple[Bridge, Bridge]) -> None:
 
 
 @pytest.fixture
-def dark(pair: tuple[Bridge, Bridge], redis_server: Redis) -> Iterator[Callable[[], None]]:
+def dark(pair: Pair, redis_server: Redis) -> Iterator[Callable[[], None]]:
     """Takes Redis away when called; at the end it is back, and both processes become healthy."""
     yield redis_server.stop
     if redis_server.process is not None and redis_server.process.poll() is not None:
@@ -166,9 +147,7 @@ def dark(pair: tuple[Bridge, Bridge], redis_server: Redis) -> Iterator[Callable[
 
 @pytest.mark.spec("device.revoke")
 @pytest.mark.parametrize("redis", ["there", "away"])
-def test_revoking_closes_on_every_process(
-    pair: tuple[Bridge, Bridge], dark: Callable[[], None], redis: str
-) -> None:
+def test_revoking_closes_on_every_process(pair: Pair, dark: Callable[[], None], redis: str) -> None:
     """D15: within two seconds, Redis or no Redis, without which a device can connect too."""
     first, second = pair
     sid, pairing = new_session(), first.pairing()

@@ -1,10 +1,7 @@
-"""replay_request and replay_buffer (D29), and the bounds of the log (D30): the oldest goes first,
-and a gap is always said.
-"""
+"""replay_request (D29) and the bounds of the log (D30): a gap is always said."""
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
@@ -70,10 +67,8 @@ def test_replay_moves_nothing(bridge: Bridge, sid: str, device: Phone) -> None:
 def test_replay_after_an_unknown_id(bridge: Bridge, sid: str, phone: Phone) -> None:
     """D29: it cannot be answered as complete; nonsense is refused."""
     bridge.watch(phone, sid)
-    wrong: list[dict[str, Any]] = [{"since": "x"}, {"since": 5}, {"after_id": 5}, {"after_id": []}]
-    for how in wrong:
-        answer = phone.request("replay_request", {"session_id": sid} | how)
-        assert assert_refused(answer, "PROTO_INVALID_MESSAGE", True)["violations"]
+    answer = phone.request("replay_request", {"session_id": sid, "since": "x"})
+    assert assert_refused(answer, "PROTO_INVALID_MESSAGE", True)["violations"]
     for unknown in (new_id(), "not-a-uuid"):
         answer = phone.request("replay_request", {"session_id": sid, "after_id": unknown})
         if answer["type"] == "replay_buffer":

@@ -20,20 +20,6 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.samples import EVENTS, hook, new_session
 
-
-@pytest.mark.spec("ws.tool_call", "event.PreToolUse")
-def test_a_call_that_needs_no_approval(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D37: it is a tool_call; nobody is asked or notified."""
-    params = {"file_path": "a.py", "limit": None, "deep": [{"ä": 1.5}]}
-    bridge.accept(pre(sid, params, tool="Read", tool_call_id="call-1"))
-    payload = joined.expect("tool_call", session_id=sid)["payload"]
-    assert set(payload) >= {"session_id", "tool_call_id", "tool", "params", "description"}
-    assert (payload["tool_call_id"], payload["tool"]) == ("call-1", "Read")
-    assert payload["params"] == params and isinstance(payload["description"], str)
-    bridge.fence(joined)
-    assert not of(joined, "approval_required", sid) and not notifications(joined, sid)
-
-
 Event = Callable[[str], dict[str, Any]]
 
 
@@ -131,9 +117,9 @@ KINDS = {"tool_call": "call", "approval_required": "asked", "tool_result": "resu
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.spec("record.id")
+@pytest.mark.spec("record.id", "ws.tool_call", "event.PreToolUse")
 def test_which_call_it_is(bridge: Bridge, sid: str, joined: Phone, rule: str) -> None:
-    """D37; issue: nothing is approved by a reused id. Who is asked is notified, once."""
+    """Nothing is approved by a reused id; who is asked is notified, once, and nobody else is."""
     events, expected = RULES[rule]
     bridge.accept(*[event(sid) for event in events])
     bridge.fence(joined)
@@ -143,6 +129,9 @@ def test_which_call_it_is(bridge: Bridge, sid: str, joined: Phone, rule: str) ->
         for message in joined.messages
         if message["type"] in KINDS and message["payload"]["session_id"] == sid
     }
+    for message in of(joined, "tool_call", sid):
+        fields = {"session_id", "tool_call_id", "tool", "params", "description"}
+        assert set(message["payload"]) >= fields and message["payload"]["description"], message
     ids: dict[str, str] = {}
     for (kind, call_id), (wanted, name) in zip(
         told.values(), map(str.split, expected.split(", ")), strict=True
@@ -213,9 +202,7 @@ ENDING = ("UserPromptSubmit", "Stop", "SessionEnd")
 @pytest.mark.spec("wscode.SESS_CLOSED")
 @pytest.mark.usefixtures("database")
 def test_not_granted_at_the_machine(bridge: Bridge, sid: str, joined: Phone, event: str) -> None:
-    """D37: still pending at the session's next prompt or end: rejected, decided_by agent; D38: a
-    later decision approves nothing, nor does the return of a session that has ended ask again.
-    """
+    """D37, D38: still pending at the next prompt or end: rejected; a later decision is refused."""
     other = new_session()
     bridge.watch(joined, other)
     call_id, elsewhere = (ask(bridge, joined, one, {"command": "rm x"}) for one in (sid, other))

@@ -145,11 +145,10 @@ def test_files(bridge: Bridge, phone: Phone) -> None:
     before = len(phone.messages)
     assert "does not do it" in words(ask(phone, session, "/read missing.txt"))
     assert not [one for one in phone.messages[before:] if one["type"] == "tool_error"]
-    before = len(phone.messages)
-    ask(phone, session, "/read /etc/passwd")
-    of = {one["type"]: one["payload"] for one in phone.messages[before:]}
-    error, call = of["tool_error"], of["tool_call"]
+    say(phone, session, "/read /etc/passwd")
+    params = {"file_path": "/etc/passwd"}
+    call = phone.expect("tool_call", session_id=session, params=params)["payload"]
+    error = failure(phone, session, call["tool_call_id"], "Read")
     assert (error["code"], error["max_retries"]) == ("TOOL_EXECUTION_FAILED", 0)
-    assert error["tool_call_id"] == call["tool_call_id"]
-    assert call["params"] == {"file_path": "/etc/passwd"} and "root:" not in str(phone.messages)
+    phone.expect("stream_end", session_id=session, finish_reason="stop")
     end(phone, session)
