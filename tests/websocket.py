@@ -81,10 +81,10 @@ class WebSocket:
             raise self._protocol.close_exc
         return self._messages.popleft()
 
-    def close(self, code: int = 1000, timeout: float = PATIENCE) -> None:
+    def close(self, timeout: float = PATIENCE) -> None:
         """Close in order: a close frame, its answer, the end."""
         if self._protocol.state is State.OPEN:
-            self._protocol.send_close(code)
+            self._protocol.send_close(1000)
         try:
             self._go_on(lambda: self.ended, timeout)
         finally:

@@ -1,6 +1,4 @@
-"""Servers and devices for the conformance tests: real processes over TLS, shared where a test needs
-no settings of its own.
-"""
+"""Servers and devices for the conformance tests, shared where a test needs no settings."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -30,11 +28,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def make_bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Bridge]]:
-    """Start a bridge with settings of its own; it is stopped at the end of the run, or by the test.
-
-    ``kind``: a QuickBridge's process is forked from one that has everything imported; a Bridge's
-    comes to be as a user's does.
-    """
+    """Start a bridge with settings of its own; the end of the run stops it, or the test."""
     started: list[Bridge] = []
 
     def make(
@@ -119,9 +113,7 @@ def phone(bridge: Bridge) -> Iterator[Phone]:
 
 @pytest.fixture
 def joined(bridge: Bridge, sid: str, phone: Phone) -> Iterator[Phone]:
-    """A ready phone at the session's present. The session ends with the test: what it left pending
-    greets nobody else.
-    """
+    """A ready phone at the session's present; the session ends with the test."""
     bridge.watch(phone, sid)
     yield phone
     bridge.accept(hook("SessionEnd", sid))

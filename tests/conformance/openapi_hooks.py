@@ -16,9 +16,7 @@ Case: TypeAlias = schemathesis.Case[Any]
 
 @schemathesis.hook
 def before_call(context: schemathesis.HookContext, case: Case, kwargs: dict[str, Any]) -> None:
-    """Make each timestamp the present moment, for freshness is no matter of a schema; a wrong one
-    stays.
-    """
+    """Make each valid timestamp the present, for freshness is no matter of a schema."""
     body = case.body if isinstance(case.body, dict) else {}
     events = body.get("events", [body])
     for event in events if isinstance(events, list) else []:

@@ -73,19 +73,13 @@ class Phone:
     def connected(self) -> bool:
         return self.socket is not None and not self.socket.ended
 
-    def connect(
-        self,
-        *,
-        path: str = "/api/v1/ws",
-        headers: dict[str, str] | None = None,
-        origin: str | None = None,
-    ) -> Phone:
+    def connect(self, *, headers: dict[str, str] | None = None) -> Phone:
         """Upgrade only. Raises websockets' InvalidStatus when refused."""
         self.messages, self.untaken, self.updates = [], [], []
-        headers = {**(headers or {}), **({} if origin is None else {"Origin": origin})}
         stream = self.stream()
+        scheme = "ws" if self.plain else "wss"
+        uri = f"{scheme}://{self.host}:{self.port}/api/v1/ws"
         try:
-            uri = f"{'ws' if self.plain else 'wss'}://{self.host}:{self.port}{path}"
             self.socket = WebSocket(stream, uri, headers=headers, compress=self.compress)
         except BaseException:
             stream.close()
@@ -94,15 +88,8 @@ class Phone:
 
     def stream(self) -> socket.socket:
         """Connect and agree on TLS."""
-        https = Https(
-            self.port,
-            self.pin,
-            source=self.source,
-            plain=self.plain,
-            timeout=PATIENCE,
-            dial=self.dial,
-        )
-        return https.stream()
+        how: dict[str, Any] = {"source": self.source, "plain": self.plain, "dial": self.dial}
+        return Https(self.port, self.pin, timeout=PATIENCE, **how).stream()
 
     def auth(self, **payload: Any) -> Message:
         """Send auth and return the answer, whichever it is."""
@@ -280,9 +267,7 @@ def brief(messages: list[Message]) -> str:
 
 
 def check_envelope(message: Message) -> None:
-    """Every message from the server: a type and a timestamp, and, heartbeats aside, id and payload
-    (D4).
-    """
+    """Every message has type, id, timestamp and payload; a heartbeat the first and third (D4)."""
     if message.get("type") == "heartbeat_pong":
         assert set(message) == {"type", "timestamp"}, message
         assert_now(message["timestamp"])

@@ -8,7 +8,6 @@ import os
 import socket
 import ssl
 import struct
-from collections.abc import Iterable
 from contextlib import closing
 from typing import Any
 
@@ -26,19 +25,16 @@ def upgraded(
         return client.upgrade(path=path, headers=headers)
 
 
-def encoded(
-    data: bytes, opcode: int = TEXT, *, final: bool = True, masked: bool = True, reserved: int = 0
-) -> bytes:
+def encoded(data: bytes, opcode: int = TEXT, *, final: bool = True, reserved: int = 0) -> bytes:
     """One frame as it goes on the wire; a mask of zeros leaves the data as it is."""
     head = bytes([(0x80 if final else 0) | (reserved << 4) | opcode])
-    bit = 0x80 if masked else 0
     if len(data) < 126:
-        head += bytes([bit | len(data)])
+        head += bytes([0x80 | len(data)])
     elif len(data) < 65536:
-        head += bytes([bit | 126]) + struct.pack("!H", len(data))
+        head += bytes([0x80 | 126]) + struct.pack("!H", len(data))
     else:
-        head += bytes([bit | 127]) + struct.pack("!Q", len(data))
-    return head + (bytes(4) if masked else b"") + data
+        head += bytes([0x80 | 127]) + struct.pack("!Q", len(data))
+    return head + bytes(4) + data
 
 
 def head(
@@ -76,11 +72,7 @@ class RawSocket:
         self.buffer = b""
 
     def upgrade(
-        self,
-        *,
-        path: str = "/api/v1/ws",
-        method: str = "GET",
-        headers: dict[str, str | None] | None = None,
+        self, *, path: str = "/api/v1/ws", headers: dict[str, str | None] | None = None
     ) -> Response:
         """Send an upgrade; headers replace the usual ones, None takes one away."""
         sent: dict[str, str | None] = {
@@ -92,7 +84,7 @@ class RawSocket:
         }
         sent.update(headers or {})
         lines = [f"{name}: {value}\r\n" for name, value in sent.items() if value is not None]
-        head = f"{method} {path} HTTP/1.1\r\n{''.join(lines)}\r\n"
+        head = f"GET {path} HTTP/1.1\r\n{''.join(lines)}\r\n"
         self.socket.sendall(head.encode("latin-1"))
         return self.response()
 
@@ -147,10 +139,6 @@ class RawSocket:
     def frame(self, data: bytes, opcode: int = TEXT, **bits: Any) -> None:
         """Send one frame, right or wrong (see `encoded`)."""
         self.socket.sendall(encoded(data, opcode, **bits))
-
-    def frames(self, texts: Iterable[bytes]) -> None:
-        """Send text messages in one write."""
-        self.socket.sendall(b"".join(encoded(text) for text in texts))
 
     def send(self, type_: str, payload: Any) -> str:
         message = {"type": type_, "id": new_id(), "timestamp": now(), "payload": payload}

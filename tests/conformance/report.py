@@ -28,12 +28,9 @@ has no test, or when this page is not up to date.
 
 
 class Row(NamedTuple):
-    """`later` is why nothing proves it yet."""
-
     id: str
     section: str
     says: str
-    later: str = ""
 
 
 # what a client does by itself, and nothing else: no test proves it
@@ -66,9 +63,7 @@ def _rows() -> dict[str, Row]:
     messages = {f"ws.{type_}": _fields_of(model) for type_, model in CATALOGUE.items()}
     sections["WebSocket operations"] = messages | sections["WebSocket operations"]
     found = [
-        Row(id_, section, says, CLIENT if id_ in OF_CLIENTS else "")
-        for section, rows in sections.items()
-        for id_, says in _each(rows)
+        Row(id_, section, says) for section, rows in sections.items() for id_, says in _each(rows)
     ]
     rows = {row.id: row for row in found}
     assert len(rows) == len(found) and set(OF_CLIENTS) <= set(rows)
@@ -113,31 +108,25 @@ def _names(node: ast.AST) -> tuple[str, ...]:
 
 
 def proofs(all_marks: Iterable[Mark]) -> dict[str, list[Mark]]:
-    """Row id → the markers that name it. A pattern means the rows that something can prove."""
-    found: dict[str, list[Mark]] = {id_: [] for id_ in ROWS}
+    """Row id → the markers that name it, for each row that something can prove."""
+    found: dict[str, list[Mark]] = {id_: [] for id_ in ROWS if id_ not in OF_CLIENTS}
     for mark in all_marks:
-        patterns = [name for name in mark.names if name.endswith("*")]
-        provable = (id_ for id_, row in ROWS.items() if patterns and not row.later)
-        meant = {id_ for id_ in provable if any(fnmatchcase(id_, one) for one in patterns)}
-        for id_ in meant.union(mark.names).intersection(ROWS):
-            found[id_].append(mark)
+        for id_, named in found.items():
+            if any(fnmatchcase(id_, name) for name in mark.names):
+                named.append(mark)
     return found
 
 
 def problems(all_marks: list[Mark]) -> list[str]:
     """What is wrong with the listing, one sentence each."""
     named = {(name, f"{mark.path}::{mark.test}") for mark in all_marks for name in mark.names}
+    by_row = proofs(all_marks)
     wrong = [
         f"{where} names {name}, which is no row"
         for name, where in sorted(named)
-        if not any(name == row or fnmatchcase(row, name) for row in ROWS)
+        if not any(fnmatchcase(row, name) for row in by_row)
     ]
-    for id_, found in proofs(all_marks).items():
-        if not found and not ROWS[id_].later:
-            wrong.append(f"no test proves {id_}: {ROWS[id_].says}")
-        if found and ROWS[id_].later:
-            wrong.append(f"{id_} is {ROWS[id_].later}, but {found[0].path} names it")
-    return wrong
+    return wrong + [f"no test proves {id_}" for id_, found in by_row.items() if not found]
 
 
 def page(all_marks: list[Mark]) -> str:
@@ -145,15 +134,11 @@ def page(all_marks: list[Mark]) -> str:
     by_row, lines = proofs(all_marks), [HEAD]
     for section, rows in groupby(ROWS.values(), lambda row: row.section):
         lines += [f"## {section}", "", "| Row | Tests |", "|---|---|"]
-        lines += [f"| {row.says} | {_cell(row, by_row[row.id])} |" for row in rows]
+        for row in rows:
+            links = [f"[{_short(mark)}](../{mark.path})" for mark in by_row.get(row.id, [])]
+            lines.append(f"| {row.says} | {', '.join(links) or f'*none: {CLIENT}*'} |")
         lines.append("")
     return "\n".join(lines)
-
-
-def _cell(row: Row, found: list[Mark]) -> str:
-    if row.later:
-        return f"*none: {row.later}*"
-    return ", ".join(f"[{_short(mark)}](../{mark.path})" for mark in found)
 
 
 def _short(mark: Mark) -> str:

@@ -1,6 +1,4 @@
-"""Two phones race for the questions of an agent, dozens of times, in `make soak` ten thousand (D38,
-D46); beside it, messages that come twice to two processes (D31).
-"""
+"""Two phones race for an agent's questions (D38, D46); messages that come twice (D31)."""
 
 import os
 import random
@@ -109,9 +107,7 @@ def race(racers: list[Racer], sid: str, count: int) -> dict[str, str]:
 
 @pytest.mark.spec("wscode.TOOL_ALREADY_DECIDED", "processes")
 def test_an_agent_is_told_once(pair: list[Bridge], script: Script) -> None:
-    """D38, D46: one phone on each process, on PostgreSQL and Redis: one decision wins, the agent is
-    told what each phone is told, and a device that comes is asked nothing.
-    """
+    """D38, D46: on two processes one decision wins; the agent is told what each phone is told."""
     one, won, rng = pair[0], Counter[str](), random.Random(SEED)
     each = zip(pair, DECISIONS, strict=True)
     racers = [Racer(bridge, one.pairing(), decision) for bridge, decision in each]

@@ -64,9 +64,7 @@ def test_the_question(bridge: Bridge, sid: str, joined: Phone) -> None:
 )
 @on_both
 def test_the_first_decision_wins(bridge: Bridge, sid: str, first: str, second: str) -> None:
-    """D38: a different one later, other modifications too, of whichever device, is told which
-    stands and who made it; D13: every device is told, once, D21: joined or not.
-    """
+    """D38: a different one later is told which stands; D13: each device is told, joined or not."""
     one, two = bridge.pairing(), bridge.pairing()
     winner, loser = bridge.phone(one).ready(), bridge.phone(two).ready()
     bridge.watch(winner, sid)

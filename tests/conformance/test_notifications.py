@@ -1,6 +1,4 @@
-"""Notifications (spec, Notification; D13, D51): from what, to whom, once; and what they say of a
-decision that is only noted (D37, D38).
-"""
+"""Notifications (spec, Notification; D13, D37, D38, D51): from what, to whom, once."""
 
 from typing import Any
 
@@ -101,9 +99,7 @@ def not_run(phone: Phone, session_id: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("event", ["UserPromptSubmit", "Stop", "SessionEnd"])
 def test_what_was_not_run(bridge: Bridge, sid: str, joined: Phone, event: str) -> None:
-    """Every device is told, once, of each call that has not run when the session goes on, whatever
-    was decided; a device that is away finds it later.
-    """
+    """Every device is told once, now or later, of each call that has not run."""
     with bridge.phones(2) as (other, away):
         bridge.fence(away)
         away.close()
