@@ -3,7 +3,6 @@
 import html
 import re
 import urllib.parse
-from http.cookies import SimpleCookie
 
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import Response
@@ -37,19 +36,11 @@ class Admin:
         }
         if body is not None:
             headers["Content-Type"] = "application/x-www-form-urlencoded"
-        connection = self.bridge.https().open()
-        try:
-            connection.request(method, path, body=body, headers=headers)
-            answer = connection.getresponse()
-            for value in answer.headers.get_all("Set-Cookie") or []:
-                self.cookies |= {name: morsel.value for name, morsel in SimpleCookie(value).items()}
-            text = answer.read()
-            if found := re.search(rb'name="csrfmiddlewaretoken" value="([^"]+)"', text):
-                self.form_token = found[1].decode()
-            names = {name.lower(): value for name, value in answer.getheaders()}
-            return Response(answer.status, names, text)
-        finally:
-            connection.close()
+        answer = self.bridge.https().request(method, path, body=body, headers=headers)
+        self.cookies |= answer.cookies
+        if found := re.search(rb'name="csrfmiddlewaretoken" value="([^"]+)"', answer.body):
+            self.form_token = found[1].decode()
+        return answer
 
     def get(self, path: str) -> Response:
         return self.request("GET", path)

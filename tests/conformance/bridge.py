@@ -108,6 +108,10 @@ class Bridge:
         return kept | self.settings | {"PYTHONUNBUFFERED": "1"}
 
     @property
+    def surroundings(self) -> dict[str, Any]:
+        return {"cwd": REPOSITORY, "env": self.environment, "stdin": subprocess.DEVNULL}
+
+    @property
     def log(self) -> Path:
         return self.directory / "serve.log"
 
@@ -119,26 +123,14 @@ class Bridge:
 
     def popen(self, arguments: list[str], log: IO[bytes]) -> Running:
         """`python ARGUMENTS` with this bridge's settings, in the background."""
-        return subprocess.Popen(
-            [*self.enter, sys.executable, *arguments],
-            cwd=REPOSITORY,
-            env=self.environment,
-            stdout=log,
-            stderr=log,
-            stdin=subprocess.DEVNULL,
-        )
+        command = [*self.enter, sys.executable, *arguments]
+        return subprocess.Popen(command, stdout=log, stderr=log, **self.surroundings)
 
     def run(self, arguments: list[str]) -> subprocess.CompletedProcess[str]:
         """`python ARGUMENTS` with this bridge's settings, to its end."""
-        return subprocess.run(
-            [*self.enter, sys.executable, *arguments],
-            cwd=REPOSITORY,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=180,
-            stdin=subprocess.DEVNULL,
-        )
+        command = [*self.enter, sys.executable, *arguments]
+        more: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 180}
+        return subprocess.run(command, **more, **self.surroundings)
 
     def wait_ready(self) -> Bridge:
         wait_until(self._healthy, f"serve answers /health; its log: {self.tail()}")

@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from http.cookies import SimpleCookie
 from typing import Any, NoReturn
 from uuid import UUID
 
@@ -87,6 +88,7 @@ class Response:
     status: int
     headers: dict[str, str]  # names in lower case
     body: bytes = field(repr=False)
+    cookies: dict[str, str] = field(default_factory=dict)
 
     def json(self) -> Any:
         return strict_json(self.body)
@@ -163,7 +165,9 @@ class Https:
             used.request(method, path, body=body, headers=sent)
             answer = used.getresponse()
             found = {name.lower(): value for name, value in answer.getheaders()}
-            return Response(answer.status, found, answer.read())
+            set_by = SimpleCookie("; ".join(answer.headers.get_all("Set-Cookie") or []))
+            cookies = {name: morsel.value for name, morsel in set_by.items()}
+            return Response(answer.status, found, answer.read(), cookies)
         finally:
             if connection is None:
                 used.close()

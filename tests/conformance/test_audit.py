@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 
@@ -47,15 +48,22 @@ def filtered(site: Site, path: str, state: str) -> str:
     return path + next(link for link in links if link.endswith(f"={state}"))
 
 
-@pytest.mark.spec("record.decision", "record.decided_at")
+@pytest.mark.spec("record.*")
 def test_approvals_by_state(shared: Bridge, site: Site, sid: str, joined: Phone) -> None:
-    """Kept for manual handling, with who decided and when; nobody writes one down."""
+    """All fields of each, with who decided, when and on which device; nobody writes one down."""
     pairing, mark = shared.pairing(), new_id()[:13]
-    with_name = shared.phone(pairing).ready()
-    for state in STATES:
-        call_id = ask(shared, joined, sid, {"command": f"ls {mark} {state}"})
-        if state != "pending":
-            decide(with_name, sid, call_id, state)
+    changed, more = (
+        {"command": f"ls -l {mark}"},
+        {"risk": "critical", "reasoning": f"because {mark}"},
+    )
+    with closing(shared.phone(pairing).ready()) as phone:
+        for state in STATES:
+            call_id = f"{state}-{mark}"
+            ask(
+                shared, joined, sid, {"command": f"ls {mark} {state}"}, tool_call_id=call_id, **more
+            )
+            if state != "pending":
+                decide(phone, sid, call_id, state, changed if state == "modified" else None)
     for state in STATES:
         (row,) = site.find(filtered(site, site.approvals, state), mark)
         assert f"{mark} {state}" in row
@@ -64,29 +72,16 @@ def test_approvals_by_state(shared: Bridge, site: Site, sid: str, joined: Phone)
         else:
             assert pairing.name in row and re.search(r"20\d\d", row), "who and when"
     assert len(site.find(site.approvals, mark)) == 4
-    with_name.close()
     assert_unchangeable(site, site.approvals, f"{mark} pending", {"decision": "approved"})
     assert site.find(filtered(site, site.approvals, "pending"), mark)
-
-
-@pytest.mark.spec("record.*")
-def test_the_whole_record(shared: Bridge, site: Site, sid: str, joined: Phone) -> None:
-    """All its fields can be looked at, with who decided, when and on which device."""
-    mark = new_id()[:13]
-    command, changed = {"command": f"ls {mark}"}, {"command": f"ls -l {mark}"}
-    more = {"tool_call_id": f"call-{mark}", "risk": "critical", "reasoning": f"because {mark}"}
-    call_id = ask(shared, joined, sid, command, **more)
-    decide(joined, sid, call_id, "modified", changed)
     shared.accept(post(sid, changed, tool_call_id=call_id, result=f"total {mark}"))
     joined.expect("tool_result", session_id=sid)
-    text = text_of(site.page(site.own_page(site.approvals, mark)))
-    parts = (call_id, "Bash", *command.values(), *changed.values(), f"because {mark}")
-    for part in (*parts, f"total {mark}", "critical", "modified", "prompt before"):
+    text = text_of(site.page(site.own_page(site.approvals, f"{mark} modified")))
+    parts = (call_id, "Bash", f"ls {mark} modified", *changed.values(), f"because {mark}")
+    for part in (*parts, f"total {mark}", "critical", "prompt before"):
         assert part in text or part.capitalize() in text, part
-    assert re.search(
-        r"Asked by the agent\. .* Modified on the device phone-\w+ \(#\d+\)\. .*", text
-    )
-    assert "The tool has run." in text
+    decided = rf"Modified on the device {pairing.name} \(#\d+\)\."
+    assert re.search(rf"Asked by the agent\. .* {decided} .*The tool has run\.", text)
 
 
 def assert_unchangeable(site: Site, path: str, mark: str, fields: dict[str, str]) -> None:

@@ -3,7 +3,6 @@
 import hashlib
 import re
 import ssl
-import time
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -141,9 +140,7 @@ def test_listing_and_revoking(shared: Bridge) -> None:
     assert re.search(rf"{pairing.name} +connected", listing) and pairing.token not in listing
     assert re.search(rf"{unused.name} +waiting", listing)
     shared.manage("revoke_device", pairing.name)
-    revoked = time.monotonic()
-    code = phone.wait_closed()
-    assert time.monotonic() - revoked < 30 and code not in (1000, 1006)
+    assert phone.wait_closed() not in (1000, 1006)
     assert refused(shared.phone(pairing, device_id="lost"))
     assert_error(shared.get("/api/v1/sessions", pairing.token), 401, "AUTH_INVALID_TOKEN")
     other.ping()
@@ -157,16 +154,14 @@ def test_a_new_token_for_a_paired_device(shared: Bridge, sid: str) -> None:
     shared.accept(prompt(sid, 1))
     phone.join(sid)
     phone.ack(*phone.wait_numbers(sid, [1]))
-    shared.accept(prompt(sid, 2))
-    phone.ack(*phone.wait_numbers(sid, [1, 2]))
     phone.close()
-    shared.accept(prompt(sid, 3))
+    shared.accept(prompt(sid, 2))
     second = shared.mint("--device", first.name)
     assert second.token != first.token and second.name == first.name
     renewed = shared.phone(second, device_id="new-install").ready()
-    shared.accept(prompt(sid, 4))
+    shared.accept(prompt(sid, 3))
     renewed.join(sid)
-    renewed.wait_numbers(sid, [3, 4])
+    renewed.wait_numbers(sid, [2, 3])
     renewed.close()
     assert refused(shared.phone(first, device_id="old-install"))
 

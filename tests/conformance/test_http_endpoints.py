@@ -31,12 +31,12 @@ def entry(command: str = "true") -> dict[str, Any]:
 
 
 @pytest.mark.spec("http.admin.reload auth.admin producer.map producer.matcher producer.hook")
-def test_a_reload(shared: Bridge, config: Path, tmp_path: Path) -> None:
-    """D49: the bridge never runs the commands."""
+def test_a_reload(shared: Bridge, public: Bridge, config: Path, tmp_path: Path) -> None:
+    """D49: no command is run, no name but the spec's counts, and no event without a hook."""
     asked = {"type": "prompt", "prompt": "complete?", "timeout": 30}
     matching = {"matcher": "Bash|Edit", **entry(f"touch {tmp_path}/ran")}
-    hooks = {"Stop": [{"hooks": [asked]}], "PostToolUse": [matching, entry()]}
-    config.write_text(json.dumps(hooks))
+    both = {"Stop": [{"hooks": [asked]}], "PostToolUse": [matching, entry()]}
+    config.write_text(json.dumps(both))
     answer = reload(shared)
     assert answer.status == 200, answer
     body = answer.json()
@@ -44,14 +44,11 @@ def test_a_reload(shared: Bridge, config: Path, tmp_path: Path) -> None:
     assert_now(body["timestamp"])
     shared.accept(hook("PostToolUse", new_session()))
     assert not (tmp_path / "ran").exists()
-
-
-def test_the_map_under_hooks(shared: Bridge, config: Path) -> None:
-    """D49: what is none of the spec's is ignored, and an event without a hook is not active."""
     hooks = {"SessionStart": [entry() | {"note": 1}], "PermissionRequest": "whatever"}
     empty: dict[str, list[Any]] = {"Stop": [], "PreCompact": [{"hooks": []}]}
     config.write_text(json.dumps({"hooks": hooks | empty, "model": "x"}))
     assert reload(shared).json()["active_hooks"] == ["SessionStart"]
+    assert reload(public).json()["active_hooks"] == []
 
 
 def one(**fields: object) -> dict[str, Any]:
@@ -90,11 +87,6 @@ def test_an_invalid_configuration(shared: Bridge, config: Path) -> None:
         assert place in body["message"]
     config.write_text(json.dumps(HOOKS_CONFIG))
     assert reload(shared).json()["active_hooks"] == ["PreToolUse"]
-
-
-def test_without_a_configuration(public: Bridge) -> None:
-    answer = reload(public)
-    assert answer.status == 200 and answer.json()["active_hooks"] == []
 
 
 SEMVER = re.compile(r"\d+\.\d+\.\d+")

@@ -54,9 +54,9 @@ def asker(
     )
 
 
-@pytest.mark.spec("limit.rate.event", "code.RATE_LIMIT_EXCEEDED", "auth.hardening")
-def test_hooks_event(rated: Bridge) -> None:
-    """D2: with and without prefix are one endpoint, one count; batches have their own."""
+@pytest.mark.spec("limit.rate.event limit.rate.batch code.RATE_LIMIT_EXCEEDED auth.hardening")
+def test_hooks_and_admin(rated: Bridge) -> None:
+    """D2: with and without prefix are one endpoint, one count; batches and admin have their own."""
     sid = new_session()
     paths, body = ("/hooks/event", "/api/v1/hooks/event"), hook("Stop", sid)
     post = asker(rated, "POST", *paths, token=rated.hook_token, body=body)
@@ -65,11 +65,9 @@ def test_hooks_event(rated: Bridge) -> None:
     assert post().status == 429
     assert rated.session(sid)["hook_count"] == stored, "what was refused is not stored"
     assert rated.post_batch([prompt(sid, 1)]).status == 200
-
-
-@pytest.mark.spec("limit.rate.batch")
-def test_hooks_batch(rated: Bridge) -> None:
     until_refused(lambda: rated.post_batch([hook("Stop", new_session())]), 10, spent=4)
+    admin = asker(rated, "POST", "/api/v1/admin/reload-hooks", token=rated.admin_token)
+    until_refused(admin, 10)
 
 
 @pytest.mark.parametrize(
@@ -88,11 +86,6 @@ def test_each_endpoint_has_its_limit(rated: Bridge, limit: int, paths: list[str]
     ask = asker(rated, "GET", *(f"/api/v1/{path}" for path in paths), token=first)
     until_refused(ask, limit, (200, 404))
     assert rated.get(f"/api/v1/{paths[0]}", second).status == 200
-
-
-def test_admin(rated: Bridge) -> None:
-    token = rated.admin_token
-    until_refused(asker(rated, "POST", "/api/v1/admin/reload-hooks", token=token), 10)
 
 
 def test_upgrades(rated: Bridge) -> None:
