@@ -1,9 +1,10 @@
-"""Asking and deciding (spec, Approval decision; D21, D28, D37, D38)."""
+"""Asking and deciding (spec, Approval decision; D13, D21, D28, D37, D38, D40)."""
 
 from typing import Any
 
 import pytest
 
+from tests.conformance.agents import begin, end, log_of, tool
 from tests.conformance.approvals import (
     APPROVAL_FIELDS,
     ask,
@@ -13,6 +14,7 @@ from tests.conformance.approvals import (
     decide,
     decided,
     greeted,
+    notifications,
     of,
     pending,
     post,
@@ -27,10 +29,7 @@ from tests.conformance.samples import hook, prompt
 on_both = pytest.mark.usefixtures("database")
 
 
-@pytest.mark.spec(
-    "ws.approval_required record.session_id record.tool record.description record.params",
-    "record.risk_level record.reasoning event.PreToolUse",
-)
+@pytest.mark.spec("ws.approval_required", "record.*", "event.PreToolUse")
 def test_the_question(bridge: Bridge, sid: str, joined: Phone) -> None:
     """D37: source hooks, what the agent wants as it said it, a description that is never empty."""
     calls: dict[str, Any] = {
@@ -59,8 +58,7 @@ def test_the_question(bridge: Bridge, sid: str, joined: Phone) -> None:
 )
 @pytest.mark.spec(
     "ws.approval_response ws.approval_recorded decision.approved decision.rejected",
-    "decision.modified decision.logged record.decision record.decided_at record.modifications",
-    "wscode.TOOL_ALREADY_DECIDED notification.type.approval_decided",
+    "decision.modified decision.logged wscode.TOOL_ALREADY_DECIDED",
 )
 @on_both
 def test_the_first_decision_wins(bridge: Bridge, sid: str, first: str, second: str) -> None:
@@ -156,3 +154,79 @@ def test_once_per_connection(bridge: Bridge, sid: str, device: Phone) -> None:
     greeted(bridge, device)
     assert call_ids(device, "approval_required", sid) == ["x"]
     bridge.accept(hook("SessionEnd", sid))
+
+
+DECIDED = {"decision", "decided_at", "decided_by"}
+
+
+def decisions(messages: list[dict[str, Any]]) -> dict[str, tuple[str, str] | None]:
+    """Call id → what its question says of its decision, and by whom; None: it is open."""
+    found: dict[str, tuple[str, str] | None] = {}
+    for payload in (m["payload"] for m in messages if m["type"] == "approval_required"):
+        found[payload["tool_call_id"]] = None
+        if DECIDED & payload.keys():
+            assert_now(payload["decided_at"])
+            found[payload["tool_call_id"]] = payload["decision"], payload["decided_by"]
+    return found
+
+
+def test_what_is_sent_after_its_decision(bridge: Bridge, sid: str, joined: Phone) -> None:
+    """D38: what a device missed, `replay_request`, and a session that has ended."""
+    with bridge.phones(1) as (missing,):
+        missing.join(sid)
+        bridge.fence(missing)
+        missing.ack(*[message for message in missing.messages if "id" in message])
+        missing.close()
+        for call_id in ("phone", "machine", "refused", "open"):
+            ask(bridge, joined, sid, {"command": call_id}, tool_call_id=call_id)
+            if call_id == "phone":
+                decide(joined, sid, call_id, "modified")
+            if call_id == "machine":
+                bridge.accept(post(sid, {"command": call_id}, tool_call_id=call_id))
+            if call_id == "refused":
+                bridge.accept(prompt(sid, 1))
+        told = {
+            "phone": ("modified", "device"),
+            "machine": ("approved", "agent"),
+            "refused": ("rejected", "agent"),
+            "open": None,
+        }
+        missing.ready()
+        greeted(bridge, missing)
+        backlog = of(missing, "approval_required", sid)
+        assert len(backlog) == 4 and decisions(backlog) == told
+        questions = {message["id"]: message for message in of(joined, "approval_required", sid)}
+        assert decisions(list(questions.values())) == dict.fromkeys(told), "nobody had decided then"
+        for later in backlog:
+            first = questions[later["id"]]
+            kept = {k: v for k, v in later["payload"].items() if k not in DECIDED}
+            assert kept == first["payload"] and later["timestamp"] == first["timestamp"]
+        assert decisions(log_of(joined, sid)) == told
+        bridge.accept(hook("SessionEnd", sid), pre(sid, approval=True, tool_call_id="late"))
+        bridge.fence(joined)
+        over = told | {"open": ("rejected", "agent"), "late": ("rejected", "bridge")}
+        assert decisions(log_of(joined, sid)) == over
+
+
+@pytest.mark.spec("ws.session_interrupt")
+def test_decisions_of_a_session_of_the_bridge(bridge: Bridge, phone: Phone) -> None:
+    """D38: the `replay_buffer` of who comes later; D40: an interrupt rejects what is pending."""
+    sid, told = begin(bridge, phone), {}
+    for decision in ("approved", "rejected", "modified"):
+        call_id = tool(phone, sid)["tool_call_id"]
+        decide(phone, sid, call_id, decision)
+        told[call_id] = (decision, "device")
+        phone.expect("stream_end", session_id=sid, finish_reason="stop")
+    interrupted = tool(phone, sid)["tool_call_id"]
+    phone.send("session_interrupt", {"session_id": sid})
+    phone.expect("stream_end", session_id=sid, finish_reason="stop")
+    assert notifications(phone, sid, "approval_decided")[-1]["data"]["reason"] == "interrupted"
+    assert_stands(decide(phone, sid, interrupted, "approved"), "rejected", "bridge")
+    told[interrupted] = ("rejected", "bridge")
+    with bridge.phones(1) as (other,):
+        other.join(sid)
+        buffer = other.expect("replay_buffer", session_id=sid)["payload"]["messages"]
+        assert decisions(buffer) == decisions(log_of(other, sid)) == told
+        greeted(bridge, other)
+        assert of(other, "approval_required", sid) == []
+    end(phone, sid)

@@ -39,7 +39,7 @@ def until(phone: Phone, session_id: str, what: Callable[[dict[str, Any]], object
 
 
 def agree(bridge: Bridge, phone: Phone, session_id: str, **state: Any) -> dict[str, Any]:
-    """A phone that looks on, one that connects now, and HTTP show the same."""
+    """A phone that looks on, one that connects now (D25: no closed one), and HTTP show the same."""
     until(phone, session_id, lambda one: {name: one[name] for name in state} == state)
     view = shown(phone, session_id)
     assert set(view) == INFO
@@ -55,7 +55,7 @@ def agree(bridge: Bridge, phone: Phone, session_id: str, **state: Any) -> dict[s
     return view
 
 
-@pytest.mark.spec("ws.session_started", "event.SessionStart", "ws.session_end", "event.SessionEnd")
+@pytest.mark.spec("ws.session_started ws.session_end event.SessionStart event.SessionEnd info.*")
 def test_an_observed_session(bridge: Bridge, phone: Phone) -> None:
     """From its first event to its end, for a phone that has not joined it."""
     sid = new_session()
@@ -63,7 +63,8 @@ def test_an_observed_session(bridge: Bridge, phone: Phone) -> None:
     started = phone.expect("session_started", session_id=sid)["payload"]["session"]
     assert set(started) == INFO and started["working_directory"] == "/home/dev/project"
     idle = {"turn": "idle", "doing": None, "pending_approvals": 0, "session_status": "active"}
-    assert started == started | idle | {"kind": "observed", "title": "project"}
+    about = {"kind": "observed", "title": "project", "agent": "primary-agent"}
+    assert started == started | idle | about
     assert_now(started["last_activity_at"])
     bridge.accept(prompt(sid, 1), pre(sid, {"command": "make\ntest"}, tool_call_id="a"))
     until(phone, sid, lambda one: one["doing"])
