@@ -1,11 +1,11 @@
-"""Starting and dying (D26, D31, D35, D44). What was acknowledged under load: tests/faults."""
+"""Starting and dying (D26, D35, D44). What was acknowledged under load: tests/faults."""
 
 from pathlib import Path
 
 import psutil
 
 from tests.conformance.bridge import Bridge, Pairing
-from tests.conformance.samples import hook, new_id, new_session, now, prompt
+from tests.conformance.samples import hook, new_session, prompt
 from tests.faults.quick import QuickBridge
 
 
@@ -15,8 +15,8 @@ def assert_refused(bridge: Bridge, pairing: Pairing, device_id: str) -> None:
 
 
 def test_everything_stands_after_a_kill(mortal: Bridge, sid: str) -> None:
-    """A joined phone, a closed session, a device just revoked and an event just answered."""
-    closed, again = new_session(), prompt(new_session(), 1, event_id=new_id())
+    """A joined phone, a closed session and a device just revoked."""
+    closed = new_session()
     mortal.accept(*[hook("SessionStart", one) for one in (sid, closed)], hook("SessionEnd", closed))
     pairing, revoked = mortal.pairing(), mortal.pairing()
     mortal.phone(revoked).ready().close()
@@ -31,7 +31,6 @@ def test_everything_stands_after_a_kill(mortal: Bridge, sid: str) -> None:
     phone.wait_numbers(sid, [3])
     phone.join(sid)
     mortal.manage("revoke_device", revoked.name)
-    (answer,) = mortal.accept(again)
     mortal.kill()
     assert phone.wait_closed() == 1006
     mortal.start()
@@ -46,9 +45,6 @@ def test_everything_stands_after_a_kill(mortal: Bridge, sid: str) -> None:
     phone.wait_numbers(sid, [3])
     mortal.fence(phone)
     assert phone.numbers(sid) == [3], "D27: it continues where it was"
-    (same,) = mortal.accept(again | {"timestamp": now()})  # D31: the answer was lost
-    assert same["event_id"] == answer["event_id"]
-    assert mortal.session(again["session_id"])["hook_count"] == 1
 
 
 def test_a_port_that_is_taken(shared: Bridge, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tests.conformance.agents import begin, end, log_of, say, tool
 from tests.conformance.approvals import decide, of, post, pre
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_now
-from tests.conformance.phone import PATIENCE, Phone
+from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, new_session, prompt
 
 pytestmark = pytest.mark.spec("ws.session_update")
@@ -30,12 +30,9 @@ def shown(phone: Phone, session_id: str) -> dict[str, Any]:
 
 def until(phone: Phone, session_id: str, what: Callable[[dict[str, Any]], object]) -> None:
     """Wait until the phone was told so; it needs to do nothing for it."""
-    deadline = time.monotonic() + PATIENCE
-    while not (shown(phone, session_id) and what(shown(phone, session_id))):
-        try:
-            phone.receive(max(0.01, deadline - time.monotonic()))
-        except TimeoutError:
-            raise AssertionError(f"not told: {phone.updates[-5:]}") from None
+    phone.collect(
+        lambda: bool(shown(phone, session_id) and what(shown(phone, session_id))), "its new state"
+    )
 
 
 def agree(bridge: Bridge, phone: Phone, session_id: str, **state: Any) -> dict[str, Any]:

@@ -76,13 +76,9 @@ def failure(phone: Phone, session: str, call_id: str, name: str) -> dict[str, An
 def test_a_command_that_takes_too_long(bridge: Bridge, phone: Phone) -> None:
     """It and what it started are gone, and the agent goes on, in both ways of running one."""
     line, calls = f"echo begun; sleep 100 & sleep 100; : {(mark := new_id())}", {}
-    for agent in ("demo", "plain"):
+    prompts = {"plain": f"/command {line}", "demo": f"/tool Bash {json.dumps({'command': line})}"}
+    for agent, prompt in prompts.items():
         session = begin(bridge, phone, agent=agent)
-        prompt = (
-            f"/command {line}"
-            if agent == "plain"
-            else f"/tool Bash {json.dumps({'command': line})}"
-        )
         say(phone, session, prompt)
         asked = phone.expect("approval_required", session_id=session)["payload"]
         calls[session] = asked["tool_call_id"]
