@@ -15,9 +15,9 @@ from tests.conformance.raw import RawSocket
 from tests.conformance.samples import hook, new_id, new_session, now, prompt
 
 
-@pytest.mark.spec("ws.connection_ack", "phase.accepted", "mode.local_only", "ws.auth")
+@pytest.mark.spec("ws.connection_ack phase.accepted mode.local_only ws.auth versioning.names")
 def test_connection_ack(shared: Bridge, device: Phone) -> None:
-    """What it says of sessions: test_home_screen.py."""
+    """With the version of /info and /health; what it says of sessions: test_home_screen.py."""
     answer = device.connect().auth()
     assert answer["type"] == "connection_ack"
     assert_now(answer["timestamp"])
@@ -27,6 +27,9 @@ def test_connection_ack(shared: Bridge, device: Phone) -> None:
     assert payload["requires_health_verification"] is True
     assert payload["connection_mode"] == "local_only" and payload["connection_mode_description"]
     assert payload["bridge_url"] == f"wss://127.0.0.1:{shared.port}/api/v1/ws"
+    for path in ("info", "health"):
+        told = shared.get(f"/api/v1/{path}", shared.hook_token).json()
+        assert told["version"] == payload["server_version"]
 
 
 @pytest.mark.spec("ws.health_check", "ws.health_status", "phase.health", "phase.ready")

@@ -45,27 +45,33 @@ def test_a_joined_client_gets_events_live(bridge: Bridge, sid: str, phone: Phone
 
 
 @on_both
-@pytest.mark.spec("event_post.broadcast")
+@pytest.mark.spec("event_post.broadcast", "session.websocket_connected")
 def test_broadcast_count(bridge: Bridge, sid: str) -> None:
     """D33: the connections that have joined, each once; D22: leaving ends no observed session."""
 
-    def count(session_id: str) -> int:
-        return int(bridge.accept(prompt(session_id, 1))[0]["broadcast_count"])
+    def count() -> int:
+        return int(bridge.accept(prompt(sid, 1))[0]["broadcast_count"])
 
-    assert count(sid) == 0
+    def connected() -> bool:
+        session = bridge.session(sid)
+        assert session["status"] == "active"
+        return bool(session["websocket_connected"])
+
     with bridge.phones(3) as (first, second, _):
-        assert count(sid) == 0
+        assert count() == 0 and not connected()
         first.join(sid)
-        assert count(sid) == 1
+        assert count() == 1 and connected()
         second.join(sid)
         second.join(sid)
-        assert count(sid) == 2
+        assert count() == 2
         first.leave(sid)
-        assert count(sid) == 1 and bridge.session(sid)["status"] == "active"
-        first.join(sid)
+        assert count() == 1
         second.close()
-        eventually(lambda: count(sid) == 1)
-        assert count(new_session()) == 0
+        eventually(lambda: count() == 0)
+        first.join(sid)
+        assert count() == 1 and connected()
+        assert bridge.accept(prompt(new_session(), 1))[0]["broadcast_count"] == 0
+    eventually(lambda: not connected())
 
 
 @pytest.mark.spec("hook.event_type")

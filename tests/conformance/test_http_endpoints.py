@@ -11,7 +11,6 @@ import pytest
 from tests.conformance.bridge import Bridge
 from tests.conformance.conftest import HOOKS_CONFIG
 from tests.conformance.https import Response, assert_error, assert_now, assert_types
-from tests.conformance.phone import Phone
 from tests.conformance.samples import EVENTS, hook, new_session
 
 
@@ -121,11 +120,3 @@ def test_info(shared: Bridge) -> None:
     assert len(body["supported_hooks"]) == 7
     sizes = {"max_message_size_mb": 10, "hook_timeout_seconds": 30}
     assert body["limits"] == {"max_sessions": 10, "max_websocket_connections": 100} | sizes
-
-
-@pytest.mark.spec("versioning.names")
-def test_one_version_everywhere(shared: Bridge, device: Phone) -> None:
-    """Of /info, /health and connection_ack."""
-    acknowledged = device.connect().auth()["payload"]["server_version"]
-    for path in ("/api/v1/info", "/api/v1/health"):
-        assert shared.get(path, shared.hook_token).json()["version"] == acknowledged

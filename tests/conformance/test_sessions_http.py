@@ -6,7 +6,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.conformance.agent_tools import http_say
-from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_error, assert_now, is_uuid, parse_time
 from tests.conformance.phone import Phone
 from tests.conformance.samples import EVENTS, PAYLOADS, hook, new_id, new_session, prompt
@@ -96,24 +96,6 @@ def test_recent_events(shared: Bridge, sid: str) -> None:
     assert recent[1]["tool"] == "Grep"
     times = [parse_time(event["timestamp"]) for event in recent]
     assert times == sorted(times, reverse=True)
-
-
-@pytest.mark.spec("session.websocket_connected")
-def test_websocket_connected(shared: Bridge, sid: str) -> None:
-    """While a client has joined, not while it is merely connected."""
-
-    def connected() -> bool:
-        return bool(shared.session(sid)["websocket_connected"])
-
-    shared.accept(prompt(sid, 1))
-    with shared.phones() as (phone,):
-        assert not connected()
-        phone.join(sid)
-        assert connected() and listed(shared, sid)["websocket_connected"] is True
-        phone.leave(sid)
-        eventually(lambda: not connected())
-        phone.join(sid)
-    eventually(lambda: not connected())
 
 
 @pytest.mark.spec("code.SESSION_NOT_FOUND")

@@ -33,7 +33,9 @@ def verified(bridge: Bridge, authority: str | bytes, name: str = LOOPBACK) -> No
 @pytest.mark.spec("tls.certificate")
 def test_the_certificate_verifies_with_its_authority(shared: Bridge) -> None:
     """D55: Apple's devices get the same in a profile; a second download replaces the first."""
-    answer = shared.get("/ca.crt")
+    for path in ("/api/v1/health", "/pair", "/api/v1/nope", "/ca.crt"):
+        answer = shared.get(path, shared.hook_token)
+        assert "strict-transport-security" not in answer.headers, "D19: never"
     assert answer.status == 200 and b"PRIVATE" not in answer.body
     for name in ("127.0.0.1", "localhost"):
         verified(shared, answer.body.decode(), name)
@@ -56,11 +58,6 @@ def test_new_ca_asks(make_bridge: Callable[..., Bridge]) -> None:
     done = bridge.manage("new_ca", "--yes").stdout
     assert "/ca.mobileconfig again" in done and "localhost" in done
     assert bridge.get("/ca.crt").body != before
-
-
-def test_never_hsts(shared: Bridge) -> None:
-    for path in ("/api/v1/health", "/pair", "/ca.crt", "/api/v1/nope"):
-        assert "strict-transport-security" not in shared.get(path, shared.hook_token).headers
 
 
 def test_a_proxy_is_served(public: Bridge) -> None:
