@@ -29,25 +29,20 @@ def hang_up(pair: Pair) -> Iterator[None]:
         bridge.hang_up()
 
 
-def on(bridge: Bridge, token: str, **more: object) -> Phone:
+def on(bridge: Bridge, token: str) -> Phone:
     """A phone that does not check the pin: each process has its own certificate here."""
-    phone = Phone(bridge.port, token, None, **more)  # type: ignore[arg-type]
+    phone = Phone(bridge.port, token)
     bridge.called.append(phone)
     return phone
-
-
-def joined_on_each(pair: Pair, session_id: str) -> list[Phone]:
-    phones = [on(bridge, pair[0].device_token()).ready() for bridge in pair]
-    for phone in phones:
-        phone.join(session_id)
-    return phones
 
 
 def test_an_event_reaches_sockets_of_both(pair: Pair) -> None:
     """Counted on all processes (D33), with the same ids in the same order."""
     sid = new_session()
     pair[0].accept(prompt(sid, 0))
-    phones = joined_on_each(pair, sid)
+    phones = [on(bridge, pair[0].device_token()).ready() for bridge in pair]
+    for phone in phones:
+        phone.join(sid)
     for number, bridge in enumerate(pair, 1):
         assert bridge.accept(prompt(sid, number))[0]["broadcast_count"] == 2
     here, there = ([event["id"] for event in one.wait_numbers(sid, [1, 2])] for one in phones)

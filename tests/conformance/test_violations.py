@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from jsonschema import Draft202012Validator
 from bridge_project.docs import asyncapi
 from bridge_project.protocol.catalogue import CATALOGUE
 from tests.conformance.approvals import assert_refused
-from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Message, Phone
 from tests.conformance.samples import new_id, new_session, now
 
@@ -34,19 +32,10 @@ def wrong_values(schema: dict[str, Any], name: str) -> list[Any]:
     return [value for value in values if not Draft202012Validator(field).is_valid(value)]
 
 
-@pytest.fixture(scope="module")
-def ready(shared: Bridge) -> Iterator[Phone]:
-    with shared.phones(1) as (phone,):
-        yield phone
-
-
 @pytest.fixture
-def speak(ready: Phone, request: pytest.FixtureRequest) -> Phone:
-    """A connection in whose phase the message may come: auth needs a fresh one."""
-    if request.getfixturevalue("type_") != "auth":
-        return ready
-    device: Phone = request.getfixturevalue("device")
-    return device.connect()
+def speak(device: Phone, type_: str) -> Phone:
+    """A connection in whose phase the message may come."""
+    return device.connect() if type_ == "auth" else device.ready()
 
 
 def violations(answer: Message) -> dict[str, dict[str, str]]:
