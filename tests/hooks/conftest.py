@@ -1,6 +1,4 @@
-"""A scripted bridge, a spool in a directory with an awkward name, and the hook command run as an
-agent runs it.
-"""
+"""A scripted bridge, a spool with an awkward name, the hook command run as an agent runs it."""
 
 import json
 import os
@@ -39,9 +37,7 @@ Hook = Callable[[dict[str, Any] | bytes], None]
 def run_hook(
     spool: Path, data: bytes, command: str | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """The installed command as an agent runs it: through sh -c, the JSON on standard input. Raises
-    BrokenPipeError when it does not read it all.
-    """
+    """The command as an agent runs it. BrokenPipeError when it leaves input unread."""
     arguments = ["/bin/sh", "-c", command or hook_command(str(spool))]
     with subprocess.Popen(
         arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE

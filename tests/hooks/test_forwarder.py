@@ -1,7 +1,6 @@
 """The forwarder: order, exactly once, and files that no hook wrote (D47)."""
 
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from hooks_app.producer.forwarder import Forwarder
 from hooks_app.producer.shell_command import HOOK_SCRIPT
 from hooks_app.producer.spool import REJECTED_MAX_BYTES, spool_status
 from tests.hooks.conftest import Hook, Way
-from tests.hooks.scripted import Events, ScriptedBridge, cut_after_taking, fixture
+from tests.hooks.scripted import Events, ScriptedBridge, fixture
 from tests.servers import stop_process, wait_until
 
 EVENT, BATCH = "/api/v1/hooks/event", "/api/v1/hooks/batch"
@@ -96,20 +95,10 @@ def test_an_event_leaves_at_once(
 # -- nothing lost, nothing doubled -----------------------------------------------------------------
 
 
-def test_an_answer_that_was_lost_makes_no_duplicate(way: Way) -> None:
-    way.bridge.script.append(cut_after_taking)
-    way.put("1")
-    way.run_until_empty()
-    assert way.bridge.requests == [(EVENT, 1), (EVENT, 1)]
-    assert way.prompts() == ["1"]
-
-
 def test_killed_between_sending_and_deleting_it_sends_the_same_ids(
     way: Way, tmp_path: Path
 ) -> None:
-    """kill -9 while the bridge has taken the events but not answered, twice; then a forwarder that
-    may live.
-    """
+    """kill -9, twice, while the bridge has taken the events but not answered."""
     holding, release = threading.Event(), threading.Event()
 
     def hold(held: ScriptedBridge, events: Events) -> None:
@@ -204,9 +193,7 @@ def test_a_file_that_vanishes_while_it_is_read_is_nobodys_loss(way: Way) -> None
 def test_a_file_that_grows_is_waited_for_whatever_the_clock_does(
     way: Way, jump: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The grace is measured from where the forwarder has seen the file last grow, whatever time the
-    file and the machine have.
-    """
+    """The grace begins when the forwarder sees it grow, whatever the time of file or clock."""
     whole = way.put("1").read_bytes()
     (way.spool / "1").write_bytes(whole[:30])
     way.put("2")
@@ -258,40 +245,6 @@ def test_a_full_spool_is_opened_again_and_the_gap_is_said(way: Way, hook: Hook) 
     assert "not recorded" in way.notices()[0] and way.bridge.events[-1]["session_id"] == "s"
     hook(fixture("Stop"))
     assert way.run() == 1
-
-
-@contextmanager
-def no_room() -> Iterator[None]:
-    """Not a byte more can be written to any file."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def test_what_a_full_disk_cost_is_said_when_it_can_be(
-    way: Way, hook: Hook, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """D47: a gap is said. While the disk is full the notice cannot be written either: it is not
-    forgotten, and no half of it stays.
-    """
-    monkeypatch.setattr(spool_queue, "GRACE_SECONDS", 0.0)
-    way.run()
-    hook(fixture("Stop"))
-    (way.spool / "lost").touch()
-    (way.spool / "42").write_bytes(b"{")
-    with no_room():
-        assert way.run() == 1, "what was spooled goes out all the same"
-    assert (way.spool / "lost").exists() and not list(way.spool.glob(".draft-*"))
-    hook(fixture("Stop"))
-    way.put("42")  # a hook of the process id whose file was set aside
-    way.run_until_empty()
-    assert not (way.spool / "lost").exists()
-    told = sorted(way.notices())
-    assert "could not be delivered" in told[0] and "the disk was full" in told[1]
-    assert len(told) == 2 and len(way.bridge.events) == 5
 
 
 # -- the spool itself ------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ import time
 
 import pytest
 
-from hooks_app.producer import forwarder as forwarders
 from hooks_app.producer.spool import spool_status
 from hooks_app.producer.spool_queue import STALE_RETRIES
 from tests.hooks.conftest import Way
@@ -40,16 +39,6 @@ def test_what_may_pass_is_waited_for(way: Way, refusal: Action) -> None:
     assert "the bridge answered" in way.forwarder.trouble and way.waiting() == ["1"]
     way.run_until_empty()
     assert way.prompts() == ["1"] and len(way.bridge.requests) == 2  # not hammered
-
-
-def test_waits_grow(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forwarders, "BACKOFF_SECONDS", (0.02, 30.0))
-    way.bridge.script.extend([answer(500)] * 6)
-    way.put("1")
-    began = time.monotonic()
-    way.run_until_empty()
-    # at least half of 0.02, 0.04, 0.08, 0.16, 0.32 and 0.64
-    assert len(way.bridge.requests) == 7 and time.monotonic() - began > 0.63
 
 
 @pytest.mark.parametrize(
@@ -118,9 +107,7 @@ def test_what_is_refused_for_good_is_set_aside_and_said_once(way: Way) -> None:
 
 
 def test_a_batch_refused_as_a_whole_is_taken_apart(way: Way) -> None:
-    """One event that spoils the body for the others is found by halving; all the others arrive, in
-    order.
-    """
+    """One event that spoils the body is found by halving; the others arrive, in order."""
 
     def spoilt(held: ScriptedBridge, events: Events) -> Answer:
         held.script.append(spoilt)
