@@ -1,7 +1,6 @@
 """The audit trail is append only: whatever could change or delete an entry refuses to."""
 
-from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import pytest
 from django.db import IntegrityError, transaction
@@ -13,34 +12,23 @@ from tests.devices.conftest import mint
 pytestmark = pytest.mark.django_db
 
 
-def changed(entry: AuditEntry) -> AuditEntry:
-    entry.who = "Mallory"
-    return entry
-
-
-CHANGES: dict[str, Callable[[AuditEntry], Any]] = {
-    "save": lambda entry: changed(entry).save(),
-    "update": lambda entry: AuditEntry.objects.update(who="Mallory"),
-    "bulk_update": lambda entry: AuditEntry.objects.bulk_update([changed(entry)], ["who"]),
-    "bulk_create": lambda entry: AuditEntry.objects.bulk_create([changed(entry)]),
-    "update_or_create": lambda entry: AuditEntry.objects.update_or_create(
-        pk=entry.pk, defaults={"who": "Mallory"}
-    ),
-    "delete": lambda entry: entry.delete(),
-    "delete all": lambda entry: AuditEntry.objects.all().delete(),
-}
-
-
 def test_nothing_changes_deletes_or_replaces_an_entry() -> None:
     audit.record("commit", actor=AuditEntry.Actor.TERMINAL, who="Ada", subject="abc")
-    for change in CHANGES.values():
+    entries, entry = AuditEntry.objects, AuditEntry.objects.get()
+    entry.who = "Mallory"
+    for change in (
+        entry.save,
+        entry.delete,
+        entries.all().delete,
+        partial(entries.update, who="Mallory"),
+        partial(entries.bulk_update, [entry], ["who"]),
+        partial(entries.bulk_create, [entry]),
+    ):
         with pytest.raises(TypeError, match="never changed or deleted"):
-            change(AuditEntry.objects.get())
-        assert AuditEntry.objects.get().who == "Ada"
-    number = AuditEntry.objects.get().pk
+            change()
     with pytest.raises(IntegrityError), transaction.atomic():
-        AuditEntry(pk=number, action="commit", actor="terminal", who="Mallory").save()
-    assert AuditEntry.objects.get().who == "Ada"
+        AuditEntry(pk=entry.pk, action="commit", actor="terminal", who="Mallory").save()
+    assert entries.get().who == "Ada"
 
 
 def test_an_entry_outlives_its_device() -> None:

@@ -5,7 +5,7 @@ import json
 import re
 import stat
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -164,13 +164,18 @@ def test_where_serve_has_never_run_the_address_is_worked_out() -> None:
 
 
 def test_the_list() -> None:
-    with time_machine.travel(datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC), tick=False):
+    with time_machine.travel(datetime(2026, 5, 4, 2, 52, 1, tzinfo=UTC), tick=False) as clock:
+        mint("unused")
+        auth(mint("old", lifetime=timedelta(minutes=1))[2])
+        clock.shift(timedelta(minutes=10))
         device, _, plain = mint("Ada's phone")
         auth(plain, platform="ios", client_version="1.4.0", address="10.0.0.7")
         mint("手机")
         lines = run("list_devices").splitlines()
     assert [re.split(r" {2,}", line)[1:] for line in lines] == [
         ["NAME", "STATE", "PLATFORM", "VERSION", "LAST SEEN (UTC)", "ADDRESS"],
+        ["unused", "void", "-", "-", "-", "-"],
+        ["old", "expired", "ios", "1.2.3", "2026-05-04 02:52:01", "192.168.1.7"],
         ["Ada's phone", "paired", "ios", "1.4.0", "2026-05-04 03:02:01", "10.0.0.7"],
         ["手机", "waiting", "-", "-", "-", "-"],
     ]

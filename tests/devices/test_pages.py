@@ -1,28 +1,17 @@
-"""The pages that a phone opens without a token, as bytes: /pair and /ca.crt (D19, D43, D55). What
-the browser makes of /pair is in tests/web/test_pair_page.py.
-"""
+"""The page that a phone opens without a token, as bytes (D19, D43, D55); tests/web has the rest."""
 
 import base64
 import hashlib
 import re
-from collections.abc import Iterator
-from types import SimpleNamespace
+from pathlib import Path
 
-import pytest
+import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from django.test import Client
 
-from bridge_project.kernel.config import conf
-from bridge_project.network import certificates
-from devices_app import views
-
-
-@pytest.fixture(autouse=True)
-def _forget() -> Iterator[None]:
-    yield
-    views._ca_path.cache_clear()
-    views._pair_page.cache_clear()
+from tests.conformance.https import assert_error
+from tests.faults.quick import QuickBridge
 
 
 def test_nothing_is_kept_or_told_and_nothing_but_its_two_parts_runs(client: Client) -> None:
@@ -56,23 +45,11 @@ def test_every_system_has_its_steps_without_a_script(client: Client) -> None:
     assert shown and bytes.fromhex(shown[1].replace(":", "")) == ca.fingerprint(hashes.SHA256())
 
 
-def test_the_authority_is_the_one_that_signed_the_leaf(client: Client) -> None:
-    response = client.get("/ca.crt")
-    assert response.status_code == 200 and not response.cookies
-    assert response["Content-Type"] == "application/x-x509-ca-cert"
-    chain = certificates.load_or_renew(conf).chain.read_bytes()
-    authority = x509.load_pem_x509_certificate(response.content)
-    x509.load_pem_x509_certificates(chain)[0].verify_directly_issued_by(authority)
-    assert b"PRIVATE" not in response.content
-
-
-def test_with_a_given_certificate_there_is_nothing_to_trust(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    none = SimpleNamespace(load_or_renew=lambda _conf: SimpleNamespace(ca=None))
-    monkeypatch.setattr(views, "certificates", none)
-    views._ca_path.cache_clear()
-    views._pair_page.cache_clear()
-    assert b"ca.crt" not in client.get("/pair").content
-    response = client.get("/ca.crt")
-    assert (response.status_code, response.json()["code"]) == (404, "NOT_FOUND")
+def test_with_a_given_certificate_there_is_nothing_to_trust(tmp_path: Path) -> None:
+    issued, given = trustme.CA().issue_cert("127.0.0.1"), tmp_path / "given.pem"
+    issued.private_key_and_cert_chain_pem.write_to_path(given)
+    files = {"BRIDGE_TLS_CERT": str(given), "BRIDGE_TLS_KEY": str(given)}
+    with QuickBridge(tmp_path, **files) as bridge:
+        page = bridge.get("/pair")
+        assert page.status == 200 and b"ca.crt" not in page.body
+        assert_error(bridge.get("/ca.crt"), 404, "NOT_FOUND")

@@ -1,7 +1,4 @@
-"""The life of a token: races, refusals, what is remembered (D15, D24, D43).
-
-What a client sees of binding, voiding and revoking is in tests/conformance/test_devices_pairing.py.
-"""
+"""The life of a token: races, refusals, what is remembered (D15, D24); conformance has more."""
 
 import hashlib
 import hmac
@@ -117,16 +114,3 @@ def test_an_acknowledged_warning_holds_for_eight_hours() -> None:
         assert pairing.warning_acknowledged(Device.objects.get(pk=device.pk))
         clock.shift(timedelta(seconds=1))
         assert not pairing.warning_acknowledged(device)
-
-
-def test_the_states_of_a_device() -> None:
-    with time_machine.travel(timezone.now(), tick=False) as clock:
-        void, later, expired = mint(), mint(ttl=timedelta(hours=1)), mint(lifetime=timedelta(0, 60))
-        auth(expired[2])
-        clock.shift(timedelta(minutes=10))
-        assert pairing.state(later[0]) == "waiting"
-        auth(later[2])
-        states = [pairing.state(device) for device, _, _ in (void, later, expired)]
-        assert states == ["void", "paired", "expired"]
-        pairing.revoke(void[0])
-        assert pairing.state(void[0]) == "revoked"

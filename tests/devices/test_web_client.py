@@ -1,6 +1,4 @@
-"""The web client as it is served: its headers, its size, one hash for all, nothing from elsewhere
-(D53). What a browser makes of it is in tests/web.
-"""
+"""The web client as it is served: headers, size, one hash for all (D53); tests/web has the rest."""
 
 import gzip
 import posixpath
