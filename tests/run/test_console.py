@@ -1,8 +1,8 @@
-"""Make of messages and commands of ``watch`` what a terminal may be shown (D43)."""
+"""What `watch` makes of messages is what a terminal may be shown (D43)."""
 
 import json
 import unicodedata
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -11,106 +11,10 @@ from hypothesis import strategies as st
 from bridge_project.docs import asyncapi
 from bridge_project.protocol.types import HOOK_EVENTS
 from bridge_project.terminal import render
-from bridge_project.terminal.client import Client
-from bridge_project.terminal.commands import Commands, carry_out
 from bridge_project.terminal.console import Console
 from tests.hooks.conftest import JSON_VALUES
 
 Message = dict[str, Any]
-
-ASKED = {"session_id": "s1", "tool": "Bash", "params": {"command": "ls"}, "risk_level": "high"}
-
-
-class Scripted:
-    """A connection that gives this answer, and remembers what it was sent."""
-
-    def __init__(self, answer: Message) -> None:
-        self.answer = answer
-        self.sent: list[tuple[str, Message]] = []
-
-    async def request(self, type_: str, payload: Message) -> Message:
-        self.sent.append((type_, payload))
-        return {"type": "answer", "payload": self.answer}
-
-
-def commands(lines: list[str], answer: Message, *messages: Message) -> tuple[Commands, Scripted]:
-    """Those of somebody who was told of two sessions and of these messages."""
-    console, scripted = Console(), Scripted(answer)
-    listed = [{"session_id": "s1", "title": "One"}, {"session_id": "s2", "title": "Two"}]
-    greeting = {"type": "connection_ack", "payload": {"active_sessions": listed}}
-    for message in (greeting, *messages):
-        console.learn(message)
-    console.current = "s1"
-    console.client = cast(Client, scripted)
-    return Commands(console, lines.append), scripted
-
-
-def asked(number: int, **more: Any) -> Message:
-    return {"type": "approval_required", "payload": ASKED | {"tool_call_id": f"c{number}"} | more}
-
-
-COLOURS = {"question": "Which?", "options": [{"label": "Red"}, {"label": "Blue"}]}
-SIZES = {"question": "Sizes?", "options": [{"label": "S"}, {"label": "M"}], "multiSelect": True}
-
-
-def question(*questions: Message) -> Message:
-    return asked(2, tool="AskUserQuestion", params={"questions": list(questions)})
-
-
-@pytest.mark.parametrize(
-    ("questions", "line", "answers"),
-    [
-        ([COLOURS], "answer #2 1", {"Which?": "Red"}),
-        ([COLOURS], "answer #2 none of these", {"Which?": "none of these"}),
-        ([SIZES], "answer #2 1, 2", {"Sizes?": "S, M"}),
-        ([COLOURS, SIZES], 'answer #2 "my own" 2,1', {"Which?": "my own", "Sizes?": "M, S"}),
-    ],
-)
-async def test_a_question_is_answered(
-    questions: list[Message], line: str, answers: dict[str, str]
-) -> None:
-    """By a modification that carries the answers; an approval that waits beside it stays."""
-    lines: list[str] = []
-    recorded = {"decision": "modified", "forwarded": True}
-    one, scripted = commands(lines, recorded, asked(1), question(*questions))
-    await carry_out(one, line)
-    [(type_, payload)] = scripted.sent
-    modifications = {"questions": questions, "answers": answers}
-    assert (type_, payload["tool_call_id"]) == ("approval_response", "c2")
-    assert (payload["decision"], payload["modifications"]) == ("modified", modifications)
-    assert lines == [f"-- AskUserQuestion: {', '.join(answers.values())}"]
-
-
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("answer 1", "2 wait: "),
-        ("answer #2 3", "the choices 1 to 2"),
-        ("answer #1", "It is no question"),
-        ("answer #1 2", "It is no question"),
-        ("answer #7 2", "say which number"),
-        ("approve 2", "It is a question"),
-    ],
-)
-async def test_a_wrong_answer_sends_nothing(line: str, words: str) -> None:
-    lines: list[str] = []
-    one, scripted = commands(lines, {}, asked(1), question(COLOURS))
-    await carry_out(one, line)
-    assert scripted.sent == [] and words in lines[0]
-
-
-async def test_what_the_bridge_still_has_is_shown_when_asked_for() -> None:
-    lines: list[str] = []
-    at = {"id": "i", "timestamp": "2026-01-31T12:00:00Z"}
-    messages = [at | asked(1), at | {"type": "session_end", "payload": {"reason": "timeout"}}]
-    found = {"session_id": "s1", "messages": messages, "complete": False}
-    one, _ = commands(lines, found)
-    await carry_out(one, "history")
-    assert lines[0] == "(older messages are gone)"
-    assert lines[1].endswith("Bash ls [high]") and lines[2].endswith("timeout")
-    assert one.console.pending == {}, "the past is no news"
-    assert list(one.console.sessions) == ["s1", "s2"]
-
 
 AT = "2026-01-31T12:00:00.000Z"
 

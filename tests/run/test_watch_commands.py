@@ -1,6 +1,4 @@
-"""Commands of `watch` against a bridge that runs, with a repository that is one: from a pipe, and
-at the prompt in a terminal (D10, D38, D43).
-"""
+"""Commands of `watch` on a real repository: from a pipe, and at the prompt (D10, D38, D43)."""
 
 import json
 import re
@@ -11,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,9 +42,7 @@ def repository(bridge: Bridge) -> Repository:
 
 @pytest.fixture
 def sid(bridge: Bridge, repository: Repository) -> Iterator[str]:
-    """A session that works in the repository; over when the test is, so that the next one is the
-    only one again.
-    """
+    """A session that works in the repository; over when the test is."""
     session_id = new_session()
     bridge.accept(hook("SessionStart", session_id, {"working_directory": str(repository.path)}))
     yield session_id
@@ -76,9 +73,7 @@ def prompted(bridge: Bridge, sid: str) -> Iterator[Program]:
 
 
 def test_lines_of_a_file(bridge: Bridge, sid: str, repository: Repository, tmp_path: Path) -> None:
-    """Each is carried out when there is a session for it, and the end of them is the end. The last
-    one has no end; a file cannot be waited for as a pipe can.
-    """
+    """Each is carried out once there is a session for it; the last one has no line end."""
     (tmp_path / "lines").write_text('sessions\nstatus\ncommit "Change it." kept.txt\nstatus')
     command = [sys.executable, "manage.py", "watch", "--commands"]
     with (tmp_path / "lines").open() as lines:
@@ -112,43 +107,68 @@ def test_the_repository_and_its_files(piped: Program, repository: Repository) ->
     piped.ask("ls /", "-- FILE_ACCESS_DENIED: ")
 
 
-def test_approvals(bridge: Bridge, sid: str, piped: Program) -> None:
-    """Those that wait, by their numbers; what was decided is decided at the bridge."""
-    piped.ask("approvals", "Nothing waits for a decision.")
-    piped.ask("approve", "-- Nothing waits for a decision.")
+def test_approvals(bridge: Bridge, sid: str) -> None:
+    """By their numbers, also one that waited before (D28); decided is decided at the bridge."""
     targets, changed = ("one", "two", "three"), {"command": "make four"}
-    calls = [ask(bridge, sid, f"make {target}") for target in targets]
-    piped.until("make three")
-    piped.ask("approvals", *[f"{n}  [high]" for n in (1, 2, 3)], *[f"make {t}" for t in targets])
-    piped.ask("approve", "-- 3 wait: `approvals` lists them; say which number.")
-    piped.ask(
-        "reject 2", "-- Bash: rejected. Noted. The agent still waits for an answer at the machine."
-    )
-    piped.ask(f"modify 2 {json.dumps(changed)}", "-- Bash: modified")
-    piped.ask("approve", "-- Bash: approved")
-    piped.ask("approvals", "Nothing waits for a decision.")
+    calls = [ask(bridge, sid, "make one")]
+    with Program(bridge.environment, "watch", "--commands", terminal=False) as watch:
+        watch.until("make one")
+        calls += [ask(bridge, sid, f"make {target}") for target in targets[1:]]
+        watch.until("make three")
+        shown = [f"{number}  [high]" for number in (1, 2, 3)]
+        watch.ask("approvals", *shown, *[f"make {target}" for target in targets])
+        watch.ask("approve", "-- 3 wait: `approvals` lists them; say which number.")
+        noted = "Noted. The agent still waits for an answer at the machine."
+        watch.ask("reject 2", f"-- Bash: rejected. {noted}")
+        watch.ask(f"modify 2 {json.dumps(changed)}", "-- Bash: modified")
+        watch.ask("approve", "-- Bash: approved")
+        watch.ask("approvals", "Nothing waits for a decision.")
+        watch.ask("approve", "-- Nothing waits for a decision.")
     with bridge.phones(1) as (phone,):
         for call_id, decision in zip(calls, ("approved", "rejected", "modified"), strict=True):
             again = decide(phone, sid, call_id, decision, changed)
-            assert again["payload"].get("decision") == decision, again
+            assert again["type"] == "approval_recorded", again
 
 
-def test_an_approval_that_waited_before_it_connected(
-    bridge: Bridge, sid: str, piped: Program
-) -> None:
-    """D28: it comes with the greeting."""
-    piped.end_of_input()
-    assert piped.ended() == 0
-    ask(bridge, sid, "make waiting")
-    with Program(bridge.environment, "watch", "--commands", terminal=False) as program:
-        program.until("make waiting")
-        program.ask("approve", "-- Bash: approved")
+ASKS = "AskUserQuestion"
+COLOURS = {"question": "Which?", "options": [{"label": "Red"}, {"label": "Blue"}]}
+SIZES = {"question": "Sizes?", "options": [{"label": "S"}, {"label": "M"}], "multiSelect": True}
+QUESTIONS: list[tuple[list[dict[str, Any]], str, dict[str, str]]] = [
+    ([COLOURS], "1", {"Which?": "Red"}),
+    ([COLOURS], "none of these", {"Which?": "none of these"}),
+    ([SIZES], "1, 2", {"Sizes?": "S, M"}),
+    ([COLOURS, SIZES], '"my own" 2,1', {"Which?": "my own", "Sizes?": "M, S"}),
+]
+WRONG = {
+    "answer 1": "2 wait: ",
+    "answer #2 3": "the choices 1 to 2",
+    "answer #1 2": "It is no question",
+    "answer #7 2": "say which number",
+    "approve 2": "It is a question",
+}
+
+
+def test_questions(bridge: Bridge, sid: str, piped: Program) -> None:
+    """Answered by a modification that has the answers; a wrong one decides nothing."""
+    ask(bridge, sid, "make one")
+    piped.until("make one")
+    with bridge.phones(1) as (phone,):
+        for questions, line, answers in QUESTIONS:
+            call_id, params = new_id(), {"questions": questions}
+            asked = pre(sid, params, tool=ASKS, approval=True, tool_call_id=call_id)
+            bridge.accept(asked)
+            piped.until(f"asks     {questions[0]['question']}")
+            if questions == [COLOURS]:
+                for wrong, words in WRONG.items():
+                    piped.ask(wrong, words)
+            piped.ask(f"answer #2 {line}", f"-- {ASKS}: {', '.join(answers.values())}")
+            again = decide(phone, sid, call_id, "modified", params | {"answers": answers})
+            assert again["type"] == "approval_recorded", again
+    piped.ask("approve", "-- Bash: approved")
 
 
 def test_sessions(bridge: Bridge, sid: str, piped: Program) -> None:
-    """Another one that begins meanwhile can be chosen by its number or its id; one that is left is
-    not forgotten by the bridge.
-    """
+    """Another one can be chosen by its number or its id; one that is left is not forgotten."""
     other = new_session()
     bridge.accept(hook("SessionStart", other, {"working_directory": str(bridge.root)}))
     try:
@@ -217,9 +237,7 @@ def test_a_session_at_the_machine(bridge: Bridge, sid: str, piped: Program) -> N
         again.until("connected to")
         again.ask("history", "answer   Done: the command printed hi.")
         again.ask("approvals", "Nothing waits for a decision.")
-        assert again.shown.count("prompt   SCN:bash go") == 1, (
-            "an answer is shown by its command alone"
-        )
+        assert again.shown.count("prompt   SCN:bash go") == 1, "its command alone shows an answer"
 
 
 def test_what_goes_wrong_ends_nothing(piped: Program) -> None:
@@ -241,9 +259,7 @@ def test_it_can_be_stopped_while_it_waits_for_a_line(piped: Program) -> None:
 def test_what_arrives_does_not_disturb_what_is_typed(
     bridge: Bridge, sid: str, prompted: Program
 ) -> None:
-    """It is shown above the prompt; the toolbar counts what waits; the half-typed command is still
-    there.
-    """
+    """It is shown above the prompt; the toolbar counts what waits; what is half typed stays."""
     prompted.say("sta", end="")
     prompted.until("sta")
     ask(bridge, sid, "make one")
@@ -258,9 +274,7 @@ def test_leaving_gives_the_terminal_back_as_it_was(prompted: Program, leave: str
     wait_until(lambda: prompted.modes_now() != prompted.modes, "a prompt reads key by key")
 
     def left() -> bool:
-        """Said again and again: what comes while a line is being shown above the prompt is not the
-        prompt's.
-        """
+        """Said again and again: what comes while a line is shown is not read."""
         with suppress(OSError):
             prompted.say(leave, end="")
         with suppress(subprocess.TimeoutExpired):
