@@ -11,9 +11,7 @@ from tests.faults.quick import QuickBridge, nursery
 def doctor(
     bridge: Bridge, *words: str, first: str = "", **settings: str
 ) -> subprocess.CompletedProcess[str]:
-    """`doctor --json` of this bridge, with these settings instead of its own; it executes `first`
-    before all else.
-    """
+    """`doctor --json` of this bridge with these settings; it executes `first` before all else."""
     asked = QuickBridge(bridge.directory, **bridge.settings | settings)
     asked.first = first
     done = asked.manage("doctor", "--json", *words, check=False)

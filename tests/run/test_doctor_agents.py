@@ -1,6 +1,4 @@
-"""What `doctor` says of the agents: which can start here, why one cannot, the command that mends
-it; demo is really started (D41, D43).
-"""
+"""What `doctor` says of the agents: which can start here, and why one cannot (D41, D43)."""
 
 import json
 import shlex
@@ -50,9 +48,7 @@ def said_of_agents(
 
 
 def test_the_command_starts_the_one_that_is_asked_for(bridge: QuickBridge) -> None:
-    """`doctor --agent NAME`; the version of such an agent is known when it has been started. One
-    that cannot start is a fault when it is asked for.
-    """
+    """`doctor --agent NAME`: one that cannot start is a fault when it is asked for."""
     told = said_of_agents(bridge, "--agent", "acp")
     said = {one["text"].split()[0]: one for one in told}
     assert "answered a prompt" in said["demo"]["text"] and said["demo"]["level"] == "ok"
