@@ -1,7 +1,6 @@
-"""nginx and Caddy with the very files of docs/deploy, and clients that come through them."""
+"""nginx and Caddy with the very files of docs/deploy."""
 
 import getpass
-import http.client
 import os
 import shutil
 import socket
@@ -11,13 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
 
 from tests.conformance.bridge import REPOSITORY
-from tests.conformance.https import LOOPBACK, Https
-from tests.conformance.phone import PATIENCE, Phone
+from tests.conformance.https import LOOPBACK
 from tests.servers import stop_process, wait_until
 
 DEPLOY = REPOSITORY / "docs/deploy"
@@ -102,14 +101,8 @@ def running(directory: Path, command: list[str], port: int) -> Iterator[None]:
     home = dict.fromkeys(("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"), str(directory))
     output = directory / "output.log"
     with output.open("wb") as log:
-        process = subprocess.Popen(
-            command,
-            cwd=directory,
-            env=os.environ | home,
-            stdout=log,
-            stderr=log,
-            stdin=subprocess.DEVNULL,
-        )
+        pipes: dict[str, Any] = {"stdout": log, "stderr": log, "stdin": subprocess.DEVNULL}
+        process = subprocess.Popen(command, cwd=directory, env=os.environ | home, **pipes)
 
     def listens() -> bool:
         assert process.poll() is None, output.read_text(errors="replace")
@@ -121,40 +114,3 @@ def running(directory: Path, command: list[str], port: int) -> Iterator[None]:
         yield
     finally:
         stop_process(process)
-
-
-# -- clients ---------------------------------------------------------------------------------------
-
-
-class ProxiedHttps(Https):
-    """A client of the public name, from an address of its own, that verifies the certificate."""
-
-    def __init__(self, port: int, site: Site, client: str) -> None:
-        super().__init__(port)
-        self.site, self.client = site, client
-
-    def open(self) -> http.client.HTTPConnection:
-        connection = http.client.HTTPConnection(self.site.name, self.port, timeout=self.timeout)
-        connection.auto_open = 0  # it would go past the proxy, and without TLS
-        connection.sock = dial(self.port, self.site, self.client)
-        return connection
-
-
-class ProxiedPhone(Phone):
-    """A phone that knows the bridge by its public name."""
-
-    def __init__(self, port: int, token: str, site: Site, client: str) -> None:
-        super().__init__(port, token)
-        self.site, self.client, self.host = site, client, site.name
-
-    def stream(self) -> socket.socket:
-        return dial(self.port, self.site, self.client)
-
-
-def dial(port: int, site: Site, client: str) -> ssl.SSLSocket:
-    raw = socket.create_connection((LOOPBACK, port), PATIENCE, source_address=(client, 0))
-    try:
-        return site.context.wrap_socket(raw, server_hostname=site.name)
-    except BaseException:
-        raw.close()
-        raise

@@ -1,8 +1,4 @@
-"""What a real agent sends, the whole way: installed hook command, spool, forwarder, TLS, log, a
-phone's socket (D47).
-
-The captured files are in ``tests/fixtures/hooks``; what each must become stands in one table.
-"""
+"""What a real agent was seen to send, from its hook command to a phone's socket (D47)."""
 
 import json
 import os
@@ -193,9 +189,8 @@ def test_what_was_captured_reaches_the_phone(bridge: Bridge, agent: Agent, phone
 def test_a_backlog_holds_no_person_up_and_no_rate_limit_holds_the_backlog(
     bridge: Bridge, agent: Agent
 ) -> None:
-    """While the bridge is down more than the rate of `/hooks/event` allows in a minute comes to
-    wait in the spool: all arrive, once, in order for each session, and first the session in which
-    the agent waits for a decision.
+    """More waits than `/hooks/event` may take in a minute: all arrives, once and in order, and
+    first the session in which the agent waits for a decision.
     """
     asks, others = new_session(), new_session()
     phone = bridge.phone(device_id="a-phone")

@@ -1,6 +1,4 @@
-"""`make` in a bare clone: a directory with a space in its name, another user when we may, nothing
-installed (D42).
-"""
+"""`make` in a bare clone: a space in its name, another user if we may, nothing installed (D42)."""
 
 import os
 import shutil
@@ -22,9 +20,7 @@ AS_ROOT = os.geteuid() == 0
 
 @pytest.fixture
 def clone() -> Iterator[Path]:
-    """The files of a clone, and nothing that was made here, where another user can reach them
-    (pytest's own directories are private).
-    """
+    """The files of a clone, where another user can reach them (pytest's places are private)."""
     top = Path(tempfile.mkdtemp(prefix="bridge-clone-"))
     top.chmod(0o755)
     project = top / "a bridge"
@@ -40,9 +36,7 @@ def clone() -> Iterator[Path]:
 
 
 def _as_user(clone: Path, **settings: str) -> dict[str, Any]:
-    """How to start a command there: as another user when we are root, with an environment of which
-    nothing is ours but the way to packages.
-    """
+    """How to start a command there: as another user when we are root, with a bare environment."""
     ways = ("PIP_", "SSL_", "http", "HTTP", "no_proxy", "NO_PROXY", "LANG")
     kept = {name: value for name, value in os.environ.items() if name.startswith(ways)}
     parts = os.environ["PATH"].split(os.pathsep)
@@ -87,10 +81,8 @@ def test_make_run_from_a_bare_clone(clone: Path) -> None:
 
 def test_what_is_missing_is_one_line(clone: Path, tmp_path: Path) -> None:
     """A machine on which the named program is not there; make itself adds that it failed."""
-    make, python = (
-        str(shutil.which("make")),
-        str(shutil.which("python3", path="/usr/bin:/usr/local/bin")),
-    )
+    make = str(shutil.which("make"))
+    python = str(shutil.which("python3", path="/usr/bin:/usr/local/bin"))
     for name in ("sh", "sed"):
         (tmp_path / name).symlink_to(str(shutil.which(name)))
     env = {"PATH": str(tmp_path), "HOME": str(tmp_path)}

@@ -1,6 +1,4 @@
-"""Backups, migrations and pruning: what an operator does to a bridge, done to real ones (issue:
-operations).
-"""
+"""Backups and migrations: what an operator does to a bridge, done to real ones."""
 
 import fcntl
 import io
@@ -15,25 +13,20 @@ import tarfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from datetime import timedelta
 from pathlib import Path
 from threading import Barrier
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
-from django.utils import timezone
+from django.core.management import CommandError
 
 from bridge_project.kernel.config import Conf, conf, load
 from bridge_project.operations.backup import restore
-from devices_app import pairing
-from devices_app.models import Device, Token
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.samples import new_session, prompt
 from tests.faults.load import Poster
 from tests.faults.quick import QuickBridge, nursery
-from tests.run.terminal import Program
 from tests.servers import stop_process, wait_until
 
 POSTERS = 4
@@ -132,8 +125,11 @@ def test_a_backup_of_a_busy_bridge_brings_everything_back(bridge: Bridge, tmp_pa
 
     bridge.data = tmp_path / "a new place" / "data"
     bridge.settings["BRIDGE_DATA_DIR"] = str(bridge.data)
-    bridge.manage("restore", str(saved))
+    said = bridge.manage("restore", str(saved)).stdout
+    assert "was revoked since then is valid again" in said and "list_devices" in said
+    assert said.endswith(f"Next: BRIDGE_DATA_DIR={shlex.quote(str(bridge.data))} make run\n")
     bridge.start()
+    assert "0 devices that never paired removed" in bridge.manage("prune").stdout
     phone = bridge.phone(pairing_, device_id="this phone")
     phone.ready()  # the same token, and the same pin
     bridge.accept(prompt(session_id, "after"))
@@ -146,24 +142,6 @@ def test_a_backup_of_a_busy_bridge_brings_everything_back(bridge: Bridge, tmp_pa
         received = [number for number in got if number in set(poster.acknowledged)]
         assert received == poster.acknowledged[: len(received)], "in order, without a hole"
         assert len(received) >= count, "every event that was acknowledged before the backup began"
-
-
-def test_what_a_restore_says_and_a_watch_that_runs(bridge: Bridge, tmp_path: Path) -> None:
-    """It says what to do next, and `watch` comes back by itself."""
-    saved = tmp_path / "saved.tar.gz"
-    with Program(bridge.environment, "watch", "--commands", terminal=False) as watch:
-        watch.until(f"no bridge has been started with the data directory {bridge.data} yet")
-        bridge.start()
-        watch.until("connected to")
-        bridge.phone(bridge.mint("--name", "lost phone"), device_id="lost").ready()
-        bridge.manage("backup", str(saved))
-        bridge.manage("revoke_device", "lost phone")
-        bridge.stop()
-        said = bridge.manage("restore", str(saved)).stdout
-        assert "was revoked since then is valid again" in said and "list_devices" in said
-        assert said.endswith(f"Next: BRIDGE_DATA_DIR={shlex.quote(str(bridge.data))} make run\n")
-        bridge.start()
-        watch.until("connected to")
 
 
 def be_seen(bridge: Bridge, phone: Phone, session_id: str) -> None:
@@ -305,8 +283,7 @@ def entry(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile
 
 LINK, HARD_LINK, FIFO = tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE
 FUTURE = "sessions_app.9999_future"
-# What is said, and what is changed: an entry more, or of files their bytes or some fields, or that
-# they are there at all.
+# what is said, and what is changed: an entry more, or a file's bytes, fields, or that it is there
 BAD: dict[str, tuple[str, tarfile.TarInfo | dict[str, Any]]] = {
     "another checksum": ("checksum of 'secrets/hook_token'", {"secrets/hook_token": b"x"}),
     "a file more": ("checksum of 'secrets/more'", {"secrets/more": b"x"}),
@@ -368,9 +345,8 @@ def test_a_bad_copy_of_the_database_is_refused(idle: Bridge, tmp_path: Path) -> 
     copy.write_bytes(before[:4096] + bytes(4096) + before[8192:])
     refused(restored(), "copied", "copy.sqlite3")
     copy.write_bytes(before)
-    query(
-        copy, "INSERT INTO django_migrations VALUES (999, 'sessions_app', '0099_x', '2030-01-01')"
-    )
+    row = "(999, 'sessions_app', '0099_x', '2030-01-01')"
+    query(copy, f"INSERT INTO django_migrations VALUES {row}")
     refused(restored(), "newer version", "sessions_app.0099_x")
     assert database.read_bytes() == before
     assert not list(idle.data.glob("*before-restore*")) + list(idle.data.glob(".*restoring*"))
@@ -395,7 +371,7 @@ def test_postgresql_is_the_operators_to_dump(
     assert manifest is not None and "bridge.sqlite3" not in manifest.files
 
 
-# -- migrations and pruning -----------------------------------------------------------------------
+# -- several at once ------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -424,21 +400,6 @@ def test_two_that_start_together_copy_and_migrate_once(idle: Bridge) -> None:
     (copy,) = (idle.data / "backups").iterdir()
     assert "-admin.0003" in copy.name and copy.stat().st_mode & 0o777 == 0o600
     assert len(query(copy, applied)) == 2, "it is the database as it was before"
-
-
-@pytest.mark.django_db(transaction=True)
-def test_prune_says_what_it_removed() -> None:
-    """What it removes of each is shown in tests/sessions/test_forgetting.py and test_log.py."""
-    old = timezone.now() - timedelta(days=8)
-    pairing.mint("unused", ttl=timedelta(0), lifetime=None)
-    Device.objects.update(created_at=old)
-    Token.objects.update(use_by=old)
-    for removed in ("1", "0"):
-        out = io.StringIO()
-        call_command("prune", stdout=out)
-        lines = out.getvalue().splitlines()
-        assert f"{removed} devices that never paired removed" in lines
-        assert len(lines) == 8 and sum(not line.startswith("0 ") for line in lines) == int(removed)
 
 
 def test_starts_at_the_same_moment_agree_on_a_secret(

@@ -1,6 +1,4 @@
-"""`serve` and `watch` as processes: what is said, what is refused, how they stop (D42, D43,
-D45).
-"""
+"""`serve` and `watch` as processes: what is said and refused, how they stop (D42, D43, D45)."""
 
 import json
 import os
@@ -25,9 +23,7 @@ OWN_TOKENS = {"BRIDGE_HOOK_TOKEN": "", "BRIDGE_ADMIN_TOKEN": ""}
 
 @pytest.fixture(scope="module")
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    """A bridge that makes its own tokens, as a newcomer has started it: a process of its own, the
-    first with this data.
-    """
+    """As a newcomer starts it: a process of its own, which makes its own tokens."""
     made = Bridge(tmp_path_factory.mktemp("fresh"), **OWN_TOKENS)
     made.spawn()
     wait_until(lambda: "To stop: Ctrl-C" in made.tail(), f"the banner; so far: {made.tail()}")
@@ -54,7 +50,7 @@ def test_a_fresh_start_says_what_a_newcomer_needs_and_no_secret(fresh: Bridge) -
     assert "warn" not in said.lower(), said
 
 
-def test_what_it_writes_down_is_private_and_for_the_commands(fresh: Bridge) -> None:
+def test_what_it_writes_down_is_private(fresh: Bridge) -> None:
     assert fresh.data.stat().st_mode & 0o777 == 0o700
     loose = [
         path
@@ -63,10 +59,6 @@ def test_what_it_writes_down_is_private_and_for_the_commands(fresh: Bridge) -> N
     ]
     assert loose
     assert not [path for path in loose if path.is_file() and path.stat().st_mode & 0o077]
-    recorded = json.loads((fresh.data / "server.json").read_text())
-    address = f"wss://127.0.0.1:{fresh.port}/api/v1/ws"
-    assert recorded["ws_url"] == recorded["local_ws_url"] == address
-    assert len(recorded["pin"]) == len(recorded["fingerprint"]) == 64
 
 
 def test_misconfigured_is_said_plainly(tmp_path: Path) -> None:

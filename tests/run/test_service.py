@@ -1,6 +1,4 @@
-"""`upgrade` and `uninstall` of a bridge that systemd runs, as far as a `systemctl` of the tests can
-stand for it, and of one that runs in a terminal.
-"""
+"""`upgrade` and `uninstall` of a bridge that a `systemctl` of the tests or a terminal runs."""
 
 import json
 import os
