@@ -128,16 +128,6 @@ def test_killed_between_sending_and_deleting_it_sends_the_same_ids(
     assert len(way.bridge.requests) == 3
 
 
-def test_two_forwarders_take_turns(way: Way) -> None:
-    way.put("1")
-    second = way.make()
-    way.run()
-    way.put("2")
-    assert second.run_once() == 0
-    way.forwarder.close()
-    assert second.run_once() == 1
-
-
 # -- files that no hook wrote ----------------------------------------------------------------------
 
 
@@ -177,16 +167,6 @@ def test_poison_blocks_nothing(way: Way, monkeypatch: pytest.MonkeyPatch) -> Non
     said = len(way.notices())
     way.run()
     assert said and len(way.notices()) == said
-
-
-def test_a_file_that_vanishes_while_it_is_read_is_nobodys_loss(way: Way) -> None:
-    way.bridge.stop()
-    way.put_many(range(3))
-    way.run()
-    (way.spool / "1").unlink()
-    way.bridge.start()
-    way.run_until_empty()
-    assert way.prompts() == ["0", "2"] and spool_status(way.spool)["rejected"] == 0
 
 
 @pytest.mark.parametrize("jump", [3600.0, -3600.0], ids=["forth", "back"])

@@ -1,8 +1,6 @@
 """`serve` and `watch` as processes: what is said and refused, how they stop (D42, D43, D45)."""
 
 import json
-import os
-import pty
 import re
 import signal
 import subprocess
@@ -16,6 +14,7 @@ import pytest
 from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.samples import hook
 from tests.faults.quick import QuickBridge
+from tests.run.terminal import Program
 from tests.servers import stop_process, wait_until
 
 OWN_TOKENS = {"BRIDGE_HOOK_TOKEN": "", "BRIDGE_ADMIN_TOKEN": ""}
@@ -74,9 +73,7 @@ BAD = [
     ("BRIDGE_HOOK_TOKEN", "short-sesame", ""),
     ("BRIDGE_HOOK_TOKEN", "sesame\N{KELVIN SIGN}" * 9, ": must be printable ASCII"),
     ("BRIDGE_PUBLIC_URL", "https://[::1", ": "),
-    ("BRIDGE_PUBLIC_URL", "https://[bad]", ": "),
     ("BRIDGE_PUBLIC_URL", "https://?x", ": must have a host"),
-    ("BRIDGE_PUBLIC_URL", "https://user@", ": must have a host"),
     ("BRIDGE_ALLOWED_ORIGINS", "https://a.example,https://[bad]", ": "),
     ("BRIDGE_ALLOWED_ORIGINS", "https://user@", ": must have a host"),
     ("BRIDGE_TRUSTED_PROXIES", "not-an-address", ""),
@@ -122,27 +119,13 @@ def test_data_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
 
 
 def test_in_a_terminal_it_shows_a_pairing_code(tmp_path: Path) -> None:
-    """And Ctrl-C there stops it: a process as a user has it."""
-    bridge = Bridge(tmp_path, **OWN_TOKENS)
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(REPOSITORY)
-        os.execve(sys.executable, [sys.executable, "manage.py", "serve"], bridge.environment)
-    shown = b""
-    try:
-        while b"To stop: Ctrl-C" not in shown:
-            shown += os.read(terminal, 65536)
-        os.write(terminal, b"\x03")
-    finally:
-        if b"To stop" not in shown:
-            os.kill(pid, signal.SIGKILL)
-        _, status = os.waitpid(pid, 0)
-        os.close(terminal)
-    text = shown.decode()
-    assert os.waitstatus_to_exitcode(status) == 0
-    assert "▀" in text
-    assert f"https://127.0.0.1:{bridge.port}/pair#v=1&token=bridge_device_" in text
-    assert "make qr" in text
+    """And SIGINT, which Ctrl-C is there, stops it."""
+    bridge = QuickBridge(tmp_path, **OWN_TOKENS)
+    with Program(bridge.environment, "serve", terminal=True) as program:
+        link = f"https://127.0.0.1:{bridge.port}/pair#v=1&token=bridge_device_"
+        program.until("▀", link, "make qr", "To stop: Ctrl-C")
+        program.process.send_signal(signal.SIGINT)
+        assert program.ended() == 0
 
 
 def test_raw_is_json_alone_and_a_closed_pipe_ends_it(fresh: Bridge) -> None:

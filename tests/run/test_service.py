@@ -159,30 +159,24 @@ def test_uninstall_takes_out_hooks_and_service_and_keeps_the_data(served: Machin
     assert "phone" in served.manage("mint_pairing_qr", "--name", "phone", "--format", "json").stdout
 
 
-def test_uninstall_removes_the_data_when_asked(machine: Machine) -> None:
-    """All of it but what is not the bridge's."""
-    machine.start()
-    mine = machine.data / "mine.txt"
-    mine.write_text("not the bridge's")
-    (machine.data / "before-restore-20260101T000000Z-abc").mkdir()
-    said = machine.manage("uninstall", "--data", "remove").stdout
-    assert machine.ended() == 0
-    assert f"{machine.data} is removed, but for what is not the bridge's" in said
-    assert list(machine.data.iterdir()) == [mine]
-
-
 def test_uninstall_never_removes_data_unasked(machine: Machine) -> None:
+    """And when asked, all of it but what is not the bridge's."""
     machine.start()
     done = machine.manage("uninstall", check=False)
     assert done.returncode == 1 and "Nothing was done" in done.stderr
     assert machine.answers()
+    mine, database = machine.data / "mine.txt", machine.data / "bridge.sqlite3"
+    mine.write_text("not the bridge's")
+    (machine.data / "before-restore-20260101T000000Z-abc").mkdir()
     for answer in ("yes", "keep", "remove"):
         with Program(machine.environment, "uninstall", terminal=True) as program:
             program.until('Type "keep" or "remove"')
             program.say(answer)
             assert program.ended() == (1 if answer == "yes" else 0), program.shown
-        assert machine.data.exists() is (answer != "remove")
+        assert database.exists() is (answer != "remove")
         assert machine.answers() is (answer == "yes")
+    assert f"{machine.data} is removed, but for what is not the bridge's" in program.shown
+    assert list(machine.data.iterdir()) == [mine]
 
 
 def test_a_data_directory_that_holds_more_is_refused(machine: Machine) -> None:
