@@ -9,15 +9,13 @@ from tests.performance.report import Report, say
 
 # Part → the module with a function of its name, rounds, seconds of one measurement.
 PARTS: dict[str, tuple[str, int, float]] = {
-    "events": ("compare", 5, 2.0),
+    "events": ("events", 5, 2.0),
     "hookwait": ("hooks", 300, 0.0),
     "hookway": ("hooks", 3, 30.0),
     "backlog": ("returning", 7, 3.0),
     "fanout": ("resources", 3, 10.0),
-    "streams": ("streams", 5, 8.0),
     "scale": ("scale", 5, 2.0),
     "idle": ("resources", 1, 30.0),
-    "processes": ("compare", 5, 2.0),
     "client": ("client", 5, 5.0),
 }
 

@@ -1,8 +1,8 @@
 """The web client as a phone has it: Chromium with a fourth of the processor and a slow network.
 
 The debugging protocol throttles the processor and what the page loads, but no socket: so the bridge
-is behind a proxy that delays what it carries. Of tasks the time on the processor is told too (the
-throttle counts in it), for on a busy machine the other one says how long they waited for a core.
+is behind a proxy that delays what it carries. Of tasks the time on the processor is told (the
+throttle counts in it): by the clock they would also wait for a core on a busy machine.
 """
 
 import json
@@ -37,10 +37,6 @@ new MutationObserver(() => {
   const sign = document.querySelector('.connection');
   window.live ??= sign && sign.hidden ? performance.now() : undefined;
 }).observe(document, {subtree: true, childList: true, attributes: true});
-window.longest = 0;
-new PerformanceObserver((list) => {
-  for (const {duration} of list.getEntries()) window.longest = Math.max(window.longest, duration);
-}).observe({type: 'longtask', buffered: true});
 const send = WebSocket.prototype.send;
 WebSocket.prototype.send = function (data) {
   if (String(data).includes('approval_response')) window.decided ??= performance.now();
@@ -155,7 +151,6 @@ def _rows(report: Report, page: Page, session: str, seconds: float) -> None:
     page.tap(".row-link", "Ten thousand rows")
     opened = page.wait("window.opened")
     _add(report, "a session of 10,000 rows opens", [float(opened)], 300)
-    page.js("window.longest = 0")
     trace = Trace(page.driver)
     turns, began = max(1, round(seconds)), time.monotonic()
     for turn in range(turns):
@@ -163,8 +158,6 @@ def _rows(report: Report, page: Page, session: str, seconds: float) -> None:
         time.sleep(max(0.0, began + turn + 1 - time.monotonic()))
     _wait_shown(page, ROWS + turns * PER_SECOND)
     _add(report, "longest task while rows come, on the processor", [max(trace.end())], 50)
-    longest = float(page.js("window.longest"))
-    report.add("longest task while rows come, waits for a core included", longest, longest, "ms")
     page.cdp("HeapProfiler.collectGarbage")
     metrics = page.cdp("Runtime.getHeapUsage")
     _add(report, "heap", [metrics["usedSize"] / 1e6], 50, "MB")

@@ -1,4 +1,4 @@
-"""Fills a stopped bridge's log in bulk, as if its sessions had posted for half a day: `python -m
+"""Fills a stopped bridge's log on SQLite, as if its sessions had posted for half a day: `python -m
 tests.performance.fill SESSIONS ROWS`, with the bridge's settings in its environment.
 
 What it writes is what as many posts would have left: rows, the counters of their feeds, the events'
@@ -50,9 +50,7 @@ def fill(sessions: int, rows: int) -> None:
     """
     now = datetime.now(UTC)
     with transaction.atomic(), connection.cursor() as cursor:
-        if connection.vendor == "postgresql":  # on a busy machine rows take their time to be made
-            cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
-        head = LogHead.objects.select_for_update().get_or_create(pk=1)[0]
+        head = LogHead.objects.get_or_create(pk=1)[0]
         feeds = _feeds(sessions, now)
         made = _rows(feeds, head, rows, now)
         while chunk := list(islice(made, CHUNK)):
@@ -95,6 +93,5 @@ def _rows(
 
 if __name__ == "__main__":
     connection.ensure_connection()
-    if connection.vendor == "sqlite":
-        connection.connection.executescript(LOAD_FAST)
+    connection.connection.executescript(LOAD_FAST)
     fill(int(sys.argv[1]), int(sys.argv[2]))

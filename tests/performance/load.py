@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import psutil
 
+from tests.conformance.bridge import Bridge
 from tests.conformance.https import LOOPBACK, pinned_context
 from tests.conformance.samples import now
 from tests.performance.sockets import Socket, clock
@@ -26,23 +27,18 @@ DRAIN_SECONDS = 20.0  # after the last post, at most
 STILL_SECONDS = 3.0  # nothing came for this long: nothing more will
 
 
-def cpu_seconds(processes: Iterable[int]) -> float:
-    """CPU time that processes have used so far; it grows in steps of 10 ms."""
-    return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in processes)
+def process_of(bridge: Bridge) -> psutil.Process:
+    assert bridge.process is not None
+    return psutil.Process(bridge.process.pid)
 
 
-def resident_mb(processes: Iterable[int]) -> float:
-    return sum(psutil.Process(pid).memory_info().rss for pid in processes) / 2**20
+def cpu_seconds(bridge: Bridge) -> float:
+    """CPU time that its process has used so far; it grows in steps of 10 ms."""
+    return sum(process_of(bridge).cpu_times()[:2])
 
 
-@dataclass
-class Target:
-    """Where to post, and as whom; ``processes`` are the servers' ids, whose CPU time is counted."""
-
-    ports: Sequence[int]
-    path: str
-    authorization: str
-    processes: Sequence[int]
+def resident_mb(bridge: Bridge) -> float:
+    return float(process_of(bridge).memory_info().rss / 2**20)
 
 
 def hook_event(kind: str, session: str, call_id: str, more: dict[str, Any]) -> dict[str, Any]:
@@ -79,8 +75,8 @@ class Flight:
     on its way, and returns the figures.
     """
 
-    def __init__(self, target: Target, sockets: Sequence[Socket], *, pause: float = 0.0) -> None:
-        self.target, self.sockets, self.pause = target, sockets, pause
+    def __init__(self, bridge: Bridge, sockets: Sequence[Socket], *, pause: float = 0.0) -> None:
+        self.bridge, self.sockets, self.pause = bridge, sockets, pause
         self.started: list[float] = []  # of each serial
         self.poster: list[int] = []
         self.acked: dict[int, float] = {}  # serial → when
@@ -96,8 +92,8 @@ class Flight:
         marked = {"serial": self.mark + SERIAL.decode()}
         body = json.dumps(hook_event(kind, "measured", call + CALL.decode(), marked))
         head = [
-            f"POST {self.target.path} HTTP/1.1\r\nHost: {LOOPBACK}",
-            f"Content-Type: application/json\r\nAuthorization: {self.target.authorization}",
+            f"POST /api/v1/hooks/event HTTP/1.1\r\nHost: {LOOPBACK}",
+            f"Content-Type: application/json\r\nAuthorization: Bearer {self.bridge.hook_token}",
             f"Content-Length: {len(body)}\r\n\r\n",
         ]
         return ("\r\n".join(head) + body).encode()
@@ -142,16 +138,16 @@ class Flight:
     async def run(self, posters: int, seconds: float) -> Outcome:
         for socket, seen in zip(self.sockets, self.seen, strict=True):
             socket.on_text = self.receiver(seen)
-        ports = [self.target.ports[number % len(self.target.ports)] for number in range(posters)]
         opened = [
-            await asyncio.open_connection(LOOPBACK, port, ssl=pinned_context()) for port in ports
+            await asyncio.open_connection(LOOPBACK, self.bridge.port, ssl=pinned_context())
+            for _ in range(posters)
         ]
-        used, start = cpu_seconds(self.target.processes), clock()
+        used, start = cpu_seconds(self.bridge), clock()
         self.until = start + seconds
         posting = (self._post(number, *streams) for number, streams in enumerate(opened))
         await asyncio.wait_for(asyncio.gather(*posting), seconds + 60)
         await self._drain()
-        return Outcome(self, start, cpu_seconds(self.target.processes) - used)
+        return Outcome(self, start, cpu_seconds(self.bridge) - used)
 
     async def _drain(self) -> None:
         """Until every socket has every accepted event, or nothing comes any more."""

@@ -5,7 +5,7 @@ import time
 
 from tests.performance.load import Flight, cpu_seconds, resident_mb
 from tests.performance.report import Report, progress
-from tests.performance.servers import SESSION, bridge, connect, directory, process_of, target
+from tests.performance.servers import SESSION, bridge, connect, directory
 from tests.performance.sockets import Socket
 
 PHONES = 5
@@ -26,11 +26,11 @@ def idle(rounds: int, seconds: float) -> Report:
 
     async def watch(state: str) -> None:
         await asyncio.sleep(SETTLE_SECONDS)
-        before, began = cpu_seconds(process_of(ours)), time.monotonic()
+        before, began = cpu_seconds(ours), time.monotonic()
         await asyncio.sleep(seconds)
         took = time.monotonic() - began
-        percent = 100 * (cpu_seconds(process_of(ours)) - before) / took
-        report.add(state, round(took), resident_mb(process_of(ours)), percent)
+        percent = 100 * (cpu_seconds(ours) - before) / took
+        report.add(state, round(took), resident_mb(ours), percent)
         progress(f"idle: {state}")
 
     async def measure() -> None:
@@ -42,9 +42,9 @@ def idle(rounds: int, seconds: float) -> Report:
         for one, phone in zip(beats, phones, strict=True):
             one.cancel()
             phone.close()
-        before = resident_mb(process_of(ours))
-        await Flight(target(ours), []).run(64, 2 * seconds)
-        grown = resident_mb(process_of(ours)) - before
+        before = resident_mb(ours)
+        await Flight(ours, []).run(64, 2 * seconds)
+        grown = resident_mb(ours) - before
         report.goal("memory that 64 posters add", grown, GROWTH_MB, "MB")
 
     with directory() as path, bridge(path / "bridge") as ours:
@@ -70,20 +70,20 @@ def fanout(rounds: int, seconds: float) -> Report:
     report = Report("fanout", "sockets on one session, 20 events a second", columns)
 
     async def measure() -> None:
-        where, processes, sockets = target(ours), process_of(ours), list[Socket]()
+        sockets = list[Socket]()
         names = [("--name", f"phone-{number}") for number in range(max(SOCKETS) + 1)]
         tokens = [pairing.token for pairing in ours.mint_many(*names)]
         first = await connect(ours, tokens.pop(), SESSION)
-        await Flight(where, [first], pause=PAUSE).run(1, seconds)  # costs of the first of all
+        await Flight(ours, [first], pause=PAUSE).run(1, seconds)  # costs of the first of all
         first.close()
         for count in SOCKETS:
             # of the new ones: between two counts the rows that are kept at hand become more
-            new, before = count - len(sockets), resident_mb(processes)
+            new, before = count - len(sockets), resident_mb(ours)
             while len(sockets) < count:
                 sockets.append(await connect(ours, tokens[len(sockets)], SESSION))
-            memory = (resident_mb(processes) - before) * 1024 / new
+            memory = (resident_mb(ours) - before) * 1024 / new
             for _ in range(rounds):
-                flown = await Flight(where, sockets, pause=PAUSE).run(1, seconds)
+                flown = await Flight(ours, sockets, pause=PAUSE).run(1, seconds)
                 times = flown.delivery_p50, flown.delivery_p99
                 report.add(count, flown.rate, *times, flown.cpu / count, memory, flown.wrong)
                 report.goal(f"{count}: lost, doubled, reordered", flown.wrong, 0)

@@ -7,12 +7,12 @@ from statistics import median
 from tests.conformance.bridge import Bridge
 from tests.performance.load import MIX, Flight, cpu_seconds, hook_event, quantile
 from tests.performance.report import Report, progress
-from tests.performance.servers import SESSION, bridge, connect, directory, target
+from tests.performance.servers import SESSION, bridge, connect, directory
 from tests.performance.sockets import Socket, clock
 
 WAITING, BATCH = 10_000, 500
 LIVE_PAUSE = 0.01  # seconds between two events of the one live poster
-FIRST_MS, RATE, DELAY_MS, COMPRESSED = 100.0, 10_000.0, 20.0, 1 / 6
+FIRST_MS, RATE, DELAY_MS = 100.0, 10_000.0, 20.0
 MARK = b'"waiting":'
 
 
@@ -24,14 +24,13 @@ class Return:
         self.began = self.first = self.last = 0.0
         self.numbers: list[int] = []
 
-    async def run(self, ours: Bridge, token: str, *, deflate: bool = False) -> Socket:
+    async def run(self, ours: Bridge, token: str) -> None:
         self.began = clock()
-        opened = await Socket.open(ours.port, deflate=deflate)
+        opened = await Socket.open(ours.port)
         opened.divert(self.mark, self._take)
         await opened.ready(token)
         await opened.came_to(lambda: len(self.numbers) >= self.wanted)
         opened.close()
-        return opened
 
     def _take(self, text: bytes, at: float) -> None:
         number = text.partition(self.mark)[2]
@@ -69,23 +68,19 @@ def backlog(rounds: int, seconds: float) -> Report:
 
 
 async def _backlog(report: Report, ours: Bridge, rounds: int, seconds: float) -> None:
-    tokens = [ours.device_token() for _ in range(rounds + 1)]
+    tokens = [ours.device_token() for _ in range(rounds)]
     for token in tokens:
         (await connect(ours, token)).close()  # known from here on, and away
     _post(ours)
-    where = target(ours)
     live = await connect(ours, ours.device_token(), SESSION)
-    opened = await Return(WAITING, MARK).run(ours, tokens.pop(), deflate=True)
-    text = f"on the wire, compressed, of {opened.text_bytes / 1e6:.2f} MB of JSON"
-    report.goal(text, opened.wire_bytes / opened.text_bytes, COMPRESSED)
     for number, token in enumerate(tokens):
-        quiet = (await Flight(where, [live], pause=LIVE_PAUSE).run(1, seconds)).delivery
-        flight, found = Flight(where, [live], pause=LIVE_PAUSE), Return(WAITING, MARK)
+        quiet = (await Flight(ours, [live], pause=LIVE_PAUSE).run(1, seconds)).delivery
+        flight, found = Flight(ours, [live], pause=LIVE_PAUSE), Return(WAITING, MARK)
         flying = asyncio.create_task(flight.run(1, 60.0))
         await asyncio.sleep(0.2)  # the live poster is under way
-        used = cpu_seconds(where.processes)
+        used = cpu_seconds(ours)
         await found.run(ours, token)
-        used = cpu_seconds(where.processes) - used
+        used = cpu_seconds(ours) - used
         flight.until = 0.0
         await flying
         during = [

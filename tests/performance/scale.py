@@ -9,10 +9,10 @@ from statistics import median
 
 from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.samples import prompt
-from tests.performance.load import Flight, Target, resident_mb
+from tests.performance.load import Flight, resident_mb
 from tests.performance.report import Report, progress
 from tests.performance.returning import Return
-from tests.performance.servers import bridge, connect, directory, process_of, target
+from tests.performance.servers import bridge, connect, directory
 from tests.performance.sockets import clock
 
 SMALL, LARGE = 1_000, 1_000_000
@@ -40,7 +40,7 @@ def scale(rounds: int, seconds: float) -> Report:
     report = Report("scale", f"{about}, interleaved rounds, medians", COLUMNS)
     with ExitStack() as stack:
         path = stack.enter_context(directory())
-        sides: list[tuple[Bridge, Target, Times]] = []
+        sides: list[tuple[Bridge, Times]] = []
         for rows in (SMALL, LARGE):
             ours = stack.enter_context(bridge(path / str(rows)))
             ours.stop()
@@ -53,24 +53,24 @@ def scale(rounds: int, seconds: float) -> Report:
                 timeout=900,
             )
             ours.start()
-            sides.append((ours, target(ours), defaultdict(list)))
+            sides.append((ours, defaultdict(list)))
             progress(f"scale: {rows:,} rows filled")
         for number in range(rounds):
             for side in sides if number % 2 else sides[::-1]:
                 asyncio.run(_round(*side, seconds))
             progress(f"scale: round {number + 1} of {rounds}")
-        for rows, (ours, _, times) in zip((SMALL, LARGE), sides, strict=True):
-            report.add(rows, *map(median, times.values()), resident_mb(process_of(ours)))
+        for rows, (ours, times) in zip((SMALL, LARGE), sides, strict=True):
+            report.add(rows, *map(median, times.values()), resident_mb(ours))
     small, large = report.rows
     for column, (what, limit) in GOALS.items():
         report.goal(what, float(large[column]) / float(small[column]), limit, "times")
     return report
 
 
-async def _round(ours: Bridge, where: Target, times: Times, seconds: float) -> None:
+async def _round(ours: Bridge, times: Times, seconds: float) -> None:
     """Of one bridge; ``times`` get their names in the order of the columns."""
     for posters in (1, POSTERS):
-        flown = await Flight(where, []).run(posters, seconds)
+        flown = await Flight(ours, []).run(posters, seconds)
         times[f"stored by {posters}"].append(flown.ack_p50)
         times[f"CPU by {posters}"].append(flown.cpu)
     await _replay(ours, times)

@@ -7,7 +7,6 @@ import base64
 import json
 import os
 import time
-import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -23,29 +22,23 @@ class Socket(asyncio.Protocol):
     transport: asyncio.Transport
 
     def __init__(self) -> None:
-        loop = asyncio.get_running_loop()
         self.on_text: Callable[[bytes, float], None] = self._keep
         self.messages: list[dict[str, Any]] = []
-        self.upgraded: asyncio.Future[None] = loop.create_future()
-        self.ended: asyncio.Future[None] = loop.create_future()
+        self.upgraded = asyncio.get_running_loop().create_future()
         self.came = asyncio.Event()
         self._buffer = b""
-        self._inflate = zlib.decompressobj(wbits=-15)
-        self.wire_bytes = self.text_bytes = 0  # of texts, as they came and as they are
 
     @staticmethod
-    async def open(port: int, path: str = "/api/v1/ws", *, deflate: bool = False) -> Socket:
+    async def open(port: int) -> Socket:
         transport, made = await asyncio.get_running_loop().create_connection(
             Socket, LOOPBACK, port, ssl=pinned_context()
         )
         made.transport = transport
         head = [
-            f"GET {path} HTTP/1.1\r\nHost: {LOOPBACK}:{port}",
+            f"GET /api/v1/ws HTTP/1.1\r\nHost: {LOOPBACK}:{port}",
             "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13",
             f"Sec-WebSocket-Key: {base64.b64encode(os.urandom(16)).decode()}",
         ]
-        if deflate:
-            head.append("Sec-WebSocket-Extensions: permessage-deflate")
         transport.write("\r\n".join([*head, "", ""]).encode())
         await asyncio.wait_for(made.upgraded, 30)
         return made
@@ -126,17 +119,9 @@ class Socket(asyncio.Protocol):
             if body + size > end:
                 break
             data = buffer[body : body + size]
-            self.wire_bytes += body + size - start
-            if buffer[start] & 64:
-                data = self._inflate.decompress(data + b"\0\0\xff\xff")
-            self.text_bytes += len(data)
             if (opcode := buffer[start] & 15) == 1:
                 self.on_text(data, at)
             elif opcode == 9:
                 self._frame(10, data)
             start = body + size
         self._buffer = buffer[start:]
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if not self.ended.done():
-            self.ended.set_result(None)
