@@ -1,5 +1,4 @@
-"""A bridge whose clock is off, or is set while it runs, by `time-machine` or by Debian's
-libfaketime.
+"""A bridge whose clock is off, or is set while it runs.
 
 What the kernel stamps and other processes read keeps the right time, and so does monotonic time.
 """
@@ -9,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
 from cryptography import x509
 
 from tests.conformance.https import parse_time
@@ -93,34 +91,20 @@ class ClockBridge(QuickBridge):
         )
 
 
-# libfaketime's absolute sleeps, which Python's are, fail when the clock is shifted.
 OFTEN = """
-import select, time
-time.sleep = lambda seconds: select.select([], [], [], seconds)
 from bridge_project.composition import chores
 assert chores.INTERVAL_SECONDS == 60
 chores.INTERVAL_SECONDS = 0.2
 chores.CHORES["said"] = lambda: print("chores done") or 0
-""" + with_limits(CERTIFICATE_CHECK_SECONDS=1)
+"""
 
 
-class FakedBridge(ClockBridge):
-    """Its clock is libfaketime's, and what is too old is deleted five times a second, not once a
-    minute; certificates are renewed once a second. Skips the test where libfaketime is not
-    installed.
+class BusyClockBridge(ClockBridge):
+    """Deletes what is too old five times a second, not once a minute; renews certificates once a
+    second.
     """
 
-    first = OFTEN
-
-    def __init__(self, directory: Path, **settings: Any) -> None:
-        library = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
-        if library is None:
-            pytest.skip("no libfaketime (Debian: apt install faketime)")
-        names = ("FAKETIME_DONT_FAKE_MONOTONIC", "NO_FAKE_STAT", "FAKETIME_NO_CACHE")
-        shifted = dict.fromkeys(names, "1") | {"LD_PRELOAD": str(library)}
-        shifted["FAKETIME_TIMESTAMP_FILE"] = str(directory / "clock")
-        enter = ["env", *[f"{name}={value}" for name, value in shifted.items()]]
-        super().__init__(directory, enter=enter, **shifted, **settings)
+    first = SHIFTED + OFTEN + with_limits(CERTIFICATE_CHECK_SECONDS=1)
 
     def do_chores(self, alive: Phone | None = None) -> None:
         """Return when each was done from now on, however long; ``alive`` pings meanwhile."""

@@ -6,7 +6,7 @@ import pytest
 
 from tests.conformance.approvals import decide, pre
 from tests.conformance.samples import new_id, new_session, now, prompt
-from tests.faults.clock import FakedBridge
+from tests.faults.clock import BusyClockBridge
 from tests.servers import wait_until
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("other_clock")]
@@ -16,13 +16,13 @@ SOON = 120.0  # seconds
 
 
 @pytest.fixture(scope="module")
-def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakedBridge]:
-    with FakedBridge(tmp_path_factory.mktemp("faked")) as bridge:
+def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BusyClockBridge]:
+    with BusyClockBridge(tmp_path_factory.mktemp("faked")) as bridge:
         yield bridge
 
 
 @pytest.mark.parametrize("ahead", [YEAR, -YEAR], ids=["year", "-year"])
-def test_the_clock_jumps(bridge: FakedBridge, ahead: float) -> None:
+def test_the_clock_jumps(bridge: BusyClockBridge, ahead: float) -> None:
     """D30, D31, D38: the jump makes nothing old: rows that wait, an approval that is open, and the
     memory of an event that is posted again. D15, D33: a socket lives on and is counted, its device
     comes back, one that was revoked does not. D19, D55: what is served is good by the clock that is
@@ -68,7 +68,7 @@ def test_the_clock_jumps(bridge: FakedBridge, ahead: float) -> None:
     bridge.phone().ready().close()
 
 
-def test_a_code_that_was_minted_by_another_clock(bridge: FakedBridge) -> None:
+def test_a_code_that_was_minted_by_another_clock(bridge: BusyClockBridge) -> None:
     """D15: it is good neither after its time nor long before it; a new one is."""
     codes = []
     for ahead in (-HOUR, YEAR):
