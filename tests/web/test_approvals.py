@@ -80,20 +80,22 @@ def test_two_decide_differently_at_once(make_page: MakePage, bridge: Bridge) -> 
     eventually(lambda: (bridge.root / "refused.txt").exists() is said[0].startswith("Approved"))
 
 
-def offline(page: Page, link: Link) -> None:
+def approve_offline(make_page: MakePage, link: Link, name: str) -> tuple[Page, str]:
+    """A page without a network that has approved a command which makes this file; its session."""
+    page = make_page(link.bridge).pair()
+    session_id = ask_to_run(link.bridge, f"echo x > {name}")
+    open_approval(page, name)
     page.expected.append(NETWORK)
     page.wait_whole()
     link.cut()
     page.wait("document.querySelector('.connection')?.hidden === false", what="it is offline")
+    approve(page)
+    page.wait_text("Approved here, waits for the connection")
+    return page, session_id
 
 
 def test_what_is_decided_offline_waits_and_is_sent(make_page: MakePage, link: Link) -> None:
-    page = make_page(link.bridge).pair()
-    ask_to_run(link.bridge, "echo late > late.txt")
-    open_approval(page, "echo late > late.txt")
-    offline(page, link)
-    approve(page)
-    page.wait_text("Approved here, waits for the connection")
+    page, _ = approve_offline(make_page, link, "late.txt")
     link.mend()
     page.driver.refresh()  # a decision outlives the page
     page.wait_text("Approved by you. The agent was told.")
@@ -101,11 +103,7 @@ def test_what_is_decided_offline_waits_and_is_sent(make_page: MakePage, link: Li
 
 
 def test_what_is_decided_offline_can_be_withdrawn(make_page: MakePage, link: Link) -> None:
-    page = make_page(link.bridge).pair()
-    session_id = ask_to_run(link.bridge, "echo never > never.txt")
-    open_approval(page, "echo never > never.txt")
-    offline(page, link)
-    approve(page)
+    page, session_id = approve_offline(make_page, link, "never.txt")
     page.tap("dialog button", "Take it back")
     page.find("dialog .primary", "Approve")
     link.mend()
@@ -118,12 +116,7 @@ def test_what_is_decided_offline_can_be_withdrawn(make_page: MakePage, link: Lin
 
 def test_what_is_decided_offline_may_be_overtaken(make_page: MakePage, link: Link) -> None:
     """Somebody else was first: his decision stands, and this device says so and sends nothing."""
-    page = make_page(link.bridge).pair()
-    session_id = ask_to_run(link.bridge, "echo over > over.txt")
-    open_approval(page, "echo over > over.txt")
-    offline(page, link)
-    approve(page)
-    page.wait_text("Approved here, waits for the connection")
+    page, session_id = approve_offline(make_page, link, "over.txt")
     other = link.bridge.phone().ready()
     (call_id,) = approvals.pending(link.bridge, session_id)
     approvals.decide(other, session_id, call_id, "rejected")

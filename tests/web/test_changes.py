@@ -6,6 +6,7 @@ import pytest
 
 from tests.conformance import agents
 from tests.conformance.bridge import Bridge
+from tests.conformance.repositories import Repository
 from tests.conformance.samples import new_id
 from tests.web import awkward
 from tests.web.browser import NETWORK, Page
@@ -24,7 +25,7 @@ KINDS = "[...document.querySelectorAll('.file .status > :first-child')].map((n) 
 
 
 @pytest.fixture
-def repository(bridge: Bridge) -> Path:
+def repository(bridge: Bridge) -> Repository:
     return awkward.begin(bridge.root / new_id())
 
 
@@ -36,10 +37,6 @@ def session_in(bridge: Bridge, directory: Path) -> str:
 def changes(page: Page, session_id: str) -> Page:
     page.open(f"s/{session_id}/changes").find(".file")
     return page
-
-
-def open_file(page: Page, name: str) -> None:
-    page.tap(".file summary", name)
 
 
 def choose(page: Page, name: str) -> None:
@@ -56,9 +53,9 @@ def commit(page: Page, message: str) -> None:
     page.tap("form.commit button", "Commit")
 
 
-def test_every_kind_of_change(page: Page, bridge: Bridge, repository: Path) -> None:
+def test_every_kind_of_change(page: Page, bridge: Bridge, repository: Repository) -> None:
     awkward.make_changes(repository)
-    changes(page, session_in(bridge, repository))
+    changes(page, session_in(bridge, repository.path))
     assert page.js(KINDS) == [*"MMMDMMRM", *"NNNNNNNN"]
     page.wait_text("main", "+5000", "<img src=x onerror=alert(1)>.txt")
     assert page.js("document.querySelectorAll('.file img').length") == 0
@@ -74,22 +71,22 @@ def test_every_kind_of_change(page: Page, bridge: Bridge, repository: Path) -> N
         ("-rf", "something"),
         ('quo"te', "something"),
     ):
-        open_file(page, name)
+        page.tap(".file summary", name)
         page.wait_text(says)
 
 
 def test_a_large_difference_comes_by_parts_and_wraps(
-    page: Page, bridge: Bridge, repository: Path
+    page: Page, bridge: Bridge, repository: Repository
 ) -> None:
     awkward.make_changes(repository)
-    changes(page, session_in(bridge, repository))
-    open_file(page, "large.txt")
+    changes(page, session_in(bridge, repository.path))
+    page.tap(".file summary", "large.txt")
     page.find(".diff button", "Show more (9600 lines)")
     assert page.js("document.querySelectorAll('.line').length") == 400
     page.tap(".diff button", "Show more")
     page.wait("document.querySelectorAll('.line').length === 800")
-    open_file(page, "large.txt")
-    open_file(page, "wide.txt")
+    page.tap(".file summary", "large.txt")
+    page.tap(".file summary", "wide.txt")
     wide = "[...document.querySelectorAll('.diff')].some((n) => n.scrollWidth > n.clientWidth + 1)"
     page.find("button[aria-pressed=true]", "Wrap")
     assert not page.js(wide)
@@ -98,15 +95,15 @@ def test_a_large_difference_comes_by_parts_and_wraps(
     assert not page.js("document.body.scrollWidth > innerWidth")
 
 
-def test_chosen_files_are_committed(page: Page, bridge: Bridge, repository: Path) -> None:
+def test_chosen_files_are_committed(page: Page, bridge: Bridge, repository: Repository) -> None:
     awkward.make_changes(repository)
-    changes(page, session_in(bridge, repository))
+    changes(page, session_in(bridge, repository.path))
     assert not page.js("document.querySelector('form.commit').checkVisibility()")
     for name in ("app.py", "new_name.py", "-rf", "new directory/"):
         choose(page, name)
     commit(page, "Greet with an exclamation mark")
     page.wait_text("Committed 5 files as", "Greet with an exclamation mark")
-    shown = awkward.git(repository, "show", "--name-only", "--format=%an %s", "HEAD").splitlines()
+    shown = repository.git("show", "--name-only", "--format=%an %s", "HEAD").splitlines()
     assert shown[0] == "Ada Greet with an exclamation mark"
     new = {"new directory/first.txt", "new directory/second.txt"}
     assert set(shown[2:]) == {"app.py", "new_name.py", "-rf"} | new
@@ -114,34 +111,37 @@ def test_chosen_files_are_committed(page: Page, bridge: Bridge, repository: Path
     page.tap("button", "Choose all")
     commit(page, "The rest")
     page.wait_text("Nothing has changed.")
-    assert awkward.git(repository, "status", "--porcelain") == ""
+    assert repository.porcelain() == ""
 
 
-def test_a_hook_that_refuses(page: Page, bridge: Bridge, repository: Path) -> None:
+def test_a_hook_that_refuses(page: Page, bridge: Bridge, repository: Repository) -> None:
     """What the hook says is on the screen, and the message is still there for another try."""
     awkward.make_changes(repository)
-    awkward.refuse_commits(repository, "lint: app.py:2 is too long")
-    changes(page, session_in(bridge, repository))
+    hook = repository.write(
+        ".git/hooks/pre-commit", "#!/bin/sh\necho 'lint: app.py:2 is too long' >&2\nexit 1\n"
+    )
+    hook.chmod(0o755)
+    changes(page, session_in(bridge, repository.path))
     choose(page, "app.py")
     commit(page, "Try it")
     page.wait_text("Not committed", "lint: app.py:2 is too long")
     assert page.js("document.querySelector('form.commit textarea').value") == "Try it"
-    (repository / ".git/hooks/pre-commit").unlink()
+    hook.unlink()
     page.tap("form.commit button", "Commit 1 file")
     page.wait_text("Committed 1 file as")
     page.wait_gone("too long")
 
 
 def test_the_list_follows_the_agent_and_the_connection(
-    page: Page, bridge: Bridge, repository: Path
+    page: Page, bridge: Bridge, repository: Repository
 ) -> None:
     page.expected.append(NETWORK)
-    session_id = session_in(bridge, repository)
+    session_id = session_in(bridge, repository.path)
     page.open(f"s/{session_id}/changes").wait_text("Nothing has changed.")
-    (repository / "made.txt").write_text("by the agent\n")
+    repository.write("made.txt", "by the agent\n")
     page.driver.execute_script(PAINTS_LATE)
     with bridge.phones() as [phone]:
-        agents.start(phone, repository, session_id)
+        agents.start(phone, repository.path, session_id)
         agents.ask(phone, session_id, "done?")
     page.wait("window.isOver")
     page.js("void held.forEach((paint) => paint())")
@@ -161,13 +161,13 @@ def test_no_repository_is_said(page: Page, bridge: Bridge) -> None:
     page.wait_text("Not a git repository")
 
 
-def test_files_are_read_by_pages(page: Page, bridge: Bridge, repository: Path) -> None:
+def test_files_are_read_by_pages(page: Page, bridge: Bridge, repository: Repository) -> None:
     awkward.make_changes(repository)
-    session_id = session_in(bridge, repository)
+    session_id = session_in(bridge, repository.path)
     page.open(f"s/{session_id}/files")
     page.tap(".row-link", "deep")
     page.tap(".row-link", "a-rather-long")
-    page.tap("nav.path a", repository.name)
+    page.tap("nav.path a", repository.path.name)
     page.tap(".row-link", "large.txt")
     page.wait_text("5000 lines", "changed 400", "Show more (4600 lines)")
     page.tap("button", "Show more")
@@ -185,12 +185,14 @@ def test_files_are_read_by_pages(page: Page, bridge: Bridge, repository: Path) -
         assert "root:" not in page.text
 
 
-def test_a_path_in_an_answer_opens_the_file(page: Page, bridge: Bridge, repository: Path) -> None:
+def test_a_path_in_an_answer_opens_the_file(
+    page: Page, bridge: Bridge, repository: Repository
+) -> None:
     """In its words, in code and as a link's target; what is no path stays text."""
-    session_id = session_in(bridge, repository)
+    session_id = session_in(bridge, repository.path)
     said = f"Look at {awkward.LONG}:1, `app.py` and [the file](./app.py#L2). Yes and/or no, 24/7.5."
     with bridge.phones() as [phone]:
-        agents.start(phone, repository, session_id)
+        agents.start(phone, repository.path, session_id)
         agents.ask(phone, session_id, said)
     page.open(f"s/{session_id}").find(".markdown a", "app.py")
     links = "[...document.querySelectorAll('.markdown a')].map((a) => a.innerText)"
