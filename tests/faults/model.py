@@ -132,10 +132,10 @@ class Stream:
 
 
 class Connection:
-    """A socket of a device from its connection_ack on, held by one of the bridge's processes."""
+    """A socket of a device from its connection_ack on."""
 
-    def __init__(self, device: Device, process: object, requests: set[str]) -> None:
-        self.device, self.process = device, process
+    def __init__(self, device: Device, requests: set[str]) -> None:
+        self.device = device
         self.streams: dict[str, Stream] = {}
         self.joined: set[str] = set()
         self.settled = False  # the backlog of the connect is over
@@ -157,14 +157,8 @@ class Model:
         self.log = Log()
         self.current: dict[Device, Connection] = {}  # the newest of each device
 
-    def connected(
-        self, device: Device, named: str, committed: int, process: object, requests: set[str]
-    ) -> None:
+    def connected(self, device: Device, named: str, committed: int, requests: set[str]) -> None:
         """connection_ack came; the log surely had ``committed`` rows when the device asked."""
-        before = self.current.get(device)
-        if before is not None and before.process is not process:
-            # what one process has read and not yet stored, another does not know: at least once
-            device.doubt()
         if not device.known:
             device.known = True
             beside, says = (
@@ -176,7 +170,7 @@ class Model:
             for feed, rows in self.log.feeds.items():  # a new device starts at the present (D28)
                 least = self.log.before(feed, committed) if feed != ALL else len(rows)
                 device.base[feed] = least, len(rows)
-        connection = self.current[device] = Connection(device, process, requests)
+        connection = self.current[device] = Connection(device, requests)
         for feed in list(self.log.feeds):
             waiting = self.log.before(feed, committed)
             connection.streams[feed] = Stream(device.cursor(feed)[0], backlog=waiting)
@@ -187,7 +181,7 @@ class Model:
             connection.device.perhaps[feed].add(index)
 
     def killed(self) -> None:
-        """A process took another's place: acknowledgements may be lost, no row is (D26, D35)."""
+        """The bridge died and came back: acknowledgements may be lost, no row is (D26, D35)."""
         for device in self.current:
             device.doubt()
 

@@ -15,11 +15,9 @@ from tests.faults.model import Connection, Device, Message, Model, Violation
 class Handset:
     """A device: at most one connection at a time, which the model knows as `connection`."""
 
-    def __init__(self, bridges: list[Bridge], model: Model, name: str) -> None:
-        self.bridges, self.model = bridges, model
-        self.bridge = bridges[0]  # the process to which it is connected
-        self.device = Device(name)
-        self.pairing = bridges[0].pairing()
+    def __init__(self, bridge: Bridge, model: Model, name: str) -> None:
+        self.bridge, self.model, self.device = bridge, model, Device(name)
+        self.pairing = bridge.pairing()
         self.phone: Phone | None = None
         self.gone = False
         self.asked = set[str]()  # ids that wait for an answer
@@ -45,12 +43,10 @@ class Handset:
         id = self.send(type_, payload)
         return self.phone.until(lambda message: message.get("id") == id, f"the answer to {type_}")
 
-    def dial(self, process: int = 0) -> None:
+    def dial(self) -> None:
         """Open a socket, up to ready; an older one stays where it is until `taken`."""
-        self.bridge = self.bridges[process % len(self.bridges)]
         self.older, self.older_seen = self.phone, self.seen
         self.phone, self.asked, self.seen = self.bridge.phone(self.pairing), set(), 1
-        self.phone.pin = None  # each process has its own certificate
         self.phone.connect()
         answer = self.phone.auth()
         if answer["type"] != "connection_ack" or self.phone.messages[0] is not answer:
@@ -66,7 +62,7 @@ class Handset:
         if replaced is not None:
             self.model.ended(replaced)
         named = self.pairing.name
-        self.model.connected(self.device, named, committed, self.bridge, self.asked)
+        self.model.connected(self.device, named, committed, self.asked)
         if replaced is not None and self.older is not None:
             code = self.older.wait_closed()
             error = self.older.messages.pop()

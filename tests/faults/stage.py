@@ -23,9 +23,9 @@ class Happening(NamedTuple):
 
 @dataclass
 class World:
-    """What goes on from run to run: the processes that are one bridge, and what went wrong."""
+    """What goes on from run to run: the bridge, and what went wrong."""
 
-    bridges: list[Bridge]
+    bridge: Bridge
     failures: list[BaseException] = field(default_factory=list)
 
 
@@ -36,13 +36,10 @@ class Stage(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.bridges, self.model = self.world.bridges, Model()
-        for bridge in self.bridges:
-            if bridge.process is None or bridge.process.poll() is not None:
-                bridge.start()
-        self.handsets = [
-            Handset(self.bridges, self.model, f"device {number}") for number in range(3)
-        ]
+        self.bridge, self.model = self.world.bridge, Model()
+        if self.bridge.process is None or self.bridge.process.poll() is not None:
+            self.bridge.start()
+        self.handsets = [Handset(self.bridge, self.model, f"device {n}") for n in range(3)]
         self.sessions = [f"{number}-{new_session()}" for number in range(3)]
         self.begun: set[int] = set()  # which of them have events
         self.story: list[str] = []
@@ -61,14 +58,9 @@ class Stage(RuleBasedStateMachine):
         except BaseException as error:
             self.failed = True
             self.world.failures.append(error)
-            logs = [f"The bridge's log: {bridge.tail()[-600:]}" for bridge in self.bridges]
-            error.add_note("\n".join(["What was done:", *self.story, *logs]))
+            log = f"The bridge's log: {self.bridge.tail()[-600:]}"
+            error.add_note("\n".join(["What was done:", *self.story, log]))
             raise
-
-    @property
-    def bridge(self) -> Bridge:
-        """Each time another one, where there are several processes."""
-        return self.bridges[self.count % len(self.bridges)]
 
     @contextmanager
     def beside(
@@ -133,10 +125,10 @@ class Stage(RuleBasedStateMachine):
         try:
             if not self.failed:
                 self.settle()
-                for number, handset in enumerate(self.handsets):
+                for handset in self.handsets:
                     if handset.device.known:
                         with self.beside(f"{handset.device.name} comes back", [], handset.taken):
-                            handset.dial(number)
+                            handset.dial()
                 self.settle()
                 self.settle()
                 with self.step("everybody leaves"):
@@ -144,13 +136,12 @@ class Stage(RuleBasedStateMachine):
                         handset.hang_up(orderly=True)
                     self.compare_sessions()
         finally:
-            for bridge in self.bridges:
-                bridge.hang_up()
+            self.bridge.hang_up()
 
     def compare_sessions(self) -> None:
         ends = []
         for session, is_open in self.model.log.sessions.items():
-            view = self.bridges[0].session(session)
+            view = self.bridge.session(session)
             status, count = "active" if is_open else "closed", len(self.model.log.feeds[session])
             if (view["status"], view["hook_count"]) != (status, count):
                 raise Violation(f"GET /sessions/{session}: {view}")

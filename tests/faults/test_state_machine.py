@@ -1,7 +1,7 @@
 """Random producers, phones, acknowledgements, joins, reconnects, replacements and crashes against a
 model of D26 to D31 (model.py).
 
-SOAK_EXAMPLES, when set, is how many runs are played on each bridge, other ones every time.
+SOAK_EXAMPLES, when set, is how many runs are played, other ones every time.
 """
 
 import os
@@ -19,9 +19,8 @@ from tests.faults.model import Violation
 from tests.faults.phones import Handset, post
 from tests.faults.quick import QuickBridge
 from tests.faults.stage import Happening, Stage, World
-from tests.servers import Postgres, Redis
 
-EXAMPLES = 8  # runs of an ordinary test on one process; of two processes one run
+EXAMPLES = 8  # runs of an ordinary test
 STEPS = 40
 SOAK = int(os.environ.get("SOAK_EXAMPLES", "0"))
 RESTARTS = 1  # of one run: they take longer than all else
@@ -29,14 +28,11 @@ RESTARTS = 1  # of one run: they take longer than all else
 # these become nothing but rows that D26 names
 KINDS = ("UserPromptSubmit", "PreCompact", "SubagentStop", "SessionStart", "SessionEnd")
 DEVICES = SESSIONS = st.integers(0, 2)
-PROCESSES = st.integers(0, 1)
 AGAIN = st.one_of(st.none(), st.none(), st.integers(0, 5))
 EVENTS = st.builds(Happening, SESSIONS, st.sampled_from(KINDS), AGAIN)
 MEANWHILE: st.SearchStrategy[list[Happening]] = st.one_of(st.just([]), st.lists(EVENTS, max_size=5))
 JOINING = st.lists(SESSIONS, max_size=3, unique=True)
 CHOICES = st.sampled_from(["all", "rows alone", "all but one", "ever"])
-
-MORE = {"BRIDGE_MAX_WEBSOCKETS": "50"}
 
 somebody_online = precondition(lambda self: self.online(0) is not None)
 somebody_joined = precondition(lambda self: self.joined(0, 0) is not None)
@@ -47,13 +43,13 @@ class Delivery(Stage):
 
     @initialize(
         first=st.lists(EVENTS, max_size=4),
-        devices=st.lists(st.tuples(DEVICES, PROCESSES, JOINING), min_size=1, max_size=3),
+        devices=st.lists(st.tuples(DEVICES, JOINING), min_size=1, max_size=3),
     )
-    def begin(self, first: list[Happening], devices: list[tuple[int, int, list[int]]]) -> None:
+    def begin(self, first: list[Happening], devices: list[tuple[int, list[int]]]) -> None:
         with self.beside("begin", first):
             pass
-        for device, process, joining in devices:
-            self.connect(device, process, joining, [])
+        for device, joining in devices:
+            self.connect(device, joining, [])
 
     @somebody_online
     @rule()
@@ -79,10 +75,8 @@ class Delivery(Stage):
 
     # connections
 
-    @rule(device=DEVICES, process=PROCESSES, joining=JOINING, meanwhile=MEANWHILE)
-    def connect(
-        self, device: int, process: int, joining: list[int], meanwhile: list[Happening]
-    ) -> None:
+    @rule(device=DEVICES, joining=JOINING, meanwhile=MEANWHILE)
+    def connect(self, device: int, joining: list[int], meanwhile: list[Happening]) -> None:
         """A new device, a reconnect, or a connection that replaces the first (D23); it joins."""
         handset, known = self.handsets[device], self.model.log.sessions
         names = [name for name in map(self.sessions.__getitem__, joining) if name in known]
@@ -94,7 +88,7 @@ class Delivery(Stage):
                 if self.sessions[one.session] in known
             ]
         with self.beside(f"device {device} connects, joins {joining}", meanwhile, handset.taken):
-            handset.dial(process)
+            handset.dial()
             for name in names:
                 handset.join(name)
 
@@ -194,19 +188,17 @@ class Delivery(Stage):
 
     @precondition(lambda self: self.restarts < RESTARTS and len(self.model.log.rows) > 2)
     @rule(
-        process=PROCESSES,
         orderly=st.booleans(),
         parting=st.booleans(),
         answered=st.integers(0, 4),
         meanwhile=st.lists(EVENTS, max_size=5),
     )
     def restart(
-        self, process: int, orderly: bool, parting: bool, answered: int, meanwhile: list[Happening]
+        self, orderly: bool, parting: bool, answered: int, meanwhile: list[Happening]
     ) -> None:
         """End the bridge, maybe right after acknowledgements, while a producer posts; start it."""
         self.restarts += 1
-        bridge = self.bridges[process % len(self.bridges)]
-        gone = [handset for handset in self.handsets if handset.online and handset.bridge is bridge]
+        gone = [handset for handset in self.handsets if handset.online]
         codes: list[int] = []
 
         def over(_: int) -> None:
@@ -222,17 +214,17 @@ class Delivery(Stage):
             for handset in gone if parting else []:
                 self._acknowledge(handset, self._chosen(handset, "rows alone"))
                 handset.ping()
-            (bridge.terminate if orderly else bridge.kill)()
+            (self.bridge.terminate if orderly else self.bridge.kill)()
             codes += [handset.close_code() for handset in gone]
-            if orderly and (code := bridge.ended()) != 0:
+            if orderly and (code := self.bridge.ended()) != 0:
                 raise Violation(f"the bridge ended with {code}")
-            bridge.start()
+            self.bridge.start()
 
 
-def play(world: World, number: int, examples: int = EXAMPLES) -> None:
+def play(world: World) -> None:
     """Make the same plans every time; a longer run makes others, and makes small what fails."""
     chosen = settings(
-        max_examples=SOAK or examples,
+        max_examples=SOAK or EXAMPLES,
         stateful_step_count=STEPS,
         database=None,
         phases=(Phase.generate, Phase.shrink) if SOAK else (Phase.generate,),
@@ -241,7 +233,7 @@ def play(world: World, number: int, examples: int = EXAMPLES) -> None:
         print_blob=False,
         report_multiple_bugs=False,
     )
-    machine = seed(random.SystemRandom().getrandbits(32) if SOAK else number)(
+    machine = seed(random.SystemRandom().getrandbits(32) if SOAK else 1)(
         type("Playing", (Delivery,), {"world": world})
     )
     try:
@@ -253,18 +245,5 @@ def play(world: World, number: int, examples: int = EXAMPLES) -> None:
 @pytest.mark.timeout(600 + 30 * SOAK)
 def test_each_row_comes_once_and_in_order_and_none_is_lost(tmp_path: Path) -> None:
     """Issue, done when; D22, D23, D26 to D29, D31 to D34."""
-    with QuickBridge(tmp_path, **MORE) as bridge:
-        play(World([bridge]), 1)
-
-
-@pytest.mark.timeout(600 + 60 * SOAK)
-def test_two_processes_are_one_bridge(
-    tmp_path: Path, postgres_server: Postgres, redis_server: Redis
-) -> None:
-    """D46: devices take now one, now the other."""
-    stores = {"database_url": postgres_server.create_database(), "redis_url": redis_server.url}
-    with (
-        QuickBridge(tmp_path / "first", **stores, **MORE) as first,
-        first.beside(tmp_path / "second", **MORE) as second,
-    ):
-        play(World([first, second]), 3, 1)
+    with QuickBridge(tmp_path, BRIDGE_MAX_WEBSOCKETS="50") as bridge:
+        play(World(bridge))
