@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from websockets.exceptions import WebSocketException
 
 from tests.conformance.bridge import Bridge, Pairing, eventually
-from tests.conformance.https import Response, parse_time
+from tests.conformance.https import Response
 from tests.conformance.phone import Closed, Message, Phone
 from tests.conformance.samples import PAYLOADS, hook, new_id, new_session, now, prompt
 
@@ -66,7 +66,6 @@ class Poster(threading.Thread):
         self.refusals: list[Refusal] = []
         self.unanswered = 0
         self.slowest = 0.0  # of the acknowledged, in seconds
-        self.skew = 0.0  # the server's clock minus ours, once it said that ours is off
         self.ending = threading.Event()
         self._connection: http.client.HTTPConnection | None = None
 
@@ -81,7 +80,7 @@ class Poster(threading.Thread):
         self._hang_up()
 
     def _post(self, events: list[dict[str, Any]]) -> bool:
-        bodies = [event | {"timestamp": now(self.skew)} for event in events]
+        bodies = [event | {"timestamp": now()} for event in events]
         what, body = ("event", bodies[0]) if len(bodies) == 1 else ("batch", {"events": bodies})
         asked = time.monotonic()
         try:
@@ -96,9 +95,6 @@ class Poster(threading.Thread):
         seconds, given = time.monotonic() - asked, answer.json()
         if answer.status != 200:
             self.refusals.append(Refusal(asked, seconds, answer))
-            if given["code"] == "HOOK_STALE_TIMESTAMP":
-                ours = parse_time(now(self.skew))
-                self.skew += (parse_time(given["timestamp"]) - ours).total_seconds()
             return False
         assert given.get("event_ids", [given.get("event_id")]) == [e["event_id"] for e in events]
         for event in events:
@@ -279,7 +275,7 @@ class Load:
             poster.join(90)
             waits = f"{poster.name} waits for {len(poster.acknowledged)}: {poster.refusals[-1:]}"
             assert not poster.is_alive(), waits
-        self.bridges[0].accept(prompt(self.session_id, END, timestamp=now(self.posters[0].skew)))
+        self.bridges[0].accept(prompt(self.session_id, END))
         for watcher in self.watchers:
             eventually(lambda watcher=watcher: END in watcher.arrived or watcher.fault, seconds)
             watcher.ending.set()

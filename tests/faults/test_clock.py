@@ -1,4 +1,4 @@
-"""The bridge's clock is off by an hour, or jumps (D19, D25 to D27, D31, D33, D46, D47)."""
+"""The clocks of two hosts differ by an hour (D33, D46)."""
 
 from pathlib import Path
 
@@ -6,45 +6,17 @@ import pytest
 
 from tests.conformance.samples import new_id, new_session, now, prompt
 from tests.faults.clock import ClockBridge
-from tests.faults.load import under_load
 from tests.faults.quick import QuickBridge
-from tests.servers import Postgres, wait_until
+from tests.servers import Postgres
 
 pytestmark = pytest.mark.usefixtures("other_clock")
 
 HOUR = 3600.0
-# seconds after a jump, until the bridge's own leases are right again: sooner than it would have
-# renewed them
-COUNTED_WITHIN = 4.5
 
 
 def listening(bridge: ClockBridge, session_id: str) -> int:
     [answer] = bridge.accept(prompt(session_id, new_id(), timestamp=now(bridge.ahead)))
     return int(answer["broadcast_count"])
-
-
-@pytest.mark.slow
-def test_the_clock_jumps_under_load(tmp_path: Path) -> None:
-    """D25 to D27, D31, D33: nothing lost or doubled, no socket closed, no lease at an end."""
-    sid = new_session()
-    with ClockBridge(tmp_path) as bridge, under_load([bridge], watchers=2) as load:
-        phone = bridge.phone().ready()
-        bridge.accept(prompt(sid, 0))
-        phone.join(sid)
-        for ahead in (HOUR, -HOUR, 0.0):
-            bridge.set(ahead)
-            wait_until(lambda: listening(bridge, sid) == 1, "counted", seconds=COUNTED_WITHIN)
-            load.more(10)
-        phone.ping()
-        phone.close()
-        load.finish()
-        assert [len(watcher.views) for watcher in load.watchers] == [1, 1], "a socket was closed"
-        assert not load.unanswered()
-        codes = [refusal.answer.json()["code"] for refusal in load.refusals()]
-        assert set(codes) <= {"HOOK_STALE_TIMESTAMP"}
-        assert len(codes) <= 3 * len(load.posters), (
-            "refused once for each jump, then with the server's time"
-        )
 
 
 def test_two_hosts_whose_clocks_differ(postgres_server: Postgres, tmp_path: Path) -> None:
