@@ -68,13 +68,9 @@ def included(setting: str) -> Plant:
 
 
 def hook_in_place(repository: Repository, trap: Trap) -> None:
+    """One that is none of a commit, and one that leads out of the roots."""
     repository.write(".git/hooks/post-index-change", trap.script.read_bytes()).chmod(0o755)
-
-
-def link_in_place(repository: Repository, trap: Trap) -> None:
-    path = repository.path / ".git/hooks/commit-msg"
-    path.parent.mkdir(exist_ok=True)
-    path.symlink_to(trap.script)
+    (repository.path / ".git/hooks/commit-msg").symlink_to(trap.script)
 
 
 def worktree_config(repository: Repository, trap: Trap) -> None:
@@ -132,7 +128,7 @@ COMMITTING: dict[str, tuple[Plant, tuple[str, ...]]] = {
     "gpg": (config("commit.gpgSign=true", "gpg.program={path}"), COMMIT),
     "ssh signature": (config("commit.gpgSign=true", *SSH), COMMIT),
     "hooks elsewhere": (HOOKS, COMMIT),
-    "a hook that is a link": (link_in_place, COMMIT),
+    "hooks": (hook_in_place, COMMIT),
     "fsmonitor": READING["fsmonitor"],
     "clean filter": READING["clean filter"],
 }
