@@ -164,11 +164,16 @@ def test_a_bridge_that_ends_in_the_middle_of_a_turn(
     phone.close()
 
 
-@pytest.mark.parametrize("name", ["asks", "runs"])
+@pytest.mark.parametrize(
+    ("name", "decision", "by"), [("asks", "rejected", "bridge"), ("runs", "approved", "")]
+)
 def test_a_turn_that_is_cut_off_has_an_end(
-    bridge: Bridge, under: Under, phone: Phone, name: str
+    bridge: Bridge, under: Under, phone: Phone, name: str, decision: str, by: str
 ) -> None:
-    """D35: its call has a result without success; every device is told once, and how to go on."""
+    """D35: its call has a result without success; every device is told once, and how to go on.
+    D38: what was pending is rejected, and told; nobody is asked again.
+    """
+    call_id = under.calls[name]
     sid = under.sessions[name]
     why = (
         f"The bridge was {'stopped' if under.how == 'stop' else 'restarted'} in the middle of "
@@ -187,22 +192,17 @@ def test_a_turn_that_is_cut_off_has_an_end(
     assert (first["finish_reason"], last["finish_reason"]) == ("tool_call", "error")
     assert first["message_id"] != last["message_id"]
     [asked], [result] = of_type(log, "approval_required"), of_type(log, "tool_result")
-    assert (result["tool_call_id"], result["tool"]) == (under.calls[name], asked["tool"])
+    assert (result["tool_call_id"], result["tool"]) == (call_id, asked["tool"])
     assert result["result"]["success"] is False
     assert result["result"]["error"] == "The call has no result because the session was paused."
 
-
-def test_a_bridge_that_ends_while_somebody_thinks(
-    bridge: Bridge, under: Under, phone: Phone
-) -> None:
-    """D35, D38: what was pending is rejected, every phone is told, and nobody is asked again."""
-    sid, call_id = under.sessions["asks"], under.calls["asks"]
-    told = phone.expect("notification", session_id=sid, notification_type="approval_decided")
-    notice = told["payload"]["data"]
-    assert (notice["tool_call_id"], notice["decision"]) == (call_id, "rejected")
-    assert (notice["reason"], notice["decided_by"]) == ("session_paused", "bridge")
+    if by == "bridge":
+        told = phone.expect("notification", session_id=sid, notification_type="approval_decided")
+        notice = told["payload"]["data"]
+        assert (notice["tool_call_id"], notice["decision"]) == (call_id, "rejected")
+        assert (notice["reason"], notice["decided_by"]) == ("session_paused", "bridge")
     assert call_id not in pending(bridge, sid)
-    assert_stands(decide(phone, sid, call_id, "approved"), "rejected", "bridge")
+    assert_stands(decide(phone, sid, call_id, "modified"), decision, by)
     assert resume(bridge, phone, sid)["type"] == "session_ready"
     assert words(ask(phone, sid, "and on"))
     assert len(of_type(log_of(phone, sid), "approval_required")) == 1, "the prompt was not repeated"

@@ -1,7 +1,5 @@
 """Which agent a name means, and what can start here (D41, D44)."""
 
-from collections.abc import Callable
-
 import pytest
 
 from bridge_project.kernel import config
@@ -10,25 +8,16 @@ from sessions_app.agents import registry
 from sessions_app.agents.demo.driver import DemoDriver
 from sessions_app.agents.driver import AgentKind
 
-Add = Callable[..., None]
 
-
-@pytest.fixture
-def add(monkeypatch: pytest.MonkeyPatch) -> Add:
+@pytest.mark.parametrize("name", ["", "primary-agent"])
+def test_the_first_real_one_that_can_start(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D41: BRIDGE_DEFAULT_AGENT, else the first real one, else demo."""
     monkeypatch.setattr(registry, "KINDS", {})
     monkeypatch.setitem(config.conf.__dict__, "bridge_default_agent", "")
 
     def add(name: str, why_not: str | None = None, *, real: bool = True) -> None:
         registry.KINDS[name] = AgentKind(name, DemoDriver, lambda: why_not, lambda: "1", real)
 
-    return add
-
-
-@pytest.mark.parametrize("name", ["", "primary-agent"])
-def test_the_first_real_one_that_can_start(
-    add: Add, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """D41: BRIDGE_DEFAULT_AGENT, else the first real one, else demo."""
     add("demo", real=False)
     assert registry.resolve(name).name == "demo"
     add("absent", "It is not installed.")
