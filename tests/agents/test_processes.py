@@ -17,6 +17,7 @@ from bridge_project.kernel import limits
 from sessions_app.agents.driver import describe_call
 from sessions_app.agents.events import ToolFailed
 from sessions_app.agents.process import groups, shell
+from sessions_app.agents.process.launch import AGENT_OF
 from tests.agents.drive import carrying, within
 from tests.conformance.agents import begin, end, tool
 from tests.conformance.approvals import decide
@@ -134,7 +135,7 @@ def test_what_survived_the_bridge_is_ended_at_the_next_start(
         process.kill()
     psutil.wait_procs(both, 10)
     assert len(sleeping(number)) >= 3
-    marked = os.environ | {groups.AGENT_OF: "another bridge"}
+    marked = os.environ | {AGENT_OF: "another bridge"}
     with subprocess.Popen(["sleep", f"9{number}"], env=marked) as other:
         bridge.start()
         eventually(lambda: sleeping(number) == [other.pid])

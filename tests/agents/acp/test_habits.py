@@ -116,7 +116,8 @@ async def test_what_a_real_agent_was_allowed_to_write(
         f"/do call = {call}; allowed(ask(call.pop('toolCallId'), **call))\n"
         f"have('fs/write_text_file', '', path={str(root / path)!r}, content={content!r})"
     )
-    assert only(ApprovalAsked, said) and (root / path).read_text() == content
+    assert kinds(said) == ["ApprovalAsked", "ToolStopped", "TurnEnded"]
+    assert (root / path).read_text() == content
 
 
 LATE_HISTORY = [
