@@ -37,11 +37,6 @@ Block = Text | Tool
 Reply = Sequence[Block] | Refused
 
 
-class Request(NamedTuple):
-    play: str
-    body: dict[str, Any]
-
-
 class Model(models.Model):
     """A prompt says ``play:NAME``; its replies come in turn as tools report, the last repeated."""
 
@@ -50,7 +45,7 @@ class Model(models.Model):
             "hello": [[Text("Hello from the scripted model.")]],
             "notified": [[Text("The background job is done.")]],
         }
-        self.requests: list[Request] = []
+        self.requests: list[dict[str, Any]] = []  # but for the small ones of the agent's own
         super().__init__(_Handler)
 
     def play(self, name: str, *replies: Reply) -> str:
@@ -63,7 +58,7 @@ class Model(models.Model):
             return [Text("A title")]  # the agent asks small things of its own
         name, step = _place(body.get("messages", []))
         replies = self.plays[name]
-        self.requests.append(Request(name, body))
+        self.requests.append(body)
         reply = replies[min(step, len(replies) - 1)]
         if isinstance(reply, Refused) and reply.over is not None and reply.over.is_set():
             reply = replies[step + 1]

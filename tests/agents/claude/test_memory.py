@@ -10,7 +10,7 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from sessions_app.agents.events import ApprovalAsked, ToolStarted
 from tests.agents.claude_model import Model, Text, Tool
-from tests.agents.drive import REJECTED, Drive, only
+from tests.agents.drive import REJECTED, Drive, only, text
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -29,10 +29,8 @@ def write(path: Path, text: str) -> None:
 async def given(model: Model, drive: Drive, directory: Path) -> str:
     """What the model is told besides the conversation, in a session in that directory."""
     await drive.start(directory)
-    await drive.turn(model.play("memory", [Text("Yes.")]))
-    request = model.requests[-1]
-    assert request.play == "memory"
-    return json.dumps(request.body["system"], ensure_ascii=False)
+    assert text(await drive.turn(model.play("memory", [Text("Yes.")]))) == "Yes."
+    return json.dumps(model.requests[-1]["system"], ensure_ascii=False)
 
 
 async def test_the_memory_of_the_user_and_the_project(
@@ -48,16 +46,16 @@ async def test_the_memory_of_the_user_and_the_project(
         repository / "sub/CLAUDE.local.md": "of this machine",
         work / "CLAUDE.md": "of the work",
     }
-    for path, text in files.items():
-        write(path, text)
+    for path, content in files.items():
+        write(path, content)
     write(repository.parent / "CLAUDE.md", "above the repository")
     write(work / "AGENTS.md", "by a link")
     (work / "CLAUDE.local.md").symlink_to("AGENTS.md")
     (work / ".claude").mkdir()
     (work / ".claude/CLAUDE.md").symlink_to("../CLAUDE.md")
     system = await given(model, drive, work)
-    told = [f"# {path}\\n\\n{text}" for path, text in files.items()]
-    at = [system.index(text) for text in (*told, f"# {work}/CLAUDE.local.md\\n\\nby a link")]
+    told = [f"# {path}\\n\\n{content}" for path, content in files.items()]
+    at = [system.index(one) for one in (*told, f"# {work}/CLAUDE.local.md\\n\\nby a link")]
     assert at == sorted(at)
     assert system.count("of the work") == 1 and "above the repository" not in system
 

@@ -58,7 +58,7 @@ async def test_a_rejected_call_does_not_run(model: Model, session: Drive, tmp_pa
     asks = ["ApprovalAsked", "ToolStopped"]
     assert kinds(said) == [*asks, "ToolStarted", *asks, "TurnEnded"]
     assert [one.reason for one in said if isinstance(one, ToolStopped)] == ["Not on a Friday."] * 2
-    told = str(model.requests[-1].body["messages"])
+    told = str(model.requests[-1]["messages"])
     assert told.count("Not on a Friday.") == 2 and "private" not in told
     assert list(session.directory.iterdir()) == []
 
@@ -127,7 +127,7 @@ async def test_a_question_to_the_user(model: Model, session: Drive) -> None:
     said = await session.turn(prompt, answer)
     assert only(ApprovalAsked, said).call.description == "Which colour?\n1. Red: r\n2. Blue: b"
     assert only(ToolSucceeded, said).content == "Which colour? Blue"
-    assert '"Which colour?"="Blue"' in str(model.requests[-1].body["messages"])
+    assert '"Which colour?"="Blue"' in str(model.requests[-1]["messages"])
 
 
 # -- subagents and the background ------------------------------------------------------------------

@@ -39,12 +39,6 @@ bridge = bridge_of(first=SMALL, BRIDGE_SESSION_GRACE_SECONDS="1")
 
 
 @pytest.fixture
-def phone(bridge: Bridge) -> Iterator[Phone]:
-    with bridge.phones(1) as (phone,):
-        yield phone
-
-
-@pytest.fixture
 def session(bridge: Bridge, phone: Phone) -> Iterator[str]:
     session_id = begin(bridge, phone, agent="plain")
     yield session_id
