@@ -19,7 +19,7 @@ from tests.conformance.phone import Phone
 from tests.conformance.samples import new_session, prompt
 from tests.faults.quick import QuickBridge
 from tests.hooks.conftest import run_hook
-from tests.servers import free_port, stop_process
+from tests.servers import free_port
 
 # an address of loopback that the bridge trusts as a proxy; 127.0.0.1 it does not
 PROXY = "127.0.0.2"
@@ -65,14 +65,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory, made: Path) -> Iterator[Daphne]:
-    running = copied(made, tmp_path_factory.mktemp("daphne"))
-    try:
-        running.start()
+    with copied(made, tmp_path_factory.mktemp("daphne")) as running:
         yield running
-    finally:
-        running.hang_up()
-        if running.process is not None:
-            stop_process(running.process)
 
 
 def copied(made: Path, directory: Path) -> Daphne:

@@ -1,6 +1,5 @@
 """What is refused, cut, bounded, renewed and ended in order (D9, D19, D25, D30, D44, D58)."""
 
-import errno
 import json
 import os
 import socket
@@ -11,22 +10,18 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 from hashlib import sha256
-from typing import Any
+from pathlib import Path
 
 import pytest
 
-from bridge_project.edge.connection import ConnectionLimiter, listen  # isort: skip  sets the reactor
-from twisted.internet.protocol import Factory
-
 from bridge_project.kernel import limits
-from bridge_project.kernel.config import conf
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import LOOPBACK, assert_error, pinned_context, spki_pin
 from tests.conformance.phone import Phone
 from tests.conformance.raw import CLOSE, RawSocket, head
 from tests.conformance.samples import new_session, prompt
 from tests.faults.quick import QuickBridge, with_limits
-from tests.servers import free_port, wait_until
+from tests.servers import wait_until
 
 MB = limits.MB
 REQUEST_SECONDS = 3  # for a request to arrive
@@ -387,16 +382,20 @@ def test_pings_without_reading_cost_nothing(bridge: Bridge) -> None:
         assert bridge.memory() - before < 30 * MB
 
 
-@pytest.mark.parametrize(("host", "address"), [("auto", "0.0.0.0"), ("localhost", LOOPBACK)])
-def test_a_machine_without_ipv6(monkeypatch: pytest.MonkeyPatch, host: str, address: str) -> None:
-    class Without(socket.socket):
-        def __init__(self, family: int = -1, *more: Any) -> None:
-            if family == socket.AF_INET6:
-                raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
-            super().__init__(family, *more)
+WITHOUT_IPV6 = """
+import errno, socket
+honest = socket.socket.__init__
+def refusing(self, family=-1, *rest, **more):
+    if family == socket.AF_INET6:
+        raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+    honest(self, family, *rest, **more)
+socket.socket.__init__ = refusing
+"""
 
-    port = free_port()
-    monkeypatch.setattr(socket, "socket", Without)
-    [one] = listen(host, port, "BRIDGE_PORT", Factory(), ConnectionLimiter(conf))
-    assert one.getHost().host == address
-    one.stopListening()
+
+@pytest.mark.parametrize("host", ["auto", "localhost"])
+def test_a_machine_without_ipv6(tmp_path: Path, host: str) -> None:
+    bridge = QuickBridge(tmp_path, BRIDGE_HOST=host)
+    bridge.first = WITHOUT_IPV6
+    with bridge:
+        assert bridge.get("/api/v1/health", bridge.hook_token).status == 200

@@ -82,7 +82,6 @@ TUNNEL, PROXY = {"bridge_public_url": "https://m.ts.net"}, {"bridge_trusted_prox
 @pytest.mark.parametrize(
     ("settings", "local", "peer", "headers", "mode"),
     [
-        ({}, HERE, HERE, {}, LOCAL),
         ({}, NEAR, "192.168.1.9", {}, PRIVATE),
         ({}, "100.64.0.5", "100.64.0.9", {}, REMOTE),
         ({}, "8.8.8.8", FAR, {}, PUBLIC),
@@ -119,14 +118,11 @@ PROXIES = {"bridge_trusted_proxies": "127.0.0.1, 10.0.0.0/8"}
     ("hops", "client"),
     [
         ([FAR], FAR),
-        (["6.6.6.6, 9.9.9.9"], FAR),
-        (["6.6.6.6, 9.9.9.9, 10.1.1.1"], FAR),
         (["6.6.6.6", "9.9.9.9, 10.1.1.1"], FAR),
         (["10.2.2.2, 10.1.1.1"], "10.2.2.2"),
         (["9.9.9.9:5000"], FAR),
         (["[2001:db8::1]:5000"], "2001:db8::1"),
         (["2001:DB8:0::1"], "2001:db8::1"),
-        (["::ffff:9.9.9.9"], FAR),
         (["9.9.9.9, unknown"], HERE),
         (["9.9.9.9, unknown, 10.1.1.1"], "10.1.1.1"),
         ([" , "], HERE),
@@ -148,16 +144,12 @@ def test_any_header_gives_an_address(hops: str, proto: str, tls: bool) -> None:
 @pytest.mark.parametrize(
     ("tls", "peer", "proto", "secure"),
     [
-        (True, FAR, [], True),
-        (False, FAR, [], False),
         (False, HERE, [], False),
-        (False, HERE, ["https"], True),
         (False, HERE, ["HTTPS"], True),
         (False, HERE, ["http"], False),
         (False, HERE, ["https, http"], False),
         (False, HERE, ["http", "https"], False),
         (False, HERE, ["https, https"], True),
-        (False, FAR, ["https"], False),
         (True, HERE, ["http"], False),
         (True, FAR, ["http"], True),
     ],

@@ -32,9 +32,8 @@ def bridge(tmp_path_factory: pytest.TempPathFactory, service: PushService) -> It
 
 @pytest.fixture
 def phone(bridge: Bridge) -> Iterator[Phone]:
-    made = bridge.phone().ready()
-    yield made
-    made.close()
+    with bridge.phones(1) as (made,):
+        yield made
 
 
 @pytest.fixture

@@ -154,10 +154,8 @@ def named(
     more = {"BRIDGE_PUSH_HOSTS": f"{HOST},{OTHER_HOST}", "TEST_NAMES": str(names)}
     bridge = QuickBridge(place, BRIDGE_MAX_WEBSOCKETS="100", **service.settings | more)
     bridge.first = NAMES + with_limits(PUSH_ANSWER_SECONDS=GIVEN_UP)
-    bridge.start()
-    yield bridge, names
-    bridge.hang_up()
-    bridge.kill()
+    with bridge:
+        yield bridge, names
 
 
 CHUNKED = b"HTTP/1.1 500 Failed\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -166,9 +164,7 @@ LONG = b"x" * 100_000
 ODD_ANSWERS: dict[str, tuple[Raw, str]] = {
     "a reason without an end": (Raw(b"HTTP/1.1 500 Failed\r\n\r\n", LONG), "500"),
     "a chunk of no length": (Raw(CHUNKED + b"-1\r\n", LONG), "500"),
-    "a chunk of less": (Raw(CHUNKED + b"-5\r\nno\r\n"), "500"),
     "control characters": (Raw(b"HTTP/\x00\x1b[2J\x9b 500\r\n\r\n"), "cannot be reached"),
-    "a long line": (Raw(b"HTTP/1.1 500 ", LONG), "500"),
     "lines without an end": (Raw(b"HTTP/1.1 500 Failed\r\n", b"X-Long: " + LONG + b"\r\n"), "500"),
     "go on, without an end": (Raw(b"", b"HTTP/1.1 100 Go on\r\n\r\n" * 1000), "cannot be reached"),
     "a hint and no more": (Raw(b"HTTP/1.1 103 Hint\r\n\r\n"), "answered 103"),
