@@ -24,27 +24,17 @@ RATE = 10  # tries a minute
 TURNS = 30
 
 
+names: list[str] = []  # of the bridge's cookies, as it sets them
+
+
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClockBridge]:
     """A bridge with its limits on and an admin user."""
-    made = ClockBridge(
-        tmp_path_factory.mktemp("login"),
-        BRIDGE_RATE_LIMITS="on",
-        DJANGO_SUPERUSER_PASSWORD=PASSWORD,
-    )
-    made.start()
-    made.manage("make_admin", "--username", "owner")
-    yield made
-    made.stop()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cookie(bridge: ClockBridge) -> None:
-    """Learn the names of the bridge's cookies, as it sets them."""
-    names[:] = [bridge.https().get(LOG_IN).headers["set-cookie"].partition("=")[0]]
-
-
-names: list[str] = []
+    settings = {"BRIDGE_RATE_LIMITS": "on", "DJANGO_SUPERUSER_PASSWORD": PASSWORD}
+    with ClockBridge(tmp_path_factory.mktemp("login"), **settings) as made:
+        made.manage("make_admin", "--username", "owner")
+        names[:] = [made.https().get(LOG_IN).headers["set-cookie"].partition("=")[0]]
+        yield made
 
 
 def log_in(https: Https, name: str, password: str, *, size: int = 0, **more: Any) -> Response:

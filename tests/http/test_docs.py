@@ -1,4 +1,4 @@
-"""The OpenAPI document, the pages under /docs, the generated files: nothing is out of date."""
+"""The documents of the API, the pages under /docs, the generated files: nothing is out of date."""
 
 import base64
 import hashlib
@@ -6,40 +6,72 @@ import json
 import re
 from typing import Any
 
+import jsonschema
 import pytest
 from django.test import Client
 from django.urls import URLPattern, get_resolver
 
 from bridge_project import urls
 from bridge_project.composition import system_views
-from bridge_project.docs import reference
+from bridge_project.docs import asyncapi, reference
 from bridge_project.kernel.config import PROJECT_DIR, SECRET_FIELDS, Conf
 from bridge_project.kernel.errors import ERRORS
 from bridge_project.management.commands.generate_docs import PAGES
 
-PAGES_OF_WORDS = ["/", "/docs", "/docs/errors", "/docs/errors/SESSION_CLOSED"]
 
-
-@pytest.fixture(scope="module")
-def document() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(system_views.document())
-    return found
-
-
-def test_every_address_of_the_api_is_in_the_schema(document: dict[str, Any]) -> None:
+def test_every_address_of_the_api_is_in_the_schema() -> None:
     patterns = [str(one.pattern) for one in urls.urlpatterns if isinstance(one, URLPattern)]
     served = {
         "/" + re.sub(r"<\w+:(\w+)>", r"{\1}", one)
         for one in patterns
         if one.startswith(("api/v1/", "hooks/", "metrics"))
     }
-    assert served and served == document["paths"].keys()
+    assert served and served == json.loads(system_views.document())["paths"].keys()
+
+
+@pytest.fixture
+def messages(client: Client) -> dict[str, Any]:
+    """The AsyncAPI document, which takes no token."""
+    response = client.get("/api/v1/asyncapi")
+    assert (response.status_code, response.headers["Content-Type"]) == (200, "application/json")
+    found: dict[str, Any] = response.json()
+    return found
+
+
+def test_every_reference_leads_to_what_belongs_there(messages: dict[str, Any]) -> None:
+    """What a schema cannot say: an operation's messages, and those of its reply, are messages of
+    its channel, and these are the components'.
+    """
+    [(name, channel)] = messages["channels"].items()
+    here = f"#/channels/{name}"
+    known = {f"{here}/messages/{one}" for one in channel["messages"]}
+    assert channel["servers"] == [{"$ref": f"#/servers/{one}"} for one in messages["servers"]]
+    assert {one["$ref"] for one in channel["messages"].values()} == {
+        f"#/components/messages/{one}" for one in messages["components"]["messages"]
+    }
+    for operation in messages["operations"].values():
+        for part in (operation, operation.get("reply", operation)):
+            assert part["channel"] == {"$ref": here} and part["messages"]
+            assert {one["$ref"] for one in part["messages"]} <= known
+
+
+def test_each_example_is_what_its_schema_says(messages: dict[str, Any]) -> None:
+    """A draft 7 schema, on which AsyncAPI builds; a reference that leads nowhere fails too. The
+    models read and write the example: tests/protocol/test_golden.py.
+    """
+    components = messages["components"]
+    assert components["messages"].keys() == {message.name for message in asyncapi.messages()}
+    for message in components["messages"].values():
+        schema = {**message["payload"], "components": components}
+        jsonschema.Draft7Validator.check_schema(schema)
+        [example] = message["examples"]
+        jsonschema.Draft7Validator(schema).validate(example["payload"])
 
 
 # -- pages -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("address", PAGES_OF_WORDS)
+@pytest.mark.parametrize("address", ["/", "/docs", "/docs/errors", "/docs/errors/SESSION_CLOSED"])
 def test_a_page_has_no_scripts_nothing_from_elsewhere_and_no_dead_links(
     client: Client, address: str
 ) -> None:
