@@ -181,12 +181,6 @@ def made(versions: Versions) -> int:
 # -- starts, again and again -----------------------------------------------------------------------
 
 
-@pytest.fixture
-def failing(versions: Versions) -> Versions:
-    versions.fail.touch()
-    return versions
-
-
 def fails(versions: Versions) -> str:
     """The line that a start of the next version ends with."""
     done = versions.next.manage("serve", check=False)
@@ -196,49 +190,51 @@ def fails(versions: Versions) -> str:
     return line
 
 
-def test_the_way_back_outlives_every_start(failing: Versions) -> None:
+def test_the_way_back_outlives_every_start(versions: Versions) -> None:
     """The newest copy that the old version can use; those of starts that failed are not pruned."""
-    lines = [fails(failing) for _ in range(STARTS)]
-    assert applied(database(failing.old)) == 1, "the first of the two was applied"
+    versions.fail.touch()
+    lines = [fails(versions) for _ in range(STARTS)]
+    assert applied(database(versions.old)) == 1, "the first of the two was applied"
     assert len(set(lines)) == 1, "each start names the same copy"
     first = told_command(lines[0], "restore")
-    assert len(failing.copies()) == 2, "one for each state that a start found"
+    assert len(versions.copies()) == 2, "one for each state that a start found"
     oldest = Path(first[1]).read_bytes()
 
-    failing.old.manage(*first)
-    failing.run_old(2)
-    second = told_command(fails(failing), "restore")
+    versions.old.manage(*first)
+    versions.run_old(2)
+    second = told_command(fails(versions), "restore")
     assert second != first
-    failing.old.manage(*second)
-    failing.old.start()
-    assert events_of(failing.old, failing.session_id) == EVENTS + 2
-    assert failing.old.stop() == 0
+    versions.old.manage(*second)
+    versions.old.start()
+    assert events_of(versions.old, versions.session_id) == EVENTS + 2
+    assert versions.old.stop() == 0
 
     for year in range(2001, 2008):
-        (failing.backups / f"before-{year}0101T000000Z-x.0001_y.sqlite3").touch()
-    failing.fail.unlink()
-    failing.start_next()
-    assert failing.next.stop() == 0
-    years = [path.name[7:11] for path in failing.copies()]
+        (versions.backups / f"before-{year}0101T000000Z-x.0001_y.sqlite3").touch()
+    versions.fail.unlink()
+    versions.start_next()
+    assert versions.next.stop() == 0
+    years = [path.name[7:11] for path in versions.copies()]
     assert [year for year in years if year < "2010"] == ["2004", "2005", "2006", "2007"]
-    assert oldest in [copy.read_bytes() for copy in failing.copies()]
+    assert oldest in [copy.read_bytes() for copy in versions.copies()]
 
 
-def test_half_a_copy_is_none(failing: Versions) -> None:
+def test_half_a_copy_is_none(versions: Versions) -> None:
     """The start is killed while it copies a database that takes a moment."""
-    with closing(sqlite3.connect(database(failing.old))) as opened:
+    versions.fail.touch()
+    with closing(sqlite3.connect(database(versions.old))) as opened:
         opened.execute("CREATE TABLE ballast (data BLOB)")
         opened.executemany("INSERT INTO ballast VALUES (zeroblob(1000000))", [()] * 60)
         opened.commit()
-    Bridge.spawn(failing.next)
-    wait_until(lambda: list(failing.backups.glob(".before-*")) or failing.copies(), "it copies")
-    assert failing.next.process is not None
-    stop_process(failing.next.process)
-    for copy in failing.copies():
+    Bridge.spawn(versions.next)
+    wait_until(lambda: list(versions.backups.glob(".before-*")) or versions.copies(), "it copies")
+    assert versions.next.process is not None
+    stop_process(versions.next.process)
+    for copy in versions.copies():
         applied(copy)
-    command = told_command(fails(failing), "restore")
+    command = told_command(fails(versions), "restore")
     assert applied(Path(command[1])) == 0
-    assert not list(failing.backups.glob(".*")), "nothing half is left"
+    assert not list(versions.backups.glob(".*")), "nothing half is left"
 
 
 # -- a full disk -----------------------------------------------------------------------------------

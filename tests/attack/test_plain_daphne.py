@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -55,23 +54,16 @@ class Daphne(QuickBridge):
         return Https(self.plain_port, plain=True, source=source)
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory that `serve` has made and left."""
-    bridge = QuickBridge(tmp_path_factory.mktemp("made")).start()
-    assert bridge.stop() == 0
-    return bridge.data
+def prepared(directory: Path) -> Daphne:
+    """On a data directory that `serve` has made and left."""
+    with QuickBridge(directory):
+        return Daphne(directory)
 
 
 @pytest.fixture(scope="module")
-def bridge(tmp_path_factory: pytest.TempPathFactory, made: Path) -> Iterator[Daphne]:
-    with copied(made, tmp_path_factory.mktemp("daphne")) as running:
+def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daphne]:
+    with prepared(tmp_path_factory.mktemp("daphne")) as running:
         yield running
-
-
-def copied(made: Path, directory: Path) -> Daphne:
-    shutil.copytree(made, directory / "bridge data")
-    return Daphne(directory)
 
 
 LIES: list[tuple[dict[str, str], str | None]] = [
@@ -142,13 +134,13 @@ def test_a_second_server_is_refused(bridge: Daphne) -> None:
     assert bridge.get("/api/v1/health", bridge.hook_token).status == 200
 
 
-def test_what_is_not_ready_ends_with_one_line(made: Path, tmp_path: Path) -> None:
+def test_what_is_not_ready_ends_with_one_line(tmp_path: Path) -> None:
     never = Daphne(tmp_path / "never")
     line = never.refused()
     assert "was never made ready" in line and "manage.py serve" in line and "\n" not in line
     assert not never.data.exists(), "nothing is made of what was not there"
 
-    behind = copied(made, tmp_path / "behind")
+    behind = prepared(tmp_path / "behind")
     with sqlite3.connect(behind.data / "bridge.sqlite3") as database:
         database.execute("DELETE FROM django_migrations WHERE app = 'hooks_app'")
     line = behind.refused()
@@ -193,14 +185,14 @@ asyncio.run(main())
 """
 
 
-def test_a_server_that_has_a_lifespan(made: Path, tmp_path: Path) -> None:
+def test_a_server_that_has_a_lifespan(tmp_path: Path) -> None:
     """It is told when the work runs, and why it cannot; at its end the work stops in order."""
     done = Bridge.run(Daphne(tmp_path / "never"), ["-c", LIFESPAN])
     told = json.loads(done.stdout.splitlines()[-1])
     assert done.returncode == 3 and told["type"] == "lifespan.startup.failed", done
     assert "was never made ready" in told["message"] and "\n" not in told["message"]
 
-    ready = copied(made, tmp_path / "ready")
+    ready = prepared(tmp_path / "ready")
     done = Bridge.run(ready, ["-c", LIFESPAN])
     told = [json.loads(line)["type"] for line in done.stdout.splitlines() if "lifespan" in line]
     assert told == ["lifespan.startup.complete", "lifespan.shutdown.complete"], done

@@ -78,7 +78,8 @@ def forged(found: Certificates, name: str) -> tuple[Path, Path]:
 def verifies(found: Certificates, name: str, *forged: Path) -> bool:
     """A handshake in memory with the leaf, or a forged one, checked by OpenSSL as Python has it."""
     server_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server_side.load_cert_chain(*(forged or (found.chain, found.key)))
+    chain, key = forged or (found.chain, found.key)
+    server_side.load_cert_chain(chain, key)
     client_side = ssl.create_default_context(cafile=str(found.ca))
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     server = server_side.wrap_bio(to_server, to_client, server_side=True)
