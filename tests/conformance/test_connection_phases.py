@@ -9,6 +9,7 @@ import pytest
 from bridge_project.protocol.server_messages import ConnectionAck
 from tests.conformance.approvals import assert_refused, pre
 from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.delivery import send
 from tests.conformance.https import assert_now, is_uuid
 from tests.conformance.phone import Closed, Phone
 from tests.conformance.raw import RawSocket
@@ -90,15 +91,20 @@ def test_ids(device: Phone, narrow: Bridge) -> None:
         assert strict.auth()["type"] == "connection_ack"
 
 
-@pytest.mark.spec("ws.session_start", "ws.session_ready")
+@pytest.mark.spec("ws.session_start", "ws.session_ready", "client.repeat")
 def test_joining_an_observed_session(shared: Bridge, sid: str, phone: Phone) -> None:
-    """D22: agent and working_directory are ignored; D31: joining is always done."""
+    """D22: agent and working_directory are ignored; D31: joining is done, also with the same id."""
     started = {"working_directory": "/srv/app"}
     shared.accept(hook("SessionStart", sid, started))
     told = {"session_id": sid, "status": "ready", "agent": "primary-agent"} | started
-    for resume in (False, True):
-        ready = phone.join(sid, resume=resume)["payload"]
+    joining = {"agent": "a", "session_id": sid, "working_directory": "/", "resume": False}
+    id_ = new_id()
+    for resume in (False, True, False):
+        ready = send(phone, "session_start", id_, joining | {"resume": resume})["payload"]
         assert ready == ready | told and "branch" in ready
+        assert shared.accept(prompt(sid, 1))[0]["broadcast_count"] == 1
+        phone.close()
+        phone.ready()
 
 
 @pytest.mark.spec("phase.misconfigured", "mode.misconfigured", "connerror.MISCONFIGURED")

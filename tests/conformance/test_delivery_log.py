@@ -32,17 +32,15 @@ def test_what_came_while_away(bridge: Bridge, sid: str, device: Phone) -> None:
     assert device.health_check()["payload"]["ready"] is True
 
 
-@pytest.mark.parametrize("character", ["\U0001f600", "\n"], ids=["emoji", "newline"])
+@pytest.mark.parametrize(("character", "size"), [("\U0001f600", 4), ("\n", 2)])
 @pytest.mark.spec("limit.max_message_size_mb")
 def test_nine_megabytes_arrive_whole(
-    bridge: Bridge, sid: str, device: Phone, character: str
+    bridge: Bridge, sid: str, device: Phone, character: str, size: int
 ) -> None:
     """A message that is hard to send keeps a device from nothing after it (D30)."""
     bridge.accept(prompt(sid, 0))
     away(device)
-    text = character * (
-        9 * 1024 * 1024 // len(json.dumps(character, ensure_ascii=False)[1:-1].encode())
-    )
+    text = character * (9 * 1024 * 1024 // size)
     large = hook("UserPromptSubmit", sid, {"prompt": text, "number": 2})
     body = json.dumps(large, ensure_ascii=False).encode()
     bridge.accept(prompt(sid, 1))

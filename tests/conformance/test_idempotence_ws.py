@@ -9,7 +9,7 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.delivery import send
 from tests.conformance.phone import Phone
 from tests.conformance.repositories import Repository, Work
-from tests.conformance.samples import new_id, prompt
+from tests.conformance.samples import new_id
 
 pytestmark = pytest.mark.spec("client.repeat", "offline.flush")
 on_both = pytest.mark.usefixtures("database")
@@ -101,15 +101,3 @@ def test_what_is_another_message(repository: Repository, work: Work, device: Pho
         repository.write("a", text)
         answer = send(phone, "git_diff", id_, {"session_id": sid, "files": ["a"], "cached": False})
         assert text in str(answer["payload"])
-
-
-def test_joining_is_always_done(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """The same message joins again after a reconnect."""
-    bridge.accept(prompt(sid, 0))
-    joining = {"agent": "a", "session_id": sid, "working_directory": "/", "resume": False}
-    id_ = new_id()
-    assert send(phone, "session_start", id_, joining)["type"] == "session_ready"
-    again(phone)
-    assert send(phone, "session_start", id_, joining)["type"] == "session_ready"
-    assert bridge.accept(prompt(sid, 1))[0]["broadcast_count"] == 1
-    phone.wait_numbers(sid, [0, 1])
