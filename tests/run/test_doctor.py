@@ -1,6 +1,7 @@
 """`doctor` and a real bridge: healthy, then with faults, each named with what mends it (D43)."""
 
 import json
+import os
 import shutil
 import signal
 import sqlite3
@@ -13,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 from cryptography import x509
+from cryptography.hazmat.primitives.hashes import SHA256
 
 from bridge_project.kernel.config import Conf
 from bridge_project.network import certificates
@@ -25,9 +28,8 @@ from hooks_app.producer.https_sender import HttpsSender, HttpsTransport
 from hooks_app.producer.install import install
 from hooks_app.producer.spool import Spool
 from tests.conformance.bridge import Bridge
-from tests.faults.quick import QuickBridge, with_limits
+from tests.faults.quick import QuickBridge, nursery, with_limits
 from tests.hooks.conftest import put, waiting
-from tests.run.findings import doctor, only
 from tests.servers import free_port
 
 
@@ -42,6 +44,19 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     (agent / "settings.json").write_text(install("{}\n", str(own.data / "spool")))
     with own:
         yield own
+
+
+def doctor(
+    bridge: Bridge, *words: str, first: str = "", **settings: str
+) -> subprocess.CompletedProcess[str]:
+    """`doctor --json` of this bridge with these settings; it executes `first` before all else."""
+    asked = QuickBridge(bridge.directory, **bridge.settings | settings)
+    asked.first = first
+    done = asked.manage("doctor", "--json", *words, check=False)
+    if settings:
+        nursery.forget(asked.environment)
+    assert done.stdout and not done.stderr, done
+    return done
 
 
 def run_doctor(
@@ -85,6 +100,8 @@ def test_healthy(bridge: Bridge) -> None:
     assert marks["proxy"] == "!" and "pairing codes lead past the proxy" in said
     assert "whole way" in said and lines[-1] == "0 broken, 2 to look at."
     assert bridge.hook_token not in said and bridge.admin_token not in said
+    authority = x509.load_pem_x509_certificate((bridge.data / "tls/ca.crt").read_bytes())
+    assert authority.fingerprint(SHA256()).hex(":").upper() in said
 
     assert "doctor" not in bridge.manage("list_devices").stdout
     (last,) = bridge.get("/api/v1/sessions", bridge.admin_token).json()["sessions"]
@@ -159,12 +176,26 @@ def data(bridge: Bridge, tmp_path: Path) -> Path:
     return copy
 
 
-def test_something_else_answers(bridge: Bridge, data: Path) -> None:
+def record(data: Path, **changes: str) -> None:
+    """Change what `serve` has written down of its address."""
     recorded = json.loads((data / "server.json").read_text())
-    (data / "server.json").write_text(json.dumps(recorded | {"pin": "ab" * 32}))
+    (data / "server.json").write_text(json.dumps(recorded | changes))
+
+
+def test_something_else_answers(bridge: Bridge, data: Path) -> None:
+    record(data, pin="ab" * 32)
     told = run_doctor(bridge, expected=1, BRIDGE_DATA_DIR=str(data))
     says(told["bridge"], "broken", "no token was sent")
     assert "tokens" not in told
+
+
+def test_a_name_that_the_authority_is_not_good_for(bridge: Bridge, data: Path) -> None:
+    """D55: the public URL was changed after the authority was made."""
+    record(data, base_url="https://other.invalid")
+    changed = {"BRIDGE_DATA_DIR": str(data), "BRIDGE_PUBLIC_URL": "https://other.invalid"}
+    told = run_doctor(bridge, expected=1, **changed)
+    says(told["browser"], "warning", "not for other.invalid", mend="manage.py new_ca")
+    says(told["certificate"], "warning", "It is not for other.invalid", mend="manage.py new_ca")
 
 
 def test_the_plain_port_and_its_proxy(bridge: Bridge) -> None:
@@ -172,7 +203,8 @@ def test_the_plain_port_and_its_proxy(bridge: Bridge) -> None:
     says(told["proxy"], "broken", "no proxy is trusted", mend="BRIDGE_TRUSTED_PROXIES=127.0.0.1")
     # what the public address shows when the proxy there does not vouch for https
     silent = reach(Snapshot(Conf()), f"http://127.0.0.1:{bridge.settings['BRIDGE_PLAIN_PORT']}", "")
-    only(silent, Level.BROKEN, "does not send", mend=("proxy_set_header X-Forwarded-Proto",))
+    assert silent is not None and silent.level is Level.BROKEN and "does not send" in silent.text
+    assert "proxy_set_header X-Forwarded-Proto" in silent.mend[0]
 
 
 # -- the end: the bridge is stopped, and what lies in its data directory is at fault ---------------
@@ -213,9 +245,7 @@ def test_damaged(bridge: Bridge, data: Path) -> None:
     shutil.copyfile(certificates.load_or_renew(other).chain, data / "tls/server.crt")
     (data / "tls/server.key").chmod(0o644)
     (data / "spool/full").touch()
-    recorded = json.loads((data / "server.json").read_text())
-    recorded["base_url"] = "http://bridge.example"
-    (data / "server.json").write_text(json.dumps(recorded))
+    record(data, base_url="http://bridge.example")
     (data / "bridge.sqlite3").write_bytes(b"SQLite format 3\x00" + b"\xff" * 8000)
     (data.parent / "settings.json").write_text("{not JSON")
     told = faults_of(data, bridge, REDIS_URL=f"redis://:sesame-open@127.0.0.1:{free_port()}/0")
@@ -290,3 +320,53 @@ def test_a_clock_that_was_set_back(bridge: Bridge, data: Path) -> None:
     says(told["clock"], "broken", "set back", mend="timedatectl")
     says(told["database"], "broken", "still to be made", mend="make run")
     says(told["hooks"], "warning", "No agent reports", mend="make hooks")
+
+
+NAME = "desk.tail1234.ts.net"
+RUNNING = {"BackendState": "Running", "Self": {"DNSName": f"{NAME}."}}
+TAILSCALE = """#!/bin/sh
+echo "$*" >> "$(dirname "$0")/asked"
+case $1 in serve) cat "$(dirname "$0")/serve";; *) cat "$(dirname "$0")/status";; esac
+"""
+
+
+def test_an_address_for_a_browser(bridge: Bridge, data: Path, tmp_path: Path) -> None:
+    """D55: by the bridge's authority; by Tailscale where it runs, which is never configured."""
+    nowhere, program = f"https://bridge.internal:{bridge.port}", tmp_path / "tailscale"
+    record(data, base_url=nowhere)
+    program.write_text(TAILSCALE)
+    program.chmod(0o755)
+
+    def told(status: dict[str, Any], serve: dict[str, Any], **more: str) -> dict[str, Any]:
+        (tmp_path / "status").write_text(json.dumps(status))
+        (tmp_path / "serve").write_text(json.dumps(serve))
+        path = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "BRIDGE_PUBLIC_URL": nowhere}
+        found: dict[str, Any] = faults_of(data, bridge, **path | more)["browser"]
+        return found
+
+    for state in ("Stopped", "NeedsLogin"):
+        found = told({"BackendState": state}, {})
+        says(found, "ok", "/app/ is trusted once", "/ca.mobileconfig")
+        assert "Tailscale" not in found["text"]
+
+    found, port = told(RUNNING, {}), bridge.port
+    for command in (
+        f"tailscale serve --bg https+insecure://127.0.0.1:{port}",
+        f"BRIDGE_PUBLIC_URL=https://{NAME} BRIDGE_TRUSTED_PROXIES=127.0.0.1",
+        "tailscale cert --cert-file ",
+        f".key {NAME}",
+        f"BRIDGE_PUBLIC_URL=https://{NAME}:{port}",
+    ):
+        says(found, "warning", mend=command)
+    asked = set((tmp_path / "asked").read_text().splitlines())
+    assert asked == {"status --json", "serve status --json"}
+
+    handlers = {"/": {"Proxy": f"https+insecure://127.0.0.1:{port}"}}
+    found = told(RUNNING, {"Web": {f"{NAME}:443": {"Handlers": handlers}}})
+    says(found, "warning", f"leads from https://{NAME} to this bridge", mend=f"URL=https://{NAME} ")
+
+    issued, given = trustme.CA().issue_cert(NAME), tmp_path / "given.pem"
+    issued.private_key_and_cert_chain_pem.write_to_path(given)
+    found = told(RUNNING, {}, BRIDGE_TLS_CERT=str(given), BRIDGE_TLS_KEY=str(given))
+    trusted = f"https://{NAME}:{port}/app/ is trusted by every browser"
+    says(found, "warning", trusted, mend=f"URL=https://{NAME}")

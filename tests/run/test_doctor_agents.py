@@ -12,7 +12,7 @@ import pytest
 from tests.agents.drive import carrying
 from tests.conformance.agent_tools import PROGRAM
 from tests.faults.quick import QuickBridge, nursery
-from tests.run.findings import doctor
+from tests.run.test_doctor import doctor
 
 # A busy machine may take longer than a person would wait.
 PATIENT = """
