@@ -3,8 +3,10 @@
 import io
 import json
 import re
+import sqlite3
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 import time_machine
 import zxingcpp
-from django.contrib.auth.models import User
+from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from django.core.management import CommandError, call_command
 from django.db import connection
 from PIL import Image
@@ -21,7 +23,10 @@ from bridge_project.kernel.config import conf
 from bridge_project.network import certificates, server_address
 from devices_app import pairing, tokens
 from devices_app.models import Device, Token
+from tests.conformance.bridge import Bridge
 from tests.devices.conftest import auth, mint
+from tests.faults.quick import bridge_of_module, nursery
+from tests.run.terminal import Program
 
 QR = zxingcpp.BarcodeFormats(zxingcpp.BarcodeFormat.QRCode)
 
@@ -46,22 +51,6 @@ def _recorded() -> Iterator[None]:
     record("https://192.168.1.20:8443")
     yield
     server_address.path(conf).unlink(missing_ok=True)
-
-
-@pytest.fixture
-def typing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """A terminal in which somebody types these lines, or a pipe that holds this text."""
-
-    def type_(*lines: str, pipe: str | None = None) -> None:
-        left = iter(lines)
-        piped = io.StringIO(pipe or "")
-        stdin = SimpleNamespace(isatty=lambda: pipe is None, readline=piped.readline)
-        place = "bridge_project.management.commands.make_admin"
-        monkeypatch.setattr(f"{place}.sys", SimpleNamespace(stdin=stdin))
-        monkeypatch.setattr("builtins.input", lambda _prompt: next(left))
-        monkeypatch.setattr(f"{place}.getpass", SimpleNamespace(getpass=lambda _prompt: next(left)))
-
-    return type_
 
 
 @pytest.fixture
@@ -208,38 +197,45 @@ def test_without_a_database(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "Start the bridge once" in failure(*command.split())
 
 
-def test_make_admin_asks_in_a_terminal(typing: Callable[..., None]) -> None:
-    typing("ada", PASSWORD, PASSWORD)
-    assert "https://192.168.1.20:8443/admin/" in run("make_admin")
-    user = User.objects.get()
-    assert (user.username, user.is_superuser, user.is_staff) == ("ada", True, True)
-    assert user.check_password(PASSWORD)
+bridge = bridge_of_module()
 
 
-def test_make_admin_refuses_a_weak_password_and_two_that_differ(
-    typing: Callable[..., None],
-) -> None:
-    for passwords in (("short", "short"), (PASSWORD, "other")):
-        typing("ada", *passwords)
-        assert "No user was made" in failure("make_admin")
-    typing("", PASSWORD, PASSWORD)
-    run("make_admin")
-    assert User.objects.get().username == "admin"
+def users(bridge: Bridge) -> set[str]:
+    """The admin site's users who have that password."""
+    with closing(sqlite3.connect(bridge.data / "bridge.sqlite3")) as database:
+        found = "SELECT username, password FROM auth_user WHERE is_superuser AND is_staff"
+        rows = database.execute(found).fetchall()
+    return {name for name, password in rows if PBKDF2PasswordHasher().verify(PASSWORD, password)}
 
 
-def test_make_admin_of_a_script(
-    typing: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for text, says in (("", "too short"), ("short\n", "too short"), ("password123\n", "common")):
-        typing(pipe=text)
-        assert says in failure("make_admin")
-    assert not User.objects.exists()
-    typing(pipe=f"{PASSWORD}\n")
-    run("make_admin")
-    monkeypatch.setenv("DJANGO_SUPERUSER_PASSWORD", PASSWORD)
-    assert PASSWORD not in run("make_admin", "--username", "ada")
-    for user in User.objects.all():
-        assert user.username in ("admin", "ada") and user.check_password(PASSWORD)
-    for name, says in (("ada", "already exists"), ("a b", "valid username"), ("x" * 151, "150")):
-        assert says in failure("make_admin", "--username", name)
-    assert User.objects.count() == 2
+def test_make_admin_asks_in_a_terminal(bridge: Bridge) -> None:
+    for answers, said in (
+        (("ada", "short", "short"), "too short"),
+        (("ada", PASSWORD, "other"), "The two are not the same. No user was made."),
+        (("", PASSWORD, PASSWORD), f"user admin. Log in at https://127.0.0.1:{bridge.port}/admin/"),
+    ):
+        with Program(bridge.environment, "make_admin", terminal=True) as program:
+            for question, answer in zip(("Name [", "Password: ", "again: "), answers, strict=True):
+                program.until(question)
+                program.say(answer)
+            program.until(said)
+        assert PASSWORD not in program.shown
+    assert "admin" in users(bridge) and "ada" not in users(bridge)
+
+
+def test_make_admin_of_a_script(bridge: Bridge) -> None:
+    """The password from standard input, else from the environment."""
+    for text, says in (("", "too short"), ("password1\n", "common"), (f"{PASSWORD}\n", "script")):
+        words = ("make_admin", "--username", "script")
+        with Program(bridge.environment, *words, terminal=False) as program:
+            program.say(text, end="")
+            program.end_of_input()
+            program.until(says)
+        assert PASSWORD not in program.shown
+    environment = bridge.environment | {"DJANGO_SUPERUSER_PASSWORD": PASSWORD}
+    for name, says in (("script", "already exists"), ("a b", "valid username"), ("x" * 151, "150")):
+        with Program(environment, "make_admin", "--username", name, terminal=False) as program:
+            program.until(says)
+            assert program.ended() == 1
+    assert "script" in users(bridge)
+    nursery.forget(environment)

@@ -2,11 +2,14 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import sqlite3
 import subprocess
+import sys
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime, timedelta
@@ -27,6 +30,8 @@ from hooks_app.producer.forwarder import Forwarder
 from hooks_app.producer.https_sender import HttpsSender, HttpsTransport
 from hooks_app.producer.install import install
 from hooks_app.producer.spool import Spool
+from tests.agents.drive import carrying
+from tests.conformance.agent_tools import PROGRAM
 from tests.conformance.bridge import Bridge
 from tests.faults.quick import QuickBridge, nursery, with_limits
 from tests.hooks.conftest import put, waiting
@@ -322,6 +327,61 @@ def test_a_clock_that_was_set_back(bridge: Bridge, data: Path) -> None:
     says(told["hooks"], "warning", "No agent reports", mend="make hooks")
 
 
+# -- its agents: which can start here, and why one cannot (D41) ------------------------------------
+
+# a busy machine may take longer than a person would wait
+PATIENT = """
+from bridge_project.operations.doctor import agents, checks
+agents.DEMO_SECONDS = checks.CHECK_SECONDS = 300
+"""
+MARK = f"never-{uuid.uuid4()}"
+
+
+def said_of_agents(
+    bridge: Bridge, *words: str, first: str = PATIENT, **more: str
+) -> list[dict[str, Any]]:
+    """All that the command says of them, in order."""
+    commands = {
+        "acp": [sys.executable, "-IS", str(PROGRAM), "plain", str(bridge.directory / "journal")],
+        "gone": ["no-such-agent", "--acp"],
+        # a semicolon would end the command in BRIDGE_ACP_AGENTS
+        "mute": [sys.executable, "-c", "__import__('time').sleep(600)", MARK],
+    }
+    lines = "; ".join(f"{name}={shlex.join(line)}" for name, line in commands.items())
+    done = doctor(bridge, *words, first=first, BRIDGE_ACP_AGENTS=lines, **more)
+    return [one for one in json.loads(done.stdout)["checks"] if "agent" in one["check"]]
+
+
+def test_the_agent_that_is_asked_for_is_started(bridge: Bridge) -> None:
+    """`doctor --agent NAME`: one that cannot start is a fault when it is asked for."""
+    told = said_of_agents(bridge, "--agent", "acp")
+    said = {one["text"].split()[0]: one for one in told}
+    says(said["demo"], "ok", "answered a prompt")
+    says(said["gone"], "warning", mend="BRIDGE_ACP_AGENTS='gone=")
+    says(told[-1], "warning", "acp (", "started, was closed, without a prompt")
+    assert "version unknown" not in told[-1]["text"]
+    for name, words in (("gone", "no-such-agent"), ("nobody", "known are: ")):
+        last = said_of_agents(bridge, "--agent", name)[-1]
+        says(last, "broken", words)
+        assert last["mend"]
+
+
+def test_the_agent_that_sessions_depend_on(bridge: Bridge) -> None:
+    told = said_of_agents(bridge, BRIDGE_DEFAULT_AGENT="gone")
+    (default,) = [one for one in told if one["level"] == "broken"]
+    assert "gone" in default["text"] and default["mend"], told
+
+
+def test_an_agent_that_never_answers_is_ended(bridge: Bridge) -> None:
+    """It has a time of its own, and its process is gone when that is over."""
+    first = f"{PATIENT}agents.REAL_SECONDS = 2\n"
+    told = said_of_agents(bridge, "--agent", "mute", first=first)[-1]
+    says(told, "broken", "did not start within 2 s")
+    assert carrying(MARK) == []
+
+
+# -- its address for a browser (D55) ---------------------------------------------------------------
+
 NAME = "desk.tail1234.ts.net"
 RUNNING = {"BackendState": "Running", "Self": {"DNSName": f"{NAME}."}}
 TAILSCALE = """#!/bin/sh
@@ -331,7 +391,7 @@ case $1 in serve) cat "$(dirname "$0")/serve";; *) cat "$(dirname "$0")/status";
 
 
 def test_an_address_for_a_browser(bridge: Bridge, data: Path, tmp_path: Path) -> None:
-    """D55: by the bridge's authority; by Tailscale where it runs, which is never configured."""
+    """By the bridge's authority; by Tailscale where it runs, which is never configured."""
     nowhere, program = f"https://bridge.internal:{bridge.port}", tmp_path / "tailscale"
     record(data, base_url=nowhere)
     program.write_text(TAILSCALE)
