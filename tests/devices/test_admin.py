@@ -23,8 +23,8 @@ def admin() -> Client:
     return logged_in(User.objects.create_superuser("ada"))
 
 
-def logged_in(user: User, **options: bool) -> Client:
-    client = Client(**options)
+def logged_in(user: User, *, careful: bool = False) -> Client:
+    client = Client(enforce_csrf_checks=careful)
     client.force_login(user)
     return client
 
@@ -91,7 +91,7 @@ def test_revoking_and_pairing_need_the_right_and_the_own_page() -> None:
     client = logged_in(user)
     assert [client.post(path).status_code for path in (revoke, PAIR)] == [403, 403]
     User.objects.update(is_superuser=True)
-    careful = logged_in(user, enforce_csrf_checks=True)
+    careful = logged_in(user, careful=True)
     assert [careful.post(path).status_code for path in (revoke, PAIR)] == [403, 403]
     User.objects.filter(pk=user.pk).update(is_superuser=False, is_staff=False)
     assert client.post(revoke).status_code in (302, 403)

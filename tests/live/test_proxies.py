@@ -33,21 +33,17 @@ class Site:
     """What a proxy serves: a name with a certificate of an authority of the tests."""
 
     name: str
-    chain: Path
-    key: Path
+    pem: Path  # the key and its certificates
     context: ssl.SSLContext
 
 
 def make_site(directory: Path, name: str) -> Site:
     authority = trustme.CA()
-    leaf = authority.issue_cert(name)
-    chain, key = directory / "fullchain.pem", directory / "privkey.pem"
-    leaf.private_key_pem.write_to_path(str(key))
-    for blob in leaf.cert_chain_pems:
-        blob.write_to_path(str(chain), append=True)
+    pem = directory / "site.pem"
+    authority.issue_cert(name).private_key_and_cert_chain_pem.write_to_path(pem)
     context = ssl.create_default_context()
     authority.configure_trust(context)
-    return Site(name, chain, key, context)
+    return Site(name, pem, context)
 
 
 def shipped(name: str, replaced: dict[str, str]) -> str:
@@ -64,8 +60,8 @@ def nginx(directory: Path, port: int, plain_port: int, site: Site) -> list[str]:
     places = {
         "listen 443 ssl;": f"listen {LOOPBACK}:{port} ssl;",
         "server_name bridge.example;": f"server_name {site.name};",
-        f"{live}/fullchain.pem": str(site.chain),
-        f"{live}/privkey.pem": str(site.key),
+        f"{live}/fullchain.pem": str(site.pem),
+        f"{live}/privkey.pem": str(site.pem),
         "http://127.0.0.1:8480;": f"http://127.0.0.1:{plain_port};",
     }
     (directory / "bridge.conf").write_text(shipped("nginx.conf", places))
@@ -81,7 +77,7 @@ def nginx(directory: Path, port: int, plain_port: int, site: Site) -> list[str]:
 
 
 def caddy(directory: Path, port: int, plain_port: int, site: Site) -> list[str]:
-    own = f"\tbind {LOOPBACK}\n\ttls {site.chain} {site.key}\n"
+    own = f"\tbind {LOOPBACK}\n\ttls {site.pem} {site.pem}\n"
     places = {
         "\nbridge.example {\n": f"\nhttps://{site.name}:{port} {{\n{own}",
         "reverse_proxy 127.0.0.1:8480\n": f"reverse_proxy 127.0.0.1:{plain_port}\n",

@@ -113,9 +113,9 @@ def test_healthy(bridge: Bridge) -> None:
     assert last["title"] == "doctor" and last["status"] == "closed"
     with closing(sqlite3.connect(bridge.data / "bridge.sqlite3")) as database:
         rows = [row[0] for row in database.execute("SELECT frame FROM sessions_app_logrow")]
-        done = database.execute("SELECT action FROM devices_app_auditentry ORDER BY id").fetchall()
+        trail = database.execute("SELECT action FROM devices_app_auditentry ORDER BY id").fetchall()
     assert rows and not [row for row in rows if "New device" in row], "nobody is alarmed"
-    assert done[:2] == [("pairing",), ("revoke",)], "and what was done is on record"
+    assert trail[:2] == [("pairing",), ("revoke",)], "and what was done is on record"
     assert "whole way" in run_doctor(bridge, expected=0)["event"]["text"]
     (next_,) = bridge.get("/api/v1/sessions", bridge.admin_token).json()["sessions"]
     assert next_["id"] != last["id"], "the list does not grow"
@@ -124,9 +124,10 @@ def test_healthy(bridge: Bridge) -> None:
     assert "rror" not in bridge.tail()
 
 
-def test_another_token_than_the_bridge_has(bridge: Bridge) -> None:
+def test_other_settings_than_the_bridge_has(bridge: Bridge) -> None:
     other = "another-hook-token-of-32-characters-or-more"
-    told = run_doctor(bridge, expected=1, BRIDGE_HOOK_TOKEN=other)
+    told = run_doctor(bridge, expected=1, BRIDGE_HOOK_TOKEN=other, BRIDGE_TRUSTED_PROXIES="")
+    says(told["proxy"], "broken", "no proxy is trusted", mend="BRIDGE_TRUSTED_PROXIES=127.0.0.1")
     says(told["tokens"], "broken", "hook token", mend="BRIDGE_HOOK_TOKEN")
     assert "make run" in told["tokens"]["mend"][0]
     assert told["event"]["level"] == "ok"  # the forwarder has the bridge's own
@@ -203,10 +204,7 @@ def test_a_name_that_the_authority_is_not_good_for(bridge: Bridge, data: Path) -
     says(told["certificate"], "warning", "It is not for other.invalid", mend="manage.py new_ca")
 
 
-def test_the_plain_port_and_its_proxy(bridge: Bridge) -> None:
-    told = run_doctor(bridge, expected=1, BRIDGE_TRUSTED_PROXIES="")
-    says(told["proxy"], "broken", "no proxy is trusted", mend="BRIDGE_TRUSTED_PROXIES=127.0.0.1")
-    # what the public address shows when the proxy there does not vouch for https
+def test_a_proxy_that_does_not_vouch_for_https(bridge: Bridge) -> None:
     silent = reach(Snapshot(Conf()), f"http://127.0.0.1:{bridge.settings['BRIDGE_PLAIN_PORT']}", "")
     assert silent is not None and silent.level is Level.BROKEN and "does not send" in silent.text
     assert "proxy_set_header X-Forwarded-Proto" in silent.mend[0]
