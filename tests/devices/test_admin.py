@@ -1,14 +1,16 @@
-"""The devices in the admin site: what is shown, what can be done, and by whom."""
+"""The devices in the admin site, what can be done there and by whom; the audit trail."""
 
 import html
 import re
+from functools import partial
 
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
+from django.db import IntegrityError, transaction
 from django.test import Client
 
-from devices_app import tokens
+from devices_app import audit, tokens
 from devices_app.models import AuditEntry, Device
 from tests.devices.conftest import auth, mint
 
@@ -119,3 +121,34 @@ def test_the_code_is_shown_once(admin: Client) -> None:
     assert answer.status_code == 286, "nobody asks again"
     assert "is paired, from 10.0.0.7." in answer.content.decode()
     assert link[1] not in admin.get(f"{DEVICES}{device.pk}/change/").content.decode()
+
+
+# -- the audit trail is append only ---------------------------------------------------------------
+
+
+def test_nothing_changes_deletes_or_replaces_an_entry() -> None:
+    audit.record("commit", actor=AuditEntry.Actor.TERMINAL, who="Ada", subject="abc")
+    entries, entry = AuditEntry.objects, AuditEntry.objects.get()
+    entry.who = "Mallory"
+    for change in (
+        entry.save,
+        entry.delete,
+        entries.all().delete,
+        partial(entries.update, who="Mallory"),
+        partial(entries.bulk_update, [entry], ["who"]),
+        partial(entries.bulk_create, [entry]),
+    ):
+        with pytest.raises(TypeError, match="never changed or deleted"):
+            change()
+    with pytest.raises(IntegrityError), transaction.atomic():
+        AuditEntry(pk=entry.pk, action="commit", actor="terminal", who="Mallory").save()
+    assert entries.get().who == "Ada"
+
+
+def test_an_entry_outlives_its_device() -> None:
+    device, _, _ = mint("Ada's phone")
+    audit.record("decision", device=device)
+    number = device.pk
+    Device.objects.all().delete()
+    entry = AuditEntry.objects.get(action="decision")
+    assert (entry.who, entry.device_number) == ("Ada's phone", number)
