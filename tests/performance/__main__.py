@@ -13,9 +13,8 @@ PARTS: dict[str, tuple[str, int, float]] = {
     "hookwait": ("hooks", 300, 0.0),
     "hookway": ("hooks", 3, 30.0),
     "backlog": ("returning", 7, 3.0),
-    "fanout": ("resources", 3, 10.0),
     "scale": ("scale", 5, 2.0),
-    "idle": ("resources", 1, 30.0),
+    "idle": ("idle", 1, 30.0),
     "client": ("client", 5, 5.0),
 }
 
