@@ -8,13 +8,8 @@ throttle counts in it): by the clock they would also wait for a core on a busy m
 import json
 import statistics
 import time
-import urllib.request
 from collections import defaultdict
-from itertools import count
 from typing import Any
-
-from selenium import webdriver
-from websockets.sync.client import connect
 
 from tests.conformance import agents
 from tests.conformance.bridge import Bridge
@@ -22,7 +17,7 @@ from tests.conformance.samples import hook, new_session, prompt
 from tests.performance.report import Report, progress
 from tests.performance.servers import bridge, directory
 from tests.web.actions import approve, open_approval
-from tests.web.browser import Page
+from tests.web.browser import Debugger, Page, debug
 from tests.web.link import Link
 
 SCREEN = {"width": 360, "height": 640, "deviceScaleFactor": 2, "mobile": True}
@@ -151,13 +146,16 @@ def _rows(report: Report, page: Page, session: str, seconds: float) -> None:
     page.tap(".row-link", "Ten thousand rows")
     opened = page.wait("window.opened")
     _add(report, "a session of 10,000 rows opens", [float(opened)], 300)
-    trace = Trace(page.driver)
-    turns, began = max(1, round(seconds)), time.monotonic()
-    for turn in range(turns):
-        _post(ours, session, ROWS + 1 + turn * PER_SECOND, PER_SECOND)
-        time.sleep(max(0.0, began + turn + 1 - time.monotonic()))
-    _wait_shown(page, ROWS + turns * PER_SECOND)
-    _add(report, "longest task while rows come, on the processor", [max(trace.end())], 50)
+    with debug(page, "browser") as debugger:
+        config = {"recordMode": "recordAsMuchAsPossible", "includedCategories": ["toplevel"]}
+        debugger.ask("Tracing.start", transferMode="ReturnAsStream", traceConfig=config)
+        turns, began = max(1, round(seconds)), time.monotonic()
+        for turn in range(turns):
+            _post(ours, session, ROWS + 1 + turn * PER_SECOND, PER_SECOND)
+            time.sleep(max(0.0, began + turn + 1 - time.monotonic()))
+        _wait_shown(page, ROWS + turns * PER_SECOND)
+        longest = max(_trace(debugger))
+    _add(report, "longest task while rows come, on the processor", [longest], 50)
     page.cdp("HeapProfiler.collectGarbage")
     metrics = page.cdp("Runtime.getHeapUsage")
     _add(report, "heap", [metrics["usedSize"] / 1e6], 50, "MB")
@@ -182,41 +180,15 @@ def _add(report: Report, what: str, found: list[float], limit: float, unit: str 
     report.goal(what, statistics.median(found), limit, unit)
 
 
-class Trace:
-    """How much of the processor a page's tasks take, by Chromium's own trace.
-
-    It runs from its making to `end`, by a connection of its own to the browser.
-    """
-
-    def __init__(self, driver: webdriver.Chrome) -> None:
-        address = driver.capabilities["goog:chromeOptions"]["debuggerAddress"]
-        with urllib.request.urlopen(f"http://{address}/json/version") as answer:
-            url = json.load(answer)["webSocketDebuggerUrl"]
-        self._socket = connect(url, max_size=None)
-        self._numbers = count(1)
-        config = {"recordMode": "recordAsMuchAsPossible", "includedCategories": ["toplevel"]}
-        self._ask("Tracing.start", transferMode="ReturnAsStream", traceConfig=config)
-
-    def end(self) -> list[float]:
-        """What each task of the busiest page's main thread took of the processor, in ms."""
-        self._ask("Tracing.end")
-        stream = self._until("method", "Tracing.tracingComplete")["params"]["stream"]
-        text, more = "", True
-        while more:
-            part = self._ask("IO.read", handle=stream, size=1 << 22)
-            text, more = text + part["data"], not part["eof"]
-        self._socket.close()
-        return _tasks(json.loads(text)["traceEvents"])
-
-    def _ask(self, method: str, **params: Any) -> Any:
-        number = next(self._numbers)
-        self._socket.send(json.dumps({"id": number, "method": method, "params": params}))
-        return self._until("id", number)["result"]
-
-    def _until(self, field: str, value: object) -> Any:
-        while (message := json.loads(self._socket.recv())).get(field) != value:
-            pass
-        return message
+def _trace(debugger: Debugger) -> list[float]:
+    """End the trace: what each task of the busiest page's main thread took, in ms."""
+    debugger.ask("Tracing.end")
+    stream = debugger.until("method", "Tracing.tracingComplete")["params"]["stream"]
+    text, more = "", True
+    while more:
+        part = debugger.ask("IO.read", handle=stream, size=1 << 22)
+        text, more = text + part["data"], not part["eof"]
+    return _tasks(json.loads(text)["traceEvents"])
 
 
 def _tasks(events: list[dict[str, Any]]) -> list[float]:

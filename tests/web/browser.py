@@ -8,6 +8,10 @@ import os
 import shutil
 import subprocess
 import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +24,10 @@ from selenium.common.exceptions import (
     StaleElementReferenceException,
 )
 from selenium.webdriver.remote.webelement import WebElement
+from websockets.sync.client import ClientConnection, connect
 
 from tests.conformance.bridge import Bridge, Pairing
+from tests.servers import wait_until
 
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 CERTUTIL = shutil.which("certutil")
@@ -281,3 +287,47 @@ class Page:
         complaints = [f"{self.screen}: {text}" for text in self.complaints()]
         self.driver.quit()
         return complaints
+
+
+class Debugger:
+    """The debugging protocol; Selenium hears no events."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self._socket, self._numbers = connection, count(1)
+
+    def tell(self, method: str, **params: Any) -> int:
+        """Send a command; its number."""
+        number = next(self._numbers)
+        self._socket.send(json.dumps({"id": number, "method": method, "params": params}))
+        return number
+
+    def ask(self, method: str, **params: Any) -> Any:
+        """Send a command, and wait for its result."""
+        told = self.until("id", self.tell(method, **params))
+        assert "error" not in told, told
+        return told["result"]
+
+    def until(self, field: str, value: object) -> Any:
+        """The next message that has this."""
+        while (told := json.loads(self._socket.recv(PATIENCE))).get(field) != value:
+            pass
+        return told
+
+
+@contextmanager
+def debug(page: Page, kind: str) -> Iterator[Debugger]:
+    """Debug a page, a service_worker or the browser itself."""
+    address = page.driver.capabilities["goog:chromeOptions"]["debuggerAddress"]
+    targets: list[str] = []
+
+    def look() -> list[str]:
+        what = "version" if kind == "browser" else "list"
+        with urllib.request.urlopen(f"http://{address}/json/{what}") as answer:
+            found = json.load(answer)
+        several = [found | {"type": kind}] if kind == "browser" else found
+        targets.extend(one["webSocketDebuggerUrl"] for one in several if one["type"] == kind)
+        return targets
+
+    wait_until(look, f"a {kind}")
+    with connect(targets[0], max_size=None) as connection:
+        yield Debugger(connection)

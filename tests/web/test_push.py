@@ -7,21 +7,17 @@ debugging protocol.
 
 from __future__ import annotations
 
-import itertools
 import json
-import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from websockets.sync.client import ClientConnection, connect
 
 from tests.conformance.bridge import Bridge
 from tests.faults.quick import QuickBridge
 from tests.push.conftest import ask
 from tests.push.service import Browser, PushService, running
-from tests.servers import PATIENCE, wait_until
-from tests.web.browser import Page
+from tests.web.browser import Page, debug
 from tests.web.conftest import ROOM, MakePage
 from tests.web.test_screens import check
 
@@ -43,7 +39,6 @@ PushManager.prototype.subscribe = async ({ userVisibleOnly, applicationServerKey
   });
 };
 """
-NUMBERS = itertools.count(1)  # of what is sent to the browser
 SHOWN = (
     "navigator.serviceWorker.getRegistration('/app/')"
     ".then((found) => found.getNotifications())"
@@ -82,16 +77,14 @@ class Phone:
 
     def deliver(self, said: dict[str, Any]) -> None:
         """Give the service worker what came, as the browser's maker would."""
-        with self._debug("page") as debug:
-            send(debug, "ServiceWorker.enable")
-            registration = None
-            while registration is None:
-                told = json.loads(debug.recv(PATIENCE))
-                if told.get("method") == "ServiceWorker.workerRegistrationUpdated":
-                    ours = [one["registrationId"] for one in told["params"]["registrations"]]
-                    registration = ours[0] if ours else None
-            push = {"origin": self.page.base, "registrationId": registration}
-            send(debug, "ServiceWorker.deliverPushMessage", data=json.dumps(said), **push)
+        ours: list[dict[str, Any]] = []
+        with debug(self.page, "page") as debugger:
+            debugger.tell("ServiceWorker.enable")  # what it tells comes before its answer
+            while not ours:
+                told = debugger.until("method", "ServiceWorker.workerRegistrationUpdated")
+                ours = told["params"]["registrations"]
+            push = {"origin": self.page.base, "registrationId": ours[0]["registrationId"]}
+            debugger.ask("ServiceWorker.deliverPushMessage", data=json.dumps(said), **push)
 
     def tap(self) -> None:
         """Tap what is shown, as far as that goes: the worker hears of it."""
@@ -99,37 +92,11 @@ class Phone:
             "self.registration.getNotifications().then(([notification]) => self.dispatchEvent("
             "new NotificationEvent('notificationclick', {notification})))"
         )
-        with self._debug("page") as debug:  # a worker with nothing to do has been ended
-            send(debug, "ServiceWorker.enable")
-            send(debug, "ServiceWorker.startWorker", scopeURL=f"{self.page.base}/app/")
-        with self._debug("service_worker") as debug:
-            send(debug, "Runtime.evaluate", expression=tap, awaitPromise=True, userGesture=True)
-
-    def _debug(self, kind: str) -> ClientConnection:
-        """Speak the debugging protocol with the page or the worker; Selenium hears no events."""
-        address = self.page.driver.capabilities["goog:chromeOptions"]["debuggerAddress"]
-
-        found: list[str] = []
-
-        def look() -> list[str]:
-            with urllib.request.urlopen(f"http://{address}/json/list") as answer:
-                targets = [one for one in json.load(answer) if one["type"] == kind]
-            found.extend(one["webSocketDebuggerUrl"] for one in targets)
-            return found
-
-        wait_until(look, f"a {kind}")
-        return connect(found[0], max_size=None)
-
-
-def send(debug: ClientConnection, method: str, **params: Any) -> None:
-    """Send a command, and wait until it is done."""
-    number = next(NUMBERS)
-    debug.send(json.dumps({"id": number, "method": method, "params": params}))
-    if method == "ServiceWorker.enable":
-        return  # what it tells comes before its answer
-    while (told := json.loads(debug.recv(PATIENCE))).get("id") != number:
-        pass
-    assert "error" not in told, told
+        with debug(self.page, "page") as debugger:  # a worker with nothing to do has been ended
+            debugger.tell("ServiceWorker.enable")
+            debugger.ask("ServiceWorker.startWorker", scopeURL=f"{self.page.base}/app/")
+        with debug(self.page, "service_worker") as debugger:
+            debugger.ask("Runtime.evaluate", expression=tap, awaitPromise=True, userGesture=True)
 
 
 @pytest.fixture
