@@ -14,9 +14,7 @@ import psutil
 import pytest
 
 from bridge_project.kernel import limits
-from sessions_app.agents.driver import describe_call
-from sessions_app.agents.events import ToolFailed
-from sessions_app.agents.process import groups, shell
+from sessions_app.agents.process import groups
 from sessions_app.agents.process.launch import AGENT_OF
 from tests.agents.drive import carrying, within
 from tests.conformance.agents import begin, end, tool
@@ -158,15 +156,12 @@ def test_what_it_leaves_in_the_background_holds_nobody_up_and_goes_on(
     assert carrying(mark)
 
 
-async def test_output_is_bounded_and_says_so(tmp_path: Path) -> None:
+def test_output_is_bounded_and_says_so(phone: Phone, session: str) -> None:
     size = limits.TOOL_OUTPUT_BYTES + 5000
-    command = f"head -c {size} /dev/zero | tr '\\0' x; echo end >&2; exit 1"
-    call = describe_call("c1", "Bash", {})
-    ran = await within(shell.run(call, command, tmp_path, groups.Groups()))
-    assert isinstance(ran, ToolFailed)
-    said = ran.failure.details
-    assert said.stdout and len(said.stdout) < limits.TOOL_OUTPUT_BYTES + 100
-    assert said.stdout.endswith(f"[cut: {size} bytes in all]") and said.stderr == "end\n"
+    run(phone, session, f"head -c {size} /dev/zero | tr '\\0' x; echo end >&2; exit 1")
+    failed = phone.expect("tool_error", session_id=session)["payload"]["details"]
+    assert len(failed["stdout"]) < limits.TOOL_OUTPUT_BYTES + 100
+    assert failed["stdout"].endswith(f"[cut: {size} bytes in all]") and failed["stderr"] == "end\n"
 
 
 @pytest.mark.parametrize("command", ["echo a\x00b", "echo \ud800"])

@@ -1,5 +1,6 @@
 """An agent never acts unasked: agents that would, as a phone sees them (D59)."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ from tests.conformance.approvals import decide, of
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Message, Phone
 from tests.faults.quick import QuickBridge
-from tests.run.test_doctor_agents import said_of_agents
+from tests.run.test_doctor import PATIENT, doctor
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +115,8 @@ def info(bridge: Bridge) -> dict[str, dict[str, Any]]:
 def test_doctor_has_a_line_for_each_that_may_act_unasked(bridge: QuickBridge, phone: Phone) -> None:
     for agent in ("wild", "silent"):
         end(phone, begin(bridge, phone, agent=agent))
-    found = [one["text"] for one in said_of_agents(bridge) if one["level"] == "warning"]
+    checks = json.loads(doctor(bridge, first=PATIENT).stdout)["checks"]
+    found = [one["text"] for one in checks if one["level"] == "warning"]
     assert any(text.startswith("wild ") and "does not ask" in text for text in found), found
     assert any(text.startswith("silent ") and "nobody knows" in text for text in found), found
     assert not any(text.startswith(("oc ", "cx ", "demo ")) for text in found), found
