@@ -90,45 +90,22 @@ class RawSocket:
 
     def response(self) -> Response:
         """Read an answer, and its body unless it is 101."""
-        first, *lines = self._line(b"\r\n\r\n").decode("latin-1").split("\r\n")
+        while b"\r\n\r\n" not in self.buffer:
+            self._more()
+        head, self.buffer = self.buffer.split(b"\r\n\r\n", 1)
+        first, *lines = head.decode("latin-1").split("\r\n")
         pairs = (line.split(":", 1) for line in lines)
         headers = {name.lower(): value.strip() for name, value in pairs}
         status = int(first.split()[1])
         if status == 101:
             return Response(status, headers, b"")
-        if "content-length" in headers:
-            body = self._take(int(headers["content-length"]))
-        elif headers.get("transfer-encoding") == "chunked":
-            body = self._chunks()
-        else:
-            body = self._rest()
-        return Response(status, headers, body)
-
-    def _line(self, end: bytes = b"\r\n") -> bytes:
-        while end not in self.buffer:
-            self._more()
-        line, self.buffer = self.buffer.split(end, 1)
-        return line
+        return Response(status, headers, self._take(int(headers["content-length"])))
 
     def _take(self, length: int) -> bytes:
         while len(self.buffer) < length:
             self._more()
         data, self.buffer = self.buffer[:length], self.buffer[length:]
         return data
-
-    def _rest(self) -> bytes:
-        try:
-            while True:
-                self._more()
-        except (EOFError, ssl.SSLError, ConnectionError):
-            return self.buffer
-
-    def _chunks(self) -> bytes:
-        body = b""
-        while length := int(self._line(), 16):
-            body += self._take(length + 2)[:-2]
-        self._take(2)
-        return body
 
     def _more(self) -> None:
         data = self.socket.recv(65536)
