@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.repositories import Reader, Repository, Work
 from tests.conformance.samples import hook, new_session
-from tests.faults.quick import QuickBridge, nursery
+from tests.faults.quick import QuickBridge
 from tests.servers import Postgres, free_port
 
 ALLOWED_ORIGIN = "https://app.example"
@@ -29,28 +30,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="session")
 def make_bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Bridge]]:
     """Start a bridge with settings of its own; the end of the run stops it, or the test."""
-    started: list[Bridge] = []
+    with ExitStack() as ending:
 
-    def make(
-        name: str, *, start: bool = True, kind: type[Bridge] = QuickBridge, **settings: Any
-    ) -> Bridge:
-        bridge = kind(tmp_path_factory.mktemp(name), **settings)
-        started.append(bridge)
-        if start:
-            bridge.start()
-            bridge.pin = bridge.pairing().pin
-        return bridge
+        def make(
+            name: str, *, start: bool = True, kind: type[QuickBridge] = QuickBridge, **settings: Any
+        ) -> Bridge:
+            bridge = ending.push(kind(tmp_path_factory.mktemp(name), **settings))
+            if start:
+                bridge.start()
+                bridge.pin = bridge.pairing().pin
+            return bridge
 
-    yield make
-    running = [one for one in started if one.process is not None and one.process.poll() is None]
-    for bridge in running:
-        bridge.hang_up()
-        bridge.terminate()
-    for bridge in running:
-        bridge.ended()
-    for bridge in started:
-        if isinstance(bridge, QuickBridge):
-            nursery.forget(bridge.environment)
+        yield make
 
 
 class SharedBridge(QuickBridge):
