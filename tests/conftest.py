@@ -45,7 +45,6 @@ LONG = (
     "conformance/test_agent_killed.py",
     "conformance/test_agent_bad_input.py",
     "conformance/test_agent_cycles.py",
-    "conformance/test_agent_sessions.py",
     "conformance/test_approval_race.py",
     "conformance/test_approval_restart.py",
     "run/test_watch_commands.py",
