@@ -68,7 +68,7 @@ class Conf(BaseModel):
     """Browser origins, besides the bridge's own, that may open a WebSocket. Comma between them."""
     bridge_cors_allow_all: bool = False
     """Answer CORS requests from every origin (development)."""
-    bridge_tunnel_domains: types.CommaList = []
+    bridge_tunnel_domains: types.DomainList = []
     """More domains that count as a secure tunnel (`secure_remote`). Comma between them."""
     bridge_min_client_version: types.SemVerText = "1.0.0"
     """Older clients are refused with `VERSION_INCOMPATIBLE`."""

@@ -98,6 +98,9 @@ HostName = Annotated[
     ),
 ]
 HostNames = Annotated[list[HostName], _split(",")]
+_DOMAIN = r"(\*?\.)?[a-z0-9][a-z0-9.-]*"
+Domain = Annotated[str, _must("hold domains such as tunnel.example, without https://", _DOMAIN)]
+DomainList = Annotated[list[Domain], _split(",")]
 NetworkList = Annotated[list[IPNetwork], _split(",")]
 RootList = Annotated[list[str], _split(":"), AfterValidator(_find_roots)]
 _SCHEME = r"[a-z][a-z0-9+.-]*://"

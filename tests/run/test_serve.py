@@ -78,6 +78,7 @@ BAD = [
     ("BRIDGE_ALLOWED_ORIGINS", "https://user@", ": must have a host"),
     ("BRIDGE_TRUSTED_PROXIES", "not-an-address", ""),
     ("BRIDGE_TLS_CERT", "/no/such/file.pem", ""),
+    ("BRIDGE_TUNNEL_DOMAINS", "https://tunnel.example", ": must hold domains"),
     ("BRIDGE_PUSH_HOSTS", "https://push.example/x", ": must hold names of hosts"),
     ("BRIDGE_QUEUE_MAX", "1.5", ": Input should be a valid integer"),
     ("DATABASE_URL", "postgres://user:sesame-sesame@127.0.0.1:1/none", ""),
