@@ -3,7 +3,6 @@
 import getpass
 import json
 import os
-import shutil
 import socket
 import ssl
 import subprocess
@@ -17,15 +16,13 @@ import pytest
 import trustme
 
 from bridge_project.kernel import limits
-from tests.conformance.bridge import REPOSITORY, Bridge, eventually
+from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.https import LOOPBACK, Https, Response
 from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, new_session, prompt
 from tests.faults.quick import QuickBridge
+from tests.run.test_deploy_files import DEPLOY, program
 from tests.servers import free_port, stop_process, wait_until
-
-DEPLOY = REPOSITORY / "docs/deploy"
-PACKAGES = {"nginx": "nginx-light", "caddy": "caddy"}
 
 
 @dataclass
@@ -73,7 +70,7 @@ def nginx(directory: Path, port: int, plain_port: int, site: Site) -> list[str]:
     lines += [f"access_log {directory}/access.log;", f"include {directory}/bridge.conf;", "}\n"]
     (directory / "nginx.conf").write_text("\n".join(lines))
     given = ["-p", directory, "-e", directory / "error.log", "-c", directory / "nginx.conf"]
-    return [program("nginx"), *map(str, given)]
+    return [program("nginx", "Debian: apt install nginx-light"), *map(str, given)]
 
 
 def caddy(directory: Path, port: int, plain_port: int, site: Site) -> list[str]:
@@ -85,15 +82,8 @@ def caddy(directory: Path, port: int, plain_port: int, site: Site) -> list[str]:
     head = "{\n\tadmin off\n\tauto_https disable_redirects\n}\n"
     file = directory / "Caddyfile"
     file.write_text(head + shipped("Caddyfile", places))
-    return [program("caddy"), "run", "--adapter", "caddyfile", "--config", str(file)]
-
-
-def program(name: str) -> str:
-    """Debian keeps servers where only root's path leads. Skips the test where it is missing."""
-    found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
-    if found is None:
-        pytest.skip(f"{name} is not installed (Debian: apt install {PACKAGES[name]})")
-    return found
+    given = ["run", "--adapter", "caddyfile", "--config", str(file)]
+    return [program("caddy", "Debian: apt install caddy"), *given]
 
 
 @contextmanager
