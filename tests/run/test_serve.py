@@ -15,6 +15,8 @@ from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.samples import hook
 from tests.faults.quick import QuickBridge
 from tests.run.terminal import Program
+from tests.run.test_operations import refused
+from tests.run.test_watch import watch
 from tests.servers import stop_process, wait_until
 
 OWN_TOKENS = {"BRIDGE_HOOK_TOKEN": "", "BRIDGE_ADMIN_TOKEN": ""}
@@ -91,9 +93,8 @@ def test_what_cannot_be_used_is_one_line_that_names_the_setting(
     tmp_path: Path, setting: str, value: str, why: str
 ) -> None:
     done = Bridge(tmp_path, **OWN_TOKENS | {setting: value}).manage("serve", check=False)
-    said = (done.stdout + done.stderr).strip()
-    assert done.returncode == 1 and setting + why in said
-    assert len(said.splitlines()) == 1 and "sesame" not in said, said
+    refused(done, setting + why)
+    assert "sesame" not in done.stdout + done.stderr
 
 
 def test_data_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
@@ -102,21 +103,16 @@ def test_data_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
     token = bridge.data / "secrets" / "hook_token"
     token.parent.mkdir(parents=True)
     (bridge.data / "bridge.sqlite3").write_bytes(b"no database" * 1000)
-
-    def assert_says(words: str, command: str = "serve") -> None:
-        done = bridge.manage(command, check=False)
-        said = (done.stdout + done.stderr).strip()
-        assert done.returncode == 1 and words in said and "short-secret" not in said, said
-        assert len(said.splitlines()) == 1, said
-
     for content in (b"short-secret", b"\xff" * 40, b""):
         token.write_bytes(content)
-        assert_says(f"BRIDGE_HOOK_TOKEN: {token} is no text of 32 characters or more")
+        done = bridge.manage("serve", check=False)
+        refused(done, f"BRIDGE_HOOK_TOKEN: {token} is no text of 32 characters or more")
+        assert "short-secret" not in done.stdout + done.stderr
     token.unlink()
     for command in ("serve", "list_devices"):
-        assert_says("file is not a database", command)
+        refused(bridge.manage(command, check=False), "file is not a database")
     (bridge.data / ".env").write_bytes(b"BRIDGE_QUEUE_MAX=\xff")
-    assert_says(str(bridge.data / ".env"))
+    refused(bridge.manage("serve", check=False), str(bridge.data / ".env"))
 
 
 def test_in_a_terminal_it_shows_a_pairing_code(tmp_path: Path) -> None:
@@ -149,17 +145,15 @@ def test_raw_is_json_alone_and_a_closed_pipe_ends_it(fresh: Bridge) -> None:
 
 def test_a_second_watch_takes_over_and_a_revoked_one_stays_out(tmp_path: Path) -> None:
     """Both are one device, which has one connection (D23)."""
-    with QuickBridge(tmp_path) as bridge:
-        both, logs = [], [tmp_path / "one.log", tmp_path / "two.log"]
-        for log in logs:
-            with log.open("wb") as file:
-                both.append(bridge.popen(["manage.py", "watch"], file))
-            wait_until(lambda log=log: "connected to" in log.read_text(), f"{log.name} connects")  # type: ignore[misc]
-        assert both[0].wait(180) == 1
-        assert "Another connection of this device took over." in logs[0].read_text()
-        known = json.loads((bridge.data / "watch.json").read_text())["device"]
-        assert re.search(rf"(?m)^{known} +watch on ", bridge.manage("list_devices").stdout)
-        bridge.manage("revoke_device", str(known))
-        assert both[1].wait(180) == 1
+    with QuickBridge(tmp_path) as bridge, watch(bridge) as first:
+        first.until("connected to")
+        with watch(bridge) as second:
+            second.until("connected to")
+            first.until("Another connection of this device took over.")
+            assert first.ended() == 1
+            known = json.loads((bridge.data / "watch.json").read_text())["device"]
+            assert re.search(rf"(?m)^{known} +watch on ", bridge.manage("list_devices").stdout)
+            bridge.manage("revoke_device", str(known))
+            assert second.ended() == 1
         done = bridge.manage("watch", check=False)
         assert done.returncode == 1 and "was revoked" in done.stderr
