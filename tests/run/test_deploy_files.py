@@ -150,16 +150,11 @@ def test_what_the_image_holds_is_enough_to_run(image: Path, tmp_path: Path) -> N
     with bridge.log.open("ab") as log:
         bridge.process = subprocess.Popen(command("CMD"), stdout=log, stderr=log, **options)
     try:
-        token, recorded = bridge.data / "secrets/hook_token", bridge.data / "server.json"
+        token = bridge.data / "secrets/hook_token"
         wait_until(token.exists, bridge.tail())
         bridge.hook_token = token.read_text().strip()
         bridge.wait_ready()
         assert healthcheck() == (0, "")
-        right = recorded.read_text()
-        recorded.write_text(re.sub(r'"pin": "[0-9a-f]{64}"', f'"pin": "{"0" * 64}"', right))
-        another = "what answers there has another key, so no token was sent to it"
-        assert healthcheck() == (1, another)
-        recorded.write_text(right)
     finally:
         assert bridge.stop() == 0
     assert healthcheck() == (1, "nothing listens there")
