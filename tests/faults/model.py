@@ -30,7 +30,6 @@ class Row:
     seq: int  # its place in the log, which is the order of commits
     key: str  # its event's id; or type and session, or type and device: each is there once
     says: Message  # what its payload says, whatever else it has
-    unordered: bool  # committed beside other rows: where among those of other feeds is not known
     message: Message | None = None
 
 
@@ -62,11 +61,9 @@ class Log:
             self.append(ALL, f"notification {session}", says)
             self.sessions[session] = False
 
-    def append(
-        self, feed: str, key: str, says: Message | None = None, *, unordered: bool = False
-    ) -> None:
+    def append(self, feed: str, key: str, says: Message | None = None) -> None:
         rows = self.feeds[feed]
-        row = self.by_key[key] = Row(feed, len(rows), len(self.rows), key, says or {}, unordered)
+        row = self.by_key[key] = Row(feed, len(rows), len(self.rows), key, says or {})
         self.rows.append(row)
         rows.append(row)
 
@@ -96,7 +93,6 @@ class Device:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.known = False
         self.base: dict[str, tuple[int, int]] = {}
         self.received: dict[str, set[int]] = defaultdict(set)  # feed → rows that it was ever sent
         self.acked: dict[str, set[int]] = defaultdict(set)
@@ -157,19 +153,15 @@ class Model:
         self.log = Log()
         self.current: dict[Device, Connection] = {}  # the newest of each device
 
-    def connected(self, device: Device, named: str, committed: int, requests: set[str]) -> None:
+    def paired(self, device: Device, named: str) -> None:
+        """It was connected for the first time: the others are told (D15), it starts here (D28)."""
+        says = {"notification_type": "agent_notification"}
+        self.log.append(ALL, f"notification {named}", says)
+        here = len(self.log.feeds[ALL])
+        device.base[ALL] = here, here
+
+    def connected(self, device: Device, committed: int, requests: set[str]) -> None:
         """connection_ack came; the log surely had ``committed`` rows when the device asked."""
-        if not device.known:
-            device.known = True
-            beside, says = (
-                len(self.log.rows) > committed,
-                {"notification_type": "agent_notification"},
-            )
-            # to the others (D15)
-            self.log.append(ALL, f"notification {named}", says, unordered=beside)
-            for feed, rows in self.log.feeds.items():  # a new device starts at the present (D28)
-                least = self.log.before(feed, committed) if feed != ALL else len(rows)
-                device.base[feed] = least, len(rows)
         connection = self.current[device] = Connection(device, requests)
         for feed in list(self.log.feeds):
             waiting = self.log.before(feed, committed)
@@ -258,10 +250,9 @@ class Model:
         device.received[feed].add(row.index)
         # the backlog first, then live rows in the order of the log across all feeds (D26, D28)
         if stream.live_from is not None and row.index >= stream.live_from:
-            if not row.unordered:
-                if row.seq < connection.newest_live:
-                    raise Violation(f"{row} came after {self.log.rows[connection.newest_live]}")
-                connection.newest_live = row.seq
+            if row.seq < connection.newest_live:
+                raise Violation(f"{row} came after {self.log.rows[connection.newest_live]}")
+            connection.newest_live = row.seq
         elif row.index < stream.backlog and connection.newest_live >= 0:
             newest = self.log.rows[connection.newest_live]
             raise Violation(f"{row} waited when it connected, and came after the live {newest}")

@@ -56,13 +56,20 @@ class Handset:
         if status["type"] != "health_status" or status["payload"]["ready"] is not True:
             raise Violation(f"{self.device.name}: not ready: {status}")
 
+    def pair(self) -> None:
+        """Connect for the first time, and leave."""
+        self.dial()
+        assert self.phone is not None
+        self.phone.close()
+        self.phone = None
+        self.model.paired(self.device, self.pairing.name)
+
     def taken(self, committed: int) -> None:
         """Tell the model of the new connection; an older one was replaced (D23)."""
         replaced = self.connection if self.older is not None else None
         if replaced is not None:
             self.model.ended(replaced)
-        named = self.pairing.name
-        self.model.connected(self.device, named, committed, self.asked)
+        self.model.connected(self.device, committed, self.asked)
         if replaced is not None and self.older is not None:
             code = self.older.wait_closed()
             error = self.older.messages.pop()

@@ -40,6 +40,8 @@ class Stage(RuleBasedStateMachine):
         if self.bridge.process is None or self.bridge.process.poll() is not None:
             self.bridge.start()
         self.handsets = [Handset(self.bridge, self.model, f"device {n}") for n in range(3)]
+        for handset in self.handsets:
+            handset.pair()
         self.sessions = [f"{number}-{new_session()}" for number in range(3)]
         self.begun: set[int] = set()  # which of them have events
         self.story: list[str] = []
@@ -126,9 +128,8 @@ class Stage(RuleBasedStateMachine):
             if not self.failed:
                 self.settle()
                 for handset in self.handsets:
-                    if handset.device.known:
-                        with self.beside(f"{handset.device.name} comes back", [], handset.taken):
-                            handset.dial()
+                    with self.beside(f"{handset.device.name} comes back", [], handset.taken):
+                        handset.dial()
                 self.settle()
                 self.settle()
                 with self.step("everybody leaves"):

@@ -77,16 +77,9 @@ class Delivery(Stage):
 
     @rule(device=DEVICES, joining=JOINING, meanwhile=MEANWHILE)
     def connect(self, device: int, joining: list[int], meanwhile: list[Happening]) -> None:
-        """A new device, a reconnect, or a connection that replaces the first (D23); it joins."""
+        """A reconnect, or a connection that replaces the first (D23); it joins."""
         handset, known = self.handsets[device], self.model.log.sessions
         names = [name for name in map(self.sessions.__getitem__, joining) if name in known]
-        # its pairing is announced: among other rows for all nobody would know where
-        if not handset.device.known:
-            meanwhile = [
-                Happening(one.session, "PreCompact")
-                for one in meanwhile
-                if self.sessions[one.session] in known
-            ]
         with self.beside(f"device {device} connects, joins {joining}", meanwhile, handset.taken):
             handset.dial()
             for name in names:
