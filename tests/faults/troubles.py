@@ -30,8 +30,6 @@ SETTLES = 0.7  # the share of troubles after which all is well again before the 
 @dataclass
 class World:
     bridges: list[Bridge]
-    postgres: Postgres
-    redis: Redis
     # whose, what befalls it, and how
     troubles: list[tuple[str, str, Callable[[], AbstractContextManager[None]]]]
     seen: Counter[str] = field(default_factory=Counter)  # how often which trouble was
@@ -117,7 +115,7 @@ def two_bridges(tmp_path: Path, **settings: str) -> Iterator[World]:
         for host, port, store in ((database, 5432, postgres), (cache, 6379, redis)):
             ending.callback(Link(store.port, host.listen(port)).close)
         name = urlsplit(postgres.create_database()).path
-        made, shared = World([], postgres, redis, []), dict[str, str]()
+        made, shared = World([], []), dict[str, str]()
         for number, host in enumerate((first, second)):
             whose = f"bridge {number}"
             data, quick, outside = (Cable(host, other) for other in (database, cache, clients))
@@ -150,13 +148,12 @@ def two_bridges(tmp_path: Path, **settings: str) -> Iterator[World]:
                 (whose, "cut off from PostgreSQL", partial(cut, host, data)),
                 (whose, "cut off from Redis", partial(cut, cache, quick)),
             ]
-        stores: tuple[tuple[str, Any, Host], ...] = (
-            ("PostgreSQL", postgres, database),
-            ("Redis", redis, cache),
-        )
-        for (whose, store, host), cables in zip(
-            stores, zip(*made.to_stores, strict=True), strict=True
-        ):
+        to_database, to_cache = zip(*made.to_stores, strict=True)
+        stores: list[tuple[str, Any, Host, Any]] = [
+            ("PostgreSQL", postgres, database, to_database),
+            ("Redis", redis, cache, to_cache),
+        ]
+        for whose, store, host, cables in stores:
             made.troubles += [
                 (whose, "killed", partial(killed, store, store.start)),
                 (whose, "stopped", partial(stopped, store)),
