@@ -1,19 +1,15 @@
 """The client without a network, in a newer version, and what it says when something is wrong."""
 
-from __future__ import annotations
-
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
 
 import pytest
 
-from tests.conformance.bridge import REPOSITORY, Bridge
+from devices_app.web_client import DIRECTORY
+from tests.conformance.bridge import Bridge
 from tests.conformance.samples import hook, new_session, prompt
-from tests.servers import Running
+from tests.faults.quick import QuickBridge
 from tests.web.actions import start_demo
 from tests.web.browser import NETWORK, Page
 from tests.web.conftest import MakePage
@@ -73,44 +69,32 @@ def test_the_worker_keeps_the_client_and_nothing_that_the_bridge_says(
     assert set(scripts) == {0}, "a start that asks the network for nothing of the page"
 
 
-class BridgeOfItsOwn(Bridge):
-    """A bridge that runs from a copy of the program, so that it can become another version."""
+class Upgradable(QuickBridge):
+    """Serves a copy of the client, which can become a newer version."""
 
-    @property
-    def tree(self) -> Path:
-        return self.directory / "program"
-
-    def copy(self) -> BridgeOfItsOwn:
-        self.tree.mkdir()
-        shutil.copy(REPOSITORY / "manage.py", self.tree)
-        for name in ("bridge_project", "devices_app", "sessions_app", "hooks_app", "files_app"):
-            ignored = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(REPOSITORY / name, self.tree / name, ignore=ignored)
-        return self
+    first = """
+import os, pathlib
+from devices_app import web_client
+web_client.DIRECTORY = pathlib.Path(os.environ["CLIENT"])
+"""
 
     def upgrade(self) -> None:
         self.stop()
-        with (self.tree / "devices_app/client/app.css").open("a") as stylesheet:
+        with (Path(self.settings["CLIENT"]) / "app.css").open("a") as stylesheet:
             stylesheet.write("\n/* a newer version */\n")
         self.start()
 
-    def popen(self, arguments: list[str], log: IO[bytes]) -> Running:
-        how: dict[str, Any] = {"stdout": log, "stderr": log, "stdin": subprocess.DEVNULL}
-        command = [sys.executable, *arguments]
-        return subprocess.Popen(command, cwd=self.tree, env=self.environment, **how)
-
 
 @pytest.fixture
-def upgradable(tmp_path: Path) -> Iterator[BridgeOfItsOwn]:
-    bridge = BridgeOfItsOwn(tmp_path).copy()
-    bridge.start()
-    yield bridge
-    bridge.kill()
+def upgradable(tmp_path: Path) -> Iterator[Upgradable]:
+    client = shutil.copytree(DIRECTORY, tmp_path / "client")
+    with Upgradable(tmp_path / "bridge", CLIENT=str(client)) as bridge:
+        yield bridge
 
 
 @pytest.mark.parametrize("trusted", [True, False], ids=["with a worker", "without"])
 def test_a_newer_version_waits_for_a_tap(
-    trusted: bool, make_page: MakePage, upgradable: BridgeOfItsOwn
+    trusted: bool, make_page: MakePage, upgradable: Upgradable
 ) -> None:
     page = make_page(upgradable, trusted=trusted)
     # the browser asks in its own time for what the newer bridge does not have
