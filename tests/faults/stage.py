@@ -67,18 +67,16 @@ class Stage(RuleBasedStateMachine):
     @contextmanager
     def beside(
         self, what: str, happenings: list[Happening], then: Callable[[int], None] = lambda _: None
-    ) -> Iterator[Posting | None]:
+    ) -> Iterator[Posting]:
         """Do something while events are posted, and `then`, given how many rows were before."""
         bodies = [self.body(one) for one in happenings]
         names = [f"{body['event']} of {body['session_id'][:1]}" for body in bodies]
         with self.step(f"{what}, while {names}"):
             committed = len(self.model.log.rows)
-            posting = Posting(self.bridge, bodies) if bodies else None
-            if posting is not None:
-                posting.start()
+            posting = Posting(self.bridge, bodies)
+            posting.start()
             yield posting
-            if posting is not None:
-                posting.finish(self.record)
+            posting.finish(self.record)
             then(committed)
 
     def body(self, one: Happening) -> Message:

@@ -202,7 +202,7 @@ class Delivery(Stage):
 
         what = f"the bridge ends after {answered} answers, {orderly=}, {parting=}"
         with self.beside(what, meanwhile, over) as posting:
-            while posting is not None and posting.is_alive() and len(posting.answers) < answered:
+            while posting.is_alive() and len(posting.answers) < answered:
                 posting.join(0.001)
             for handset in gone if parting else []:
                 self._acknowledge(handset, self._chosen(handset, "rows alone"))

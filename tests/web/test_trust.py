@@ -14,8 +14,8 @@ from tests.edge.test_trust import forged
 from tests.servers import wait_until
 from tests.web.conftest import MakePage
 from tests.web.link import site
+from tests.web.test_offline import wait_kept
 
-KEPT = "navigator.serviceWorker.getRegistration().then((found) => Boolean(found?.active))"
 pytestmark = pytest.mark.web
 
 
@@ -26,7 +26,7 @@ def test_chromium_takes_the_authority_for_private_names_only(
     authority = bridge.data / "tls/ca.crt"
     page = make_page(bridge, authority=authority)
     page.pair()
-    page.wait(KEPT, what="its worker keeps the client, which needs trust")
+    wait_kept(page)  # by its worker, which needs trust
     page.base = f"https://localhost:{bridge.port}"
     page.open()
     page.wait_text("Pair")
