@@ -15,6 +15,7 @@ from tests.conformance.agent_tools import (
     status,
     stream,
     wait_for,
+    wait_status,
 )
 from tests.conformance.agents import ask, begin, end, log_of, say, start, tool, words
 from tests.conformance.approvals import (
@@ -31,8 +32,8 @@ from tests.conformance.phone import Message, Phone
 from tests.conformance.samples import new_id
 
 GRACE = 2
-# each for the session of one test, with a journal of its own
-AGENTS = ("plain", "no-load", "forgets")
+# all but two are the same, each for the session of one test, with a journal of its own
+AGENTS = ("plain", "asks", "no-load", "forgets", "fails")
 
 
 @dataclass
@@ -71,15 +72,15 @@ def under(request: pytest.FixtureRequest, bridge: Bridge, scripts: dict[str, Scr
     (bridge.root / "gone").mkdir()
     removed = start(phone, bridge.root / "gone")["payload"]["session_id"]
     sessions = {agent: begin(bridge, phone, agent=agent) for agent in AGENTS}
-    sessions |= {name: begin(bridge, phone) for name in ("asks", "runs", "left")}
-    sessions["removed"] = removed
+    sessions |= {name: begin(bridge, phone) for name in ("runs", "left")} | {"removed": removed}
     for name in ("no-load", "forgets", "removed"):
         ask(phone, sessions[name], "remember me")
-    commands = {"asks": "make test", "runs": "touch runs; sleep 600"}
-    calls = {
-        name: tool(phone, sessions[name], command=command)["tool_call_id"]
-        for name, command in commands.items()
-    }
+    say(phone, sessions["fails"], "/exit 3")
+    wait_status(bridge, sessions["fails"], "error")
+    say(phone, sessions["asks"], "/ask make test")
+    asked = phone.expect("approval_required", session_id=sessions["asks"])["payload"]
+    runs = tool(phone, sessions["runs"], command="touch runs; sleep 600")
+    calls = {"asks": asked["tool_call_id"], "runs": runs["tool_call_id"]}
     decide(phone, sessions["runs"], calls["runs"], "approved")
     eventually((bridge.root / "runs").exists)
     (bridge.root / "runs").unlink()
@@ -164,16 +165,11 @@ def test_a_bridge_that_ends_in_the_middle_of_a_turn(
     phone.close()
 
 
-@pytest.mark.parametrize(
-    ("name", "decision", "by"), [("asks", "rejected", "bridge"), ("runs", "approved", "")]
-)
+@pytest.mark.parametrize("name", ["asks", "runs"])
 def test_a_turn_that_is_cut_off_has_an_end(
-    bridge: Bridge, under: Under, phone: Phone, name: str, decision: str, by: str
+    bridge: Bridge, under: Under, phone: Phone, name: str
 ) -> None:
-    """D35: its call has a result without success; every device is told once, and how to go on.
-    D38: what was pending is rejected, and told; nobody is asked again.
-    """
-    call_id = under.calls[name]
+    """D35: its call has a result without success; every device is told once, and how to go on."""
     sid = under.sessions[name]
     why = (
         f"The bridge was {'stopped' if under.how == 'stop' else 'restarted'} in the middle of "
@@ -192,17 +188,22 @@ def test_a_turn_that_is_cut_off_has_an_end(
     assert (first["finish_reason"], last["finish_reason"]) == ("tool_call", "error")
     assert first["message_id"] != last["message_id"]
     [asked], [result] = of_type(log, "approval_required"), of_type(log, "tool_result")
-    assert (result["tool_call_id"], result["tool"]) == (call_id, asked["tool"])
+    assert (result["tool_call_id"], result["tool"]) == (under.calls[name], asked["tool"])
     assert result["result"]["success"] is False
     assert result["result"]["error"] == "The call has no result because the session was paused."
 
-    if by == "bridge":
-        told = phone.expect("notification", session_id=sid, notification_type="approval_decided")
-        notice = told["payload"]["data"]
-        assert (notice["tool_call_id"], notice["decision"]) == (call_id, "rejected")
-        assert (notice["reason"], notice["decided_by"]) == ("session_paused", "bridge")
+
+def test_a_bridge_that_ends_while_somebody_thinks(
+    bridge: Bridge, under: Under, phone: Phone
+) -> None:
+    """D35, D38: what was pending is rejected, every phone is told, and nobody is asked again."""
+    sid, call_id = under.sessions["asks"], under.calls["asks"]
+    told = phone.expect("notification", session_id=sid, notification_type="approval_decided")
+    notice = told["payload"]["data"]
+    assert (notice["tool_call_id"], notice["decision"]) == (call_id, "rejected")
+    assert (notice["reason"], notice["decided_by"]) == ("session_paused", "bridge")
     assert call_id not in pending(bridge, sid)
-    assert_stands(decide(phone, sid, call_id, "modified"), decision, by)
+    assert_stands(decide(phone, sid, call_id, "approved"), "rejected", "bridge")
     assert resume(bridge, phone, sid)["type"] == "session_ready"
     assert words(ask(phone, sid, "and on"))
     assert len(of_type(log_of(phone, sid), "approval_required")) == 1, "the prompt was not repeated"
@@ -233,6 +234,18 @@ def test_a_session_that_cannot_be_resumed(
     assert words(log_of(phone, sid))
     end(phone, sid)
     assert status(bridge, sid) == "closed"
+
+
+def test_a_session_that_failed_is_left(bridge: Bridge, under: Under, phone: Phone) -> None:
+    """D35: error is a state of its own, which a restart does not change, with its reason."""
+    sid = under.sessions["fails"]
+    assert status(bridge, sid) == "error"
+    phone.join(sid)
+    told = of_type(log_of(phone, sid), "error")
+    assert told and "it went wrong" in told[0]["message"]
+    assert resume(bridge, phone, sid)["type"] == "session_ready"
+    assert "4 characters" in words(ask(phone, sid, "well"))
+    end(phone, sid)
 
 
 def test_a_restart_closes_nothing(bridge: Bridge, under: Under, phone: Phone) -> None:

@@ -164,7 +164,10 @@ def test_the_grace_time_of_an_agent(bridge: Bridge, script: Script) -> None:
         eventually(lambda: pid not in script.processes())
         restart(bridge, "kill")
         assert listed(bridge, sid) == ("closed", True)
-        leaves.ready()
+        leaves.connect()
+        open_ones = leaves.auth()["payload"]["active_sessions"]
+        assert sid not in [one["session_id"] for one in open_ones], "D25"
+        leaves.health_check()
         refused = assert_refused(start(leaves, bridge.root, sid), "SESS_CLOSED", False, sid)
         assert "Resume it" in refused["message"]
         answer = resume(bridge, leaves, sid)

@@ -152,6 +152,8 @@ def test_a_decision_after_its_phone_has_vanished(pair: Pair, script: Script, nea
     far.join(sid)
     buffer = far.expect("replay_buffer", session_id=sid)["payload"]["messages"]
     assert "approval_required" not in [message["type"] for message in buffer], "it has that"
+    known = stream(near.messages, sid)
+    assert known and all(one in buffer for one in known)
     assert decide(far, sid, call_id, "approved")["payload"]["forwarded"] is True
     eventually(lambda: len(script.lines("decided")) > before)
     assert script.lines("decided")[-1]["outcome"]["optionId"] == "allow_once"

@@ -102,6 +102,8 @@ def test_odd_words_of_a_client(bridge: Bridge, sid: str, joined: Phone) -> None:
             ("replay_request", {"after_id": odd}),
             ("git_commit", {"message": odd, "files": [odd]}),
             ("session_end", {"reason": odd}),
+            ("replay_request", {"session_id": odd}),
+            ("session_start", {"session_id": odd, "agent": "a", "resume": True}),
         ]
         for type_, fields in requests:
             answer = joined.request(type_, {"session_id": sid} | fields)

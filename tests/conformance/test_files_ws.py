@@ -2,9 +2,11 @@
 
 import base64
 import os
+import shutil
 
 import pytest
 
+from bridge_project.kernel import limits
 from tests.conformance.bridge import Bridge
 from tests.conformance.repositories import Reader
 
@@ -26,6 +28,15 @@ def test_a_directory(reader: Reader) -> None:
     }
     assert reader.list("empty") == {}
     assert set(reader.list("sub")) == {"below.txt"} == set(reader.list(reader.place / "sub"))
+
+
+def test_a_listing_that_is_too_long_is_cut(reader: Reader) -> None:
+    (reader.place / "many").mkdir()
+    for number in range(limits.FILE_TREE_MAX_ENTRIES + 1):
+        (reader.place / "many" / f"{number:06}").touch()
+    payload = reader.ask("file_list", "many")["payload"]
+    assert (len(payload["entries"]), payload["truncated"]) == (limits.FILE_TREE_MAX_ENTRIES, True)
+    shutil.rmtree(reader.place / "many")
 
 
 def test_odd_names(reader: Reader) -> None:

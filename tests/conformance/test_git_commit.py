@@ -56,6 +56,18 @@ def test_all_that_is_staged(repository: Repository, work: Work) -> None:
     assert said.startswith("Nothing to commit"), "what is changed and not staged is not meant"
 
 
+def test_what_stands_where_a_file_was(repository: Repository, work: Work) -> None:
+    """A directory: what else is staged in it stays staged."""
+    repository.commit_files({"t": "1\n"})
+    (repository.path / "t").unlink()
+    for name in ("t/b", "t/c"):
+        repository.write(name, "1\n")
+    repository.git("add", "-A")
+    work.committed("One of them", ["t/b"])
+    assert names_in_head(repository) == ["t", "t/b"]
+    assert repository.git("diff", "--cached", "--name-only").split() == ["t/c"]
+
+
 @pytest.mark.spec("git.commit.files")
 def test_named_files_as_they_are_in_the_work_tree(repository: Repository, work: Work) -> None:
     """What is staged of them does not count; what is staged of others stays. A file may have become
@@ -161,14 +173,15 @@ def test_a_hook_that_refuses(
 ) -> None:
     """D10: GIT_ERROR with the hook's own words, but for places outside; what it staged is not."""
     repository.commit_files({"a": "1\n", "b": "1\n"})
-    said = r"error: \033[31mseven\033[0m of nine in $PWD/a and /etc/passwd:3 (//proc/1)\nhint: no\n"
+    said = r"error: \033[31mseven\033[0m of nine in $PWD/a and /etc/passwd:3 (//proc/1), "
+    said += r"$GIT_INDEX_FILE\nhint: no\n"
     hook(repository, name, f'git add -A\nprintf "{said}" >&2\nexit 1')
     for path in ("a", "b", "untracked"):
         repository.write(path, "2\n")
     repository.git("add", "b")
     before = state(repository)
     payload = assert_as_it_was(work.commit("Refused", files), repository, before)
-    assert payload["message"] == "seven of nine in a and …:3 (…)"
+    assert payload["message"] == "seven of nine in a and …:3 (…), …"
 
 
 def test_a_hook_that_asks_a_terminal_holds_nobody_up(repository: Repository, work: Work) -> None:

@@ -20,6 +20,7 @@ from bridge_project.kernel.path_jail import Jail
 from files_app.git import commit
 from files_app.git.repository import repository_of
 from files_app.git.sandbox import config
+from files_app.git.sandbox.error_text import reason
 from tests.conformance.approvals import assert_refused
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
@@ -76,6 +77,8 @@ def test_a_hook_sees_what_it_sees_at_the_machine(repository: Repository, work: W
     own = f'{{ echo "$0"; {look}; git rev-parse --absolute-git-dir; }} >.git/seen 2>&1'
     repository.write("hooks/pre-commit", f"#!/bin/sh\n{own}\n").chmod(0o755)
     hook(repository, "pre-commit", "exit 1")
+    repository.write("hooks/commit-msg", "#!/bin/sh\nexit 1\n")  # git runs no such file
+    (repository.path / "hooks/prepare-commit-msg").mkdir()
     for name, value in {"test.key": "the repository's own", "core.hooksPath": "hooks"}.items():
         repository.git("config", name, value)
     for name in ("a", "b"):
@@ -352,8 +355,21 @@ def test_the_data_directory_in_a_repository_is_not_shown(bridge: Bridge, phone: 
     for hidden in ("bridge data", name):
         for answer in (work.ask_diff(hidden), work.commit("Secrets", [hidden])):
             assert_refused(answer, "FILE_ACCESS_DENIED", True)
+    inside = Work(bridge, phone, bridge.data)
+    assert_refused(inside.ask("git_status_request"), "FILE_ACCESS_DENIED", True)
     work.committed("All but those", ["."])
     assert "bridge data" not in around.git("show", "--name-only", "--format=")
+
+
+PIECES = ["/", "/etc", "etc", "'", " ", ":", "\n", "…", ".", "x", "https://", "file:"]
+
+
+@given(said=some.lists(some.sampled_from(PIECES), max_size=30).map("".join))
+def test_no_reason_names_an_absolute_path(said: str) -> None:
+    cleaned = reason(said.encode(), Jail(["/allowed"]), "/allowed/top")
+    parts = " ".join(part for part in cleaned.split() if "://" not in part)
+    words = parts.replace("'", " ").replace(":", " ").split()
+    assert not any(word.startswith("/") for word in words), cleaned
 
 
 VALUES = some.text(alphabet='a "\\\n\t#;=ü[]', max_size=12)

@@ -10,7 +10,7 @@ from tests.conformance.approvals import assert_refused
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.repositories import Repository, Work, changes, lines
-from tests.conformance.samples import prompt
+from tests.conformance.samples import hook, new_session, prompt
 from tests.files.repositories import committed, digest
 
 pytestmark = pytest.mark.spec("ws.git_status_request", "ws.git_status_response")
@@ -155,13 +155,16 @@ def test_a_damaged_repository(repository: Repository, work: Work, part: str, tex
 
 
 def test_a_session_without_a_directory(shared: Bridge, sid: str, phone: Phone) -> None:
-    """D34: known by a prompt alone, it has none: an error, not the bridge's own directory."""
-    shared.accept(prompt(sid, 1))
-    phone.join(sid)
+    """D34: of a prompt alone, or of a relative path: an error, not the bridge's own directory."""
+    relative = new_session()
+    start = {"working_directory": ".", "permission_mode": "default"}
+    shared.accept(prompt(sid, 1), hook("SessionStart", relative, start))
     reading = {"path": "manage.py", "offset": 0, "limit": 1}
-    for type_, fields in {"git_status_request": {}, "file_read": reading}.items():
-        answer = phone.request(type_, {"session_id": sid} | fields)
-        assert_refused(answer, answer["payload"]["code"], True, sid)
+    for session in (sid, relative):
+        phone.join(session)
+        for type_, fields in {"git_status_request": {}, "file_read": reading}.items():
+            answer = phone.request(type_, {"session_id": session} | fields)
+            assert_refused(answer, answer["payload"]["code"], True, session)
 
 
 # -- submodules: git is never run in one (D12) -----------------------------------------------------

@@ -180,7 +180,8 @@ ORIGINS = {
     # https://localhost is another server of this machine
     False: "https://localhost https://localhost:3000 http://localhost:8443 null file:// https://[ "
     "https://public.example:444 http://public.example https://evil.example ionic://localhost "
-    "https://localhost.evil.example:8443 https://localhost:99999",
+    "https://localhost.evil.example:8443 https://localhost:99999 "
+    "https://a.b.bridge.example:8443 https://bridge.example:8443",
 }
 
 

@@ -272,6 +272,14 @@ def test_a_given_certificate_is_used_as_it_is(
     assert not (tmp_path / "data" / "tls").exists()
 
 
+def encrypted() -> bytes:
+    pem = trustme.CA().issue_cert("bridge.example").private_key_pem.bytes()
+    secret = serialization.BestAvailableEncryption(b"x")
+    return serialization.load_pem_private_key(pem, None).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, secret
+    )
+
+
 @pytest.mark.parametrize(
     ("setting", "text", "said"),
     [
@@ -279,9 +287,10 @@ def test_a_given_certificate_is_used_as_it_is(
         ("BRIDGE_TLS_CERT", b"nothing", "cannot be used"),
         ("BRIDGE_TLS_KEY", None, "No such file"),
         ("BRIDGE_TLS_KEY", b"nothing", "cannot be used"),
+        ("BRIDGE_TLS_KEY", encrypted(), "is encrypted"),
         ("BRIDGE_TLS_KEY", trustme.CA().issue_cert("x").private_key_pem.bytes(), "not the key of"),
     ],
-    ids=range(5),
+    ids=range(6),
 )
 def test_a_given_file_that_cannot_be_used(
     load: Load, tmp_path: Path, setting: str, text: bytes | None, said: str

@@ -1,14 +1,19 @@
-"""The disk under the data directory is full (D26, D27, D46, D48): nothing half-written."""
+"""The disk under the data directory is full (D26, D27, D46 to D48): nothing half-written."""
 
 import errno
+import json
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hooks_app.producer.shell_command import hook_command
+from hooks_app.producer.spool import RESERVED
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_error
 from tests.conformance.samples import new_session, prompt
@@ -60,6 +65,19 @@ class Disk:
         """SQLite finds nothing wrong with its file."""
         done = self.bridge.run(["-c", CHECK, str(self.bridge.data / "bridge.sqlite3")])
         assert (done.returncode, done.stdout.split()) == (0, ["[('ok',)]", "[]"]), done
+
+    def fire(self, session_id: str, number: int) -> None:
+        """A hook as the agent runs it there: it prints nothing and exits 0, whatever happens."""
+        raw: dict[str, Any] = {"hook_event_name": "UserPromptSubmit", "prompt": "x" * 10_000}
+        raw |= {"session_id": session_id, "number": number}
+        command = [*self.host.enter, "/bin/sh", "-c", hook_command(str(self.bridge.data / "spool"))]
+        done = subprocess.run(
+            command, input=json.dumps(raw).encode(), capture_output=True, timeout=180
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b""), done
+
+    def spooled(self) -> list[Path]:
+        return [path for path in (self.data / "spool").iterdir() if path.name not in RESERVED]
 
 
 @pytest.fixture(scope="module")
@@ -152,6 +170,40 @@ def test_a_phone_goes_on_while_the_disk_is_full(disk: Disk) -> None:
         return phone.numbers(sid) == [3]
 
     wait_until(only_the_new_one, "the acknowledgement is stored", seconds=SOON)
+
+
+def test_hooks_on_a_full_disk(disk: Disk) -> None:
+    """D47: what was spooled is sent once; what could not be leaves no half, and is said."""
+    bridge, sid = disk.bridge, new_session()
+    assert bridge.process is not None
+    disk.fire(sid, 0)
+    wait_until(lambda: bridge.knows(sid) and not disk.spooled(), "the first hook is through")
+    phone = bridge.phone().ready()
+    phone.join(sid)
+    # or the forwarder would be faster than the disk is full
+    bridge.process.send_signal(signal.SIGSTOP)
+    try:
+        for number in range(1, 6):
+            disk.fire(sid, number)
+        disk.fill()
+        for number in range(100, 110):
+            disk.fire(sid, number)
+        assert len(disk.spooled()) == 5, "half a file stays"
+        assert (disk.data / "spool" / "lost").exists()
+    finally:
+        bridge.process.send_signal(signal.SIGCONT)
+    disk.store_nothing()
+    disk.free()
+    disk.fire(sid, 6)
+    wait_until(lambda: not disk.spooled(), "the forwarder has waited, and sent everything")
+    phone.collect(lambda: 6 in phone.numbers(sid), "what was spooled", 20)
+    assert [number for number in phone.numbers(sid) if number is not None] == [1, 2, 3, 4, 5, 6]
+    phone.close()
+    # the forwarder's own session, if nothing of another one waited when it could say it
+    phone.ready()
+    phone.collect(lambda: "the disk was full" in str(phone.messages), "the gap is said", 20)
+    phone.close()
+    disk.assert_sound()
 
 
 INTO_A_FILE = {

@@ -1,6 +1,7 @@
 """The forwarder: order, exactly once, and files that no hook wrote (D47)."""
 
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -128,6 +129,16 @@ def test_killed_between_sending_and_deleting_it_sends_the_same_ids(
     assert len(way.bridge.requests) == 3
 
 
+def test_two_forwarders_take_turns(way: Way) -> None:
+    way.put("1")
+    second = way.make()
+    way.run()
+    way.put("2")
+    assert second.run_once() == 0
+    way.forwarder.close()
+    assert second.run_once() == 1
+
+
 # -- files that no hook wrote ----------------------------------------------------------------------
 
 
@@ -225,6 +236,40 @@ def test_a_full_spool_is_opened_again_and_the_gap_is_said(way: Way, hook: Hook) 
     assert "not recorded" in way.notices()[0] and way.bridge.events[-1]["session_id"] == "s"
     hook(fixture("Stop"))
     assert way.run() == 1
+
+
+@contextmanager
+def no_room() -> Iterator[None]:
+    """Not a byte more can be written to any file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_what_a_full_disk_cost_is_said_when_it_can_be(
+    way: Way, hook: Hook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D47: a gap is said. While the disk is full the notice cannot be written either: it is not
+    forgotten, and no half of it stays.
+    """
+    monkeypatch.setattr(spool_queue, "GRACE_SECONDS", 0.0)
+    way.run()
+    hook(fixture("Stop"))
+    (way.spool / "lost").touch()
+    (way.spool / "42").write_bytes(b"{")
+    with no_room():
+        assert way.run() == 1, "what was spooled goes out all the same"
+    assert (way.spool / "lost").exists() and not list(way.spool.glob(".draft-*"))
+    hook(fixture("Stop"))
+    way.put("42")  # a hook of the process id whose file was set aside
+    way.run_until_empty()
+    assert not (way.spool / "lost").exists()
+    told = sorted(way.notices())
+    assert "could not be delivered" in told[0] and "the disk was full" in told[1]
+    assert len(told) == 2 and len(way.bridge.events) == 5
 
 
 # -- the spool itself ------------------------------------------------------------------------------

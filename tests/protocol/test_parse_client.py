@@ -1,12 +1,15 @@
-"""Whatever a client sends is a message or refused (D3, D4)."""
+"""Whatever a client sends is a message or refused (D3, D4); what is sent is a frame for others."""
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from websockets.frames import Frame, Opcode
+from websockets.streams import StreamReader
 
 from bridge_project.docs import asyncapi
-from bridge_project.protocol.catalogue import CATALOGUE
+from bridge_project.protocol.catalogue import CATALOGUE, text_frame
 from bridge_project.protocol.parse import ProtocolInvalid, parse_client
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -48,3 +51,20 @@ def test_anything_is_a_message_or_protocol_invalid(text: str | bytes) -> None:
             assert 1 <= len(message.id) <= 128
             continue
         assert shapes and all(one == {"field", "constraint", "received"} for one in shapes)
+
+
+@pytest.mark.parametrize("text", ["x" * n for n in (0, 125, 126, 65535, 65536)] + ["é漢🙂" * 20])
+def test_a_frame_is_read_back_by_another_library(text: str) -> None:
+    """RFC 6455, 5.2; the length counts bytes, and takes the fewest."""
+    data, size = text_frame(text), len(text.encode())
+    assert len(data) - size == (2 if size < 126 else 4 if size < 65536 else 10)
+    stream = StreamReader()
+    stream.feed_data(data)
+    stream.feed_eof()
+    parsing = Frame.parse(stream.read_exact, mask=False)
+    with pytest.raises(StopIteration) as done:
+        while True:
+            next(parsing)
+    frame: Frame = done.value.value
+    assert (frame.opcode, frame.fin, frame.rsv1) == (Opcode.TEXT, True, False)
+    assert bytes(frame.data).decode() == text and stream.buffer == b""

@@ -303,6 +303,7 @@ def test_expired(bridge: Bridge, data: Path) -> None:
     spool, hooks = Spool(data / "spool"), json.loads(install("{}", str(data / "spool")))
     put(data / "spool", "4711")
     spool.set_aside(spool.files()[0], "not JSON")
+    data.chmod(0o755)
     del hooks["hooks"]["Stop"]
     (data.parent / "settings.json").write_text(json.dumps(hooks))
     nowhere = f"postgres://me:sesame-open@127.0.0.1:{free_port()}/bridge"
@@ -312,6 +313,7 @@ def test_expired(bridge: Bridge, data: Path) -> None:
     says(told["database"], "broken", "does not answer", mend="pg_isready -h 127.0.0.1 -p ")
     says(told["spool"], "warning", "1 events were refused for good and set aside: not JSON.")
     says(told["hooks"], "warning", "not all there", mend="make hooks")
+    says(told["files"], "broken", "mode 0755", mend="chmod -R go=")
 
 
 def test_a_clock_that_was_set_back(bridge: Bridge, data: Path) -> None:

@@ -27,6 +27,7 @@ from tests.conformance.phone import Phone
 from tests.conformance.samples import new_session, prompt
 from tests.faults.load import Poster
 from tests.faults.quick import QuickBridge, nursery
+from tests.run.terminal import Program
 from tests.servers import stop_process, wait_until
 
 POSTERS = 4
@@ -204,6 +205,13 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Conf:
 def members(path: Path) -> dict[str, bytes]:
     with tarfile.open(path) as opened:
         return {member.name: opened.extractfile(member).read() for member in opened}  # type: ignore[union-attr]
+
+
+def test_a_watch_that_was_there_first(bridge: Bridge) -> None:
+    with Program(bridge.environment, "watch", "--commands", terminal=False) as watch:
+        watch.until(f"no bridge has been started with the data directory {bridge.data} yet")
+        bridge.start()
+        watch.until("connected to")
 
 
 def test_what_a_backup_holds(saved: Path, template: Path) -> None:

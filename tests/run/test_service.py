@@ -169,6 +169,9 @@ def test_uninstall_never_removes_data_unasked(machine: Machine) -> None:
     mine.write_text("not the bridge's")
     (machine.data / "before-restore-20260101T000000Z-abc").mkdir()
     for answer in ("yes", "keep", "remove"):
+        if answer == "remove":
+            assert machine.ended() == 0
+            machine.start()
         with Program(machine.environment, "uninstall", terminal=True) as program:
             program.until('Type "keep" or "remove"')
             program.say(answer)

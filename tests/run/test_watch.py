@@ -58,7 +58,9 @@ def test_it_connects_when_it_may(tmp_path: Path) -> None:
 
 
 class Unpaired:
-    """Whoever cannot connect yet."""
+    """Whoever cannot connect yet, but was paired at this moment."""
+
+    known = {"paired_at": "2026-01-31T00:00:00.000Z"}
 
     def target(self) -> Target:
         raise Lost("not there yet")
@@ -78,6 +80,28 @@ async def test_the_delays_are_the_specifications(monkeypatch: pytest.MonkeyPatch
         await running
     delays = [note.rpartition(" in ")[2] for note in notes[:5]]
     assert delays == ["0.001 s", "0.002 s", *["0.005 s"] * 3]
+
+
+def test_what_an_agent_tells_of_the_past_is_marked() -> None:
+    """D60: a replay_buffer whose source is the agent; what predates the device is left out."""
+    lines: list[str] = []
+    notes: list[str] = []
+    said = [("id-1", "2026-01-30", "too long ago"), ("id-2", "2026-02-01", "long ago")]
+    messages = [
+        {
+            "type": "agent_event",
+            "id": id_,
+            "timestamp": f"{day}T12:00:00.000Z",
+            "payload": {"event": "UserPromptSubmit", "payload": {"prompt": prompt}},
+        }
+        for id_, day, prompt in said
+    ]
+    replay = {"type": "replay_buffer", "payload": {"source": "agent", "messages": messages}}
+    made = Watcher(cast(Identity, Unpaired()), show=lines.append, note=notes.append)
+    made.take(replay)
+    made.take(replay)
+    assert notes == ["-- from the agent's own history:"]
+    assert len(lines) == 1 and lines[0].endswith("  long ago")
 
 
 # -- what a terminal may be shown -----------------------------------------------------------------
