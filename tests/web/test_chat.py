@@ -103,6 +103,39 @@ def test_a_call_that_waits_stands_behind_its_prompt(make_page: MakePage, bridge:
         page.open("")
 
 
+KEPT = """(async (batches) => {
+  const base = document.querySelector('script[type=module]').src;
+  const { openDatabase } = await import(new URL('net/db.js', base));
+  const { rowsOf } = await import(new URL('protocol/messages.js', base));
+  const database = await openDatabase();
+  for (const batch of batches) {
+    const rows = batch.flatMap((one) => (one.type === 'replay_buffer' ? rowsOf(one) : [one]));
+    await database.addRows([{ session: 's', rows }], () => null);
+  }
+  const kept = await database.rowsBefore('s', Infinity, 100);
+  return database.lasting && kept.map(({ row }) => row.id);
+})(arguments[0])"""
+
+
+def test_a_gap_is_told_in_front_of_what_came_though_a_call_waits(
+    make_page: MakePage, bridge: Bridge
+) -> None:
+    """D29: the call is shown first, the replay comes behind it. In memory: pure/home.mjs."""
+
+    def row(id_: str, time: str, type_: str = "stream_end", **more: Any) -> dict[str, Any]:
+        payload = {"session_id": "s", "message_id": id_, "finish_reason": "stop"} | more
+        return {"type": type_, "id": id_, "timestamp": f"2026-01-31T{time}Z", "payload": payload}
+
+    missed = [row("new", "11:40:00"), row("newer", "11:58:00")]
+    batches = [
+        [row("old", "09:00:00"), row("older", "09:01:00")],
+        [row("question", "11:59:00", "approval_required")],
+        [row("replay", "12:00:00", "replay_buffer", complete=False, messages=missed)],
+    ]
+    kept = make_page(bridge).open().js(KEPT, batches)
+    assert kept == ["old", "older", "gap new", "new", "newer", "question"]
+
+
 def test_a_conversation_from_yesterday(
     make_bridge: MakeBridge, make_page: MakePage, tmp_path: Path
 ) -> None:

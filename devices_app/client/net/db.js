@@ -103,8 +103,10 @@ export class Database {
       const last = (await this.placeBefore(store, session, Infinity)) ?? 0;
       const first = rows.find(({ id }) => known.has(id));
       const before = first ? await this.placeBefore(store, session, known.get(first.id)) : null;
-      // Nothing is missing before a row whose predecessor is kept here.
-      const wanted = before === null ? rows : rows.filter(({ type }) => type !== "gap");
+      const met = brought.find(({ id }) => known.has(id));
+      const whole = met && (await this.placeBefore(store, session, known.get(met.id))) !== null;
+      // Nothing is missing before a row that came and whose predecessor is kept here.
+      const wanted = whole ? rows.filter(({ type }) => type !== "gap") : rows;
       const byId = new Map(wanted.map((row) => [row.id, row]));
       const placed = placeRows([...byId.values()], known, last, before);
       for (const some of inSlices(placed)) {
@@ -231,8 +233,10 @@ class MemoryDatabase {
       );
       const known = new Map(list.map(({ place, row }) => [row.id, place]));
       const last = list.at(-1)?.place ?? 0;
+      const first = known.get(rows.find(({ id }) => known.has(id))?.id);
+      const before = list.findLast(({ place }) => place < first)?.place ?? null;
       const byId = new Map(rows.map((row) => [row.id, row]));
-      const placed = placeRows([...byId.values()], known, last);
+      const placed = placeRows([...byId.values()], known, last, before);
       const all = [
         ...list,
         ...placed.map(({ id, place }) => ({ session, place, row: byId.get(id) })),

@@ -124,8 +124,9 @@ export function rowsOf({ id, timestamp, payload }, strange = () => {}) {
   });
   if (payload.complete) return rows;
   const { session_id } = payload;
-  const gap = { type: "gap", id: `gap ${rows[0]?.id ?? id}`, timestamp, payload: { session_id } };
-  return [gap, ...rows];
+  const next = rows[0] ?? { id, timestamp };
+  const about = { timestamp: next.timestamp, payload: { session_id } };
+  return [{ type: "gap", id: `gap ${next.id}`, ...about }, ...rows];
 }
 
 // -- words from elsewhere

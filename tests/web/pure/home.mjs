@@ -4,7 +4,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openApprovals, staleApprovals, closeApprovals } from "./store/approvals.js";
 import { emptyHome, reduceHome, reduceSessionList, sortedSessions } from "./store/home.js";
-import { amongRows, placeRows } from "./net/db.js";
+import { amongRows, openDatabase, placeRows } from "./net/db.js";
+import { rowsOf } from "./protocol/messages.js";
 
 const AT = "2026-01-31T12:00:00.000Z";
 let count = 0;
@@ -125,4 +126,23 @@ test("an approval that came first stands where its time is", () => {
   assert.equal(ids(amongRows(came, [row("c", "3")])), "abcd");
   assert.equal(ids(amongRows(came, [row("e", "5")])), "abde");
   assert.equal(ids(amongRows(came, [row("b", "2")])), "abd");
+});
+
+test("what came before is said to be gone in front of what came, not of an approval", async () => {
+  const row = (id, time, type = "stream_end") => ({
+    type,
+    id,
+    timestamp: `2026-01-31T${time}:00.000Z`,
+    payload: { session_id: "s", message_id: id, finish_reason: "stop" },
+  });
+  const database = await openDatabase(); // in memory: Node has no other
+  const add = (...rows) => database.addRows([{ session: "s", rows }], () => ({}));
+  await add(row("old", "09:00"), row("older", "09:01"));
+  await add(row("question", "11:59", "approval_required"));
+  const messages = [row("new", "11:40"), row("newer", "11:58")];
+  const payload = { session_id: "s", complete: false, messages };
+  await add(...rowsOf({ ...row("replay", "12:00", "replay_buffer"), payload }));
+  const kept = await database.rowsBefore("s", Infinity, 100);
+  const ids = kept.map((one) => one.row.id);
+  assert.deepEqual(ids, ["old", "older", "gap new", "new", "newer", "question"]);
 });
