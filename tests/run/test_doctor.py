@@ -306,7 +306,7 @@ def test_expired(bridge: Bridge, data: Path) -> None:
     data.chmod(0o755)
     del hooks["hooks"]["Stop"]
     (data.parent / "settings.json").write_text(json.dumps(hooks))
-    nowhere = f"postgres://me:sesame-open@127.0.0.1:{free_port()}/bridge"
+    nowhere = f"postgres://me:ab@sesame-open@127.0.0.1:{free_port()}/bridge"
     told = faults_of(data, bridge, at(ends(data) + timedelta(days=1)), DATABASE_URL=nowhere)
     assert "sesame" not in str(told)
     says(told["certificate"], "broken", "expired on", mend="make run")

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from django.db.migrations.loader import MigrationLoader
 
 from bridge_project.kernel import limits
-from bridge_project.kernel.database import sqlite_file
+from bridge_project.kernel.database import database_settings, sqlite_file
 from bridge_project.operations import database_copies
 from bridge_project.operations.doctor.findings import Finding, broken, ok, warning
 from bridge_project.operations.doctor.snapshot import Snapshot, read_secret
@@ -161,10 +161,14 @@ def _sqlite(seen: Snapshot, path: Path) -> Finding:
 def _postgresql(seen: Snapshot) -> Finding:
     import psycopg
 
-    at = urlsplit(seen.conf.database_url)
-    host, port = at.hostname or "localhost", at.port or 5432
+    # not by the URL: libpq reads it in another way than the bridge, and may repeat the password
+    given = database_settings(seen.conf)
+    host, port = given["HOST"] or "localhost", given["PORT"] or 5432
+    names = ("HOST", "PORT", "USER", "PASSWORD")
+    how = {name.lower(): given[name] for name in names if given[name]} | given["OPTIONS"]
+    how |= {"dbname": given["NAME"], "connect_timeout": 2, "autocommit": True}
     try:
-        with psycopg.connect(seen.conf.database_url, autocommit=True, connect_timeout=2) as opened:
+        with psycopg.connect(**how) as opened:
             opened.execute("SET statement_timeout = '2s'")
             applied = {(str(app), str(name)) for app, name in opened.execute(APPLIED)}
     except psycopg.Error as error:

@@ -109,8 +109,18 @@ async def _send(target: Target, spool: Path, session: str) -> float:
     except TimeoutError:
         waiting = spool_status(spool)["waiting"]
         where = f"({waiting} events wait in the spool)"
+        await asyncio.to_thread(_take_back, spool, session)
         raise Stopped(f"The event did not arrive within {EVENT_SECONDS:g} s {where}.") from None
     return took[0]
+
+
+def _take_back(spool: Path, session: str) -> None:
+    """Remove the two events from the spool, if neither was sent: no device is to see them later."""
+    with contextlib.suppress(OSError):  # one was sent just now
+        files = [path for path in spool.iterdir() if path.is_file()]
+        ours = [path for path in files if session in path.read_text(errors="replace")]
+        for path in ours if len(ours) == 2 else []:
+            path.unlink()
 
 
 async def _accept(_warning: str) -> None:
