@@ -70,6 +70,8 @@ def prepare(kind: str) -> None:
         if stamp.get(kind) == wanted[kind]:
             return
         if not stamp:
+            if VENV.is_symlink():
+                VENV.unlink()  # `--clear` would empty what it leads to
             make = [sys.executable, "-m", "venv", "--clear", str(VENV)]
             run_step(make, "Making the virtual environment", lock)
         STAMP.unlink(missing_ok=True)
@@ -117,7 +119,10 @@ def run_step(command: list[str], title: str, lock: int) -> None:
     """
     print(f"{title} …", flush=True)
     started = time.monotonic()
-    environment = os.environ | {"PIP_USER": "0", "PYTHONPATH": ""}
+    # what would have pip install elsewhere
+    elsewhere = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PYTHONHOME", "VIRTUAL_ENV")
+    environment = {name: value for name, value in os.environ.items() if name not in elsewhere}
+    environment |= {"PIP_USER": "0", "PYTHONPATH": ""}
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, env=environment, pass_fds=(lock,), check=False
     )

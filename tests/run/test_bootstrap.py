@@ -109,6 +109,16 @@ def test_an_environment_of_another_clone_or_without_python_is_made_anew(steps: l
     assert prepared("run", steps) == made
 
 
+def test_a_link_is_replaced_and_what_it_leads_to_is_left_alone(
+    clone: Path, tmp_path: Path, steps: list[str]
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/mine").touch()
+    setup.VENV.symlink_to(tmp_path / "elsewhere")
+    assert prepared("run", steps)[0] == "venv"
+    assert (tmp_path / "elsewhere/mine").exists() and not setup.VENV.is_symlink()
+
+
 def test_two_set_ups_wait_for_each_other(clone: Path, steps: list[str]) -> None:
     with open(clone / "requirements.txt") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
