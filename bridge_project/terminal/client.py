@@ -1,6 +1,7 @@
 """Run one client connection: check the pinned key, send and acknowledge messages."""
 
 import asyncio
+import contextlib
 import json
 import ssl
 import uuid
@@ -134,7 +135,9 @@ class Client:
                 message = json.loads(await self._connection.recv())
                 self._pass_on(message)
                 if "id" in message:
-                    await self.send("notification_ack", {"notification_ids": [message["id"]]})
+                    # when the connection is at its end, the reason may still wait to be read
+                    with contextlib.suppress(Lost):
+                        await self.send("notification_ack", {"notification_ids": [message["id"]]})
         except (ConnectionClosed, Lost, Refused) as error:
             why = _lost(error) if isinstance(error, ConnectionClosed) else error
             raise why from None

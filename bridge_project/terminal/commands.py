@@ -240,4 +240,6 @@ def _chosen(question: Question, typed: str) -> str:
         return typed.strip()
     if not all(1 <= int(word) <= len(labels) for word in words):
         raise Wrong(f"{plain(question.text)} has the choices 1 to {len(labels)}.")
+    if len(words) > 1 and not question.several:
+        raise Wrong(f"{plain(question.text)} takes one choice.")
     return ", ".join(labels[int(word) - 1] for word in words)

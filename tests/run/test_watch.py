@@ -10,12 +10,14 @@ from typing import Any, cast
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from websockets.asyncio.client import connect
+from websockets.asyncio.server import ServerConnection, serve
 
 from bridge_project.docs import asyncapi
 from bridge_project.kernel import limits
 from bridge_project.protocol.types import HOOK_EVENTS
 from bridge_project.terminal import render
-from bridge_project.terminal.client import Lost, Message, Target
+from bridge_project.terminal.client import Client, Lost, Message, Refused, Target
 from bridge_project.terminal.console import Console
 from bridge_project.terminal.identity import Identity
 from bridge_project.terminal.watcher import Watcher
@@ -55,6 +57,25 @@ def test_it_connects_when_it_may(tmp_path: Path) -> None:
             program.until("another key than the bridge")
             assert program.ended() == 1
     assert log.read_text().count(CONNECTED) == before
+
+
+async def test_the_reason_of_the_end_is_read_behind_what_came_before() -> None:
+    """D23: one that is replaced does not come back, however late it reads."""
+
+    async def replaces(connection: ServerConnection) -> None:
+        end = {"type": "error", "payload": {"code": "CONN_REPLACED", "message": "Replaced."}}
+        for message in (*({"type": "stream_end", "id": str(number)} for number in range(5)), end):
+            await connection.send(json.dumps(message))
+        await connection.close(4409)
+
+    async with serve(replaces, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with connect(f"ws://127.0.0.1:{port}") as connection:
+            await connection.recv()
+            await asyncio.sleep(0)
+            taken: list[Message] = []
+            with pytest.raises(Refused, match="took over"):
+                await Client(connection, taken.append, taken.append).read()
 
 
 class Unpaired:

@@ -143,6 +143,7 @@ QUESTIONS: list[tuple[list[dict[str, Any]], str, dict[str, str]]] = [
 WRONG = {
     "answer 1": "2 wait: ",
     "answer #2 3": "the choices 1 to 2",
+    "answer #2 1,2": "takes one choice",
     "answer #1 2": "It is no question",
     "answer #7 2": "say which number",
     "approve 2": "It is a question",
