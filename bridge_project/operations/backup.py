@@ -31,6 +31,7 @@ from bridge_project.operations.database_copies import (
     opened,
     unknown_migrations,
 )
+from bridge_project.protocol.types import parse_version
 
 DATABASE: Final = "bridge.sqlite3"
 MANIFEST: Final = "manifest.json"
@@ -179,6 +180,9 @@ def _stage(file: Path, staged: Path) -> Manifest | None:
             if (staged / DATABASE).exists():
                 with opened(staged / DATABASE) as database:
                     check(database)
+            elif parse_version(manifest.version) > parse_version(__version__):
+                text = f"{file} was written by version {manifest.version} of the bridge"
+                raise CommandError(f"{text}; this is {__version__}. Update the bridge.")
     except DAMAGED as error:
         text = f"{file} is damaged, or no backup of a bridge ({type(error).__name__})."
         raise CommandError(text) from None
@@ -270,7 +274,15 @@ def _put_database(source: Path, target: Path, aside: Path) -> None:
     """Replace the database; the old one goes aside, with its -wal."""
     # to and from another file system these are copies, which may fail half-way: not to its own name
     draft = target.with_name(f".{target.name}.restoring")
-    shutil.move(source, draft)
+    try:
+        shutil.move(source, draft)
+        with draft.open("rb") as moved:
+            os.fsync(moved.fileno())
+    except OSError:
+        draft.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            aside.rmdir()  # if nothing was put there
+        raise
     old = [suffix for suffix in ("", "-wal", "-shm") if os.path.exists(f"{target}{suffix}")]
     for suffix in old:
         os.rename(f"{target}{suffix}", f"{target}.old{suffix}")

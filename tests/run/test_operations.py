@@ -21,6 +21,7 @@ import pytest
 from django.core.management import CommandError
 
 from bridge_project.kernel.config import Conf, conf, load
+from bridge_project.operations import backup
 from bridge_project.operations.backup import restore
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
@@ -377,6 +378,9 @@ def test_postgresql_is_the_operators_to_dump(
         restore(target, saved)
     manifest, _ = restore(target, rest)
     assert manifest is not None and "bridge.sqlite3" not in manifest.files
+    monkeypatch.setattr(backup, "__version__", "0.0.1")
+    with pytest.raises(CommandError, match="Update the bridge"):
+        restore(target, rest)
 
 
 # -- several at once ------------------------------------------------------------------------------
