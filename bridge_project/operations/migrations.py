@@ -7,7 +7,9 @@ succeeded, with `-failed` when the start that made them had not. Neither is ever
 import contextlib
 import fcntl
 import filecmp
+import math
 import os
+import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -122,11 +124,7 @@ def _apply(conf: Conf) -> None:
     except Exception as error:
         log.exception("a migration failed")
         # the newest copy in which no failed start has applied a migration yet
-        copy = min(
-            reversed(_unfinished(conf)),
-            key=lambda path: len(database_copies.applied_migrations(path)),
-            default=None,
-        )
+        copy = min(reversed(_unfinished(conf)), key=_count_applied, default=None)
         back = "It was new: nothing is lost"
         then = ", then start the version that you had"
         if copy is not None:
@@ -136,6 +134,13 @@ def _apply(conf: Conf) -> None:
             back = f"To go back: load your dump with pg_restore{then}"
         why = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise MigrationFailed(why, copy, back) from error
+
+
+def _count_applied(copy: Path) -> float:
+    try:
+        return len(database_copies.applied_migrations(copy))
+    except sqlite3.Error:  # damaged since: any other is better
+        return math.inf
 
 
 def copy_first(conf: Conf, names: list[str]) -> Path | None:

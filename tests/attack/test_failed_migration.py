@@ -232,6 +232,7 @@ def test_half_a_copy_is_none(versions: Versions) -> None:
     stop_process(versions.next.process)
     for copy in versions.copies():
         applied(copy)
+    (versions.backups / "before-2001-x-unfinished.sqlite3").write_text("damaged since then")
     command = told_command(fails(versions), "restore")
     assert applied(Path(command[1])) == 0
     assert not list(versions.backups.glob(".*")), "nothing half is left"
