@@ -45,6 +45,15 @@ def _must(message: str, pattern: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def _check_parts(value: str) -> str:
+    """Refuse a URL that cannot be taken apart, without a word of it: it may hold a password."""
+    try:
+        _ = urlsplit(value).port
+    except ValueError:
+        raise ValueError("must be a URL with a valid host and port; a [ is written %5B") from None
+    return value
+
+
 def _check_host(value: str) -> str:
     if value not in ("auto", "localhost"):
         try:
@@ -122,10 +131,16 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 Count = Annotated[int, Field(ge=1, le=1000)]
 Positive = Annotated[int, Field(ge=1)]
 DatabaseUrl = Annotated[
-    str, Secret, _must("begin with postgres:// or sqlite://", "(postgres|postgresql|sqlite)://.*")
+    str,
+    Secret,
+    _must("begin with postgres:// or sqlite://", "(postgres|postgresql|sqlite)://.*"),
+    AfterValidator(_check_parts),
 ]
 RedisUrl = Annotated[
-    str, Secret, _must("begin with redis://, rediss:// or unix://", "(redis|rediss|unix)://.*")
+    str,
+    Secret,
+    _must("begin with redis://, rediss:// or unix://", "(redis|rediss|unix)://.*"),
+    AfterValidator(_check_parts),
 ]
 Host = Annotated[str, AfterValidator(_check_host)]
 PublicUrl = Annotated[

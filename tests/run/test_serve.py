@@ -83,6 +83,8 @@ BAD = [
     ("BRIDGE_TUNNEL_DOMAINS", "https://tunnel.example", ": must hold domains"),
     ("BRIDGE_PUSH_HOSTS", "https://push.example/x", ": must hold names of hosts"),
     ("BRIDGE_QUEUE_MAX", "1.5", ": Input should be a valid integer"),
+    ("DATABASE_URL", "postgres://user:sesame[sesame@127.0.0.1/none", ": must be a URL"),
+    ("REDIS_URL", "redis://:sesame@127.0.0.1:65536", ": must be a URL"),
     ("DATABASE_URL", "postgres://user:sesame-sesame@127.0.0.1:1/none", ""),
 ]
 
