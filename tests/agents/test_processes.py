@@ -140,6 +140,15 @@ def test_what_survived_the_bridge_is_ended_at_the_next_start(
         other.kill()
 
 
+def test_who_starts_a_bridge_on_a_copy_of_the_data_goes_on() -> None:
+    """Also when it is an agent of the bridge whose data it is."""
+    reap = "from sessions_app.agents.process.groups import reap; reap('the same')"
+    command = [f'"{sys.executable}" -c "{reap}"; echo goes on']
+    marked = os.environ | {AGENT_OF: "the same"}
+    said = subprocess.check_output(["/bin/sh", "-c", *command], env=marked, text=True)
+    assert said == "goes on\n"
+
+
 def test_what_it_leaves_in_the_background_holds_nobody_up_and_goes_on(
     phone: Phone, session: str, tmp_path: Path
 ) -> None:

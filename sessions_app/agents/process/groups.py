@@ -263,12 +263,16 @@ def _sweep(name: str, value: str) -> None:
 
 
 def _carrying(name: str, value: str) -> list[psutil.Process]:
-    """Return our user's other processes with this mark."""
-    found, uid = [], os.getuid()
+    """Return our user's processes with this mark, but not ourselves nor who started us.
+
+    An agent of one bridge may start another on a copy of the same data.
+    """
+    found, uid, me = [], os.getuid(), psutil.Process()
+    spared = {me.pid, *(parent.pid for parent in me.parents())}
     for process in psutil.process_iter():
         # gone meanwhile, or not ours to look into
         with contextlib.suppress(psutil.Error, OSError):
-            ours = process.pid != os.getpid() and process.uids().real == uid
+            ours = process.pid not in spared and process.uids().real == uid
             if ours and process.environ().get(name) == value:
                 found.append(process)
     return found
