@@ -148,9 +148,10 @@ class Spool:
             log.error("cannot set %s aside: %s", file.name, error)
             return
         why = {"reason": reason, "file": file.name, "bytes": file.size, "at": iso(time.time())}
-        with contextlib.suppress(OSError):  # the disk is full: then nobody learns why
-            if file.size > EVENT_MAX_BYTES:
+        if file.size > EVENT_MAX_BYTES:
+            with contextlib.suppress(OSError):  # it is a directory
                 os.truncate(target, EVENT_MAX_BYTES)
+        with contextlib.suppress(OSError):  # the disk is full: then nobody learns why
             write_private_file(target.with_name(target.name + ".why"), dump(why))
             self._trim_rejected()
 

@@ -92,8 +92,10 @@ class SpoolQueue:
         except Refused as reason:
             self.refuse(file, str(reason))
             return None
-        except (OSError, ValueError) as error:
-            why = f"not JSON, or not readable: {error}"
+        except ValueError:
+            why = "not JSON" if file.size else "empty: the disk was full, or the hook was killed"
+        except OSError as error:
+            why = f"not readable: {error.strerror}"
         if time.monotonic() - since < GRACE_SECONDS:
             self.young[file.name] = file, since, why
         else:

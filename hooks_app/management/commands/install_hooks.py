@@ -3,6 +3,7 @@
 import difflib
 import hashlib
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -102,8 +103,9 @@ class Command(BaseCommand):
         if yes:
             return True
         if not sys.stdin.isatty():
+            data = shlex.quote(str(conf.bridge_data_dir))
             words = "'--remove --yes'" if removing else "--yes"
-            again = f"run this again with --yes (make hooks ARGS={words})"
+            again = f"run this again with --yes (BRIDGE_DATA_DIR={data} make hooks ARGS={words})"
             raise CommandError(f"There is no terminal to ask at: {again}. Nothing was changed.")
         self.stdout.write("\nWrite this? [y/N] ", ending="")
         self.stdout.flush()
