@@ -232,6 +232,8 @@ class Supervisor:
                 away = False
             except DatabaseError as error:
                 self._suspected = frozenset()  # the others could not renew their leases either
+                for runner in self._running.values():
+                    runner.unwatched_since = None  # nobody could come back meanwhile
                 if not away:
                     log.warning("agents_wait_for_database", error=error.__class__.__name__)
                 away = True
