@@ -58,8 +58,11 @@ class Command(BaseCommand):
             colour=colour,
         )
         source = _pipe if options["commands"] else None
-        if source is None and terminal and not raw and importlib.util.find_spec("prompt_toolkit"):
-            source = _prompt
+        if source is None and terminal and not raw:
+            if importlib.util.find_spec("prompt_toolkit"):
+                source = _prompt
+            else:
+                print("-- To type commands: .venv/bin/python -m pip install prompt-toolkit")
         try:
             asyncio.run(_run(watcher, source))
         except Refused as refused:
@@ -110,9 +113,9 @@ async def _prompt(watcher: Watcher) -> None:
     await watcher.ready.wait()  # before that the person may be asked about a warning
     with patch_stdout(raw=True), contextlib.suppress(EOFError, KeyboardInterrupt):
         while (line := await session.prompt_async("> ")).strip() != "quit":
-            if watcher.console.client is None:
-                print("-- There is no connection at the moment: this waits for one.")
-            await watcher.ready.wait()
+            # without a connection it is refused: what it was meant for may have changed meanwhile
+            if watcher.console.client is not None:
+                await watcher.ready.wait()
             await carry_out(watcher.commands, line)
 
 
