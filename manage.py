@@ -13,9 +13,12 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 def main() -> int:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "bridge_project.settings")
     try:
+        import django  # noqa: F401
+
         from bridge_project.kernel.config import ConfError
     except ImportError as error:
-        print(f"{error}. Run `make run` once: it installs what the bridge needs.", file=sys.stderr)
+        text = "Use .venv/bin/python; `make run` makes it, with what the bridge needs."
+        print(f"{error}. {text}", file=sys.stderr)
         return 1
     except ValueError as error:
         # ConfError cannot be imported when the settings, read at import, are wrong

@@ -1,4 +1,4 @@
-"""Make the pairing data of a new device, and write it in every format of D43."""
+"""Make a new device's pairing data, and write it as a QR code, URL or JSON (D43)."""
 
 import io
 import json

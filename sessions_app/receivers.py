@@ -1,4 +1,4 @@
-"""Act when a device is paired or revoked (D15, D28)."""
+"""Notify devices of a new one, and close the sockets of a revoked one (D15, D28)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Describe a session for home screens (D54, D60)."""
+"""Describe a session for a client's list of sessions (D54, D60)."""
 
 import json
 from typing import Any

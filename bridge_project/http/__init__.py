@@ -1,1 +1,1 @@
-"""Share among HTTP endpoints errors, JSON bodies, authentication and rate limits."""
+"""What all HTTP endpoints share: errors, JSON bodies, authentication, rate limits."""

@@ -1,4 +1,4 @@
-"""Write the error that a client gets, over HTTP or on a socket.
+"""Write the error that a client gets, over HTTP or on a socket (D9).
 
 Each error is counted here, and reported to devices when it is severe.
 """

@@ -1,4 +1,4 @@
-"""Turn Django's failures into the error body of D9."""
+"""Answer Django's own failures, such as 404, with the bridge's error body (D9)."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""Provide the clock for expiry; it follows a jump forward a day later.
+"""Tell how old data is; a clock that was set forward counts only a day later.
 
 The chores of the serving process delete data by its age. When the clock is set forward by a year,
 all data would be old at once: unsent rows, open approvals, the ids of events that may be posted

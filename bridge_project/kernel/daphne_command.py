@@ -1,4 +1,4 @@
-"""Read daphne's command line, when `daphne` runs this process (D61)."""
+"""Read the command line of a bridge that is started by `daphne`, not `serve` (D61)."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""Define every number of the specification and of DECISIONS, with its reason.
+"""Define every limit and period, with its reason.
 
 Settings may override those that D44 names.
 """

@@ -1,4 +1,4 @@
-"""Keep the recorded address current; stop when the bridge's files are gone (D46)."""
+"""Keep server.json, the bridge's address, current; stop when its files are gone (D46)."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Make `.venv`, install the pinned requirements, run the command (D42).
+"""Make `.venv`, install the requirements, then run what `make` was asked for (D42).
 
 Standard library only: it runs before anything is installed, with the Python that the Makefile has
 chosen. Everything is run as `.venv/bin/python -m …`: scripts in `.venv/bin` break in a path with a

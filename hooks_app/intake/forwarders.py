@@ -1,4 +1,4 @@
-"""Remember which forwarders on other machines report that they are behind (D47)."""
+"""Remember which forwarders on other machines still have events to send (D47)."""
 
 import re
 from datetime import UTC, datetime, timedelta

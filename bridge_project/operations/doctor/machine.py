@@ -40,7 +40,7 @@ def files(seen: Snapshot) -> Finding:
     for path in private:
         if path.exists() and stat.S_IMODE(path.stat().st_mode) & 0o077:
             text = f"{path} has mode {stat.S_IMODE(path.stat().st_mode):04o}"
-            text += ": other users of this machine can get at it."
+            text += ": nothing but the mode of its directory keeps other users out."
             return broken(text, f"chmod -R go= {quoted}")
     if not all(read_secret(seen.conf, name) for name in ("hook_token", "admin_token")):
         return broken("A token is missing: a start makes it.", seen.start_command)
