@@ -89,7 +89,7 @@ export function chatView(id, { model, go }) {
     // Rows that belong between those that are here: what is shown is read again.
     if (between.length) read(Infinity, Math.max(rows.length + between.length, LOADED));
     sayStanding();
-    for (const card of list.node.querySelectorAll(".deciding")) card.paint();
+    for (const card of list.node.querySelectorAll(".deciding, .decide")) card.paint?.();
     if (started && whole && !asked) loadEarlier(); // for which there was no connection before
     bottom.paint();
   };

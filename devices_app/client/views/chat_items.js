@@ -114,12 +114,16 @@ function showDecision(node, item, state) {
   const key = approvalKey(id, item.callId);
   const approval = model.home.approvals[key];
   const open = state === "pending" && approval?.open !== false;
-  if (open === Boolean(node.deciding)) return;
+  if (open === Boolean(node.deciding) && approval?.key === node.known) return;
   node.deciding?.remove();
+  node.known = approval?.key;
   const label = approval?.source === "hooks" ? "Look at it" : "Decide"; // there, not here
   const link = () => h("a.button.primary.decide", go.link("approval", key), label);
   node.deciding = open ? (decisionCard(approval, node.app) ?? link()) : null;
-  if (open) node.append(node.deciding);
+  if (!open) return;
+  node.append(node.deciding);
+  // The row can be read from the storage before the list of approvals has it.
+  if (!approval) node.deciding.paint = () => showDecision(node, item, state);
 }
 
 function fillTool(place, item, { go, id }) {
