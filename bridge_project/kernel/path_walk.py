@@ -192,9 +192,8 @@ class Walk:
             if st.S_ISLNK(stat.st_mode):
                 self._follow(os.readlink("", dir_fd=fd))
             elif st.S_ISDIR(stat.st_mode):
-                # opened as a directory, so that what is mounted on demand is
-                directory = os.open(name, _LOOK | os.O_DIRECTORY, dir_fd=self.fd)
-                self._enter(directory, os.fstat(directory))
+                directory, fd = fd, -1
+                self._enter(directory, stat)
                 self.names.append(name)
             elif self.pending or self.want == "directory":
                 raise BridgeError("FILE_INVALID_PATH")
