@@ -188,7 +188,7 @@ def identity(bridge: Bridge) -> dict[str, Any]:
 def watch(bridge: Bridge) -> str:
     """Run `watch` until it is connected; what it showed."""
     with Program(bridge.environment, "watch", "--raw", terminal=False) as program:
-        program.until("health_status")
+        program.until("connected to")  # by then it has stored its token
     return program.shown
 
 
