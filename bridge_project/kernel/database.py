@@ -1,6 +1,8 @@
 """Make Django's database settings, and delete rows in small steps."""
 
 import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -82,14 +84,18 @@ def database_settings(conf: Conf) -> dict[str, Any]:
     }
 
 
-def delete_in_steps(rows: QuerySet[Any]) -> int:
-    """Delete a query's rows in small transactions; return how many.
+def delete_in_steps(
+    rows: QuerySet[Any], within: Callable[[], AbstractContextManager[Any]] = nullcontext
+) -> int:
+    """Delete a query's rows in small transactions, each ``within`` a lock; return how many.
 
     Each step queries again, so rows that no longer match stay.
     """
     deleted = 0
     while keys := list(rows.order_by().values_list("pk", flat=True)[:DELETE_ROWS]):
-        deleted += rows.filter(pk__in=keys).order_by().delete()[1].get(rows.model._meta.label, 0)
+        with within():
+            gone = rows.filter(pk__in=keys).order_by().delete()[1]
+        deleted += gone.get(rows.model._meta.label, 0)
         if len(keys) < DELETE_ROWS:
             break
     return deleted

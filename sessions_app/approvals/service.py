@@ -9,8 +9,9 @@ from datetime import timedelta
 
 from django.db.models import Q, QuerySet
 
-from bridge_project.kernel import database, limits
+from bridge_project.kernel import limits
 from bridge_project.kernel.ages import ages
+from bridge_project.kernel.database import delete_in_steps
 from bridge_project.kernel.text import printable
 from bridge_project.protocol import jsontext
 from bridge_project.protocol import server_messages as s
@@ -301,10 +302,4 @@ def forget_old() -> int:
     """Delete old calls that needed no approval; return how many."""
     before = ages.now() - timedelta(seconds=limits.TOOL_CALL_KEEP_SECONDS)
     old = ToolCall.objects.filter(decision=None, created_at__lt=before)
-    forgotten = 0
-    while keys := list(old.order_by().values_list("pk", flat=True)[: database.DELETE_ROWS]):
-        with outbox():  # a call about which somebody is asked just now stays
-            forgotten += old.filter(pk__in=keys).delete()[0]
-        if len(keys) < database.DELETE_ROWS:
-            break
-    return forgotten
+    return delete_in_steps(old, outbox)  # a call about which somebody is asked just now stays
