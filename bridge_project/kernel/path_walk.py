@@ -186,7 +186,11 @@ class Walk:
     def _down(self, name: str) -> None:
         if self.rules.hides((*self.names, name)):
             raise BridgeError("FILE_ACCESS_DENIED")
-        fd = os.open(name, _LOOK, dir_fd=self.fd)
+        try:
+            # asked for as a directory, so that one that is mounted on demand is
+            fd = os.open(name, _LOOK | os.O_DIRECTORY, dir_fd=self.fd)
+        except NotADirectoryError:
+            fd = os.open(name, _LOOK, dir_fd=self.fd)
         try:
             stat = os.fstat(fd)
             if st.S_ISLNK(stat.st_mode):
