@@ -151,19 +151,20 @@ def restore(conf: Conf, file: Path) -> tuple[Manifest | None, Path | None]:
             target = _database_place(conf, staged, manifest)
             when = f"{ASIDE}{now_name()}-"
             aside = Path(tempfile.mkdtemp(prefix=when, dir=directory))
-            if manifest is None:
-                assert target is not None
-                _put_database(staged / DATABASE, target, aside)
-            else:
-                _exchange(directory, staged, aside)
-                if target not in (None, conf.bridge_data_dir / DATABASE):
-                    _put_database(directory / DATABASE, target, aside)
+            try:
+                if manifest is None:
+                    assert target is not None
+                    _put_database(staged / DATABASE, target, aside)
+                else:
+                    _exchange(directory, staged, aside)
+                    if target not in (None, conf.bridge_data_dir / DATABASE):
+                        _put_database(directory / DATABASE, target, aside)
+            finally:
+                with contextlib.suppress(OSError):
+                    aside.rmdir()  # if nothing was put there
     except OSError as error:
         raise CommandError(f"{file} cannot be restored ({error}).") from None
-    if any(aside.iterdir()):
-        return manifest, aside
-    aside.rmdir()
-    return manifest, None
+    return manifest, aside if aside.exists() else None
 
 
 def _stage(file: Path, staged: Path) -> Manifest | None:
@@ -266,7 +267,6 @@ def _exchange(directory: Path, staged: Path, aside: Path) -> None:
     except OSError:
         for source, target in reversed(moved):
             os.rename(target, source)
-        aside.rmdir()
         raise
 
 
@@ -280,8 +280,6 @@ def _put_database(source: Path, target: Path, aside: Path) -> None:
             os.fsync(moved.fileno())
     except OSError:
         draft.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
-            aside.rmdir()  # if nothing was put there
         raise
     old = [suffix for suffix in ("", "-wal", "-shm") if os.path.exists(f"{target}{suffix}")]
     for suffix in old:
