@@ -54,8 +54,11 @@ class Commands:
     async def resume(self, name: str = "") -> None:
         """resume [N|ID]: have a paused or failed session go on; else the chosen one"""
         chosen = self._named(name)
-        if self.console.sessions.get(chosen, {}).get("kind") == "observed":
+        known = self.console.sessions.get(chosen, {})
+        if known.get("kind") == "observed":
             raise Wrong("It is only observed: its agent goes on at the machine.")
+        if known.get("session_status") == "active":
+            raise Wrong("Its agent runs already.")
         await self._join("resumed ", session_id=chosen, resume=True)
 
     async def history(self) -> None:
@@ -83,7 +86,9 @@ class Commands:
     async def approvals(self) -> None:
         """approvals: what waits for a decision, in all sessions"""
         for number, one in enumerate(self.console.pending.values(), 1):
-            self.show(f"{number}  [{clean(one['risk_level'])}] {plain(one['description'], 300)}")
+            risk, where = clean(one["risk_level"]), self.console.titles.get(one["session_id"], "")
+            asked = f"{number}  [{risk}] {plain(one['description'], 300)}"
+            self.show(f"{asked}  ({plain(where, 40)})")
             if not render.questions(one):
                 self.show(f"   {plain(json.dumps(one['params']), 300)}")
         if not self.console.pending:

@@ -40,7 +40,7 @@ class Console:
                     self._learn_session(one)
             case "session_started" | "session_update":
                 self._learn_session(payload.get("session") or payload)
-            case "session_ready":
+            case "session_ready" if key[0] in self.sessions:  # it may have ended meanwhile
                 self.current = self.current or key[0]
             case "session_end":
                 self._forget_session(key[0])

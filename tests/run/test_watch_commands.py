@@ -103,7 +103,7 @@ def test_the_repository_and_its_files(piped: Program, repository: Repository) ->
     piped.ask("ls /", "-- FILE_ACCESS_DENIED: ")
 
 
-def test_approvals(bridge: Bridge, sid: str) -> None:
+def test_approvals(bridge: Bridge, sid: str, repository: Repository) -> None:
     """By their numbers, also one that waited before (D28); decided is decided at the bridge."""
     targets, changed = ("one", "two", "three"), {"command": "make four"}
     calls = [ask(bridge, sid, "make one")]
@@ -111,8 +111,8 @@ def test_approvals(bridge: Bridge, sid: str) -> None:
         watch.until("make one")
         calls += [ask(bridge, sid, f"make {target}") for target in targets[1:]]
         watch.until("make three")
-        shown = [f"{number}  [high]" for number in (1, 2, 3)]
-        watch.ask("approvals", *shown, *[f"make {target}" for target in targets])
+        shown = [f"make {target}  ({repository.path.name})" for target in targets]
+        watch.ask("approvals", "1  [high]", "2  [high]", "3  [high]", *shown)
         watch.ask("approve", "-- 3 wait: `approvals` lists them; say which number.")
         noted = "Noted. The agent still waits for an answer at the machine."
         watch.ask("reject 2", f"-- Bash: rejected. {noted}")
