@@ -19,8 +19,10 @@ from twisted.protocols.tls import TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from bridge_project.http.error_body import request_id
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import Conf, ConfError
+from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.text import network_of
 from bridge_project.network.certificate_files import Certificates
 from bridge_project.network.certificates import load_or_renew
@@ -32,10 +34,6 @@ log = logging.getLogger("bridge.server")
 reactor.seconds = time.monotonic  # type: ignore[attr-defined]
 
 TLS_HANDSHAKE = 0x16  # the first byte of every TLS connection
-PLAIN_RESPONSE = (
-    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 37\r\n"
-    b"Connection: close\r\n\r\nThis port speaks https and wss only.\n"
-)
 UNSENT_BYTES = 128 * 1024  # in the kernel, for one connection
 NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT)
 
@@ -119,7 +117,7 @@ class Connection(tcp.Server):
 
 
 class TLSConnection(TLSMemoryBIOProtocol):
-    """Run TLS on a connection; answer plain HTTP with an error, then close."""
+    """Run TLS on a connection; answer plain HTTP with the error of D9, then close."""
 
     _plain = False
     _began = False
@@ -129,7 +127,10 @@ class TLSConnection(TLSMemoryBIOProtocol):
             self._began = True
             if data[0] != TLS_HANDSHAKE:
                 self._plain = True
-                self.transport.write(PLAIN_RESPONSE)
+                server = self.factory.wrappedFactory.server
+                where = server.transport_of(self.transport, []), b"-", b"-"
+                error = BridgeError("INSECURE_TRANSPORT")
+                self.transport.write(server.error_response(error, request_id(None), 403, *where))
                 self.transport.loseConnection()
         if not self._plain:
             super().dataReceived(data)
