@@ -62,7 +62,7 @@ class DeviceOrAdmin(_Scope):
 
 
 class AdminOnly(_Scope):
-    """Admit the administrator: ``/admin/*`` of the API."""
+    """Admit the administrator: ``/admin/*`` of the API, and ``/metrics``."""
 
     kinds = frozenset({"admin"})
 

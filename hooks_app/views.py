@@ -128,7 +128,7 @@ class BatchView(HookView):
 class ReloadHooksView(BridgeAPIView):
     """Read the hook configuration again, and list the events that it has hooks for.
 
-    A wrong configuration is refused, and the old one stays in use.
+    A wrong configuration is refused.
     """
 
     rate_group = "admin"

@@ -27,9 +27,9 @@ Schema = dict[str, Any]
 DESCRIPTION: Final = """\
 One WebSocket, over TLS only, at `/api/v1/ws`. Every message is a JSON object
 `{type, id, timestamp, payload}`; heartbeats carry only `type` and `timestamp`. A reply has the id
-of what it answers. The first message is `auth` with a device token; `health_check` comes next; then
-sessions can be joined. What the bridge keeps for a device is sent again, with the same id, until
-`notification_ack` names it or heartbeats prove that it arrived.
+of what it answers, a stream message one of its own. The first message is `auth` with a device
+token; `health_check` comes next; then sessions can be joined. What the bridge keeps for a device is
+sent again, with the same id, until `notification_ack` names it or heartbeats prove that it arrived.
 """
 
 
@@ -61,7 +61,7 @@ class Message:
         if not self.from_client:
             return ""
         joined = ", in a joined session" if self.model.needs_joined else ""
-        again = "; repeated with its id, it is only answered again"
+        again = "; repeated with its id, it is not done twice"
         once = again if self.model.idempotent else ""
         return f"May be sent {_PHASES[self.model.phase]}{joined}{once}."
 

@@ -15,9 +15,9 @@ def sent_as(row: ErrorCode) -> str:
         return f"never sent: {row.never_sent}"
     places = [f"HTTP {row.status}"] if row.status else []
     if row.close:
-        places.append(f"`{row.before_close}`, close {row.close}")
+        places.append(f"{row.within or '`connection_error`'} and close {row.close}")
     elif row.recoverable is not None:
-        places.append("`error`")
+        places.append(row.within or "`error`")
     return "; ".join(places)
 
 

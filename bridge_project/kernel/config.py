@@ -1,4 +1,4 @@
-"""Read, check and describe every setting (D44); nothing else reads `os.environ`.
+"""Read, check and describe every setting (D44); nothing else reads one.
 
 `docs/settings.md` is generated from the fields of `Conf`. Values come from the environment first,
 then from `.env` in the data directory.
@@ -56,7 +56,8 @@ class Conf(BaseModel):
     bridge_hook_token: types.TokenText = ""
     """The token that hook producers send. Made on the first start if absent."""
     bridge_admin_token: types.TokenText = ""
-    """The token for `/admin/*`. Made on the first start if absent."""
+    """The token for the API's `/admin/*`, `/metrics`, sessions and files. Made on the first start
+    if absent."""
     bridge_allowed_roots: types.RootList = []
     """Directories whose files devices may see and where agents may work, `:` between them. Default:
     the directory the bridge was started in."""
@@ -65,7 +66,8 @@ class Conf(BaseModel):
     bridge_trusted_proxies: types.NetworkList = []
     """Addresses or networks of TLS-terminating proxies, comma between them."""
     bridge_allowed_origins: types.OriginList = []
-    """Browser origins, besides the bridge's own, that may open a WebSocket. Comma between them."""
+    """Browser origins, besides the bridge's own, that may open a WebSocket and call the API. Comma
+    between them."""
     bridge_cors_allow_all: bool = False
     """Answer CORS requests from every origin (development)."""
     bridge_tunnel_domains: types.DomainList = []
@@ -88,7 +90,8 @@ class Conf(BaseModel):
     bridge_queue_ttl_seconds: types.Positive = limits.QUEUE_TTL_SECONDS
     """How long a message is kept in the log, in seconds."""
     bridge_rate_limits: Literal["on", "off"] = "on"
-    """`off` lifts every rate limit, for benchmarks and tests."""
+    """`off` lifts every rate limit and the bound on connections without a token, for benchmarks and
+    tests."""
     bridge_default_agent: str = ""
     """The agent that `primary-agent` and an empty agent name mean."""
     bridge_acp_agents: types.AgentLines = {}

@@ -20,7 +20,7 @@ class ErrorCode:
     remedy: str
     status: int | None = None  # of an HTTP answer
     close: int | None = None  # the WebSocket close code (D21)
-    before_close: Literal["connection_error", "error"] = "connection_error"
+    within: str = ""  # messages that carry it, if not `error`, or `connection_error` before a close
     recoverable: bool | None = None  # in an `error`: the same connection can go on
     severity: Severity = "warning"
     notified: bool = False  # whoever raises it notifies the devices, in words of its own (D51)
@@ -40,8 +40,8 @@ _TABLE = [
     ErrorCode("AUTH_INSUFFICIENT_SCOPE", "The token is valid, but not for this.",
         "Use the token of the kind that this endpoint takes: device, hook or admin.", status=403),
     ErrorCode("HOOK_AUTH_FAILED", "The hook token is not the configured one.",
-        "Send the bridge's hook token; `python manage.py install_hooks` writes a producer that "
-        "has it.", status=401),
+        "Send the token that is in `secrets/hook_token` of the bridge's data directory.",
+        status=401),
     ErrorCode("HOOK_INVALID_PAYLOAD", "The hook event does not match its schema.",
         "Correct the fields that `validation_errors` names.", status=400, severity="info"),
     ErrorCode("HOOK_INVALID_EVENT_TYPE", "`event` is not one of the nine hook events.",
@@ -58,13 +58,14 @@ _TABLE = [
         never_sent="the rule that was violated has a code, such as `HOOK_INVALID_PAYLOAD`"),
     ErrorCode("VALIDATION_ERROR", "The request does not match what this endpoint takes.",
         "See the endpoint in the OpenAPI document at /api/v1/schema.",
-        status=400, recoverable=True, severity="info"),
+        status=400, severity="info"),
     ErrorCode("PAYLOAD_VALIDATION_ERROR", "A payload field of a hook event is wrong.",
-        "Correct the field.", status=400, severity="info"),
+        "Correct the field.", status=400, severity="info",
+        never_sent="only an entry of `validation_errors` has it"),
     ErrorCode("SESSION_NOT_FOUND", "No session has this id.",
         "List the sessions, or start one.", status=404, recoverable=False, severity="info"),
     ErrorCode("SESSION_CLOSED", "The session is closed.",
-        "Start a new session.", status=409, severity="info"),
+        "Start a new session, or resume it where it is `resumable`.", status=409, severity="info"),
     ErrorCode("RATE_LIMIT_EXCEEDED", "Too many requests.",
         "Wait for `retry_after` seconds.", status=429),
     ErrorCode("INTERNAL_ERROR", "The bridge failed unexpectedly.",
@@ -77,12 +78,13 @@ _TABLE = [
         "See the `Allow` header.", status=405, severity="info"),
     ErrorCode("PAYLOAD_TOO_LARGE", "The body or message is larger than the bridge takes.",
         "Send less at once; the limit is `max_message_size_mb` in /info.",
-        status=413, close=1009, before_close="error", recoverable=False, passes=True),
+        status=413, close=1009, within="`error`", recoverable=False, passes=True),
     ErrorCode("UNSUPPORTED_MEDIA_TYPE", "The body is not JSON.",
         "Send `Content-Type: application/json`.", status=415, severity="info"),
     ErrorCode("STORAGE_UNAVAILABLE", "The database cannot be used now; nothing was stored.",
         "Send it again after `Retry-After` seconds; `python manage.py doctor` says what is wrong.",
-        status=503, close=4503, recoverable=True, severity="critical", passes=True),
+        status=503, close=4503, within="`error`, or `connection_error`", recoverable=True,
+        severity="critical", passes=True),
     ErrorCode("ORIGIN_NOT_ALLOWED", "A page of this origin may not connect.",
         "Add the origin to BRIDGE_ALLOWED_ORIGINS if it is yours.", status=403),
     ErrorCode("HOST_NOT_ALLOWED", "The bridge does not answer under this host name.",
@@ -96,7 +98,7 @@ _TABLE = [
     ErrorCode("FILE_NOT_FOUND", "There is no such file or directory.",
         "List the directory first.", status=404, recoverable=True, severity="info"),
     ErrorCode("FILE_TOO_LARGE", "The file is larger than one message may be.",
-        "Read it in parts with `offset` and `limit`.",
+        "Read it in parts: `file_read` with `offset` and `limit`, over the WebSocket.",
         status=413, recoverable=True, severity="info"),
     # -- connection_error --------------------------------------------------------------------------
     ErrorCode("AUTH_FAILED", "The token is invalid, expired, revoked or bound to another device.",
@@ -116,13 +118,14 @@ _TABLE = [
         "Connect again.", recoverable=True, never_sent=BY_A_CLIENT),
     ErrorCode("CONN_REPLACED", "A newer connection of this device took over.",
         "Use the newer connection.",
-        close=4409, before_close="error", recoverable=False, severity="info"),
+        close=4409, within="`error`", recoverable=False, severity="info"),
     ErrorCode("CONN_SLOW", "The client took no bytes for 30 seconds.",
         "Connect again; what was not received is sent again.",
         close=4413, recoverable=True,
         never_sent="a client that takes no bytes cannot read it; the close code 4413 says it"),
     ErrorCode("RATE_LIMITED", "Too many messages, connections or failed attempts.",
-        "Wait, then try again more slowly.", close=4429, recoverable=True, passes=True),
+        "Wait, then try again more slowly.",
+        close=4429, within="`error`, or `connection_error`", recoverable=True, passes=True),
     # -- error, WebSocket --------------------------------------------------------------------------
     ErrorCode("PROTO_INVALID_MESSAGE", "The message does not match the protocol.",
         "Correct the fields that `violations` names.", recoverable=True, severity="info"),
@@ -150,9 +153,9 @@ _TABLE = [
         never_sent="a tool that failed is a `tool_error`, which says how: "
                    "`TOOL_EXECUTION_FAILED` or `TOOL_TIMEOUT`"),
     ErrorCode("TOOL_EXECUTION_FAILED", "The tool failed.",
-        "See `details`.", recoverable=True, severity="info"),
+        "See `details`.", within="`tool_error`", recoverable=True, severity="info"),
     ErrorCode("TOOL_TIMEOUT", "The tool took too long.",
-        "Try again with less work.", recoverable=True),
+        "Try again with less work.", within="`tool_error`", recoverable=True),
     ErrorCode("TOOL_CALL_NOT_FOUND", "No tool call of this session has this id.",
         "Use the `tool_call_id` of an `approval_required`.", recoverable=False, severity="info"),
     ErrorCode("TOOL_ALREADY_DECIDED", "Somebody has decided this tool call already.",

@@ -1,4 +1,4 @@
-"""Define every limit and period, with its reason.
+"""Define the limits and periods that several modules share, with their reasons.
 
 Settings may override those that D44 names.
 """

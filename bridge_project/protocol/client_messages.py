@@ -91,7 +91,7 @@ class SessionEnd(SessionPayload):
     """End or leave a session; from the bridge: it has ended.
 
     The client that ended it gets the row under the id of its request, and not again. No join is
-    needed while the agent is being started.
+    needed while the agent is being started, or once the grace timer closed the session.
     """
 
     type = "session_end"

@@ -100,10 +100,10 @@ class InfoLimits(Sent):
 class AgentInfo(Sent):
     """Describe an agent, also one that cannot start.
 
-    ``version``: once known; it is looked up in the background, an ACP agent's when it is first
-    started. ``reason``: why it cannot start. ``can_modify``: a ``modified`` call runs with the new
-    parameters; else it is refused, and the agent asks anew with them. ``asks``: it asks before it
-    changes or runs something (D59); left out while unknown.
+    ``version``: once known, an ACP agent's when it was first started. ``reason``: why it cannot
+    start. ``can_modify``: a ``modified`` call runs with the new parameters; else it is refused, and
+    the agent asks anew with them. ``asks``: it asks before it changes or runs something (D59); left
+    out while unknown.
     """
 
     name: str

@@ -40,7 +40,7 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
     """
 
     transport: Transport  # how the client reaches the bridge
-    socket: Any  # what the server knows of the wire: edge.websocket.Socket, or its stand-in
+    socket: Any  # what the server knows of the wire: edge.websocket.Protocol, or its stand-in
     budget: ratelimit.MessageBudget
     delivery: Delivery  # these two from `auth` on
     acknowledgements: Acknowledgements

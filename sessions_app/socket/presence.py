@@ -91,5 +91,5 @@ def active_websockets() -> int:
 
 
 def active_sessions() -> int:
-    """Return sessions that are not closed, of either kind."""
+    """Count the sessions that are not closed, of either kind."""
     return Session.objects.exclude(status=Session.Status.CLOSED).count()

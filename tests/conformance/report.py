@@ -19,11 +19,12 @@ PAGE = REPOSITORY / "docs" / "conformance.md"
 HEAD = """# Conformance
 
 Every row of the tables of the specification, in this project's own words, and the tests that prove
-it. The tests of `tests/conformance/` know nothing of the implementation: they start the real
-server, over TLS, and speak to it as a producer, a phone or a browser does; where the database
-matters, on SQLite and on PostgreSQL. A few rows cannot be seen from outside and are proven beside
-the code. This page is written by `python -m tests.conformance.report`; the tests fail when a row
-has no test, or when this page is not up to date.
+it. The tests of `tests/conformance/` look from outside and take from the implementation at most its
+limits and names: they start the real server, over TLS, and speak to it as a producer, a phone or a
+browser does; where the database matters, on SQLite and on PostgreSQL. A few rows cannot be seen
+from outside and are proven beside the code. This page is written by
+`python -m tests.conformance.report`; the tests fail when a row has no test, or when this page is
+not up to date.
 """
 
 

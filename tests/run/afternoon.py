@@ -29,7 +29,7 @@ QUESTION = {"question": "Which colour?", "options": [{"label": "Red"}, {"label":
 # tried, and which session is chosen, which is said or not, going by which of two answers is first.
 MASKS = (
     (r"(?m)^\d\d:\d\d:\d\d  .{24}  ", ""),
-    (r"wss://\S+:\d+\S*;", "wss://192.168.1.20:8443/api/v1/ws;"),
+    (r"wss://\S+:\d+\S*;", "wss://127.0.0.1:8443/api/v1/ws;"),
     (r"[0-9a-f]{8}-[0-9a-f-]{27}", "6f1c…"),
     (r"(?m)^answer   [\d ]*(\n +)?(?=\(error\)|Slept)", "answer   1 2 3 … "),
     (r"(?m)^answer   ([\d ]*|\(stop\))$", "answer   1 2 3 …"),

@@ -16,7 +16,7 @@ class Command(BaseCommand):
     help = (
         "Send an event the whole way, from the hook command to a device, and look at everything on"
         " it: what works, what does not, and the command that mends it. Ends with 0 when nothing"
-        " is broken, with 1 otherwise; it takes a few seconds, never more than about 15, and with"
+        " is broken, with 1 otherwise; it takes a few seconds, never more than about 20, and with"
         " --agent up to a minute more."
     )
     requires_system_checks: list[str] = []

@@ -1,4 +1,4 @@
-"""Create the admin site's first user, interactively or for a script: `make_admin`."""
+"""Create a user of the admin site, interactively or for a script: `make_admin`."""
 
 import argparse
 import getpass

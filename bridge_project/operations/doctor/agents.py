@@ -1,6 +1,6 @@
 """Check which agents can start and whether they ask (D41, D43, D59).
 
-Only `demo` is really started.
+Only `demo` and the one that `--agent` names are started.
 """
 
 import asyncio

@@ -36,7 +36,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         add = parser.add_argument
         parser.set_defaults(settings=None)
-        settings = "the agent's settings file (default: ~/.claude/settings.json)"
+        settings = "the settings file (default: settings.json in CLAUDE_CONFIG_DIR or ~/.claude)"
         add("--settings", "--settings-file", dest="settings_file", type=Path, help=settings)
         yes = "do it without asking; needed where there is no terminal"
         add("--yes", action="store_true", help=yes)

@@ -47,7 +47,7 @@ def program() -> Path | None:
 
 
 def version() -> str:
-    """Return the version of the SDK and of the program in it; empty without both."""
+    """Return the version of the SDK; empty without it or its program."""
     try:
         return importlib.metadata.version(PACKAGE) if program() is not None else ""
     except importlib.metadata.PackageNotFoundError:  # it was copied there, not installed

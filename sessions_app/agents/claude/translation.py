@@ -1,6 +1,6 @@
 """Translate claude-agent-sdk's messages to events, and transcripts to messages.
 
-docs/agents.md says which calls ask, and what becomes of each message of the SDK.
+docs/agents.md says which calls ask.
 """
 
 import math
