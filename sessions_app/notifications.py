@@ -105,6 +105,8 @@ def approval_decided(session: Session, call: ToolCall) -> Notification:
     if call.decided_by == ToolCall.DecidedBy.AGENT and call.decision == ToolCall.Decision.REJECTED:
         body, data["ran"] = f"{body.rstrip('.')} and was not run.", False
     data |= {"device": call.device.name if call.device else "", "reason": call.reason}
+    if call.modifications and len(call.modifications) <= limits.MB:
+        data["modifications"] = json.loads(call.modifications)
     return _about(session, call, "approval_decided", title, body, **data)
 
 

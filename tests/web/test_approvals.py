@@ -9,7 +9,7 @@ import pytest
 from tests.conformance import agents, approvals
 from tests.conformance.bridge import Bridge, eventually
 from tests.web.actions import approve, ask_to_run, close_sheet, open_approval, pause, prepare
-from tests.web.browser import NETWORK, Page
+from tests.web.browser import NETWORK, PHONE, Page
 from tests.web.conftest import MakePage
 from tests.web.link import Link
 
@@ -72,12 +72,64 @@ def test_two_decide_differently_at_once(make_page: MakePage, bridge: Bridge) -> 
     for page in (first, second):
         open_approval(page, "echo x > refused.txt")
     prepare(second)
-    at_once([(first, ".reject"), (second, ".armed")])
+    at_once([(first, ".reject"), (second, ".primary")])
     said = [page.wait(DECIDED) for page in (first, second)]
     rejected, approved = "Rejected by you", "Approved by you"
     assert said in ([rejected, "Rejected by phone-"], ["Approved by phone-", approved])
     (first if said[0].endswith("you") else second).wait_text("The agent was told.")
     eventually(lambda: (bridge.root / "refused.txt").exists() is said[0].startswith("Approved"))
+
+
+def test_what_was_changed_is_what_is_shown(page: Page, bridge: Bridge) -> None:
+    """In the list, on the sheet and in the conversation, beside what had been asked."""
+    session_id = ask_to_run(bridge, "ls first")
+    open_approval(page, "ls first")
+    page.tap("dialog button", "Change…")
+    page.type("dialog textarea", " second")
+    page.tap("dialog .primary", "Approve with changes")
+    page.wait_text("Approved with changes by you")
+    assert page.js("document.querySelector('dialog textarea').disabled")
+    close_sheet(page)
+    page.open("approvals").tap(".row-link", "Bash: ls first second")
+    page.wait_text("What changes in command")
+    close_sheet(page)
+    page.open(f"s/{session_id}").tap("details.tool summary", "Bash: ls first second")
+    page.wait_text("changed by a person", "It had asked for: ls first\n")
+
+
+LONG = "\n".join(f"echo {number} > long.txt" for number in range(9))
+
+
+def test_what_is_long_is_seen_first(page: Page, bridge: Bridge) -> None:
+    """Whatever is said of it meanwhile; by scrolling, or on a larger screen."""
+    ask_to_run(bridge, LONG)
+    open_approval(page, "echo 0")
+    page.wait_text("Scroll to the end to approve.")
+    ask_to_run(bridge, "echo other")
+    page.wait("document.querySelectorAll('.card').length > 1", what="the page has news")
+    assert "Scroll to the end to approve." in page.text
+    assert page.js("document.querySelector('dialog .primary').disabled")
+    page.show_as(PHONE | {"height": 1400})
+    page.wait_gone("Scroll to the end to approve.")
+    prepare(page)
+    page.wait("!document.querySelector('dialog .armed')", what="the second step is not for ever")
+
+
+def test_buttons_that_move_take_no_tap(make_page: MakePage, link: Link) -> None:
+    """A sentence above them comes when the connection goes."""
+    page = make_page(link.bridge).pair()
+    page.open(f"s/{ask_to_run(link.bridge, 'ls moves')}").find(".deciding .reject")
+    page.expected.append(NETWORK)
+    page.wait_whole()
+    pause(page)
+    page.js(
+        "new MutationObserver((_, seen) => { window.guarded = seen.disconnect() ?? true })"
+        ".observe(document.querySelector('.deciding .actions'), {attributes: true})"
+    )
+    link.cut()
+    page.wait_text("Offline: what you decide waits")
+    assert page.js("window.guarded")
+    link.mend()
 
 
 def approve_offline(make_page: MakePage, link: Link, name: str) -> tuple[Page, str]:

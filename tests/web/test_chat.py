@@ -12,7 +12,7 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.samples import hook, new_session
 from tests.hooks.scripted import fixture
 from tests.live.test_real_hooks import Agent
-from tests.web.actions import approve, say, start_demo
+from tests.web.actions import approve, close_sheet, say, start_demo
 from tests.web.browser import Page
 from tests.web.conftest import MakeBridge, MakePage
 
@@ -81,10 +81,14 @@ def test_a_session_at_the_machine_is_watched(page: Page, bridge: Bridge, tmp_pat
     page.wait_text("waits for a decision")
     page.tap(".decide", "Look at it")
     page.wait_text("Waiting at the machine. Your answer is only recorded")
-    page.tap("dialog button", "Close")
+    page.tap("dialog .primary", "ote as approved")
+    page.wait_text("Approved by you. Noted; it is decided at the machine.")
+    close_sheet(page)
+    page.wait_text("waits at the machine")
     fire("PostToolUse-Bash")
-    page.wait_gone("waits for a decision")
+    page.wait_gone("waits at the machine")
     fire("Stop")
+    page.wait_text(fixture("Stop")["last_assistant_message"])
     page.wait("document.querySelector('.composer .danger').hidden")
 
 

@@ -2,6 +2,7 @@
 
 import { ownRegistration, served } from "./served.js";
 
+const SUBSCRIBE_MS = 20_000;
 const KEPT = "push"; // what this device wants: "quiet", "full"; nothing: no push
 
 /** Say why this browser cannot be sent pushes; "" when it can. */
@@ -15,15 +16,9 @@ export function whyNot({ acked, phase }) {
     );
   if (served.worker === "unknown") return "One moment…";
   if (served.worker !== "kept" || !("PushManager" in window))
-    return (
-      "This browser takes none here. It needs a certificate that it trusts; “What is wrong?” has " +
-      "the steps."
-    );
+    return "It needs a certificate that this browser trusts: “What is wrong?” has the steps.";
   if (Notification.permission === "denied")
-    return (
-      "Notifications of this page are blocked: allow them in the browser's settings for this " +
-      "site."
-    );
+    return "Notifications of this page are blocked: allow them in the browser's settings.";
   return "";
 }
 
@@ -79,7 +74,12 @@ async function tell(model, detail) {
     await subscription.unsubscribe(); // made for another key: nobody can send to it
     subscription = null;
   }
-  subscription ??= await pushManager.subscribe(options);
+  if (!subscription) {
+    // A browser that does not reach its maker's service may try for ever.
+    const error = new Error("The push service of this browser's maker does not answer.");
+    const late = new Promise((_, reject) => setTimeout(reject, SUBSCRIBE_MS, error));
+    subscription = await Promise.race([pushManager.subscribe(options), late]);
+  }
   return model.call("request", "push_subscribe", { subscription: subscription.toJSON(), detail });
 }
 

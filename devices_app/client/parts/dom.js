@@ -188,7 +188,7 @@ const PHASES = {
   warned: "Needs you",
   ready: "",
   waiting: "Offline",
-  stopped: "Stopped",
+  stopped: "Not connected",
 };
 
 /** Make the link that says how the connection is; it is hidden while all is well. */

@@ -3,6 +3,7 @@
 import { button, guard, h } from "./dom.js";
 
 export const HOLD_MS = 1200;
+const ARMED_MS = 10_000; // for the second of two steps
 
 /**
  * Open a full-height sheet; the browser's back closes it, and the focus returns to where it was.
@@ -92,6 +93,11 @@ export function twoSteps(first, second, act, kind = "primary") {
     node.classList.add("armed");
     guard(node);
     node.focus();
+    setTimeout(() => {
+      armed = false;
+      node.textContent = first;
+      node.classList.remove("armed");
+    }, ARMED_MS);
   };
   const node = button(`button.${kind}`, () => (armed ? act() : start()), first);
   return { node, start };

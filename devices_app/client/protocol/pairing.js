@@ -18,10 +18,10 @@ const NAMES = { v: "version", token: "token", url: "address", pin: "pin" };
  */
 export function readPairingLink(text, host) {
   const fragment = text.trim().split("#").at(-1) ?? "";
-  if (!fragment) {
+  if (!fragment.includes("=")) {
     throw new Error(
-      "There is no pairing code in this link. Scan the QR code that the bridge shows in its " +
-        "terminal.",
+      "This is no pairing link, which begins with https:// and has “/pair#” in it. Scan the code " +
+        "that the bridge shows in its terminal.",
     );
   }
   // Split by hand: URLSearchParams would turn a "+" into a space.

@@ -29,6 +29,7 @@ export function asked(home, { payload, id, timestamp }) {
     by: "", // who decided, in words for a person
     decided_at: "",
     forwarded: null, // true: the agent was told; null: not known
+    changed: null, // with which parameters it was approved, where those are others
   };
   const state = withApproval(home, approval);
   return !payload.decision || payload.decision === "pending" ? state : decided(state, payload);
@@ -45,6 +46,7 @@ export function decided(home, payload) {
     by: who(home, payload) || before.by,
     decided_at: payload.decided_at ?? before.decided_at,
     forwarded: payload.forwarded ?? before.forwarded,
+    changed: payload.modifications ?? before.changed,
   });
 }
 

@@ -5,7 +5,7 @@
 
 import { named } from "../protocol/messages.js";
 
-export const emptyChat = () => ({ items: [], byKey: new Map(), seen: new Set() });
+export const emptyChat = () => ({ items: [], byKey: new Map(), seen: new Set(), queued: [] });
 
 /**
  * Take rows into a chat, which is changed in place: a session may have ten thousand.
@@ -48,6 +48,8 @@ const FOLDS = {
   stream_end: (chat, row) => {
     const { finish_reason: reason, usage = null } = row.payload;
     change(answer(chat, row), { done: true, reason, usage });
+    const next = reason === "tool_call" ? undefined : chat.queued.shift();
+    if (next) change(next, { queued: false });
   },
   tool_call: (chat, row) => call(chat, row.payload, row.timestamp),
   approval_required: (chat, row) => {
@@ -55,7 +57,7 @@ const FOLDS = {
     change(call(chat, row.payload, row.timestamp), {
       asked: true,
       decision: decision === "pending" ? "" : decision,
-      risk: row.payload.risk_level,
+      atMachine: row.payload.source === "hooks",
     });
   },
   tool_result: (chat, row) => {
@@ -70,12 +72,12 @@ const FOLDS = {
   },
   tool_error: (chat, row) => {
     const { message, details } = row.payload;
-    const output = [details?.stdout, details?.stderr].filter(Boolean).join("\n") || message;
+    const output = [details?.stdout, details?.stderr].filter(Boolean).join("\n");
     change(call(chat, row.payload, row.timestamp), {
       done: true,
       ok: false,
-      output: textOf(output),
-      problem: named(message),
+      output: textOf(output || message),
+      problem: output ? named(message) : "",
       ms: details?.execution_time_ms ?? null,
     });
   },
@@ -94,8 +96,7 @@ const END = {
   completed: "The session is complete.",
 };
 
-function answer(chat, row) {
-  const { message_id: id } = row.payload;
+function answer(chat, row, id = row.payload.message_id) {
   return (
     chat.byKey.get(`m:${id}`) ??
     add(chat, `m:${id}`, {
@@ -121,8 +122,10 @@ function call(chat, payload, at) {
       params: {},
       description: "",
       asked: false,
+      atMachine: false, // it is decided there
+      noted: "", // by which device
       decision: "",
-      risk: "",
+      was: null, // the parameters that it had asked with, where others were approved
       done: false,
       ok: true,
       output: "",
@@ -141,7 +144,7 @@ const textOf = (content) =>
 function hookEvent(chat, row) {
   const { event, payload } = row.payload;
   if (event === "UserPromptSubmit") {
-    add(chat, payload.message_id ? `p:${payload.message_id}` : row.id, {
+    const item = add(chat, payload.message_id ? `p:${payload.message_id}` : row.id, {
       kind: "prompt",
       at: row.timestamp,
       text: String(payload.prompt ?? ""),
@@ -149,8 +152,14 @@ function hookEvent(chat, row) {
       source: payload.source ?? "",
       queued: payload.queued === true,
     });
-  } else if (event === "Stop" && payload.reason && payload.reason !== "task_completed") {
-    note(chat, row, `The agent stopped: ${String(payload.reason).replaceAll("_", " ")}.`);
+    if (item.queued) chat.queued.push(item);
+  } else if (event === "Stop") {
+    const { reason = "task_completed", message, error } = payload;
+    const text = String(message || error || "");
+    const why = `The agent stopped: ${String(reason).replaceAll("_", " ")}.`;
+    if (reason === "error") note(chat, row, named(text) || why, "error");
+    else if (text) Object.assign(answer(chat, row, row.id), { text, done: true });
+    if (!["error", "task_completed"].includes(reason)) note(chat, row, why);
   } else if (HAPPENED[event]) {
     note(chat, row, HAPPENED[event]);
   }
@@ -168,10 +177,14 @@ function notification(chat, row) {
   if (kind === "approval_required") return;
   if (kind === "approval_decided") {
     const item = chat.byKey.get(`t:${data.tool_call_id}`);
-    if (item) change(item, { decision: data.decision, decidedBy: named(body) });
+    if (!item) return;
+    const { decision, modifications } = data;
+    change(item, { decision, decidedBy: named(body), noted: item.atMachine && data.device });
+    if (modifications) change(item, { params: modifications, was: item.params });
     return;
   }
   if (kind === "task_complete" || kind === "agent_idle") return;
+  if (kind === "error" && data.reason !== undefined && body) return; // its Stop says it
   if (data.error_id) {
     // a failure is told in its session and to every device, and shown once
     if (chat.seen.has(data.error_id)) return;

@@ -19,6 +19,7 @@ const blankSession = (id) => ({
   last_activity_at: "",
   resumable: false,
   unseen: false, // it finished or failed while nobody looked
+  failed: false, // its last turn
   trouble: "", // why it is in error, in words
 });
 const CLOSED = { session_status: "closed", turn: "idle", doing: null };
@@ -158,15 +159,17 @@ function happened(home, payload, viewing) {
         .slice(0, 200);
   }
   if (payload.event === "PreToolUse") view.turn = "working";
-  if (payload.event === "Stop") Object.assign(view, { turn: "idle", doing: null });
+  if (payload.event === "Stop")
+    Object.assign(view, { turn: "idle", doing: null, failed: payload.payload.reason === "error" });
   if (payload.event === "SessionEnd") Object.assign(view, CLOSED);
   return withSession(home, view, viewing);
 }
 
 function streamEnded(home, payload, viewing) {
-  return payload.finish_reason === "tool_call"
-    ? home
-    : withSession(home, { session_id: payload.session_id, turn: "idle", doing: null }, viewing);
+  const { session_id, finish_reason: reason } = payload;
+  if (reason === "tool_call") return home;
+  const view = { session_id, turn: "idle", doing: null, failed: reason === "error" };
+  return withSession(home, view, viewing);
 }
 
 /** Note that a person has looked at the session. */
@@ -182,9 +185,9 @@ export function attention(home, session) {
     return "approval";
   if (session.session_status === "closed") return "ended";
   if (session.session_status === "error") return "error";
-  if (session.unseen) return "finished";
-  if (session.turn === "working") return "working";
-  return session.session_status === "paused" ? "paused" : "idle";
+  if (session.session_status === "paused") return "paused";
+  if (session.unseen) return session.failed ? "error" : "finished";
+  return session.turn === "working" ? "working" : "idle";
 }
 
 const ORDER = ["approval", "error", "finished", "working", "paused", "idle", "ended"];

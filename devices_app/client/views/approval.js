@@ -32,6 +32,7 @@ export function openApproval(key, { model, go }, closed) {
     form
       ? form.node
       : [h(`p.risk.risk-${approval.risk_level}`, {}, RISK[approval.risk_level]), whole(approval)],
+    !form && changes(approval.params, approval.changed ?? {}),
     approval.reasoning && [h("h2", {}, "Why"), h("p", {}, visible(approval.reasoning))],
     h(
       "dl.facts",
@@ -53,11 +54,14 @@ export function openApproval(key, { model, go }, closed) {
   const open = (reject, approve) => {
     if (form && atMachine) return [];
     if (form) return [reject, h("span.gap"), answer];
-    watchEnd(sheet.body, approve, parts.status);
+    watchEnd(sheet.body, approve, parts.hint);
     const modify = editable(approval) && button("button.quiet", () => edit(), "Change…");
     return [reject, modify, h("span.gap"), approve];
   };
-  const done = () => [button("button.primary", () => sheet.dialog.close(), "Done")];
+  const done = () => {
+    for (const one of sheet.body.querySelectorAll("textarea, input")) one.disabled = true;
+    return [button("button.primary", () => sheet.dialog.close(), "Done")];
+  };
   const parts = decider(approval, model, { open, done });
   const edit = () => editParameters(approval, sheet, parts);
   const name = form ? "A question" : oneLine(approval.tool);
@@ -86,6 +90,7 @@ function decider(approval, model, { open, done }) {
   const status = h("p.status", { role: "status", tabindex: "-1" });
   const actions = h("div.actions");
   let shown = "";
+  let also = "";
   const decide = (decision, modifications) => model.call("decide", key, decision, modifications);
   const withdraw = async () => {
     if (!(await model.call("withdraw", key))) toast("It has been sent already.", "warn");
@@ -108,23 +113,36 @@ function decider(approval, model, { open, done }) {
     const now = model.home.approvals[key] ?? { ...approval, open: false };
     const state = now.open ? (itemOf(now, model)?.state ?? "open") : "decided";
     const sentence = standing(now, model) || hooksSentence(now) || offlineSentence(model);
-    setText(status, now.open ? sentence : outcome(now));
+    const said = now.open ? `${sentence} ${also}`.trim() : outcome(now);
+    if (state === shown && said === status.textContent) return;
+    setText(status, said);
+    guard(actions); // the buttons may have moved
     if (state === shown) return;
     shown = state;
     const { activeElement: at } = document;
     const hadFocus = at === status || actions.contains(at);
+    also = "";
     fill(actions, buttons[state]());
-    guard(actions);
     if (hadFocus) (actions.querySelector("button") ?? status).focus();
   };
   const again = () => {
     shown = "";
     paint();
   };
-  return { status, actions, paint, again, decide };
+  const hint = (text) => {
+    also = text;
+    paint();
+  };
+  return { status, actions, paint, again, decide, hint };
 }
 
-const CARD = { characters: 400, lines: 12 }; // of a call that is seen whole in a conversation
+const CARD = { lines: 16, width: 36 }; // of a call that is seen whole in a conversation
+
+// Each parameter has its name, its text in lines as wide as a phone, and a button to copy it.
+function linesOf(value) {
+  const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
+  return text.split("\n").reduce((sum, line) => sum + Math.ceil(line.length / CARD.width), 4);
+}
 
 /**
  * Make the card on which a call is decided in its conversation; null for one that takes the sheet:
@@ -132,9 +150,8 @@ const CARD = { characters: 400, lines: 12 }; // of a call that is seen whole in 
  */
 export function decisionCard(approval, { model, go }) {
   if (approval?.source !== "agent_sdk" || approval.risk_level === "critical") return null;
-  const text = JSON.stringify(approval.params);
-  const isLong = text.length > CARD.characters || text.split("\\n").length > CARD.lines;
-  if (isLong || questionsOf(approval).length) return null;
+  const lines = Object.values(approval.params).reduce((sum, value) => sum + linesOf(value), 0);
+  if (lines > CARD.lines || questionsOf(approval).length) return null;
   const more = () => h("a.button.quiet", go.link("approval", approval.key), "Details");
   const open = (reject, approve) => [reject, more(), h("span.gap"), approve];
   const { status, actions, paint } = decider(approval, model, { open, done: () => [] });
@@ -168,35 +185,32 @@ function approveButtons(approval, act) {
 }
 
 // What is long must have been seen to its end before it can be approved.
-function watchEnd(body, buttons, status) {
+function watchEnd(body, buttons, hint) {
   const all = buttons.flatMap((node) =>
     node.matches("button") ? [node] : [...node.querySelectorAll("button")],
   );
   const look = () => {
-    if (!seenToEnd(body)) return;
+    const seen = seenToEnd(body);
+    all.forEach((button) => (button.disabled = !seen));
+    hint(seen ? "" : "Scroll to the end to approve.");
+    if (!seen) return;
     body.removeEventListener("scroll", look);
-    all.forEach((button) => (button.disabled = false));
-    if (status.textContent === UNSEEN) setText(status, "");
+    resizes.disconnect();
   };
-  requestAnimationFrame(() => {
-    if (seenToEnd(body)) return;
-    all.forEach((button) => (button.disabled = true));
-    if (!status.textContent) setText(status, UNSEEN);
-    body.addEventListener("scroll", look, { passive: true });
-  });
+  const resizes = new ResizeObserver(look); // looks at once, too
+  resizes.observe(body);
+  body.addEventListener("scroll", look, { passive: true });
 }
-
-const UNSEEN = "Scroll to the end to approve.";
 
 // The whole command or parameters, never cut; an edit as a difference.
 function whole(approval) {
   const { params } = approval;
   const parts = [];
-  const text = typeof params.command === "string" ? params.command : "";
   const rest = { ...params };
-  if (text) {
-    delete rest.command;
-    parts.push(codeBlock(text, "Command"));
+  for (const name of ["command", "file_path"]) {
+    if (typeof params[name] !== "string" || !params[name]) continue;
+    delete rest[name];
+    parts.push(codeBlock(params[name], name));
   }
   const pairs = Array.isArray(params.edits) ? params.edits : [params];
   for (const { old_string: before, new_string: after } of pairs) {
@@ -225,6 +239,15 @@ function codeBlock(text, name) {
   );
 }
 
+// What a person changes, or has changed, in the parameters that are texts.
+const changes = (before, after) =>
+  Object.keys(after)
+    .filter((name) => typeof after[name] === "string" && after[name] !== before[name])
+    .map((name) => [
+      h("h2", {}, `What changes in ${oneLine(name)}`),
+      diffLines(compareTexts(String(before[name] ?? ""), after[name])),
+    ]);
+
 const editable = (approval) =>
   approval.source === "agent_sdk" &&
   Object.values(approval.params).some((value) => typeof value === "string");
@@ -236,7 +259,7 @@ function editParameters(approval, sheet, { actions, again, decide }) {
       const rows = String(Math.min(12, value.split("\n").length + 1));
       const area = field("textarea", { id: `field-${name}`, rows });
       area.value = value;
-      return { name, value, area };
+      return { name, area };
     });
   const difference = h("div");
   const form = h(
@@ -247,21 +270,12 @@ function editParameters(approval, sheet, { actions, again, decide }) {
     difference,
   );
   const changed = () => Object.fromEntries(fields.map(({ name, area }) => [name, area.value]));
-  const different = () => fields.some(({ value, area }) => area.value !== value);
   const sendAll = () => decide("modified", { ...approval.params, ...changed() });
   const sendButton = button("button.primary", sendAll, "Approve with changes");
   sendButton.disabled = true;
   form.addEventListener("input", () => {
-    sendButton.disabled = !different();
-    fill(
-      difference,
-      fields
-        .filter(({ value, area }) => area.value !== value)
-        .map(({ name, value, area }) => [
-          h("h2", {}, `What changes in ${oneLine(name)}`),
-          diffLines(compareTexts(value, area.value)),
-        ]),
-    );
+    fill(difference, changes(approval.params, changed()));
+    sendButton.disabled = !difference.firstChild;
   });
   sheet.body.append(form);
   const leave = () => {

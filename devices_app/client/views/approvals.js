@@ -34,7 +34,7 @@ export function approvalsView({ model, go }) {
       key: ({ key, decision, by }) => `${key}${decision}${by}`,
       make: (approval) =>
         row(go.link("approval", approval.key), {
-          title: callLine(approval.tool, approval.params, approval.description),
+          title: lineOf(approval),
           meta: outcome(approval),
         }),
     });
@@ -52,12 +52,15 @@ export function showCards(place, model, go) {
   });
 }
 
+const lineOf = ({ tool, params, changed, description }) =>
+  callLine(tool, changed ?? params, description);
+
 function card(approval, model, go) {
   const node = h(
     `a.card.risk-${approval.risk_level}`,
     go.link("approval", approval.key),
     h("span.card-top", {}, h("span.where"), h("span.age")),
-    h("code.command", {}, callLine(approval.tool, approval.params, approval.description)),
+    h("code.command", {}, lineOf(approval)),
     h("span.card-foot"),
   );
   guard(node);
@@ -104,11 +107,11 @@ export const itemOf = (approval, model) =>
 /** Say in a sentence what became of a decided approval. */
 export function outcome(approval) {
   if (!approval.decision) return "No longer open";
-  const word = WORDS[approval.decision] ?? approval.decision;
+  const { decision, forwarded, source, tool } = approval;
+  const isAnswer = tool === "AskUserQuestion" && decision === "modified";
+  const word = isAnswer ? "Answered" : (WORDS[decision] ?? decision);
   const by = approval.by ? ` by ${approval.by}` : "";
-  const told =
-    { true: ". The agent was told.", false: ". Recorded; no agent took it." }[
-      String(approval.forwarded)
-    ] ?? "";
+  const nobody = source === "hooks" ? ". Noted; it is decided at the machine." : ". Noted only.";
+  const told = { true: ". The agent was told.", false: nobody }[String(forwarded)] ?? "";
   return `${word}${by}${told}`;
 }

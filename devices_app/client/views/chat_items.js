@@ -66,21 +66,17 @@ function updateAnswer(node, item) {
 function usage(of) {
   const price = of.cost_usd ?? of.total_cost_usd;
   return dotted(
-    of.input_tokens !== undefined && `${of.input_tokens} in`,
-    of.output_tokens !== undefined && `${of.output_tokens} out`,
-    duration(of.duration_ms),
-    price !== undefined && `$${Number(price).toFixed(3)}`,
+    of.input_tokens > 0 && `${of.input_tokens} tokens in`,
+    of.output_tokens > 0 && `${of.output_tokens} out`,
+    of.duration_ms > 0 && `took ${duration(of.duration_ms)}`,
+    price > 0 && `$${Number(price).toFixed(3)}`,
   );
 }
 
 function updateTool(node, item) {
-  const state = item.done
-    ? item.ok
-      ? "completed"
-      : "error"
-    : item.asked && !item.decision
-      ? "pending"
-      : "running";
+  const open = item.asked && !item.decision ? "pending" : item.noted ? "noted" : "running";
+  const over = item.decision === "rejected" ? "rejected" : item.ok ? "completed" : "error";
+  const state = item.done ? over : open;
   node.dataset.state = state;
   const details =
     node.querySelector("details") ??
@@ -94,7 +90,7 @@ function updateTool(node, item) {
   setText(details.querySelector(".call"), callLine(item.tool, item.params, item.description));
   setText(
     details.querySelector(".meta"),
-    dotted(WORDS[state], item.decision !== "approved" && item.decision, duration(item.ms)),
+    dotted(WORDS[state], item.decision === "modified" && changed(item), duration(item.ms)),
   );
   details.ontoggle = () =>
     details.open && fillTool(details.querySelector(".tool-body"), item, node.app);
@@ -105,9 +101,13 @@ function updateTool(node, item) {
 const WORDS = {
   pending: "waits for a decision",
   running: "running",
+  noted: "waits at the machine",
   completed: "",
+  rejected: "rejected",
   error: "failed",
 };
+
+const changed = ({ tool }) => (tool === "AskUserQuestion" ? "answered" : "changed by a person");
 
 function showDecision(node, item, state) {
   const { model, go, id } = node.app;
@@ -136,6 +136,7 @@ function fillTool(place, item, { go, id }) {
     input && h("pre.wrapped", { tabindex: "0", "aria-label": "Input" }, visible(input)),
     typeof path === "string" && h("a.button.quiet", go.link("file", id, path), "Open file"),
     item.decidedBy && h("p.meta", {}, item.decidedBy),
+    item.was && subject(item.was) && h("p.meta", {}, `It had asked for: ${subject(item.was)}`),
     item.diff && diffLines(parseUnified(item.diff)),
     item.problem && h("p.warn", {}, item.problem),
     item.output && output(item.output),

@@ -95,6 +95,7 @@ export function newSessionView({ model, go }) {
       go.open("session", id);
     } catch (error) {
       setText(said, error.message);
+      said.scrollIntoView({ block: "nearest" });
       starting = start.disabled = false;
     }
   };

@@ -1,8 +1,8 @@
 // Show this device's settings.
 
 import { switchOff, switchOn, tryPush, wanted, whyNot } from "../net/push.js";
-import { dropClient } from "../net/served.js";
-import { button, field, fill, form, h, row, screen, setText } from "../parts/dom.js";
+import { dropClient, served } from "../net/served.js";
+import { button, field, fill, form, guard, h, row, screen, setText } from "../parts/dom.js";
 import { bytes, oneLine } from "../parts/text.js";
 import { CLIENT_VERSION } from "../protocol/messages.js";
 
@@ -118,6 +118,7 @@ export function settingsView(app) {
 
   const ask = () => {
     fill(forget, "Yes, forget everything here");
+    guard(forget);
     forget.addEventListener(
       "click",
       async (event) => {
@@ -150,7 +151,7 @@ export function settingsView(app) {
       h("dt", {}, "Kept on this device"),
       storage,
     );
-    fill(installing, installRow(app.offer));
+    fill(installing, served.worker === "kept" && installRow(app.offer));
     installing.hidden = !installing.childElementCount;
     push.paint();
   };
@@ -175,7 +176,7 @@ function pushSection(model) {
   let last = Promise.resolve();
   const act = (work) => (last = last.then(() => carryOut(work))); // one after the other
   const carryOut = async (work) => {
-    setText(said, "");
+    setText(said, "One moment…");
     try {
       setText(said, (await work()) ?? "");
     } catch (error) {
@@ -204,8 +205,10 @@ function pushSection(model) {
     controls.hidden = Boolean(reason);
     test.hidden = !detail;
   };
-  act(async () => {
-    full.checked = (await wanted(model)) === "full";
+  last = wanted(model).then((level) => {
+    detail = level;
+    full.checked = level === "full";
+    paint();
   });
   return { node: h("div.form", {}, h("p.meta", {}, PUSH), why, controls, said), paint };
 }

@@ -118,8 +118,8 @@ const REMEDIES = {
   CONN_REPLACED:
     "This device is connected in another browser window. Close that one, then look again here.",
   AUTH_FAILED:
-    "This device was revoked, or its code ran out. Pair it again: Settings, Forget this bridge, " +
-    "then scan a new code.",
+    "This device was revoked, or its code was used before or ran out. Scan a new code " +
+    "(“make qr”); what is kept here stays.",
   VERSION_INCOMPATIBLE:
     "Reload this page: it comes from the bridge, in its version. Where that does not help, " +
     "update the bridge (“git pull”, then “make run”).",
@@ -139,16 +139,12 @@ function certificate() {
   if (served.worker === "kept")
     return {
       tone: "good",
-      text:
-        "This browser trusts the certificate. The page is kept here and starts without a " +
-        "network.",
+      text: "This browser trusts the certificate: the page is kept and starts without a network.",
     };
   if (served.worker === "refused")
     return {
       tone: "warn",
-      text:
-        "This browser does not trust the certificate, so the page is not kept here and cannot be " +
-        "installed.",
+      text: "This browser does not trust the certificate: the page cannot be installed.",
       detail: served.trouble,
       steps: certificateSteps(),
     };
@@ -184,9 +180,7 @@ function storage(db) {
   if (db.lasting) return { tone: "good", text: "What is received is kept on this device." };
   return {
     tone: "warn",
-    text:
-      `This browser keeps nothing: ${db.trouble}. What you see is gone when the page is ` +
-      "closed.",
+    text: `This browser keeps nothing: ${db.trouble}. When the page is closed, all is gone.`,
     steps: ["Leave private browsing, or free some storage."],
   };
 }
@@ -208,8 +202,7 @@ function certificateSteps() {
   return [
     "Best: reach the machine through Tailscale (tailscale serve or tailscale cert), whose " +
       "certificates every browser trusts.",
-    "Let this device trust the bridge's authority: open /pair#trust here, which has the steps " +
-      "for this system.",
+    ["Let this device trust the bridge: ", h("a", { href: "/pair#trust" }, "the steps"), "."],
     "Or put a tunnel with a certificate of its own before the bridge.",
     ...(isApple() ? [] : ["Only to try it: open this page again and accept the warning."]),
   ];

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openApprovals, staleApprovals, closeApprovals } from "./store/approvals.js";
+import { emptyChat, foldChat } from "./store/chat.js";
 import { emptyHome, reduceHome, reduceSessionList, sortedSessions } from "./store/home.js";
 import { amongRows, openDatabase, placeRows } from "./net/db.js";
 import { rowsOf } from "./protocol/messages.js";
@@ -79,8 +80,10 @@ test("sessions stand by what they need of a person", () => {
       view("asks", { turn: "waiting" }),
       view("paused", { session_status: "paused" }),
       view("done", { turn: "working" }),
+      view("broke", { turn: "working" }),
     ),
     message("session_update", { session: view("done") }),
+    message("stream_end", { session_id: "broke", message_id: "m", finish_reason: "error" }),
     message("session_started", { session_id: "over" }),
     message("session_end", { session_id: "over" }),
   ]);
@@ -89,6 +92,7 @@ test("sessions stand by what they need of a person", () => {
     [
       ["asks", "approval"],
       ["failed", "error"],
+      ["broke", "error"],
       ["done", "finished"],
       ["works", "working"],
       ["paused", "paused"],
@@ -96,6 +100,41 @@ test("sessions stand by what they need of a person", () => {
       ["over", "ended"],
     ],
   );
+});
+
+test("a conversation has what was said at its end, allowed and waited for", () => {
+  const event = (name, payload) => message("agent_event", { session_id: "s", event: name, payload });
+  const told = (data) =>
+    message("notification", { notification_type: "error", title: "", body: "It broke.", data });
+  const changed = decidedBy("mine", "modified");
+  changed.payload.data.modifications = { command: "ls -l" };
+  const stop = { message: "It broke.", reason: "error" };
+  const chat = foldChat(emptyChat(), [
+    event("UserPromptSubmit", { prompt: "one" }),
+    event("UserPromptSubmit", { prompt: "two", queued: true }),
+    asks("s", "c"),
+    changed,
+    message("stream_end", { session_id: "s", message_id: "m", finish_reason: "tool_call" }),
+    event("Stop", { message: "All is done." }),
+    event("Stop", stop),
+    told({ reason: "error" }),
+  ]);
+  const { items } = chat;
+  assert.deepEqual(
+    items.map(({ kind, text }) => [kind, text ?? ""]),
+    [
+      ["prompt", "one"],
+      ["prompt", "two"],
+      ["tool", ""],
+      ["answer", ""],
+      ["answer", "All is done."],
+      ["note", "It broke."],
+    ],
+  );
+  assert.deepEqual([items[2].params, items[2].was], [{ command: "ls -l" }, {}]);
+  assert.equal(items[1].queued, true);
+  foldChat(chat, [message("stream_end", { session_id: "s", message_id: "m", finish_reason: "stop" })]);
+  assert.equal(items[1].queued, false);
 });
 
 test("what is not in the list of open sessions has ended; the long list knows what can resume", () => {

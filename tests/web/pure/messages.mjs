@@ -84,7 +84,7 @@ test("a pairing link is read, or what is wrong with it is said", () => {
   assert.deepEqual(readPairingLink(` ${link}\n`, "here:8443"), { token, url, pin });
   assert.deepEqual(readPairingLink(link.split("#")[1], "here:8443"), { token, url, pin });
   const wrong = {
-    "no pairing code": "https://here:8443/pair#",
+    "no pairing link": "https://here:8443/pair#",
     "damaged (token)": link.replace(token, "bridge_device_short"),
     "damaged (version, pin)": link.replace("v=1", "v=2").replace(pin, "ff"),
     "damaged (address)": link.replace("wss:", "ws:"),
