@@ -83,8 +83,8 @@ class SessionListView(BridgeAPIView):
 class SessionEventsView(BridgeAPIView):
     """Send a message to the agent of a session that the bridge runs.
 
-    An observed session accepts none: hooks cannot control an agent (D39). A session that is paused
-    or in error answers 409 SESS_NOT_ACTIVE.
+    An observed session accepts none: hooks cannot control an agent (D39). One that is closed,
+    paused or in error answers SESSION_CLOSED.
     """
 
     rate_group = "sessions"
@@ -112,7 +112,8 @@ class SessionEventsView(BridgeAPIView):
             except BridgeError as error:
                 if error.code == "RATE_LIMITED":
                     raise ratelimit.too_many(error.message, prompts.RETRY_SECONDS) from None
-                closed = error.code == "SESS_CLOSED"
-                raise (BridgeError("SESSION_CLOSED") if closed else error) from None
+                if error.code in ("SESS_CLOSED", "SESS_NOT_ACTIVE"):
+                    raise BridgeError("SESSION_CLOSED", error.message) from None
+                raise
         body = {"accepted": driven, "event_id": event_id, "session_id": session.session_id}
         return Response(body, status=202)

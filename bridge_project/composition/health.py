@@ -12,7 +12,7 @@ from typing import Final
 
 import psutil
 import structlog
-from django.db import connection
+from django.db import connection, transaction
 
 from bridge_project import __version__
 from bridge_project.kernel import data_files, limits, threads
@@ -34,7 +34,8 @@ Check = Callable[[], str | None]
 def check_database() -> str | None:
     """Check that the database can be written."""
     try:
-        with connection.cursor() as cursor:
+        # SQLite: waits for the right to write, which another program may keep
+        with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute("SELECT 1 FROM django_migrations LIMIT 1")
             cursor.fetchone()
     finally:

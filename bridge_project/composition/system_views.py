@@ -13,6 +13,7 @@ from rest_framework.response import Response
 from bridge_project import PROTOCOL_VERSION, __version__
 from bridge_project.composition import health, metrics
 from bridge_project.docs import asyncapi
+from bridge_project.http import errors
 from bridge_project.http.request import base_url, transport_of
 from bridge_project.http.view import BridgeAPIView
 from bridge_project.kernel import limits
@@ -44,6 +45,15 @@ class HealthView(BridgeAPIView):
     def get(self, request: Request) -> Response:
         status, body = health.report(transport_of(request._request).mode)
         return Response(body.wire(), status=status)
+
+    def handle_exception(self, exc: Exception) -> Response:
+        """Say what is wrong also when the database cannot say whose token it is."""
+        error = errors.as_bridge_error(exc)
+        if error is not None and error.code == "STORAGE_UNAVAILABLE":
+            answer = self.get(self.request)
+            if answer.status_code == 503:
+                return answer
+        return super().handle_exception(exc)
 
 
 class InfoView(BridgeAPIView):

@@ -12,17 +12,15 @@ from typing import Any
 import daphne.server  # noqa: F401  installs the asyncio reactor: before anything else of twisted's
 from OpenSSL import SSL
 from twisted.internet import reactor, tcp
-from twisted.internet.error import CannotListenError
+from twisted.internet.error import CannotListenError, ConnectionDone
 from twisted.internet.interfaces import IOpenSSLServerConnectionCreator
 from twisted.internet.ssl import CertificateOptions, TLSVersion
 from twisted.protocols.tls import TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from bridge_project.http.error_body import request_id
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import Conf, ConfError
-from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.text import network_of
 from bridge_project.network.certificate_files import Certificates
 from bridge_project.network.certificates import load_or_renew
@@ -117,23 +115,24 @@ class Connection(tcp.Server):
 
 
 class TLSConnection(TLSMemoryBIOProtocol):
-    """Run TLS on a connection; answer plain HTTP with the error of D9, then close."""
+    """Run TLS on a connection.
 
-    _plain = False
+    What speaks plain HTTP goes on as that, to be refused in words by the middleware (D19).
+    """
+
     _began = False
 
     def dataReceived(self, data: bytes) -> None:
-        if not self._began:
+        if self._began or data[0] == TLS_HANDSHAKE:
             self._began = True
-            if data[0] != TLS_HANDSHAKE:
-                self._plain = True
-                server = self.factory.wrappedFactory.server
-                where = server.transport_of(self.transport, []), b"-", b"-"
-                error = BridgeError("INSECURE_TRANSPORT")
-                self.transport.write(server.error_response(error, request_id(None), 403, *where))
-                self.transport.loseConnection()
-        if not self._plain:
             super().dataReceived(data)
+            return
+        self.unregisterProducer()
+        self.wrappedProtocol.connectionLost(Failure(ConnectionDone()))
+        plain = self.factory.wrappedFactory.buildProtocol(self.transport.getPeer())
+        self.transport.protocol = plain
+        plain.makeConnection(self.transport)
+        plain.dataReceived(data)
 
     def waiting(self) -> int:
         """Return the bytes not yet handed to the kernel, without TLS's own overhead."""

@@ -187,9 +187,12 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
                 channel.check_progress()
 
     def transport_of(self, transport: Any, headers: Iterable[tuple[bytes, bytes]]) -> Transport:
+        tls = isinstance(transport, TLSConnection)
+        if not tls and connection_of(transport).server.factory is not self.http_factory:
+            headers = []  # plain at the port for TLS: no proxy speaks so
         return resolve(
             self.conf,
-            tls=isinstance(transport, TLSConnection),
+            tls=tls,
             local_address=transport.getHost().host,
             peer_address=transport.getPeer().host,
             headers=headers,

@@ -37,9 +37,7 @@ def request_id_of(request: HttpRequest) -> str:
 def base_url(request: HttpRequest) -> str:
     """Return the address under which this client reaches the bridge, without a path.
 
-    It is BRIDGE_PUBLIC_URL, else the checked `Host`, else the socket's own.
+    It is BRIDGE_PUBLIC_URL if that is https, else the checked `Host`, else the socket's own.
     """
-    if conf.bridge_public_url:
-        return conf.bridge_public_url
-    host = getattr(request, "checked_host", "")
+    host = "" if conf.bridge_public_url else getattr(request, "checked_host", "")
     return f"https://{host}" if host else transport_of(request).base_url

@@ -132,11 +132,14 @@ class Conf(BaseModel):
         half = bool(self.bridge_tls_cert) != bool(self.bridge_tls_key)
         same = self.bridge_hook_token and self.bridge_hook_token == self.bridge_admin_token
         nobody = f"BRIDGE_ACP_UNASKED: {min(unknown, default='')[:64]}"
+        agents = {"", *types.OWN_AGENTS, *self.bridge_acp_agents}
+        others = self.bridge_default_agent not in agents
         one_port = self.bridge_plain_port == self.bridge_port
         wrong = {
             "BRIDGE_TLS_CERT and BRIDGE_TLS_KEY: give both or none": half,
             "BRIDGE_ADMIN_TOKEN: must differ from BRIDGE_HOOK_TOKEN": same,
             f"{nobody} is no name in BRIDGE_ACP_AGENTS": unknown,
+            "BRIDGE_DEFAULT_AGENT: is no name of an agent": others,
             "BRIDGE_PLAIN_PORT: must differ from BRIDGE_PORT": one_port,
             "BRIDGE_MAX_CLIENT_VERSION: is below BRIDGE_MIN_CLIENT_VERSION": oldest > newest,
         }

@@ -142,7 +142,7 @@ _TABLE = [
         "End a session, then try again.", recoverable=True, severity="info"),
     ErrorCode("SESS_NOT_ACTIVE", "The session's agent is not running: it is paused, or it failed.",
         "Resume it: `session_start` with its id and `resume` true.",
-        status=409, recoverable=True, severity="info"),
+        recoverable=True, severity="info"),
     ErrorCode("AGENT_ERROR", "The agent failed.",
         "Try again.", recoverable=True, severity="error", notified=True),
     ErrorCode("AGENT_UNAVAILABLE", "This agent cannot be started here.",

@@ -78,6 +78,9 @@ def _check_url(value: str) -> str:
     return value.rstrip("/")
 
 
+OWN_AGENTS = ("claude-code", "demo")
+
+
 def _read_agents(parts: Any) -> Any:
     """Read `name=command line` into a dict of command lines, in their order."""
     if not isinstance(parts, list):
@@ -91,7 +94,7 @@ def _read_agents(parts: Any) -> Any:
             raise ValueError("must hold command lines with balanced quotes") from None
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name) or not command:
             raise ValueError("must hold name=command line, with `;` between them")
-        if name in found or name in ("demo", "claude-code", "primary-agent"):
+        if name in found or name in (*OWN_AGENTS, "primary-agent"):
             raise ValueError(f"names {name} twice, or a name that the bridge has for itself")
         found[name] = command
     return found

@@ -168,6 +168,8 @@ def resolve(
     public = forwarding or mode_of_address(peer_address) is ConnectionMode.DIRECT_PUBLIC
     if public and not via_proxy and mode is not ConnectionMode.MISCONFIGURED:
         mode = ConnectionMode.DIRECT_PUBLIC
+    if mode is ConnectionMode.MISCONFIGURED:
+        conf = conf.model_copy(update={"bridge_public_url": ""})  # nobody reaches it by that
     return Transport(
         secure=secure,
         client=hop or normalise(peer_address),

@@ -1,7 +1,8 @@
 """Read strict JSON, and write compact JSON (D8)."""
 
 import json
-from typing import Any
+import re
+from typing import Any, Final
 
 from pydantic_core import from_json, to_json
 
@@ -11,6 +12,12 @@ _ENCODER = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",",
 _UNICODE_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
+# an escaped pair of surrogates, a lone one, or any other escape
+_ESCAPE: Final = re.compile(
+    rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(?P<lone>\\u[dD][89a-fA-F]..)|\\.", re.DOTALL
+)
+
+
 class JsonError(ValueError):
     """Refuse a text that is no strict JSON; the reason repeats none of it."""
 
@@ -18,13 +25,19 @@ class JsonError(ValueError):
 def loads(data: bytes | str) -> Any:
     """Parse a JSON text; the last of repeated keys counts.
 
-    Raises JsonError on: bytes that are not UTF-8, a byte order mark, NaN and Infinity, numbers that
-    do not fit (1e400, more than 4300 digits), nesting over JSON_MAX_DEPTH, lone surrogates (escaped
-    ones too), and whatever else is not JSON.
+    An escaped lone surrogate, half an emoji of JavaScript's, is read as U+FFFD: no database holds
+    it. Raises JsonError on: bytes that are not UTF-8, a byte order mark, NaN and Infinity, numbers
+    that do not fit (1e400, more than 4300 digits), nesting over JSON_MAX_DEPTH, and whatever else
+    is not JSON.
     """
     try:
         text = data.encode() if isinstance(data, str) else data
-        value = from_json(text, allow_inf_nan=False, cache_strings="keys")
+        try:
+            value = _parse(text)
+        except ValueError:
+            if b"\\ud" not in text.lower():
+                raise
+            value = _parse(_ESCAPE.sub(_without_lone, text))
     except ValueError as error:
         raise JsonError(f"not JSON: {error}") from None
     if text.count(b"[") + text.count(b"{") > JSON_MAX_DEPTH:
@@ -36,6 +49,14 @@ def loads(data: bytes | str) -> Any:
         except ValueError:
             raise JsonError("a number too large for a double") from None
     return value
+
+
+def _parse(text: bytes) -> Any:
+    return from_json(text, allow_inf_nan=False, cache_strings="keys")
+
+
+def _without_lone(escape: re.Match[bytes]) -> bytes:
+    return rb"\ufffd" if escape["lone"] else escape[0]
 
 
 def dumps(value: Any) -> str:

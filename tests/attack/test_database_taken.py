@@ -7,6 +7,7 @@ import signal
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,16 @@ def test_nothing_is_acknowledged_that_is_not_there_afterwards(
     bridge.start()
     assert events_of(bridge, session_id) == 5, "every event that was answered 200, and no other"
     bridge.accept(prompt(session_id, "again"))
+
+
+def test_a_database_that_another_program_keeps(bridge: QuickBridge) -> None:
+    """/health says that no event can be stored (D48), and is healthy when it lets go."""
+    with closing(sqlite3.connect(database(bridge), isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        answer = bridge.get("/api/v1/health", bridge.hook_token)
+        assert answer.status == 503 and answer.json()["checks"]["hook_endpoint"] == "unhealthy"
+    healthy = partial(bridge.get, "/api/v1/health", bridge.hook_token)
+    wait_until(lambda: healthy().status == 200, "it can be written again")
 
 
 @pytest.mark.parametrize("way", ["moved", "replaced", "linked elsewhere"])

@@ -143,7 +143,7 @@ def test_a_bridge_that_ends_in_the_middle_of_a_turn(
 
     for type_, body in {"message": asked, "session_interrupt": {"session_id": sid}}.items():
         assert_refused(phone.request(type_, body), "SESS_NOT_ACTIVE", True, sid)
-    assert_error(http_say(bridge, sid), 409, "SESS_NOT_ACTIVE")
+    assert_error(http_say(bridge, sid), 409, "SESSION_CLOSED")
     queued, id_of_it = {"session_id": sid, "content": "from the queue", "role": "user"}, new_id()
     refused = send(phone, "message", id_of_it, queued)
     assert_refused(refused, "SESS_NOT_ACTIVE", True, sid)

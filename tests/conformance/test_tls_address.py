@@ -117,3 +117,6 @@ def test_a_misconfigured_bridge_still_ingests(misconfigured: Bridge) -> None:
     sid = new_session()
     misconfigured.accept(hook("Stop", sid))
     assert misconfigured.knows(sid)
+    told = misconfigured.get("/api/v1/ws").json()
+    assert told["websocket_url"] == f"wss://{LOOPBACK}:{misconfigured.port}/api/v1/ws"
+    assert told["documentation_url"].startswith(f"https://{LOOPBACK}:{misconfigured.port}/docs/")

@@ -87,10 +87,15 @@ def cut(stream: socket.socket) -> bool:
 
 
 def test_what_speaks_no_tls(bridge: Bridge) -> None:
-    """HTTP is told so, anything else is dropped."""
+    """Whoever speaks HTTP or WebSocket is told so; anything else is dropped."""
+    for headers in ("", "X-Forwarded-Proto: https\r\nX-Forwarded-For: 127.0.0.1\r\n"):
+        with closing(RawSocket(bridge.port, plain=True)) as client:
+            client.socket.sendall(f"GET / HTTP/1.1\r\nHost: x\r\n{headers}\r\n".encode())
+            assert_error(client.response(), 403, "INSECURE_TRANSPORT")
     with closing(RawSocket(bridge.port, plain=True)) as client:
-        client.socket.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert_error(client.response(), 403, "INSECURE_TRANSPORT")
+        assert client.upgrade().status == 101
+        (message,), code = client.until_closed()
+        assert (message["payload"]["code"], code) == ("INSECURE_TRANSPORT", 4403)
     with closing(RawSocket(bridge.port, plain=True)) as client:
         client.socket.sendall(b"\x16\x03\x01\x00\x05hello" * 10)
         wait_until(partial(cut, client.socket), "it is dropped")

@@ -99,10 +99,13 @@ def test_postgresql_stops_and_starts(stores: Stores, how: signal.Signals, second
     """
     with under_load(stores.bridges, watchers=2) as load:
         load.more(10)
+        token = stores.bridges[0].device_token()
         stop(stores.postgres, how)
         away = time.monotonic()
         for bridge in stores.bridges:
             assert_degraded(health(bridge), "hook_endpoint")
+            # nobody knows whose token it is then
+            assert_degraded(bridge.get("/api/v1/health", token), "hook_endpoint")
 
         def noticed() -> bool:
             over = time.monotonic() - away >= seconds

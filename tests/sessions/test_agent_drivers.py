@@ -41,3 +41,7 @@ def test_a_bad_setting_stops_the_start(monkeypatch: pytest.MonkeyPatch, value: s
     monkeypatch.setenv("BRIDGE_ACP_AGENTS", value)
     with pytest.raises(config.ConfError, match=r"^BRIDGE_ACP_AGENTS: .+$"):
         config.load()
+    monkeypatch.setenv("BRIDGE_ACP_AGENTS", "")
+    monkeypatch.setenv("BRIDGE_DEFAULT_AGENT", value)
+    with pytest.raises(config.ConfError, match=r"^BRIDGE_DEFAULT_AGENT: .+$"):
+        config.load()

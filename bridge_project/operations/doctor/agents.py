@@ -27,11 +27,7 @@ def agents(seen: Snapshot) -> list[Finding]:
     """Check every agent, and talk to the demo in a temporary directory."""
     registry.load()
     kinds = registry.KINDS
-    found = [_look_at(seen, kind) if kind.real else _try(seen, kind) for kind in kinds.values()]
-    if (name := seen.conf.bridge_default_agent) and name not in kinds:
-        text = f"BRIDGE_DEFAULT_AGENT: there is no agent {name}; known are: {', '.join(kinds)}."
-        found.append(broken(text, f"BRIDGE_DEFAULT_AGENT= {seen.start_command}"))
-    return found
+    return [_look_at(seen, kind) if kind.real else _try(seen, kind) for kind in kinds.values()]
 
 
 def _look_at(seen: Snapshot, kind: AgentKind) -> Finding:
