@@ -130,7 +130,7 @@ def test_a_certificate_that_was_clicked_through(make_page: MakePage, bridge: Bri
         "This browser does not trust the certificate",
         "cannot be installed",
         "Tailscale",
-        "/pair#trust",
+        "Let this device trust the bridge: the steps.",
         f"Connected to 127.0.0.1:{bridge.port}",
     )
     assert page.js("navigator.serviceWorker.getRegistrations().then(({length}) => length)") == 0

@@ -124,7 +124,7 @@ def test_a_link_is_pasted(make_page: MakePage, bridge: Bridge) -> None:
     page.wait_text("Copied")
     page.open().type("#link", "nothing")
     page.tap("button", "Pair")
-    page.wait_text("The pairing code is damaged")
+    page.wait_text("This is no pairing link")
     page.tap("button", "Paste pairing link")
     page.wait_ready()
 

@@ -54,6 +54,7 @@ def test_the_authority_is_downloaded_from_an_address_that_is_not_trusted(
     page.driver.get(f"{page.base}/pair#trust")
     page.tap("#details-button")
     page.tap("#proceed-link")
+    page.find("h1", "Trust this bridge")
     page.wait_text("nobody vouches for what you download here", "compare before you trust it")
     page.tap("a", "the profile")
     profile = tmp_path / "bridge.mobileconfig"

@@ -60,6 +60,8 @@
     } catch (error) {
       problem = error.message;
     }
+    const title = fragment === "trust" ? "Trust this bridge" : "Pair this device";
+    document.querySelector("h1").textContent = document.title = title;
     fragment = "";
     for (const key of ["url", "token", "pin"]) byId(key).textContent = values ? values[key] : "";
     byId("code").hidden = !values;
