@@ -10,6 +10,7 @@ from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.https import assert_error
 from tests.conformance.samples import hook, new_id, new_session, prompt
 from tests.faults.quick import bridge_of_module
+from tests.servers import wait_until
 
 Samples = dict[tuple[str, ...], float]
 QUEUE_MAX = 4  # rows of a session
@@ -116,11 +117,9 @@ def test_a_devices_lag_shrinks_as_it_acknowledges(bridge: Bridge) -> None:
     assert lag() == [5], "four events, and the new session's announcement"
     with closing(phone.ready()):
         phone.ack(*phone.wait_numbers(sids[1], [1, 2, 3])[:2])
-        phone.ping()
-        assert lag() == [3]
+        wait_until(lambda: lag() == [3], "two are stored as received")
         phone.ack(*[one for one in phone.messages if "id" in one])
-        phone.ping()
-        assert lag() == [0]
+        wait_until(lambda: lag() == [0], "all are")
     assert lag(unused.name) == []
     bridge.manage("revoke_device", pairing.name)
     assert lag() == []
