@@ -1,7 +1,7 @@
 """Map every URL (D2): the API, its pages, pairing and the admin site."""
 
 from django.contrib import admin
-from django.urls import URLPattern, URLResolver, converters, path, re_path, register_converter
+from django.urls import URLPattern, URLResolver, path, re_path
 from django.views.generic import RedirectView
 
 from bridge_project.composition import system_views
@@ -12,15 +12,6 @@ from files_app.views import ContentView, TreeView
 from hooks_app.views import BatchView, EventView, ReloadHooksView
 from sessions_app.views import SessionEventsView, SessionListView, SessionView
 
-
-class SessionIdConverter(converters.PathConverter):
-    """Take any session id: percent-encoded it may hold a slash or a line break."""
-
-    regex = "(?s:.+)"
-
-
-register_converter(SessionIdConverter, "session")
-
 HOOKS = {"hooks/event": EventView, "hooks/batch": BatchView}
 
 API = {
@@ -28,8 +19,9 @@ API = {
     "info": system_views.InfoView,
     **HOOKS,
     "sessions": SessionListView,
-    "sessions/<session:session_id>/events": SessionEventsView,
-    "sessions/<session:session_id>": SessionView,
+    # A session id is percent-encoded, %2F included, which arrives here as a slash.
+    "sessions/<path:session_id>/events": SessionEventsView,
+    "sessions/<path:session_id>": SessionView,
     "ws": system_views.WebSocketView,
     "files/tree": TreeView,
     "files/content": ContentView,

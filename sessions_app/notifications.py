@@ -13,6 +13,7 @@ from sessions_app.approvals.tool_call import QUESTION
 from sessions_app.models import Session, ToolCall
 
 BODY_CHARS = 500
+CHANGES_CHARS = 65_536  # of parameters that a call was approved with
 NOTED = "Noted. The agent still waits for an answer at the machine."
 
 
@@ -105,9 +106,14 @@ def approval_decided(session: Session, call: ToolCall) -> Notification:
     if call.decided_by == ToolCall.DecidedBy.AGENT and call.decision == ToolCall.Decision.REJECTED:
         body, data["ran"] = f"{body.rstrip('.')} and was not run.", False
     data |= {"device": call.device.name if call.device else "", "reason": call.reason}
-    if call.modifications and len(call.modifications) <= limits.MB:
-        data["modifications"] = json.loads(call.modifications)
+    data |= changes_of(call)
     return _about(session, call, "approval_decided", title, body, **data)
+
+
+def changes_of(call: ToolCall) -> dict[str, Any]:
+    """Return the ``modifications`` that a call was approved with, unless they are large."""
+    given = call.modifications or ""
+    return {"modifications": json.loads(given)} if 0 < len(given) <= CHANGES_CHARS else {}
 
 
 def _decided(call: ToolCall) -> tuple[str, str]:

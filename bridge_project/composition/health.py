@@ -15,7 +15,7 @@ import structlog
 from django.db import connection, transaction
 
 from bridge_project import __version__
-from bridge_project.kernel import data_files, limits, threads
+from bridge_project.kernel import data_files, database, limits, threads
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.database import STORAGE_ERRORS
 from bridge_project.network.transport import ConnectionMode
@@ -34,10 +34,12 @@ Check = Callable[[], str | None]
 def check_database() -> str | None:
     """Check that the database can be written."""
     try:
-        # SQLite: waits for the right to write, which another program may keep
-        with transaction.atomic(), connection.cursor() as cursor:
+        with connection.cursor() as cursor:
             cursor.execute("SELECT 1 FROM django_migrations LIMIT 1")
             cursor.fetchone()
+        if database.refused.is_set():
+            with transaction.atomic():  # SQLite: takes the right to write, which another may keep
+                database.refused.clear()
     finally:
         connection.close()  # this thread may not be needed again for hours
     name = str(connection.settings_dict["NAME"])

@@ -13,8 +13,8 @@ from rest_framework.response import Response
 from bridge_project import PROTOCOL_VERSION, __version__
 from bridge_project.composition import health, metrics
 from bridge_project.docs import asyncapi
-from bridge_project.http import errors
-from bridge_project.http.request import base_url, transport_of
+from bridge_project.http import errors, ratelimit
+from bridge_project.http.request import base_url, client_address, transport_of
 from bridge_project.http.view import BridgeAPIView
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
@@ -50,6 +50,10 @@ class HealthView(BridgeAPIView):
         """Say what is wrong also when the database cannot say whose token it is."""
         error = errors.as_bridge_error(exc)
         if error is not None and error.code == "STORAGE_UNAVAILABLE":
+            try:
+                ratelimit.check(self.rate_group, None, client_address(self.request))
+            except BridgeError as limited:
+                return super().handle_exception(limited)
             answer = self.get(self.request)
             if answer.status_code == 503:
                 return answer

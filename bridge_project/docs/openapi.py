@@ -22,7 +22,7 @@ OWN_ERRORS: Final[dict[str, tuple[str, ...]]] = {
     "hook_event": HOOK_RULES,
     "hook_batch": ("HOOK_INVALID_PAYLOAD",),
     "session": ("SESSION_NOT_FOUND", "NOT_FOUND"),  # the second: an id with a line break
-    "session_event": ("SESSION_NOT_FOUND", "SESSION_CLOSED", "SESS_NOT_ACTIVE", "NOT_FOUND"),
+    "session_event": ("SESSION_NOT_FOUND", "SESSION_CLOSED", "NOT_FOUND"),
     "websocket": (
         "WS_UPGRADE_REQUIRED",
         "AUTH_INVALID_TOKEN",

@@ -15,7 +15,8 @@ from twisted.internet import reactor, tcp
 from twisted.internet.error import CannotListenError, ConnectionDone
 from twisted.internet.interfaces import IOpenSSLServerConnectionCreator
 from twisted.internet.ssl import CertificateOptions, TLSVersion
-from twisted.protocols.tls import TLSMemoryBIOProtocol
+from twisted.protocols.policies import ProtocolWrapper
+from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -54,8 +55,9 @@ class Connection(tcp.Server):
 
     @property
     def established(self) -> bool:
-        """Return whether the TLS handshake is done; True without TLS."""
-        return bool(getattr(self.protocol, "_handshakeDone", True))
+        """Return whether the TLS handshake is done; at a port without TLS always."""
+        without = not isinstance(self.server.factory, TLSMemoryBIOFactory)
+        return bool(getattr(self.protocol, "_handshakeDone", without))
 
     @property
     def answering(self) -> bool:
@@ -128,7 +130,7 @@ class TLSConnection(TLSMemoryBIOProtocol):
             super().dataReceived(data)
             return
         self.unregisterProducer()
-        self.wrappedProtocol.connectionLost(Failure(ConnectionDone()))
+        ProtocolWrapper.connectionLost(self, Failure(ConnectionDone()))
         plain = self.factory.wrappedFactory.buildProtocol(self.transport.getPeer())
         self.transport.protocol = plain
         plain.makeConnection(self.transport)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import structlog
 
-from bridge_project.kernel import failure_alerts, limits, metrics
+from bridge_project.kernel import database, failure_alerts, limits, metrics
 from bridge_project.kernel.errors import ERRORS, BridgeError, documentation_path
 from bridge_project.protocol import jsontext
 from bridge_project.protocol.server_messages import ConnectionError_, Error_
@@ -53,6 +53,7 @@ def error_answer(
     if status == 401:
         headers.setdefault("WWW-Authenticate", "Bearer")
     if error.code == "STORAGE_UNAVAILABLE":
+        database.refused.set()
         headers.setdefault("Retry-After", str(limits.STORAGE_RETRY_SECONDS))
     fields = {
         "error": HTTPStatus(status).phrase,

@@ -37,7 +37,7 @@ def request_id_of(request: HttpRequest) -> str:
 def base_url(request: HttpRequest) -> str:
     """Return the address under which this client reaches the bridge, without a path.
 
-    It is BRIDGE_PUBLIC_URL if that is https, else the checked `Host`, else the socket's own.
+    Without BRIDGE_PUBLIC_URL it is that of the checked `Host`, else the socket's own.
     """
     host = "" if conf.bridge_public_url else getattr(request, "checked_host", "")
     return f"https://{host}" if host else transport_of(request).base_url

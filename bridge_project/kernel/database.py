@@ -1,6 +1,7 @@
 """Make Django's database settings, and delete rows in small steps."""
 
 import os
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -17,6 +18,8 @@ DELETE_ROWS = 500  # in one transaction
 # What says that the database is away: the last of them that a transaction was ended because this
 # process slept in it (UNREACHABLE).
 STORAGE_ERRORS: Final = (OperationalError, InterfaceError, InternalError)
+# set when a request was refused for one of them, until the database has been written again
+refused = threading.Event()
 # FULL: a power cut undoes nothing that was acknowledged (D26).
 SQLITE_INIT = (
     "PRAGMA journal_mode=wal; PRAGMA synchronous=FULL; PRAGMA busy_timeout=20000;"

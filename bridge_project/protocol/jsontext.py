@@ -12,9 +12,11 @@ _ENCODER = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",",
 _UNICODE_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-# an escaped pair of surrogates, a lone one, or any other escape
-_ESCAPE: Final = re.compile(
-    rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(?P<lone>\\u[dD][89a-fA-F]..)|\\.", re.DOTALL
+# Escaped pairs of surrogates, lone ones, and backslashes: runs, so that each costs one match.
+_HIGH, _LOW = rb"\\u[dD][89abAB][0-9a-fA-F]{2}", rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_SURROGATES: Final = re.compile(
+    rb"(?:%b%b){1,999}|(?P<lone>(?:%b(?!%b)){1,999}|(?:%b){1,999})|(?:\\\\)+"
+    % (_HIGH, _LOW, _HIGH, _LOW, _LOW)
 )
 
 
@@ -37,7 +39,7 @@ def loads(data: bytes | str) -> Any:
         except ValueError:
             if b"\\ud" not in text.lower():
                 raise
-            value = _parse(_ESCAPE.sub(_without_lone, text))
+            value = _parse(_SURROGATES.sub(_replaced, text))
     except ValueError as error:
         raise JsonError(f"not JSON: {error}") from None
     if text.count(b"[") + text.count(b"{") > JSON_MAX_DEPTH:
@@ -55,8 +57,8 @@ def _parse(text: bytes) -> Any:
     return from_json(text, allow_inf_nan=False, cache_strings="keys")
 
 
-def _without_lone(escape: re.Match[bytes]) -> bytes:
-    return rb"\ufffd" if escape["lone"] else escape[0]
+def _replaced(run: re.Match[bytes]) -> bytes:
+    return rb"\ufffd" * (len(run[0]) // 6) if run["lone"] else run[0]
 
 
 def dumps(value: Any) -> str:

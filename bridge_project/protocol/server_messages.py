@@ -203,6 +203,7 @@ class ApprovalRequired(SessionRow):
     decision: types.Decision | None = None
     decided_at: types.Timestamp | None = None
     decided_by: types.Decider | None = None
+    modifications: dict[str, Any] | None = None
 
 
 class ApprovalRecorded(ServerPayload):

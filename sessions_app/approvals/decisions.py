@@ -97,7 +97,7 @@ def store_decision(
     box.append_to_all(encode(notifications.approval_decided(session, record)))
     # an approval_required that is sent from now on says so: nobody is asked again
     asked = json.loads(record.frame)
-    payload = asked["payload"] | _shown(record)
+    payload = asked["payload"] | _shown(record) | notifications.changes_of(record)
     box.amend(encode_raw(asked["type"], payload, id=asked["id"], timestamp=asked["timestamp"]))
     about = {"subject": record.tool_call_id, "tool": record.tool}
     about |= {"decision": decision, "reason": reason, "session_id": session.session_id}

@@ -199,8 +199,12 @@ def test_what_is_sent_after_its_decision(bridge: Bridge, sid: str, joined: Phone
         assert decisions(list(questions.values())) == dict.fromkeys(told), "nobody had decided then"
         for later in backlog:
             first = questions[later["id"]]
-            kept = {k: v for k, v in later["payload"].items() if k not in DECIDED}
+            kept = {k: v for k, v in later["payload"].items() if k in first["payload"]}
             assert kept == first["payload"] and later["timestamp"] == first["timestamp"]
+        changed = {
+            one["payload"]["tool_call_id"]: "modifications" in one["payload"] for one in backlog
+        }
+        assert changed == dict.fromkeys(told, False) | {"phone": True}
         assert decisions(log_of(joined, sid)) == told
         bridge.accept(hook("SessionEnd", sid), pre(sid, approval=True, tool_call_id="late"))
         bridge.fence(joined)

@@ -50,6 +50,14 @@ def test_what_is_no_json_object(shared: Bridge, path: str) -> None:
         assert_error(post_raw(shared, body, path), 400, "HOOK_INVALID_PAYLOAD")
 
 
+def test_half_an_escape_is_no_json(shared: Bridge, sid: str) -> None:
+    """Half an emoji is read (D8), what only looks like it is not."""
+    for text in ('"\\ud8zz"', '"\\ud8""  "', '"\\ud83\\ud83d"', '"\\ud83d" x'):
+        body = valid_text(sid, f'{{"prompt": {text}}}')
+        assert_error(post_raw(shared, body), 400, "HOOK_INVALID_PAYLOAD")
+    assert post_raw(shared, valid_text(sid, '{"prompt": "\\\\ud83d \\\\\\ud83d"}')).status == 200
+
+
 def test_nesting_over_100_is_refused(shared: Bridge, sid: str) -> None:
     assert post_raw(shared, valid_text(sid, nested(98))).status == 200
     deep = new_session()

@@ -7,6 +7,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from bridge_project.kernel import limits
 from sessions_app.agents import registry
 from sessions_app.agents.demo.driver import DemoDriver
 from sessions_app.agents.driver import AgentKind
@@ -43,6 +44,11 @@ def test_what_waits_is_there_as_it_was_asked(admin_client: Client) -> None:
     assert "Approvals that wait 1 Bash high Fix <it>" in text_of(page)
     assert "&#x27;EOF&#x27;\n&lt;/pre&gt;&lt;script&gt;x&lt;/script&gt;\ufffd\nEOF</pre>" in page
     assert "Active 1" in text_of(page)
+
+
+def test_what_does_not_work_is_named(admin_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "DISK_FREE_MIN_BYTES", 2**80)
+    assert "disk_space unhealthy" in text_of(page_of(admin_client))
 
 
 PAGE = "/admin/sessions_app/session/agents/"

@@ -10,10 +10,7 @@ export function whyNot({ acked, phase }) {
   if (phase !== "ready") return "There is no connection to the bridge.";
   if (!acked.push) return "The bridge is set up to send none (BRIDGE_PUSH).";
   if (/iPhone|iPad/.test(navigator.userAgent) && !("PushManager" in window))
-    return (
-      "On an iPhone or iPad only an app on the Home Screen is told: Share, Add to Home Screen, " +
-      "and pair it there."
-    );
+    return "On an iPhone only an app on the Home Screen is told: add it, and pair it there.";
   if (served.worker === "unknown") return "One moment…";
   if (served.worker !== "kept" || !("PushManager" in window))
     return "It needs a certificate that this browser trusts: “What is wrong?” has the steps.";

@@ -87,13 +87,15 @@ export function holdButton(label, act) {
 /** Make a button that asks once more in its own place. */
 export function twoSteps(first, second, act, kind = "primary") {
   let armed = false;
+  let timer = 0;
   const start = () => {
     armed = true;
     node.textContent = second;
     node.classList.add("armed");
     guard(node);
     node.focus();
-    setTimeout(() => {
+    clearTimeout(timer);
+    timer = setTimeout(() => {
       armed = false;
       node.textContent = first;
       node.classList.remove("armed");

@@ -19,10 +19,7 @@ const NAMES = { v: "version", token: "token", url: "address", pin: "pin" };
 export function readPairingLink(text, host) {
   const fragment = text.trim().split("#").at(-1) ?? "";
   if (!fragment.includes("=")) {
-    throw new Error(
-      "This is no pairing link, which begins with https:// and has “/pair#” in it. Scan the code " +
-        "that the bridge shows in its terminal.",
-    );
+    throw new Error("This is no pairing link. Scan the code that “make qr” shows.");
   }
   // Split by hand: URLSearchParams would turn a "+" into a space.
   const found = Object.fromEntries(

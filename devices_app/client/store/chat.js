@@ -53,8 +53,10 @@ const FOLDS = {
   },
   tool_call: (chat, row) => call(chat, row.payload, row.timestamp),
   approval_required: (chat, row) => {
-    const { decision = "" } = row.payload;
-    change(call(chat, row.payload, row.timestamp), {
+    const { decision = "", modifications, params } = row.payload;
+    const item = call(chat, row.payload, row.timestamp);
+    if (modifications) change(item, { params: modifications, was: params });
+    change(item, {
       asked: true,
       decision: decision === "pending" ? "" : decision,
       atMachine: row.payload.source === "hooks",
@@ -153,6 +155,7 @@ function hookEvent(chat, row) {
       queued: payload.queued === true,
     });
     if (item.queued) chat.queued.push(item);
+    else for (const one of chat.queued.splice(0)) change(one, { queued: false });
   } else if (event === "Stop") {
     const { reason = "task_completed", message, error } = payload;
     const text = String(message || error || "");
@@ -175,14 +178,15 @@ const HAPPENED = {
 function notification(chat, row) {
   const { notification_type: kind, title, body, data } = row.payload;
   if (kind === "approval_required") return;
+  const item = chat.byKey.get(`t:${data.tool_call_id}`);
   if (kind === "approval_decided") {
-    const item = chat.byKey.get(`t:${data.tool_call_id}`);
     if (!item) return;
     const { decision, modifications } = data;
     change(item, { decision, decidedBy: named(body), noted: item.atMachine && data.device });
-    if (modifications) change(item, { params: modifications, was: item.params });
+    if (modifications) change(item, { params: modifications, was: item.was ?? item.params });
     return;
   }
+  if (item && data.ran === false) change(item, { decision: "rejected", noted: "" });
   if (kind === "task_complete" || kind === "agent_idle") return;
   if (kind === "error" && data.reason !== undefined && body) return; // its Stop says it
   if (data.error_id) {

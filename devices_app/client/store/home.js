@@ -122,7 +122,8 @@ function withSession(home, view, viewing) {
   for (const field of FIELDS) if (view[field] !== undefined) after[field] = view[field];
   const finished = before.turn !== "idle" && after.turn === "idle";
   if (finished && id !== viewing) after.unseen = true;
-  if (after.session_status !== "error") after.trouble = "";
+  if (view.turn === "working") after.failed = false;
+  if (after.session_status !== "error" && !after.failed) after.trouble = "";
   return { ...home, sessions: { ...home.sessions, [id]: after } };
 }
 
@@ -142,10 +143,17 @@ function notified(home, message, viewing) {
   }
   if (!id || !state.sessions[id]) return state;
   const view = { session_id: id, last_activity_at: message.timestamp };
-  if (kind === "error") view.trouble = message.payload.body;
+  if (kind === "task_complete") view.failed = false;
+  if (kind === "error") {
+    view.trouble = message.payload.body;
+    if (data.reason || FAILURES.has(data.code)) view.failed = true;
+  }
   if ((kind === "task_complete" || kind === "error") && id !== viewing) view.unseen = true;
   return withSession(state, view, viewing);
 }
+
+const FAILURES = new Set(["AGENT_ERROR", "ANSWER_CUT_OFF"]);
+const GOOD = new Set(["task_completed", "user_request", undefined]);
 
 function happened(home, payload, viewing) {
   const id = payload.session_id;
@@ -160,7 +168,7 @@ function happened(home, payload, viewing) {
   }
   if (payload.event === "PreToolUse") view.turn = "working";
   if (payload.event === "Stop")
-    Object.assign(view, { turn: "idle", doing: null, failed: payload.payload.reason === "error" });
+    Object.assign(view, { turn: "idle", doing: null, failed: !GOOD.has(payload.payload.reason) });
   if (payload.event === "SessionEnd") Object.assign(view, CLOSED);
   return withSession(home, view, viewing);
 }
@@ -185,9 +193,9 @@ export function attention(home, session) {
     return "approval";
   if (session.session_status === "closed") return "ended";
   if (session.session_status === "error") return "error";
-  if (session.session_status === "paused") return "paused";
   if (session.unseen) return session.failed ? "error" : "finished";
-  return session.turn === "working" ? "working" : "idle";
+  if (session.turn === "working") return "working";
+  return session.session_status === "paused" ? "paused" : "idle";
 }
 
 const ORDER = ["approval", "error", "finished", "working", "paused", "idle", "ended"];

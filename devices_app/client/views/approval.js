@@ -113,7 +113,8 @@ function decider(approval, model, { open, done }) {
     const now = model.home.approvals[key] ?? { ...approval, open: false };
     const state = now.open ? (itemOf(now, model)?.state ?? "open") : "decided";
     const sentence = standing(now, model) || hooksSentence(now) || offlineSentence(model);
-    const said = now.open ? `${sentence} ${also}`.trim() : outcome(now);
+    const hint = state === "open" ? also : "";
+    const said = now.open ? `${sentence} ${hint}`.trim() : outcome(now);
     if (state === shown && said === status.textContent) return;
     setText(status, said);
     guard(actions); // the buttons may have moved
@@ -141,7 +142,9 @@ const CARD = { lines: 16, width: 36 }; // of a call that is seen whole in a conv
 // Each parameter has its name, its text in lines as wide as a phone, and a button to copy it.
 function linesOf(value) {
   const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
-  return text.split("\n").reduce((sum, line) => sum + Math.ceil(line.length / CARD.width), 4);
+  const wide = text.replace(/[^\n -~]/gu, "8 columns"); // tabs, other letters, named characters
+  const linesIn = (line) => Math.max(1, Math.ceil(line.length / CARD.width));
+  return wide.split("\n").reduce((sum, line) => sum + linesIn(line), 4);
 }
 
 /**

@@ -111,7 +111,8 @@ export function outcome(approval) {
   const isAnswer = tool === "AskUserQuestion" && decision === "modified";
   const word = isAnswer ? "Answered" : (WORDS[decision] ?? decision);
   const by = approval.by ? ` by ${approval.by}` : "";
-  const nobody = source === "hooks" ? ". Noted; it is decided at the machine." : ". Noted only.";
+  const here = "Recorded; no agent took it.";
+  const nobody = `. ${source === "hooks" ? "Noted; it is decided at the machine." : here}`;
   const told = { true: ". The agent was told.", false: nobody }[String(forwarded)] ?? "";
   return `${word}${by}${told}`;
 }

@@ -74,9 +74,10 @@ function usage(of) {
 }
 
 function updateTool(node, item) {
-  const open = item.asked && !item.decision ? "pending" : item.noted ? "noted" : "running";
-  const over = item.decision === "rejected" ? "rejected" : item.ok ? "completed" : "error";
-  const state = item.done ? over : open;
+  const refused = item.decision === "rejected" && "rejected";
+  const decided = item.noted ? "noted" : refused || "running";
+  const open = item.asked && !item.decision ? "pending" : decided;
+  const state = !item.done ? open : item.ok ? "completed" : refused || "error";
   node.dataset.state = state;
   const details =
     node.querySelector("details") ??
@@ -90,7 +91,7 @@ function updateTool(node, item) {
   setText(details.querySelector(".call"), callLine(item.tool, item.params, item.description));
   setText(
     details.querySelector(".meta"),
-    dotted(WORDS[state], item.decision === "modified" && changed(item), duration(item.ms)),
+    dotted(WORDS[state], about(item), duration(item.ms)),
   );
   details.ontoggle = () =>
     details.open && fillTool(details.querySelector(".tool-body"), item, node.app);
@@ -107,7 +108,12 @@ const WORDS = {
   error: "failed",
 };
 
-const changed = ({ tool }) => (tool === "AskUserQuestion" ? "answered" : "changed by a person");
+// What a person decided, where the state does not say it.
+function about({ tool, decision, done, ok }) {
+  if (decision === "rejected") return done && ok && "ran though it was rejected";
+  const word = tool === "AskUserQuestion" ? "answered" : "changed by a person";
+  return decision === "modified" && word;
+}
 
 function showDecision(node, item, state) {
   const { model, go, id } = node.app;

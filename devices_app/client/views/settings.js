@@ -62,12 +62,7 @@ export function settingsView(app) {
         said,
       ),
       h("h2.section", {}, "This device"),
-      h(
-        "p.meta",
-        {},
-        "Forgetting removes the token and everything that was kept here. The bridge keeps the " +
-          "device until it is revoked there.",
-      ),
+      h("p.meta", {}, "It removes all that is kept here; at the bridge the device stays paired."),
       forget,
     ),
   );
@@ -165,8 +160,7 @@ const PUSH =
   "While this page is closed, the bridge can tell this device that an agent needs you, is done " +
   "or failed: at once when it is not connected, after 20 seconds when it does not react. The " +
   "message goes through the push service of this browser's maker (Google, Apple, Mozilla or " +
-  "Microsoft). " +
-  "They see that your bridge has sent something and when; only this browser can read it.";
+  "Microsoft), who sees that your bridge has sent something and when, but cannot read it.";
 
 // The switch, how much is said, and a test.
 function pushSection(model) {

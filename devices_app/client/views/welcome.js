@@ -7,6 +7,9 @@ const isApple =
   /iPhone|iPad/.test(navigator.userAgent) ||
   (/Macintosh/.test(navigator.userAgent) && navigator.maxTouchPoints > 1);
 const isInstalled = matchMedia("(display-mode: standalone)").matches;
+const HOME_SCREEN =
+  "An app on the Home Screen keeps its own storage. To use one, add this page first " +
+  "(Share, Add to Home Screen), open it from there, and paste the link in it.";
 
 /** Ask for a pairing link: pasted, or scanned where the browser can; then call `paired`. */
 export function welcomeView(model, paired, problem = "") {
@@ -38,14 +41,7 @@ export function welcomeView(model, paired, problem = "") {
       {},
       h("h1", { tabindex: "-1" }, "Pair this device"),
       h("p", {}, "Scan the QR code that “make run” shows, or paste its link here."),
-      isApple &&
-        !isInstalled &&
-        h(
-          "p.meta",
-          {},
-          "An app on the Home Screen keeps its own storage. To use one, add this page first " +
-            "(Share, Add to Home Screen), open it from there, and paste the link in it.",
-        ),
+      isApple && !isInstalled && h("p.meta", {}, HOME_SCREEN),
       form(
         "form",
         () => use(input.value),

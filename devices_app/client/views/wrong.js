@@ -95,9 +95,7 @@ function connection({ phase, fault, neverOpened, reached }) {
   if (neverOpened >= 2 && answers)
     return {
       tone: "bad",
-      text:
-        "The page loads, but the browser refuses the live connection. This is what browsers do " +
-        "with a certificate that they do not trust.",
+      text: "The page loads, but the browser, which does not trust it, refuses the connection.",
       steps: certificateSteps(),
     };
   if (neverOpened >= 1 && answers === false)
@@ -120,9 +118,7 @@ const REMEDIES = {
   AUTH_FAILED:
     "This device was revoked, or its code was used before or ran out. Scan a new code " +
     "(“make qr”); what is kept here stays.",
-  VERSION_INCOMPATIBLE:
-    "Reload this page: it comes from the bridge, in its version. Where that does not help, " +
-    "update the bridge (“git pull”, then “make run”).",
+  VERSION_INCOMPATIBLE: "Reload this page. Where that does not help, update the bridge.",
 };
 
 const warnings = (health) =>
@@ -200,8 +196,7 @@ const isApple = () => /iPhone|iPad|Macintosh/.test(navigator.userAgent);
 
 function certificateSteps() {
   return [
-    "Best: reach the machine through Tailscale (tailscale serve or tailscale cert), whose " +
-      "certificates every browser trusts.",
+    "Best: reach the machine through Tailscale, whose certificates every browser trusts.",
     ["Let this device trust the bridge: ", h("a", { href: "/pair#trust" }, "the steps"), "."],
     "Or put a tunnel with a certificate of its own before the bridge.",
     ...(isApple() ? [] : ["Only to try it: open this page again and accept the warning."]),

@@ -102,6 +102,18 @@ test("sessions stand by what they need of a person", () => {
   );
 });
 
+test("a turn that failed is told until another one goes well", () => {
+  const told = (notification_type, data = {}) =>
+    message("notification", { notification_type, session_id: "s", title: "", body: "Why.", data });
+  const works = message("session_update", { session: view("s", { turn: "working" }) });
+  const idle = message("session_update", { session: view("s", { session_status: "paused" }) });
+  const state = (home) => sortedSessions(home)[0].state;
+  const failed = fold([ack(view("s")), works, told("error", { code: "AGENT_ERROR" }), idle]);
+  assert.deepEqual([state(failed), failed.sessions.s.trouble], ["error", "Why."]);
+  assert.equal(state(fold([works], failed)), "finished");
+  assert.equal(state(fold([told("task_complete")], failed)), "finished");
+});
+
 test("a conversation has what was said at its end, allowed and waited for", () => {
   const event = (name, payload) => message("agent_event", { session_id: "s", event: name, payload });
   const told = (data) =>
@@ -132,6 +144,10 @@ test("a conversation has what was said at its end, allowed and waited for", () =
     ],
   );
   assert.deepEqual([items[2].params, items[2].was], [{ command: "ls -l" }, {}]);
+  const missed = asks("s", "d");
+  Object.assign(missed.payload, { decision: "modified", modifications: { command: "ls -a" } });
+  const [later] = foldChat(emptyChat(), [missed]).items;
+  assert.deepEqual([later.params, later.was], [{ command: "ls -a" }, {}]);
   assert.equal(items[1].queued, true);
   foldChat(chat, [message("stream_end", { session_id: "s", message_id: "m", finish_reason: "stop" })]);
   assert.equal(items[1].queued, false);
