@@ -27,13 +27,14 @@ def test_a_turn_without_a_sign(bridge: Bridge, tmp_path: Path) -> None:
     an agent that thinks.
     """
     with bridge.phones(2) as (phone, other):
-        waits, silent, runs, thinks = (
-            begin(bridge, phone, agent=agent) for agent in ("demo", "plain", "demo", "plain")
-        )
+        waits = begin(bridge, phone)
         tool(phone, waits)
+        thinks = begin(bridge, phone, agent="plain")
         thinking = "say('hm ', 'agent_thought_chunk'); time.sleep(0.1)"
         say(phone, thinks, f"/do for _ in range({15 * SECONDS}): {thinking}")
+        silent = begin(bridge, phone, agent="plain")
         say(phone, silent, "/deaf")
+        runs = begin(bridge, phone)
         go_on = tmp_path / "go on"
         command = f"until [ -e '{go_on}' ]; do sleep 0.1; done"
         decide(phone, runs, tool(phone, runs, command=command)["tool_call_id"], "approved")

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 import threading
+import time
 import urllib.parse
 from collections import Counter
 from collections.abc import Iterator
@@ -65,8 +66,10 @@ def test_a_rate_and_no_lock(bridge: ClockBridge) -> None:
     """Past 10 tries an address gets a page that says for how long, and tries prolong nothing."""
     https = bridge.https(source="127.0.0.51")
     refused = use_up(https)
-    wait = int(refused.headers["retry-after"])
-    assert 0 < wait <= 61
+    while (wait := int(refused.headers["retry-after"])) < 30:
+        time.sleep(wait + 1)  # the minute must not turn under what follows
+        refused = use_up(https)
+    assert wait <= 61
     assert refused.headers["content-type"].startswith("text/html")
     assert f"Try again in {wait} second" in text_of(refused.body.decode())
     for _ in range(2 * RATE):

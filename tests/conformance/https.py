@@ -16,6 +16,8 @@ from uuid import UUID
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from tests.servers import PATIENCE
+
 LOOPBACK = "127.0.0.1"
 # a TCP connection to the bridge, made within so many seconds; raises OSError
 Dial = Callable[[float], socket.socket]
@@ -107,7 +109,7 @@ class Https:
         *,
         source: str | None = None,
         plain: bool = False,
-        timeout: float = 30,
+        timeout: float = PATIENCE,
         dial: Dial | None = None,
     ) -> None:
         self.port, self.pin, self.source = port, pin, source

@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.conformance.https import LOOPBACK, Response, pinned_context, strict_json
 from tests.conformance.samples import new_id, now
+from tests.servers import PATIENCE
 
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 
@@ -53,7 +54,7 @@ class RawSocket:
         self,
         port: int,
         *,
-        timeout: float = 30,
+        timeout: float = PATIENCE,
         plain: bool = False,
         receive_buffer: int | None = None,
         source: str | None = None,

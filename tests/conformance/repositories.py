@@ -147,7 +147,7 @@ class Work:
         self.phone, self.sid = phone, session_in(bridge, phone, directory)
 
     def ask(self, type_: str, **fields: Any) -> Message:
-        return self.phone.request(type_, {"session_id": self.sid} | fields, 60)
+        return self.phone.request(type_, {"session_id": self.sid} | fields)
 
     def ask_diff(self, *files: str, cached: bool = False) -> Message:
         """Of all files, or of those that are named; the answer, whichever it is."""
@@ -196,7 +196,7 @@ class Reader:
         fields = {"session_id": self.sid, "path": str(path)}
         whole = {"offset": 0, "limit": 10_000_000} if type_ == "file_read" else {}
         asked = {name: value for name, value in (fields | whole | more).items() if value is not ...}
-        return self.phone.request(type_, asked, 30)
+        return self.phone.request(type_, asked)
 
     def read(self, path: Any, **more: Any) -> dict[str, Any]:
         answer = self.ask("file_read", path, **more)

@@ -73,7 +73,7 @@ def test_sessions_leave_nothing(bridge: Bridge, script: Script, agent: str) -> N
         grown = looks[1] - looks[0], looks[2] - looks[1]
         figure(f"{count} cycles of {agent}: {grown} bytes more in the first and the second half")
         assert grown[1] < GROWTH, grown
-        assert agent != "demo" or process(bridge).num_threads() <= threads
+        assert agent != "demo" or process(bridge).num_threads() < threads + count // 2
         assert bridge.get("/api/v1/health", bridge.admin_token).json()["active_sessions"] == 0
 
 

@@ -37,13 +37,16 @@ from tests.conformance.approvals import assert_refused, decide, of
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.phone import Message, Phone
 from tests.conformance.samples import new_session
+from tests.faults.quick import with_limits
 
-GRACE = 2
+GRACE = 4
 SESSIONS, PER_SECOND, COUNT = 10, 100, 200
 
 
 script = script_of("plain", "told", "no-load", "forgets", "hangs", "stuck")
-bridge = bridge_of(BRIDGE_SESSION_GRACE_SECONDS=str(GRACE), BRIDGE_MAX_SESSIONS="50")
+# a phone that does not read is left alone
+PATIENT = with_limits(SLOW_SOCKET_SECONDS=300, LIVENESS_SECONDS=300)
+bridge = bridge_of(first=PATIENT, BRIDGE_SESSION_GRACE_SECONDS=str(GRACE), BRIDGE_MAX_SESSIONS="50")
 
 
 @pytest.fixture

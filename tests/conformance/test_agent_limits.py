@@ -30,12 +30,16 @@ WAITING, LEASE, REPLAYED = 2, 2, 2
 SMALL = with_limits(
     AGENT_CLOSE_SECONDS=300,
     AGENT_PROMPTS_WAITING=WAITING,
+    INTERRUPT_SECONDS=120,
     LEASE_SECONDS=LEASE,
     LEASE_RENEWAL_SECONDS=0.5,
     REPLAY_BUFFER_SECONDS=REPLAYED,
 )
+# an agent that lingers is not killed
+SMALL += "from sessions_app.agents.process import groups\n"
+SMALL += "groups.end_group.__kwdefaults__['patience'] = 300\n"
 script = script_of("plain", "lingers", "cancelling")
-bridge = bridge_of(first=SMALL, BRIDGE_SESSION_GRACE_SECONDS="1")
+bridge = bridge_of(first=SMALL, BRIDGE_SESSION_GRACE_SECONDS="2")
 
 
 @pytest.fixture

@@ -150,7 +150,10 @@ def test_failures_over_the_websocket_count(rated: Bridge) -> None:
             codes.append(phone.auth(token="wrong")["payload"]["code"])
     assert codes[-1] == "RATE_LIMITED"
     assert set(codes[:-1]) == {"AUTH_FAILED"} and len(codes) > 10
-    assert_error(guess(rated, "127.0.0.44"), 429, "RATE_LIMIT_EXCEEDED")
+    answer = guess(rated, "127.0.0.44")
+    if answer.status == 401:  # the minute has turned
+        answer = until_refused(lambda: guess(rated, "127.0.0.44"), 9, (401,))
+    assert_error(answer, 429, "RATE_LIMIT_EXCEEDED")
 
 
 def test_failures_of_other_kinds_count(rated: Bridge) -> None:

@@ -11,7 +11,7 @@ from tests.faults.quick import QuickBridge, with_limits
 from tests.push.service import Browser, PushService, running
 
 RETRY_SECONDS = 1  # before the second try, in place of five
-PROOF_SECONDS = 8  # for a socket to show that it has a message, in place of twenty
+PROOF_SECONDS = 12  # for a socket to show that it has a message, in place of twenty
 
 
 @pytest.fixture(scope="module")

@@ -76,11 +76,11 @@ class Afternoon:
             self._observe()
 
             self._scene("The phone goes into a pocket while the agent works, and comes out again.")
-            self._say("/sleep 2")
+            self._say("/sleep 8")
             wait_until(self._works, "the turn has begun")
         wait_until(lambda: not self._works(), "the turn is over")
         with self._phone():
-            self._keep("connected to", "Slept for 2 seconds.")
+            self._keep("connected to", "Slept for 8 seconds.")
 
             self._scene("Power fails in the middle of an answer.")
             self._say("/sleep 600")

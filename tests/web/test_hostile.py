@@ -77,6 +77,8 @@ def test_what_an_agent_says_is_text_in_every_view(page: Page, bridge: Bridge) ->
         "[...document.querySelectorAll('.tool-body')].every((body) => body.childElementCount)"
     )
     check(page)
+    phone.close()  # it may have been silent for too long
+    phone.ready().join(session)
     answer = {"session_id": session, "tool_call_id": asked["tool_call_id"], "decision": "rejected"}
     phone.request("approval_response", answer | {"modifications": None})
     phone.expect("stream_end", session_id=session, finish_reason="stop")

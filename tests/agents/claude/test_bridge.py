@@ -18,6 +18,7 @@ from tests.conformance.approvals import decide, notifications, of
 from tests.conformance.bridge import eventually
 from tests.conformance.phone import Phone
 from tests.faults.quick import QuickBridge, nursery
+from tests.servers import PATIENCE
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +164,7 @@ def test_a_run_of_the_program_reaches_a_phone(model: Model, tmp_path: Path) -> N
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=50,
+            timeout=PATIENCE,
         )
         assert (done.returncode, done.stdout.strip()) == (0, "That was it."), done
         phone.expect("session_end", session_id=sid)
