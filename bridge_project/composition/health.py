@@ -22,6 +22,7 @@ from bridge_project.network.transport import ConnectionMode
 from bridge_project.protocol.http import Health, HealthDegraded, HealthPart, SystemInfo
 from bridge_project.protocol.types import HealthWord, now_text
 from sessions_app.agents import breaker
+from sessions_app.models import LogHead
 from sessions_app.socket import presence
 
 log = structlog.get_logger("bridge.health")
@@ -38,8 +39,9 @@ def check_database() -> str | None:
             cursor.execute("SELECT 1 FROM django_migrations LIMIT 1")
             cursor.fetchone()
         if database.refused.is_set():
-            with transaction.atomic():  # SQLite: takes the right to write, which another may keep
-                database.refused.clear()
+            with transaction.atomic():  # takes the right to write, which another may keep
+                LogHead.objects.select_for_update().first()
+            database.refused.clear()
     finally:
         connection.close()  # this thread may not be needed again for hours
     name = str(connection.settings_dict["NAME"])

@@ -11,12 +11,10 @@ from bridge_project.kernel.limits import JSON_MAX_DEPTH
 _ENCODER = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 _UNICODE_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
-
-# Escaped pairs of surrogates, lone ones, and backslashes: runs, so that each costs one match.
-_HIGH, _LOW = rb"\\u[dD][89abAB][0-9a-fA-F]{2}", rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-_SURROGATES: Final = re.compile(
-    rb"(?:%b%b){1,999}|(?P<lone>(?:%b(?!%b)){1,999}|(?:%b){1,999})|(?:\\\\)+"
-    % (_HIGH, _LOW, _HIGH, _LOW, _LOW)
+_HEX: Final = rb"[0-9a-fA-F]{2}"
+# an escaped surrogate; a high one with the low one behind it
+_SURROGATE: Final = re.compile(
+    rb"\\u[dD](?:[89abAB]%b(?P<low>\\u[dD][c-fC-F]%b)?|[c-fC-F]%b)" % (_HEX, _HEX, _HEX)
 )
 
 
@@ -39,7 +37,7 @@ def loads(data: bytes | str) -> Any:
         except ValueError:
             if b"\\ud" not in text.lower():
                 raise
-            value = _parse(_SURROGATES.sub(_replaced, text))
+            value = _parse(_SURROGATE.sub(_without_lone, text))
     except ValueError as error:
         raise JsonError(f"not JSON: {error}") from None
     if text.count(b"[") + text.count(b"{") > JSON_MAX_DEPTH:
@@ -57,8 +55,15 @@ def _parse(text: bytes) -> Any:
     return from_json(text, allow_inf_nan=False, cache_strings="keys")
 
 
-def _replaced(run: re.Match[bytes]) -> bytes:
-    return rb"\ufffd" * (len(run[0]) // 6) if run["lone"] else run[0]
+def _without_lone(found: re.Match[bytes]) -> bytes:
+    """Replace a lone surrogate; one whose backslash is escaped itself is none."""
+    start = found.start()
+    while start and found.string[start - 1] == 0x5C:
+        start -= 1
+    is_escaped = (found.start() - start) % 2 == 1
+    if found["low"]:
+        return found[0][:6] + rb"\ufffd" if is_escaped else found[0]
+    return found[0] if is_escaped else rb"\ufffd"
 
 
 def dumps(value: Any) -> str:

@@ -186,7 +186,7 @@ function notification(chat, row) {
     if (modifications) change(item, { params: modifications, was: item.was ?? item.params });
     return;
   }
-  if (item && data.ran === false) change(item, { decision: "rejected", noted: "" });
+  if (item && data.ran === false) change(item, { notRun: true, noted: "" });
   if (kind === "task_complete" || kind === "agent_idle") return;
   if (kind === "error" && data.reason !== undefined && body) return; // its Stop says it
   if (data.error_id) {

@@ -122,7 +122,7 @@ function withSession(home, view, viewing) {
   for (const field of FIELDS) if (view[field] !== undefined) after[field] = view[field];
   const finished = before.turn !== "idle" && after.turn === "idle";
   if (finished && id !== viewing) after.unseen = true;
-  if (view.turn === "working") after.failed = false;
+  if (view.turn === "working" && before.turn === "idle") after.failed = false;
   if (after.session_status !== "error" && !after.failed) after.trouble = "";
   return { ...home, sessions: { ...home.sessions, [id]: after } };
 }

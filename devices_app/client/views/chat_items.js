@@ -74,7 +74,7 @@ function usage(of) {
 }
 
 function updateTool(node, item) {
-  const refused = item.decision === "rejected" && "rejected";
+  const refused = (item.decision === "rejected" || item.notRun) && "rejected";
   const decided = item.noted ? "noted" : refused || "running";
   const open = item.asked && !item.decision ? "pending" : decided;
   const state = !item.done ? open : item.ok ? "completed" : refused || "error";
