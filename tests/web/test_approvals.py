@@ -97,7 +97,7 @@ def test_what_was_changed_is_what_is_shown(page: Page, bridge: Bridge) -> None:
     page.wait_text("changed by a person", "It had asked for: ls first\n")
 
 
-LONG = "\n".join(f"echo {number} > long.txt" for number in range(9))
+LONG = "\n".join(f"echo {number} > long.txt" for number in range(15))
 
 
 def test_what_is_long_is_seen_first(page: Page, bridge: Bridge) -> None:

@@ -88,6 +88,7 @@ def test_what_an_agent_says_is_text_in_every_view(page: Page, bridge: Bridge) ->
     check(page)
     page.driver.refresh()
     page.wait_text("has stopped")
+    page.find(".why", "has stopped")
     check(page)
 
 

@@ -107,7 +107,7 @@ def phone(make_page: MakePage, bridge: Bridge, service: PushService) -> Phone:
 def test_settings(phone: Phone, axe: str) -> None:
     """The switch, how much is said, and a test; all of it by axe."""
     page = phone.page
-    page.open("settings").wait_text("only this browser can read it")
+    page.open("settings").wait_text("but cannot read it")
     page.find("button", "Switch push on")
     check(page, axe)
     phone.switch_on()
