@@ -54,10 +54,14 @@ class Connection(tcp.Server):
         self.server.limiter.admit(self)
 
     @property
+    def expects_tls(self) -> bool:
+        """Return whether it came to the port for TLS."""
+        return isinstance(self.server.factory, TLSMemoryBIOFactory)
+
+    @property
     def established(self) -> bool:
         """Return whether the TLS handshake is done; at a port without TLS always."""
-        without = not isinstance(self.server.factory, TLSMemoryBIOFactory)
-        return bool(getattr(self.protocol, "_handshakeDone", without))
+        return bool(getattr(self.protocol, "_handshakeDone", not self.expects_tls))
 
     @property
     def answering(self) -> bool:

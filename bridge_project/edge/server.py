@@ -188,8 +188,8 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
 
     def transport_of(self, transport: Any, headers: Iterable[tuple[bytes, bytes]]) -> Transport:
         tls = isinstance(transport, TLSConnection)
-        if not tls and connection_of(transport).server.factory is not self.http_factory:
-            headers = []  # plain at the port for TLS: no proxy speaks so
+        if not tls and connection_of(transport).expects_tls:
+            headers = []  # no proxy speaks so
         return resolve(
             self.conf,
             tls=tls,

@@ -136,12 +136,12 @@ def test_lax_where_the_spec_is_lax(bridge: Bridge, sid: str) -> None:
 @pytest.mark.spec("hook.timestamp", "limit.skew")
 def test_timestamps_come_out_in_utc(bridge: Bridge, sid: str, joined: Phone) -> None:
     """Within 5 minutes, either way, in any zone; one that is UTC is passed on unchanged."""
-    for moment in (now(-400), now(400), now().replace("Z", "+02:00")):
+    for moment in (now(-310), now(310), now().replace("Z", "+02:00")):
         stale = hook("Stop", sid, timestamp=moment)
         assert_error(bridge.post_hook(stale), 400, "HOOK_STALE_TIMESTAMP")
     sent = now()
     odd = [now(7200).replace("Z", "+02:00"), sent[:-1], sent.replace("T", " "), f"{sent[:16]}Z"]
-    odd += [now(-200), now(200)]
+    odd = [now(-290), now(290), *odd]  # first: they do not keep for long
     before = len(joined.events(sid))
     bridge.accept(*[hook("Stop", sid, timestamp=moment) for moment in (*odd, sent)])
     joined.collect(lambda: len(joined.events(sid)) == before + 7, "seven events")
