@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -74,7 +74,8 @@ def store(posted: Sequence[Posted]) -> list[Receipt]:
         sessions = ingest_sql.read_sessions(box.cursor, {event.session_id for event, _ in posted})
         keys = [session.pk for session in sessions.values()]
         listening = ingest_sql.count_joins(box.cursor, keys, box.now)
-        receipts, records, touched = [], [], {}
+        receipts, touched = [], {}
+        records: list[tuple[Any, ...]] = []
         for event, source in posted:
             if event.event_id and event.event_id in known:
                 receipts.append(known[event.event_id])
@@ -88,7 +89,8 @@ def store(posted: Sequence[Posted]) -> list[Receipt]:
                 session.agent_type = printable(source)[:NAME_CHARS] or session.agent_type
             count = listening.get(session.pk, 0)
             receipt = Receipt(event.event_id or str(uuid.uuid4()), count)
-            seq = _store_one(box, session, event, receipt.event_id, new=new)
+            whole = _summarize(box, event, records)
+            seq = _store_one(box, session, whole, receipt.event_id, new=new)
             known[receipt.event_id] = receipt
             receipts.append(receipt)
             about = (event.event, event.session_id, _tool(event), seq)
@@ -98,6 +100,30 @@ def store(posted: Sequence[Posted]) -> list[Receipt]:
     for record in records:
         metrics.events.labels(record[1]).inc()
     return receipts
+
+
+def _summarize(box: Outbox, event: HookEvent, unwritten: Sequence[Sequence[Any]]) -> HookEvent:
+    """Add what an agent's own SessionEnd lacks: its duration, messages and tools (D47).
+
+    They are counted from the session's last SessionStart; nothing is added when the bridge no
+    longer remembers that one (D31). ``unwritten``: the records of this transaction.
+    """
+    if event.event != "SessionEnd" or "reason" not in event.payload:
+        return event
+    stored = StoredEvent.objects.filter(session_id=event.session_id).order_by("seq")
+    known = list(stored.values_list("event", "tool", "received_at"))
+    known += [(r[1], r[3], box.now) for r in unwritten if r[2] == event.session_id]
+    starts = [index for index, (name, _, _) in enumerate(known) if name == "SessionStart"]
+    if not starts:
+        return event
+    known = known[starts[-1] :]
+    summary: dict[str, Any] = {
+        "message_count": sum(name in ("UserPromptSubmit", "Stop") for name, _, _ in known),
+        "tools_used": list(dict.fromkeys(tool for _, tool, _ in known if tool)),
+    }
+    if "occurred_at" not in event.extra:  # else it was received long after it happened
+        summary["duration_seconds"] = round((box.now - known[0][2]).total_seconds(), 3)
+    return replace(event, payload=summary | event.payload)
 
 
 def _store_one(box: Outbox, session: Session, event: HookEvent, event_id: str, *, new: bool) -> int:

@@ -133,6 +133,30 @@ def test_lax_where_the_spec_is_lax(bridge: Bridge, sid: str) -> None:
     )
 
 
+@on_both
+def test_what_an_agents_own_session_end_lacks(bridge: Bridge, sid: str, joined: Phone) -> None:
+    """D47: it has a reason and no figures; the bridge counts from the last SessionStart."""
+    end = hook("SessionEnd", sid, {"reason": "other", "message_count": 7})
+    turn = [hook(event, sid) for event in ("UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop")]
+    bridge.accept(hook("SessionEnd", sid, {"reason": "other"}), hook("SessionStart", sid), *turn)
+    late = hook("SessionEnd", sid, {"reason": "other"}, occurred_at=now(-3600))
+    accepted(bridge, [*turn, late, hook("SessionStart", sid), end, hook("SessionEnd", sid)])
+
+    def told() -> list[Any]:
+        events = [event["payload"] for event in joined.events(sid)]
+        return [event["payload"] for event in events if event["event"] == "SessionEnd"]
+
+    joined.collect(lambda: len(told()) == 4, "four ends")
+    ends = told()
+    assert ends[:2] == [
+        {"reason": "other"},
+        {"reason": "other", "message_count": 4, "tools_used": ["Bash"]},
+    ]
+    assert 0 <= ends[2].pop("duration_seconds") < 60
+    assert ends[2] == {"reason": "other", "message_count": 7, "tools_used": []}
+    assert ends[3] == PAYLOADS["SessionEnd"]
+
+
 @pytest.mark.spec("hook.timestamp", "limit.skew")
 def test_timestamps_come_out_in_utc(bridge: Bridge, sid: str, joined: Phone) -> None:
     """Within 5 minutes, either way, in any zone; one that is UTC is passed on unchanged."""
