@@ -149,13 +149,14 @@ class StreamEnd(SessionRow):
     """End an answer, and say why.
 
     ``usage`` (added), only with a turn's last one: its tokens, cost and ``duration_ms``, as far as
-    the agent says.
+    the agent says. ``interrupted`` (added): true when somebody stopped the turn (D40).
     """
 
     type = "stream_end"
     message_id: str
     finish_reason: types.FinishReason
     usage: dict[str, Any] | None = None
+    interrupted: bool | None = None
 
 
 class ReplayBuffer(ServerPayload):

@@ -90,11 +90,15 @@ class AnswerEnded(Event):
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded(Event):
-    """Report the end of a turn; ``error`` says for a person why it failed."""
+    """Report the end of a turn; ``error`` says for a person why it failed.
+
+    ``interrupted``: somebody stopped it (D40).
+    """
 
     finish_reason: FinishReason
     usage: Mapping[str, Any] | None = None
     error: str = ""
+    interrupted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,7 +142,7 @@ class SessionRunner:
             await self.driver.end_background()
             # a turn that was interrupted has stopped, whatever the agent calls it (D40)
             batch = [
-                replace(event, finish_reason="stop", error="")
+                replace(event, finish_reason="stop", error="", interrupted=True)
                 if isinstance(event, TurnEnded)
                 else event
                 for event in batch

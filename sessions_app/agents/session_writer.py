@@ -1,7 +1,7 @@
 """Write a session: rows, approvals, states, its agent's events (D35, D37, D40)."""
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -91,11 +91,10 @@ class SessionWriter:
             self.session.open_message = str(uuid.uuid4())
             self._append(s.StreamStart(**self._stream_ids()))
 
-    def close_stream(self, reason: FinishReason, usage: Mapping[str, Any] | None = None) -> None:
-        """End the answer, if it has begun."""
+    def close_stream(self, reason: FinishReason, **more: Any) -> None:
+        """End the answer, if it has begun; ``more``: optional fields of ``stream_end``."""
         if self.session.open_message:
-            usage = sanitize.plain(dict(usage or {})) or None
-            self._append(s.StreamEnd(**self._stream_ids(), finish_reason=reason, usage=usage))
+            self._append(s.StreamEnd(**self._stream_ids(), finish_reason=reason, **more))
             self.session.open_message = ""
 
     def _stream_ids(self) -> dict[str, Any]:
@@ -143,7 +142,8 @@ class SessionWriter:
     def _end_turn(self, event: events.TurnEnded) -> None:
         self.reject_pending("turn_ended")
         self.open_stream()
-        self.close_stream(event.finish_reason, event.usage)
+        usage = sanitize.plain(dict(event.usage or {})) or None
+        self.close_stream(event.finish_reason, usage=usage, interrupted=event.interrupted or None)
         self.session.set_turn(Session.Turn.IDLE)
         if event.error:
             self.report_failure(event.error)
@@ -190,7 +190,7 @@ class SessionWriter:
         approvals.fail_unfinished_calls(self.box, self.session, reason)
         if cut:
             self.open_stream()
-        self.close_stream(finish)
+        self.close_stream(finish, interrupted=reason == "interrupted" or None)
         self.session.set_turn(Session.Turn.IDLE)
 
     def stop(

@@ -167,6 +167,8 @@ def test_an_interrupt_of_nothing_and_one_too_many(
     phone.untaken.clear()
     assert "not this one" in words(ask(phone, session, "not this one"))
     assert reasons(phone, session) == ["stop"] * 3 and not of(phone, "error", session)
+    ends = [end["payload"].get("interrupted") for end in of(phone, "stream_end", session)]
+    assert ends == [None, True, None]
 
 
 def test_odd_prompts(phone: Phone, session: str) -> None:

@@ -103,7 +103,9 @@ def test_an_agent_that_does_not_yield(bridge: Bridge, script: Script, phone: Pho
     sid = begun(bridge, phone, "/deaf")
     began = time.monotonic()
     phone.send("session_interrupt", {"session_id": sid})
-    assert phone.expect("stream_end", session_id=sid)["payload"]["finish_reason"] == "stop"
+    assert phone.expect("stream_end", session_id=sid, finish_reason="stop")["payload"][
+        "interrupted"
+    ]
     wait_status(bridge, sid, "paused")
     assert time.monotonic() - began > 4
     script.assert_gone()

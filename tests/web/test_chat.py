@@ -60,6 +60,7 @@ def test_an_agent_is_started_decided_about_and_stopped(page: Page, bridge: Bridg
     page.tap(".composer button[aria-label='Stop the agent']")
     page.wait("!document.querySelector('.streaming')", what="the agent has stopped")
     page.wait("document.querySelector('.composer .danger').hidden", what="nothing to stop any more")
+    page.wait_text("Stopped before it was done.")
     say(page, "And on")
     page.wait_text("repeats what you say: And on")
 
@@ -175,6 +176,13 @@ def test_a_conversation_from_yesterday(
     page.wait_text("4 characters")
     bubbles = "[...document.querySelectorAll('.bubble.mine > p:first-child')].map(b => b.innerText)"
     page.wait_equal(bubbles, [*(f"number {number}" for number in range(4)), "and today", "more"])
+
+    page.open()
+    wait_status(bridge, session_id, "closed", 60)
+    page.tap(".row-link", "number 0")
+    page.tap("button", "End session")
+    page.tap("button.armed", "Yes, end it")
+    page.wait_text("This session has ended.")
 
 
 ROWS = 10_000

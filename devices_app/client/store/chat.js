@@ -46,8 +46,8 @@ const FOLDS = {
     change(item, { text: item.text + row.payload.content });
   },
   stream_end: (chat, row) => {
-    const { finish_reason: reason, usage = null } = row.payload;
-    change(answer(chat, row), { done: true, reason, usage });
+    const { finish_reason: reason, usage = null, interrupted = false } = row.payload;
+    change(answer(chat, row), { done: true, reason: interrupted ? "stopped" : reason, usage });
     const next = reason === "tool_call" ? undefined : chat.queued.shift();
     if (next) change(next, { queued: false });
   },

@@ -32,30 +32,12 @@ export function reduceHome(home, message, viewing = null) {
       return listed({ ...home, device: payload.device_name ?? home.device }, payload);
     case "session_update":
       return withSession(home, payload.session, viewing);
-    case "session_started":
-      return withSession(
-        home,
-        {
-          session_status: "active",
-          last_activity_at: timestamp,
-          ...payload.session,
-          session_id: payload.session_id,
-        },
-        viewing,
-      );
+    case "session_started": {
+      const view = { session_status: "active", last_activity_at: timestamp, ...payload.session };
+      return withSession(home, { ...view, session_id: payload.session_id }, viewing);
+    }
     case "session_ready":
-      return withSession(
-        home,
-        {
-          session_id: payload.session_id,
-          agent: payload.agent,
-          working_directory: payload.working_directory,
-          session_status: payload.session_status ?? "active",
-          asks: payload.asks,
-          branch: payload.branch ?? "",
-        },
-        viewing,
-      );
+      return withSession(home, { session_status: "active", branch: "", ...payload }, viewing);
     case "session_end":
       return ended(home, payload, viewing);
     case "approval_required":

@@ -52,11 +52,12 @@ function updateAnswer(node, item) {
   if (!node.body.isConnected) node.replaceChildren(node.body, node.foot);
   const { go, id } = node.app;
   showMarkdown(node.body, item.text, (path) => go.link("file", id, path));
-  node.hidden = item.done && !item.text && item.reason !== "error";
+  node.hidden = item.done && !item.text && !["error", "stopped"].includes(item.reason);
   node.classList.toggle("streaming", !item.done);
   const ends = {
     error: "The turn ended with an error.",
     length: "Cut: the answer reached its greatest length.",
+    stopped: "Stopped before it was done.",
   };
   const cost = item.usage ? usage(item.usage) : "";
   setText(node.foot, [ends[item.reason] ?? "", cost].filter(Boolean).join(" "));

@@ -1,6 +1,7 @@
 // Take a person's messages to an agent: the field, the waiting messages, stop and resume.
 
 import { button, form, h, icon, keyed, setText, toast } from "../parts/dom.js";
+import { twoSteps } from "../parts/sheet.js";
 import { oneLine } from "../parts/text.js";
 
 const NOT_KEPT = "The draft could not be kept: this device's storage is full or refused.";
@@ -21,9 +22,11 @@ export function composer(id, { model }) {
   stop.setAttribute("aria-label", "Stop the agent");
   const why = h("p.why", { role: "status" });
   const resume = button("button", () => wake(), "Resume");
+  const end = twoSteps("End session", "Yes, end it", () => finish(), "quiet").node;
+  const rest = h("div.actions", {}, end, h("span.gap"), resume); // of one that rests
   const line = form("composer", () => say(), grown, stop, send);
   const waiting = h("ul.outgoing");
-  const node = h("div.foot", {}, waiting, why, resume, line);
+  const node = h("div.foot", {}, waiting, why, rest, line);
 
   model.draft(id).then((text) => {
     if (text && !area.value) area.value = text;
@@ -53,11 +56,13 @@ export function composer(id, { model }) {
   // With each key: a page may go away at any moment.
   const keep = () => model.keepDraft(id, area.value).catch(() => toast(NOT_KEPT, "warn"));
 
-  const interrupt = () =>
-    model.call("send", "session_interrupt", { session_id: id }).then(
-      () => toast("Stopping…"),
+  const order = (type, payload, said) =>
+    model.call("send", type, { session_id: id, ...payload }).then(
+      () => toast(said),
       (error) => toast(error.message, "warn"),
     );
+  const interrupt = () => order("session_interrupt", {}, "Stopping…");
+  const finish = () => order("session_end", { reason: "user_request" }, "Ending…");
 
   const wake = async () => {
     resume.disabled = true;
@@ -89,7 +94,7 @@ export function composer(id, { model }) {
     const ended = status === "closed" && !session?.resumable;
     line.hidden = observed || ended;
     stop.hidden = session?.turn !== "working" && session?.turn !== "waiting";
-    resume.hidden =
+    rest.hidden =
       observed ||
       !(status === "paused" || status === "error" || (status === "closed" && session?.resumable));
     setText(
