@@ -16,6 +16,7 @@ class Device(models.Model):
 
         NOTHING = "nothing"
         NOTIFICATIONS = "notifications"
+        RESULTS = "results", "Notifications and tool results"
         EVERYTHING = "everything"
 
     name = models.CharField(max_length=80)

@@ -1,10 +1,13 @@
 """Store sessions, the log, tool calls, approvals, connections (D26 to D38, D46)."""
 
+import json
 import uuid
 from typing import Any
 
 from django.db import models
 from django.utils import timezone
+
+OPEN_CALLS_SHOWN = 20  # of a turn, the newest
 
 
 class RowNumber(models.BigIntegerField):  # type: ignore[type-arg]
@@ -117,7 +120,8 @@ class Session(models.Model):
     # Tool calls that wait for a decision; kept here so that an event need not count them.
     pending_approvals = models.IntegerField(default=0)
     turn = models.CharField(max_length=7, choices=Turn.choices, default=Turn.IDLE)
-    # {tool, summary, since} of the call that began last, as JSON text; empty when it is over.
+    # Calls of this turn that run or wait, oldest first, as JSON text: {id, tool, summary, since,
+    # waits}. Empty when there is none.
     doing = models.TextField(default="")
     # Observed sessions: a device decided about a call in this turn, which may not have run (D37).
     decided_by_device = models.BooleanField(default=False)
@@ -150,9 +154,19 @@ class Session(models.Model):
     def __str__(self) -> str:
         return f"{self.title or self.session_id} ({self.kind}, {self.status})"
 
-    def set_turn(self, turn: Turn, doing: str = "") -> None:
-        """Set what the agent does now; the caller saves it."""
-        self.turn, self.doing = turn, doing
+    def set_turn(self, turn: Turn) -> None:
+        """Set what the agent does now, without a call; the caller saves it."""
+        self.turn, self.doing = turn, ""
+
+    @property
+    def calls(self) -> list[dict[str, Any]]:
+        """Calls of this turn that run or wait, as ``doing`` holds them."""
+        return json.loads(self.doing) if self.doing else []
+
+    def set_calls(self, calls: list[dict[str, Any]]) -> None:
+        """Set the open calls of a turn that goes on: it works, or waits for a decision."""
+        self.turn = self.Turn.WAITING if self.pending_approvals else self.Turn.WORKING
+        self.doing = json.dumps(calls[-OPEN_CALLS_SHOWN:]) if calls else ""
 
 
 class ToolCall(models.Model):

@@ -11,6 +11,7 @@ from bridge_project.protocol.types import NotificationType, Priority
 from devices_app.models import Device
 from sessions_app.approvals.tool_call import QUESTION
 from sessions_app.models import Session, ToolCall
+from sessions_app.session_view import doing_of
 
 BODY_CHARS = 500
 CHANGES_CHARS = 65_536  # of parameters that a call was approved with
@@ -176,9 +177,8 @@ def happened(session: Session, what: str, body: str, **data: str) -> Notificatio
 def silent(session: Session) -> Notification:
     """Report that a turn has given no sign for long, and waits for nobody."""
     silence = f"no sign for {limits.TURN_SILENCE_SECONDS:g} s"
-    if session.doing:
-        summary = json.loads(session.doing)["summary"]
-        return happened(session, "working", f"{summary} ({silence})")
+    if doing := doing_of(session):
+        return happened(session, "working", f"{doing['summary']} ({silence})")
     thinks = "it thinks, or waits for its model."
     return happened(session, "silent", f"{session.agent_type} gave {silence}: {thinks}")
 

@@ -34,6 +34,13 @@ def is_starting(session: Session) -> bool:
     return session.owner is not None and session.status != Session.Status.ACTIVE
 
 
+def doing_of(session: Any) -> dict[str, Any] | None:
+    """Return the newest call that waits, else the newest that runs; None without one (D54)."""
+    calls = json.loads(session.doing or "[]")
+    shown = next((call for call in reversed(calls) if call["waits"]), calls[-1] if calls else None)
+    return shown and {name: shown[name] for name in ("tool", "summary", "since")}
+
+
 def state_of(session: Any) -> dict[str, Any]:
     """Return a session's fields beyond the specification, from it or a row of COLUMNS."""
     over = session.status == Session.Status.CLOSED  # its late events may have set another
@@ -41,7 +48,7 @@ def state_of(session: Any) -> dict[str, Any]:
         "kind": str(session.kind),
         "session_status": str(session.status),
         "turn": "idle" if over else str(session.turn),
-        "doing": json.loads(session.doing) if session.doing and not over else None,
+        "doing": None if over else doing_of(session),
         "pending_approvals": session.pending_approvals,
         "resumable": is_resumable(session),
         "last_activity_at": now_text(session.last_activity_at),

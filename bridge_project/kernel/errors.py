@@ -98,7 +98,8 @@ _TABLE = [
     ErrorCode("FILE_NOT_FOUND", "There is no such file or directory.",
         "List the directory first.", status=404, recoverable=True, severity="info"),
     ErrorCode("FILE_TOO_LARGE", "The file is larger than one message may be.",
-        "Read it in parts: `file_read` with `offset` and `limit`, over the WebSocket.",
+        "Read it in parts: `file_read` with `offset` and `limit`, over the WebSocket. What is not "
+        "UTF-8 text comes whole or not at all.",
         status=413, recoverable=True, severity="info"),
     # -- connection_error --------------------------------------------------------------------------
     ErrorCode("AUTH_FAILED", "The token is invalid, expired, revoked or bound to another device.",

@@ -113,7 +113,8 @@ class Message(SessionPayload):
 class SessionInterrupt(SessionPayload):
     """Stop the running turn, and processes that the agent's commands left (D40).
 
-    While the agent is being started, it cancels the start, and needs no join.
+    Without a turn nothing answers it. While the agent is being started, it cancels the start, and
+    needs no join.
     """
 
     type = "session_interrupt"

@@ -9,7 +9,7 @@ from bridge_project.protocol.base import Sent
 
 
 class Doing(Sent):
-    """Describe the running tool call that an agent began last."""
+    """Describe the newest tool call that waits for a person, else the newest that runs."""
 
     tool: str
     summary: str

@@ -25,13 +25,14 @@ from sessions_app.working_directory import Repository, detached
 SAME_CHANGES: Final = ("--ignore-submodules=dirty", "--find-renames")
 DIFF_OPTIONS: Final = ("--no-ext-diff", "--no-textconv", *SAME_CHANGES)
 _ENVELOPE_BYTES: Final = 4096
+_COMPARED_MAX: Final = 50  # files that take a git call each
 
 
 @dataclass(slots=True)
 class Entry:
-    """Describe a change; ``old``: the earlier name; ``moved``: a submodule moved.
+    """Describe a change; ``old``: the earlier name; ``moved``: a submodule's HEAD moved.
 
-    A submodule has moved when its HEAD has.
+    ``unlisted``: taken out of the index, and in the work tree all the same.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Entry:
     conflict: bool = False
     submodule: bool = False
     moved: bool = False
+    unlisted: bool = False
 
 
 @dataclass(slots=True)
@@ -109,9 +111,9 @@ def parse(data: bytes, *, cut: bool = False) -> State:
             _read_header(state, *record.removeprefix("# branch.").split(" ", 1))
         elif (entry := _entry(record, records)) is not None:
             before = state.entries.get(entry.name)
-            # taken out of the index and there all the same: git lists it twice
+            # git lists it twice
             if before is not None and {before.status, entry.status} == {"deleted", "untracked"}:
-                entry = Entry(entry.name, "modified")
+                entry = Entry(entry.name, "modified", unlisted=True)
             state.entries[entry.name] = entry
     return state
 
@@ -198,6 +200,13 @@ def _counts(git: Git, state: State) -> dict[str, tuple[int, int]]:
     for counted in numstat(git(*command, "--no-renames", base, "--")):
         before = found.get(counted.name, (0, 0))
         found[counted.name] = (before[0] + counted.additions, before[1] + counted.deletions)
+    unlisted = [entry for entry in state.entries.values() if entry.unlisted]
+    for entry in unlisted[:_COMPARED_MAX]:  # of which git counts the removal only
+        told = numstat(git(*command, f"{base}:{entry.name}", f"./{entry.name}"))
+        if told:
+            found[entry.name] = told[0].additions, told[0].deletions
+        else:
+            entry.status = "deleted"  # by the next commit of what is staged, if by nothing else
     renamed = [(entry.old, entry.name) for entry in state.entries.values() if entry.old is not None]
     if renamed:
         # Git may find other renames in the work tree than in the index; only those count that the

@@ -45,8 +45,8 @@ def decide(device: Device, asked: ApprovalResponse) -> ApprovalRecorded:
             )
             session.last_activity_at = box.now
             session.decided_by_device = session.kind == Session.Kind.OBSERVED
-            changed = ("pending_approvals", "turn", "last_activity_at", "decided_by_device")
-            session.save(update_fields=changed)
+            changed = ("pending_approvals", "turn", "doing", "decided_by_device")
+            session.save(update_fields=(*changed, "last_activity_at"))
         elif not stands:
             raise _already_decided(session_id, record)
     assert record.decided_at is not None
@@ -92,8 +92,11 @@ def store_decision(
     record.save()
     session.pending_approvals -= 1
     # The agent of an observed session still waits for the person at its machine.
-    if session.kind == Session.Kind.BRIDGE and not session.pending_approvals:
-        session.turn = Session.Turn.WORKING
+    if session.kind == Session.Kind.BRIDGE and session.turn == Session.Turn.WAITING:
+        waits = {"waits": False}
+        session.set_calls(
+            [one | waits if one["id"] == record.tool_call_id else one for one in session.calls]
+        )
     box.append_to_all(encode(notifications.approval_decided(session, record)))
     # an approval_required that is sent from now on says so: nobody is asked again
     asked = json.loads(record.frame)

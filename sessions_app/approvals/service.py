@@ -5,7 +5,7 @@ Everything here but ``forget_old`` runs inside an outbox. Decisions are made in 
 # ruff: noqa: S608 - only our own names are put into statements
 
 import uuid
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.db.models import Q, QuerySet
 
@@ -95,13 +95,14 @@ def report(box: Outbox, session: Session, call: Call) -> str:
     id_, unset = (other_id, call.id or other_id), ("",) * len(_EMPTY.split())
     about = (tool, same, call.risk_level, box.moment, False)
     box.cursor.execute(_BEGIN, (session.pk, *own, *id_, *about, *unset, *own, same))
-    session.set_turn(Session.Turn.WORKING, call.doing(box.now))
-    if (row := box.cursor.fetchone()) is None:  # it is open already
-        return call.id or ""
-    ids = {"session_id": session.session_id, "tool_call_id": row[0], "tool": call.tool}
-    message = s.ToolCall(**ids, params=dict(call.params), description=call.description)
-    box.append(session.feed, encode(message))
-    return str(row[0])
+    row = box.cursor.fetchone()  # None: it is open already
+    tool_call_id = str(row[0]) if row else call.id or ""
+    _begin(session, call, tool_call_id, box.now)
+    if row:
+        ids = {"session_id": session.session_id, "tool_call_id": tool_call_id, "tool": call.tool}
+        message = s.ToolCall(**ids, params=dict(call.params), description=call.description)
+        box.append(session.feed, encode(message))
+    return tool_call_id
 
 
 def ask(box: Outbox, session: Session, call: Call, *, of_open_call: bool = False) -> ToolCall:
@@ -142,7 +143,7 @@ def ask(box: Outbox, session: Session, call: Call, *, of_open_call: bool = False
     record.params, record.frame = jsontext.dumps(call.params), message.text
     record.save()
     session.pending_approvals += 1
-    session.set_turn(Session.Turn.WAITING, call.doing(box.now))
+    _begin(session, call, record.tool_call_id, box.now, waits=True)
     box.append(session.feed, message)
     box.append_to_all(encode(notifications.approval_required(session, record)))
     if session.status == Session.Status.CLOSED:
@@ -169,7 +170,7 @@ def record_hook_outcome(
     _append_result(box, session, tool_call_id, call.tool, outcome, failure)
     if ended and ended[2] is not None:  # somebody was asked
         _end(box, session, ToolCall.objects.get(pk=ended[0]), outcome, ran=True)
-    _go_on(session)
+    _go_on(session, tool_call_id)
 
 
 def record_outcome(
@@ -188,14 +189,19 @@ def record_outcome(
     record = _open_calls(session).filter(tool_call_id=id_).first()
     if record is not None:
         _end(box, session, record, outcome, ran=outcome.success)
-    _go_on(session)
+    _go_on(session, id_)
 
 
-def _go_on(session: Session) -> None:
-    """Set the turn to working or waiting after a call; a turn that is over stays over."""
+def _begin(session: Session, call: Call, id_: str, now: datetime, *, waits: bool = False) -> None:
+    """Show a call that begins, or that waits now, as what the session does (D54)."""
+    others = [one for one in session.calls if one["id"] != id_]
+    session.set_calls([*others, {"id": id_, **call.doing(now), "waits": waits}])
+
+
+def _go_on(session: Session, id_: str) -> None:
+    """Go on without a call that has ended; a turn that is over stays over."""
     if session.turn != Session.Turn.IDLE:
-        waits = session.pending_approvals > 0
-        session.set_turn(Session.Turn.WAITING if waits else Session.Turn.WORKING)
+        session.set_calls([one for one in session.calls if one["id"] != id_])
 
 
 def _append_result(

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from bridge_project.protocol import jsontext
 from bridge_project.protocol.risk import RiskLevel
 from bridge_project.protocol.types import now_text
 
@@ -42,12 +41,10 @@ class Call:
         """Return a digest that is equal for equal calls, in any order of parameters."""
         return hashlib.sha256(_SORTED.encode([self.tool, self.params]).encode()).hexdigest()
 
-    def doing(self, since: datetime) -> str:
-        """Return the call as a session's ``doing`` shows it, as JSON."""
+    def doing(self, since: datetime) -> dict[str, Any]:
+        """Return the call as a session's ``doing`` shows it."""
         summary = " ".join(self.description.split())[:SUMMARY_CHARS]
-        return jsontext.dumps(
-            {"tool": self.tool[:SUMMARY_CHARS], "summary": summary, "since": now_text(since)}
-        )
+        return {"tool": self.tool[:SUMMARY_CHARS], "summary": summary, "since": now_text(since)}
 
 
 def usable_id(value: object) -> str | None:

@@ -61,9 +61,9 @@ def acknowledge(
 def advance(device_id: int, sent: Mapping[int, int]) -> None:
     """Move cursors to ``sent`` (feed id → row): the device's heartbeat proves receipt.
 
-    It counts for what the device never acknowledges: for everything if it acknowledges nothing, for
-    all but notifications if it answers those alone, as the spec's table has it; for nothing if it
-    acknowledges other messages too.
+    It counts for what the device never acknowledges: for everything if it acknowledges nothing; for
+    all but notifications, or all but these and tool results, if it answers those alone, as the spec
+    has it; for nothing if it acknowledges other messages too.
     """
     for feed_ids in batched(sorted(sent), FEEDS_AT_ONCE):
         with transaction.atomic():
@@ -78,7 +78,8 @@ def advance(device_id: int, sent: Mapping[int, int]) -> None:
                     cursor.ahead = [seq for seq in cursor.ahead if seq > cursor.position]
                 else:
                     rows = LogRow.objects.filter(feed=cursor.feed_id, seq__gt=cursor.position)
-                    others = rows.filter(seq__lte=sent[cursor.feed_id]).exclude(type="notification")
+                    answered = _ANSWERED[Device.AckStyle(device.ack_style)]
+                    others = rows.filter(seq__lte=sent[cursor.feed_id]).exclude(type__in=answered)
                     _advance(cursor, set(others.values_list("seq", flat=True)))
             _store(behind)
 
@@ -124,12 +125,19 @@ def batched(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
         yield items[start : start + size]
 
 
-def _learn_style(device: Device, types: Collection[str]) -> None:
-    style = device.ack_style
-    if set(types) - {"notification"}:
-        style = Device.AckStyle.EVERYTHING
-    elif types and style == Device.AckStyle.NOTHING:
-        style = Device.AckStyle.NOTIFICATIONS
-    if style != device.ack_style:
-        device.ack_style = style
-        device.save(update_fields=["ack_style"])
+# What a device of each style acknowledges, from the least to the most.
+_ANSWERED: dict[Device.AckStyle, frozenset[str]] = {
+    Device.AckStyle.NOTHING: frozenset(),
+    Device.AckStyle.NOTIFICATIONS: frozenset({"notification"}),
+    Device.AckStyle.RESULTS: frozenset({"notification", "tool_result"}),
+}
+
+
+def _learn_style(device: Device, types: Iterable[str]) -> None:
+    types = set(types) - {"tool_error"}  # each comes right behind a tool_result
+    known = _ANSWERED.get(Device.AckStyle(device.ack_style))
+    if known is None or known >= types:
+        return
+    fits = (style for style, answered in _ANSWERED.items() if answered >= known | types)
+    device.ack_style = next(fits, Device.AckStyle.EVERYTHING)
+    device.save(update_fields=["ack_style"])
