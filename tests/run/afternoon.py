@@ -1,8 +1,7 @@
 """One afternoon with a phone: what `watch`, a device in the terminal, shows of the demo agent.
 
-`.venv/bin/python -m tests.run.afternoon` plays it on a bridge of its own and prints the transcript;
-with ``--write`` it goes into docs/agents.md. tests/run/test_watch_commands.py holds that it is
-true.
+`.venv/bin/python -m tests.run.afternoon` plays it on a bridge of its own and prints it; ``--write``
+puts it into docs/agents.md. tests/run/test_watch_commands.py holds that it is true.
 """
 
 import json

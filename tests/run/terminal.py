@@ -1,6 +1,4 @@
-"""A program in a terminal or at a pipe, spoken to as a person or a script would: say a line, wait
-until something is shown.
-"""
+"""A program in a terminal or at a pipe: say a line, wait until something is shown."""
 
 import errno
 import fcntl
@@ -34,9 +32,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 class Program:
-    """`python manage.py ARGUMENTS`, its standard input and output at a pipe, or all three at a
-    terminal of its own.
-    """
+    """`python manage.py ARGUMENTS`, in a terminal of its own or at two pipes."""
 
     def __init__(self, environment: dict[str, str], *arguments: str, terminal: bool) -> None:
         self._shown = b""
@@ -83,9 +79,7 @@ class Program:
         os.write(self._writes, (text + ("\r" if end == "\n" and self._terminal else end)).encode())
 
     def until(self, *words: str) -> str:
-        """Wait until all these words have been shown since the last time; what was shown from there
-        to the end of the last of them.
-        """
+        """Wait until all these words have been shown since the last time; what was shown since."""
 
         def there() -> bool:
             return all(word in self.shown[self.seen :] for word in words)

@@ -3,7 +3,6 @@
 import fcntl
 import os
 import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from bridge_project.operations import setup
 
 @pytest.fixture
 def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A clone with a space in its name, in which nothing is set up and pip is never run."""
+    """A clone with a space in its name, in which nothing is set up."""
     project = tmp_path / "a clone"
     (project / "tests").mkdir(parents=True)
     (project / "requirements.txt").write_text("# runtime\nDjango==5.2\n")
@@ -30,9 +29,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def steps(clone: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What prepare() did: "venv" and "pip FILE"; the environment that "venv" makes is a real one
-    without pip, which is all that is looked at.
-    """
+    """What prepare() did: "venv", which makes a real one, and "pip FILE", which does nothing."""
     done: list[str] = []
 
     def run_step(command: list[str], *_: object) -> None:
@@ -99,24 +96,19 @@ def test_an_interrupted_installation_is_made_anew(
         (clone / "requirements.txt").write_text("Django==5.3\n")
 
 
-def test_an_environment_of_another_clone_or_without_python_is_made_anew(steps: list[str]) -> None:
+def test_another_environment_is_made_anew(tmp_path: Path, steps: list[str]) -> None:
+    """Of another clone, without Python, or a link: what that leads to is left alone."""
     made = ["venv", "pip requirements.txt"]
     prepared("run", steps)
     setup.STAMP.write_text(setup.STAMP.read_text().replace("a clone", "elsewhere"))
     assert prepared("run", steps) == made
     setup.PYTHON.unlink()
-    setup.PYTHON.symlink_to("/nonexistent/python")
     assert prepared("run", steps) == made
-
-
-def test_a_link_is_replaced_and_what_it_leads_to_is_left_alone(
-    clone: Path, tmp_path: Path, steps: list[str]
-) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere/mine").touch()
-    setup.VENV.symlink_to(tmp_path / "elsewhere")
-    assert prepared("run", steps)[0] == "venv"
-    assert (tmp_path / "elsewhere/mine").exists() and not setup.VENV.is_symlink()
+    mine = setup.VENV.rename(tmp_path / "elsewhere") / "bridge-stamp.json"
+    mine.write_text("{}")
+    setup.VENV.symlink_to(mine.parent)
+    assert prepared("run", steps) == made
+    assert mine.read_text() == "{}" and not setup.VENV.is_symlink()
 
 
 def test_two_set_ups_wait_for_each_other(clone: Path, steps: list[str]) -> None:
@@ -129,24 +121,3 @@ def test_two_set_ups_wait_for_each_other(clone: Path, steps: list[str]) -> None:
         assert steps == []
     second.join(180)
     assert steps == ["venv", "pip requirements.txt"]
-
-
-def test_a_failing_step_shows_everything_it_said(capfd: pytest.CaptureFixture[str]) -> None:
-    code = "import sys; print('one'); print('two', file=sys.stderr); sys.exit(3)"
-    with open(os.devnull) as lock, pytest.raises(setup.Missing) as caught:
-        setup.run_step([sys.executable, "-c", code], "Installing", lock.fileno())
-    assert "Installing failed (exit code 3)" in str(caught.value)
-    said = capfd.readouterr()
-    assert (said.out, said.err) == ("Installing …\none\n", "two\n")
-
-
-def test_an_upgrade_without_its_requirements_changes_nothing(
-    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def full(*_: object) -> None:
-        raise setup.Missing("Installing requirements failed")
-
-    monkeypatch.setattr(setup, "run_step", full)
-    assert setup.main(["manage", "upgrade"]) == 1
-    said = capsys.readouterr().err
-    assert "The database was not touched, and a bridge that runs was not stopped." in said

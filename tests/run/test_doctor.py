@@ -18,15 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from bridge_project.kernel.config import Conf
 from bridge_project.network import certificates
-from bridge_project.operations.doctor.bridge import reach
-from bridge_project.operations.doctor.findings import Level
-from bridge_project.operations.doctor.snapshot import Snapshot
 from hooks_app.producer.forwarder import Forwarder
 from hooks_app.producer.https_sender import HttpsSender, HttpsTransport
 from hooks_app.producer.install import install
@@ -34,7 +30,7 @@ from hooks_app.producer.spool import Spool
 from tests.agents.drive import carrying
 from tests.conformance.agent_tools import PROGRAM
 from tests.conformance.bridge import Bridge
-from tests.faults.quick import QuickBridge, nursery, with_limits
+from tests.faults.quick import QuickBridge, nursery
 from tests.hooks.conftest import put, waiting
 from tests.servers import free_port
 
@@ -94,9 +90,6 @@ def says(one: dict[str, Any], level: str, *words: str, mend: str = "") -> None:
     assert mend in "\n".join(one["mend"]), one
 
 
-# -- the whole command -----------------------------------------------------------------------------
-
-
 def test_healthy(bridge: Bridge) -> None:
     """While nothing is broken, a process as a user starts it; it leaves nothing behind."""
     done = Bridge.run(bridge, ["manage.py", "doctor"])
@@ -121,9 +114,7 @@ def test_healthy(bridge: Bridge) -> None:
     assert last["title"] == "doctor" and last["status"] == "closed"
     with closing(sqlite3.connect(bridge.data / "bridge.sqlite3")) as database:
         rows = [row[0] for row in database.execute("SELECT frame FROM sessions_app_logrow")]
-        trail = database.execute("SELECT action FROM devices_app_auditentry ORDER BY id").fetchall()
     assert rows and not [row for row in rows if "New device" in row], "nobody is alarmed"
-    assert trail[:2] == [("pairing",), ("revoke",)], "and what was done is on record"
     assert "whole way" in run_doctor(bridge, expected=0)["event"]["text"]
     (next_,) = bridge.get("/api/v1/sessions", bridge.admin_token).json()["sessions"]
     assert next_["id"] != last["id"], "the list does not grow"
@@ -213,24 +204,13 @@ def test_a_name_that_the_authority_is_not_good_for(bridge: Bridge, data: Path) -
     says(told["certificate"], "warning", "It is not for other.invalid", mend="manage.py new_ca")
 
 
-def test_a_proxy_that_does_not_vouch_for_https(bridge: Bridge) -> None:
-    silent = reach(Snapshot(Conf()), f"http://127.0.0.1:{bridge.settings['BRIDGE_PLAIN_PORT']}", "")
-    assert silent is not None and silent.level is Level.BROKEN and "does not send" in silent.text
-    assert "proxy_set_header X-Forwarded-Proto" in silent.mend[0]
-
-
-# -- the end: the bridge is stopped, and what lies in its data directory is at fault ---------------
-
-
-def test_stopped(bridge: Bridge) -> None:
+def test_stopped_or_never_started(bridge: Bridge, tmp_path: Path) -> None:
+    """From here on it is stopped, and what lies in its data directory is at fault."""
     bridge.stop()
     told = run_doctor(bridge, expected=1)
     says(told["bridge"], "broken", "does not run", "nothing listens there", mend="make run")
     says(told["event"], "warning", "No event was sent")
     assert {told[name]["level"] for name in ("database", "certificate", "hooks")} == {"ok"}
-
-
-def test_no_data_directory(bridge: Bridge, tmp_path: Path) -> None:
     told = run_doctor(bridge, expected=1, BRIDGE_DATA_DIR=str(tmp_path / "new"))
     says(told["bridge"], "broken", "never started", mend="make run")
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700 and told["files"]["level"] == "ok"
@@ -294,20 +274,6 @@ def test_of_another(bridge: Bridge, data: Path) -> None:
     says(told["hooks"], "warning", "another data directory", mend="make hooks")
 
 
-def test_missing(bridge: Bridge, data: Path) -> None:
-    (data / "bridge.sqlite3").unlink()
-    shutil.rmtree(data / "spool")
-    text = install('{"disableAllHooks": true}', str(data / "spool"))
-    (data.parent / "settings.json").write_text(text)
-    first = at(ends(data) - timedelta(days=5)) + with_limits(DISK_FREE_MIN_BYTES=10**18)
-    told = faults_of(data, bridge, first)
-    says(told["certificate"], "warning", "It ends in ", mend="make run")
-    says(told["disk"], "broken", mend="df -h")
-    says(told["spool"], "broken", "is not there", mend="make run")
-    says(told["database"], "broken", "is missing", mend="manage.py serve --new-database")
-    says(told["hooks"], "broken", "disableAllHooks")
-
-
 def test_expired(bridge: Bridge, data: Path) -> None:
     spool, hooks = Spool(data / "spool"), json.loads(install("{}", str(data / "spool")))
     put(data / "spool", "4711")
@@ -336,14 +302,10 @@ def test_a_clock_that_was_set_back(bridge: Bridge, data: Path) -> None:
     says(told["hooks"], "warning", "No agent reports", mend="make hooks")
 
 
-# -- its agents: which can start here, and why one cannot (D41) ------------------------------------
-
 MARK = f"never-{uuid.uuid4()}"
 
 
-def said_of_agents(
-    bridge: Bridge, *words: str, first: str = PATIENT, **more: str
-) -> list[dict[str, Any]]:
+def said_of_agents(bridge: Bridge, *words: str, first: str = PATIENT) -> list[dict[str, Any]]:
     """All that the command says of them, in order."""
     commands = {
         "acp": [sys.executable, "-IS", str(PROGRAM), "plain", str(bridge.directory / "journal")],
@@ -352,12 +314,12 @@ def said_of_agents(
         "mute": [sys.executable, "-c", "__import__('time').sleep(600)", MARK],
     }
     lines = "; ".join(f"{name}={shlex.join(line)}" for name, line in commands.items())
-    done = doctor(bridge, *words, first=first, BRIDGE_ACP_AGENTS=lines, **more)
+    done = doctor(bridge, *words, first=first, BRIDGE_ACP_AGENTS=lines)
     return [one for one in json.loads(done.stdout)["checks"] if "agent" in one["check"]]
 
 
 def test_the_agent_that_is_asked_for_is_started(bridge: Bridge) -> None:
-    """`doctor --agent NAME`: one that cannot start is a fault when it is asked for."""
+    """D41, `doctor --agent NAME`: one that cannot start is a fault when it is asked for."""
     told = said_of_agents(bridge, "--agent", "acp")
     said = {one["text"].split()[0]: one for one in told}
     says(said["demo"], "ok", "answered a prompt")
@@ -370,12 +332,6 @@ def test_the_agent_that_is_asked_for_is_started(bridge: Bridge) -> None:
         assert last["mend"]
 
 
-def test_the_agent_that_sessions_depend_on(bridge: Bridge) -> None:
-    told = said_of_agents(bridge, BRIDGE_DEFAULT_AGENT="gone")
-    (default,) = [one for one in told if one["level"] == "broken"]
-    assert "gone" in default["text"] and default["mend"], told
-
-
 def test_an_agent_that_never_answers_is_ended(bridge: Bridge) -> None:
     """It has a time of its own, and its process is gone when that is over."""
     first = f"{PATIENT}agents.REAL_SECONDS = 2\n"
@@ -384,36 +340,32 @@ def test_an_agent_that_never_answers_is_ended(bridge: Bridge) -> None:
     assert carrying(MARK) == []
 
 
-# -- its address for a browser (D55) ---------------------------------------------------------------
-
 NAME = "desk.tail1234.ts.net"
 RUNNING = {"BackendState": "Running", "Self": {"DNSName": f"{NAME}."}}
 TAILSCALE = """#!/bin/sh
 echo "$*" >> "$(dirname "$0")/asked"
-case $1 in serve) cat "$(dirname "$0")/serve";; *) cat "$(dirname "$0")/status";; esac
+case $1 in serve) echo {};; *) cat "$(dirname "$0")/status";; esac
 """
 
 
 def test_an_address_for_a_browser(bridge: Bridge, data: Path, tmp_path: Path) -> None:
-    """By the bridge's authority; by Tailscale where it runs, which is never configured."""
+    """D55: by the bridge's authority; by Tailscale where it runs, which is never configured."""
     nowhere, program = f"https://bridge.internal:{bridge.port}", tmp_path / "tailscale"
     record(data, base_url=nowhere)
     program.write_text(TAILSCALE)
     program.chmod(0o755)
 
-    def told(status: dict[str, Any], serve: dict[str, Any], **more: str) -> dict[str, Any]:
+    def told(status: dict[str, Any]) -> dict[str, Any]:
         (tmp_path / "status").write_text(json.dumps(status))
-        (tmp_path / "serve").write_text(json.dumps(serve))
         path = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "BRIDGE_PUBLIC_URL": nowhere}
-        found: dict[str, Any] = faults_of(data, bridge, **path | more)["browser"]
+        found: dict[str, Any] = faults_of(data, bridge, **path)["browser"]
         return found
 
-    for state in ("Stopped", "NeedsLogin"):
-        found = told({"BackendState": state}, {})
-        says(found, "ok", "/app/ is trusted once", "/ca.mobileconfig")
-        assert "Tailscale" not in found["text"]
+    found = told({"BackendState": "Stopped"})
+    says(found, "ok", "/app/ is trusted once", "/ca.mobileconfig")
+    assert "Tailscale" not in found["text"]
 
-    found, port = told(RUNNING, {}), bridge.port
+    found, port = told(RUNNING), bridge.port
     for command in (
         f"tailscale serve --bg https+insecure://127.0.0.1:{port}",
         f"BRIDGE_PUBLIC_URL=https://{NAME} BRIDGE_TRUSTED_PROXIES=127.0.0.1",
@@ -424,13 +376,3 @@ def test_an_address_for_a_browser(bridge: Bridge, data: Path, tmp_path: Path) ->
         says(found, "warning", mend=command)
     asked = set((tmp_path / "asked").read_text().splitlines())
     assert asked == {"status --json", "serve status --json"}
-
-    handlers = {"/": {"Proxy": f"https+insecure://127.0.0.1:{port}"}}
-    found = told(RUNNING, {"Web": {f"{NAME}:443": {"Handlers": handlers}}})
-    says(found, "warning", f"leads from https://{NAME} to this bridge", mend=f"URL=https://{NAME} ")
-
-    issued, given = trustme.CA().issue_cert(NAME), tmp_path / "given.pem"
-    issued.private_key_and_cert_chain_pem.write_to_path(given)
-    found = told(RUNNING, {}, BRIDGE_TLS_CERT=str(given), BRIDGE_TLS_KEY=str(given))
-    trusted = f"https://{NAME}:{port}/app/ is trusted by every browser"
-    says(found, "warning", trusted, mend=f"URL=https://{NAME}")

@@ -50,16 +50,10 @@ def test_a_fresh_start_says_what_a_newcomer_needs_and_no_secret(fresh: Bridge) -
     assert "bridge_device_" not in said, "without a terminal there is no pairing code"
     assert "warn" not in said.lower(), said
 
-
-def test_what_it_writes_down_is_private(fresh: Bridge) -> None:
-    assert fresh.data.stat().st_mode & 0o777 == 0o700
-    loose = [
-        path
-        for path in fresh.data.glob("**/*")
-        if "secret" in str(path) or path.suffix in (".json", ".key", ".lock")
-    ]
-    assert loose
-    assert not [path for path in loose if path.is_file() and path.stat().st_mode & 0o077]
+    assert bridge.data.stat().st_mode & 0o777 == 0o700
+    private = [one for one in bridge.data.rglob("*") if one.suffix in (".json", ".key", ".lock")]
+    for path in (*private, *(bridge.data / "secrets").iterdir()):
+        assert path.stat().st_mode & 0o077 == 0, path
 
 
 def test_misconfigured_is_said_plainly(tmp_path: Path) -> None:
@@ -75,14 +69,11 @@ BAD = [
     ("BRIDGE_HOOK_TOKEN", "short-sesame", ""),
     ("BRIDGE_HOOK_TOKEN", "sesame\N{KELVIN SIGN}" * 9, ": must be printable ASCII"),
     ("BRIDGE_PUBLIC_URL", "https://[::1", ": "),
-    ("BRIDGE_PUBLIC_URL", "https://?x", ": must have a host"),
     ("BRIDGE_ALLOWED_ORIGINS", "https://a.example,https://[bad]", ": "),
-    ("BRIDGE_ALLOWED_ORIGINS", "https://user@", ": must have a host"),
     ("BRIDGE_TRUSTED_PROXIES", "not-an-address", ""),
     ("BRIDGE_TLS_CERT", "/no/such/file.pem", ""),
     ("BRIDGE_TUNNEL_DOMAINS", "https://tunnel.example", ": must hold domains"),
     ("BRIDGE_PUSH_HOSTS", "https://push.example/x", ": must hold names of hosts"),
-    ("BRIDGE_QUEUE_MAX", "1.5", ": Input should be a valid integer"),
     ("DATABASE_URL", "postgres://user:sesame[sesame@127.0.0.1/none", ": must be a URL"),
     ("REDIS_URL", "redis://:sesame@127.0.0.1:65536", ": must be a URL"),
     ("DATABASE_URL", "postgres://user:sesame-sesame@127.0.0.1:1/none", ""),

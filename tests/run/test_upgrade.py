@@ -27,11 +27,6 @@ TODAY = (
 )
 
 
-@pytest.fixture(params=["3d5b6b1-sqlite", "173779c-sqlite", "173779c-postgresql"])
-def version(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @pytest.fixture
 def bridge(version: str, postgres_server: Postgres, tmp_path: Path) -> Iterator[Bridge]:
     now = datetime.now(UTC).isoformat(sep=" ")
@@ -54,6 +49,7 @@ def bridge(version: str, postgres_server: Postgres, tmp_path: Path) -> Iterator[
     nursery.forget(made.environment)
 
 
+@pytest.mark.parametrize("version", ["3d5b6b1-sqlite", "173779c-sqlite", "173779c-postgresql"])
 def test_an_old_phone_gets_what_it_missed(bridge: Bridge, version: str) -> None:
     first = version.startswith("3d5b6b1")
     session = f"session-of-{'3d5b6b1' if first else '173779c'}"

@@ -10,19 +10,15 @@ from typing import Any, cast
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from websockets.asyncio.client import connect
-from websockets.asyncio.server import ServerConnection, serve
 
 from bridge_project.docs import asyncapi
 from bridge_project.kernel import limits
-from bridge_project.protocol.types import HOOK_EVENTS
 from bridge_project.terminal import render
-from bridge_project.terminal.client import Client, Lost, Message, Refused, Target
+from bridge_project.terminal.client import Lost, Message, Target
 from bridge_project.terminal.console import Console
 from bridge_project.terminal.identity import Identity
 from bridge_project.terminal.watcher import Watcher
 from tests.faults.quick import QuickBridge
-from tests.hooks.conftest import JSON_VALUES
 from tests.run.terminal import Program
 
 CONNECTED = "WebSocket /api/v1/ws connected"
@@ -59,29 +55,8 @@ def test_it_connects_when_it_may(tmp_path: Path) -> None:
     assert log.read_text().count(CONNECTED) == before
 
 
-async def test_the_reason_of_the_end_is_read_behind_what_came_before() -> None:
-    """D23: one that is replaced does not come back, however late it reads."""
-
-    async def replaces(connection: ServerConnection) -> None:
-        end = {"type": "error", "payload": {"code": "CONN_REPLACED", "message": "Replaced."}}
-        for message in (*({"type": "stream_end", "id": str(number)} for number in range(5)), end):
-            await connection.send(json.dumps(message))
-        await connection.close(4409)
-
-    async with serve(replaces, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        async with connect(f"ws://127.0.0.1:{port}") as connection:
-            await connection.recv()
-            await asyncio.sleep(0)
-            taken: list[Message] = []
-            with pytest.raises(Refused, match="took over"):
-                await Client(connection, taken.append, taken.append).read()
-
-
 class Unpaired:
-    """Whoever cannot connect yet, but was paired at this moment."""
-
-    known = {"paired_at": "2026-01-31T00:00:00.000Z"}
+    """Whoever cannot connect yet."""
 
     def target(self) -> Target:
         raise Lost("not there yet")
@@ -102,30 +77,6 @@ async def test_the_delays_are_the_specifications(monkeypatch: pytest.MonkeyPatch
     delays = [note.rpartition(" in ")[2] for note in notes[:5]]
     assert delays == ["0.001 s", "0.002 s", *["0.005 s"] * 3]
 
-
-def test_what_an_agent_tells_of_the_past_is_marked() -> None:
-    """D60: a replay_buffer whose source is the agent; what predates the device is left out."""
-    lines: list[str] = []
-    notes: list[str] = []
-    said = [("id-1", "2026-01-30", "too long ago"), ("id-2", "2026-02-01", "long ago")]
-    messages = [
-        {
-            "type": "agent_event",
-            "id": id_,
-            "timestamp": f"{day}T12:00:00.000Z",
-            "payload": {"event": "UserPromptSubmit", "payload": {"prompt": prompt}},
-        }
-        for id_, day, prompt in said
-    ]
-    replay = {"type": "replay_buffer", "payload": {"source": "agent", "messages": messages}}
-    made = Watcher(cast(Identity, Unpaired()), show=lines.append, note=notes.append)
-    made.take(replay)
-    made.take(replay)
-    assert notes == ["-- from the agent's own history:"]
-    assert len(lines) == 1 and lines[0].endswith("  long ago")
-
-
-# -- what a terminal may be shown -----------------------------------------------------------------
 
 AT = "2026-01-31T12:00:00.000Z"
 
@@ -170,16 +121,3 @@ def test_what_moves_a_terminal_is_made_harmless(text: str) -> None:
         assert not [c for c in shown if unicodedata.category(c)[0] == "C" and c != "\t"]
     told = line(event("UserPromptSubmit", {"prompt": "a \033[31m z"}), colour=True)
     assert "\033[36m" in told and "\033[31m" not in told, "colours are ours alone"
-
-
-FIELDS = ("tool", "params", "result", "success", "prompt", "message", "execution_time_ms")
-
-
-@given(
-    name=st.sampled_from([*HOOK_EVENTS, "Other"]),
-    payload=st.dictionaries(st.sampled_from(FIELDS), JSON_VALUES),
-)
-def test_no_shape_of_an_event_breaks_it(name: str, payload: dict[str, Any]) -> None:
-    told = line(event(name, payload)).replace("\n", "")  # what an agent says has lines
-    assert not [c for c in told if unicodedata.category(c)[0] == "C"]
-    assert "(None)" not in told
