@@ -4,9 +4,12 @@ from tests.conformance import agents
 from tests.conformance.bridge import Bridge
 from tests.web.browser import Page
 
+# what was said in a conversation, without the line under each
+PROMPTS = "[...document.querySelectorAll('.bubble.mine p:first-child')].map((p) => p.innerText)"
+
 
 def start_demo(page: Page, bridge: Bridge, prompt: str) -> None:
-    """Start a session of the demo agent on the screen for it."""
+    """Start a session of the demo agent on the screen for it, and wait until it answers."""
     page.tap("a.button", "")
     page.wait("document.querySelectorAll('#agent option').length")
     page.js("document.querySelector('#agent').value = 'demo'")
@@ -15,11 +18,24 @@ def start_demo(page: Page, bridge: Bridge, prompt: str) -> None:
     page.type("#prompt", prompt)
     page.tap("button", "Start")
     page.find(".composer textarea")
+    if not prompt.startswith("/"):
+        page.wait_text("repeats what you say")
 
 
 def say(page: Page, text: str) -> None:
     page.type(".composer textarea", text)
     page.tap(".composer button[type=submit]")
+
+
+def talk(page: Page, text: str) -> None:
+    """Say it to the demo agent, and wait for its answer."""
+    say(page, text)
+    page.wait_text(f"repeats what you say: {text}")
+
+
+def session_of(page: Page) -> str:
+    """The session whose conversation is on the screen."""
+    return page.screen.split("/")[-1]
 
 
 def ask_to_run(bridge: Bridge, command: str) -> str:

@@ -82,10 +82,7 @@ def _trusting_home(home: Path, authority: Path) -> Path:
 
 
 class Page:
-    """One browser with one window, on one bridge.
-
-    `complaints` are what its console was told: errors of scripts, reports of the policy.
-    """
+    """One browser with one window, on one bridge."""
 
     def __init__(
         self,

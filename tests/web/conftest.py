@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.bridge import Bridge
-from tests.faults.quick import QuickBridge
+from tests.faults.quick import QuickBridge, bridge_of_module
 from tests.web.browser import BROWSER, DRIVER, Page
 from tests.web.link import Link
 
@@ -58,11 +58,7 @@ def make_bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeBridge
         yield make
 
 
-@pytest.fixture(scope="module")
-def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    """A bridge for a file's tests."""
-    with QuickBridge(tmp_path_factory.mktemp("bridge"), **ROOM) as bridge:
-        yield bridge
+bridge = bridge_of_module(**ROOM)
 
 
 @pytest.fixture(scope="module")

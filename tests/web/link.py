@@ -15,10 +15,7 @@ Pair = tuple[socket.socket, socket.socket]
 
 
 class Link:
-    """A TCP port that leads to another one; give the bridge its address as BRIDGE_PUBLIC_URL.
-
-    To the bridge's port, unless another is given; from another host's port with its ``listener``.
-    """
+    """A TCP port that leads to the bridge's or another; its address is for BRIDGE_PUBLIC_URL."""
 
     def __init__(self, target: int | None = None, listener: socket.socket | None = None) -> None:
         self.target = target
@@ -27,8 +24,10 @@ class Link:
         self.port = free_port()
         self.bridge: Bridge
         self._pairs: list[Pair] = []
-        self._flowing = threading.Event()
+        self._flowing = threading.Event()  # not while it is frozen
         self._flowing.set()
+        self.heard = threading.Event()  # cleared: what the bridge says is lost, the other way not
+        self.heard.set()
         self._up = True
         self._listener = listener or socket.create_server(("127.0.0.1", self.port))
         threading.Thread(target=self._accept, daemon=True).start()
@@ -49,13 +48,14 @@ class Link:
     def mend(self) -> None:
         self._up = True
         self._flowing.set()
+        self.heard.set()
 
     def close(self) -> None:
         with suppress(OSError):  # wakes the thread that accepts
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._end()
-        self._flowing.set()
+        self.mend()
 
     def _end(self) -> None:
         pairs, self._pairs = self._pairs, []
@@ -81,13 +81,15 @@ class Link:
         if not self._up:
             self._end()
             return
-        for source, sink in ((client, bridge), (bridge, client)):
-            threading.Thread(target=self._carry, args=(source, sink), daemon=True).start()
+        ways = (client, bridge, self._flowing), (bridge, client, self._flowing, self.heard)
+        for way in ways:
+            threading.Thread(target=self._carry, args=way, daemon=True).start()
 
-    def _carry(self, source: socket.socket, sink: socket.socket) -> None:
+    def _carry(self, source: socket.socket, sink: socket.socket, *gates: threading.Event) -> None:
         with suppress(OSError):
             while data := source.recv(65536):
-                self._flowing.wait()
+                for gate in gates:
+                    gate.wait()
                 if self.ended_by and self.ended_by in data:
                     self.ended_by = None
                     break
@@ -97,11 +99,6 @@ class Link:
         for end in (source, sink):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
-
-
-class _Stranger(ThreadingHTTPServer):
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A browser that refuses the certificate hangs up."""
 
 
 class _Page(BaseHTTPRequestHandler):
@@ -118,7 +115,7 @@ class _Page(BaseHTTPRequestHandler):
 @contextmanager
 def site(context: ssl.SSLContext | None = None) -> Iterator[int]:
     """A stranger's site, whose every page says "reached"; its port."""
-    with _Stranger(("127.0.0.1", 0), _Page) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Page) as server:
         if context is not None:
             server.socket = context.wrap_socket(
                 server.socket, server_side=True, do_handshake_on_connect=False

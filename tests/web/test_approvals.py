@@ -1,8 +1,6 @@
 """Approvals: decided by whom, when there is no connection, and what is said of it (D34, D53)."""
 
 import json
-import time
-from collections.abc import Iterable
 
 import pytest
 
@@ -14,22 +12,6 @@ from tests.web.conftest import MakePage
 from tests.web.link import Link
 
 pytestmark = pytest.mark.web
-
-
-# who decided, on the open sheet
-DECIDED = "document.querySelector('dialog .status').innerText.match(/^\\w+ by (you|phone-)/)?.[0]"
-
-
-def at_once(taps: Iterable[tuple[Page, str]]) -> None:
-    """Tap in every browser in the same moment; each has hold of its button before."""
-    pages = []
-    for page, selector in taps:
-        pause(page)
-        page.wait("window.button = document.querySelector(`dialog ${arguments[0]}`)", selector)
-        pages.append(page)
-    moment = (time.time() + 2) * 1000
-    for page in pages:
-        page.js("void setTimeout(() => button.click(), arguments[0] - Date.now())", moment)
 
 
 def test_one_is_opened_that_the_page_has_not_received(page: Page, bridge: Bridge) -> None:
@@ -66,20 +48,6 @@ def test_a_question_is_answered(page: Page, bridge: Bridge) -> None:
         close_sheet(page)
 
 
-def test_two_decide_differently_at_once(make_page: MakePage, bridge: Bridge) -> None:
-    first, second = make_page(bridge).pair(), make_page(bridge).pair()
-    ask_to_run(bridge, "echo x > refused.txt")
-    for page in (first, second):
-        open_approval(page, "echo x > refused.txt")
-    prepare(second)
-    at_once([(first, ".reject"), (second, ".primary")])
-    said = [page.wait(DECIDED) for page in (first, second)]
-    rejected, approved = "Rejected by you", "Approved by you"
-    assert said in ([rejected, "Rejected by phone-"], ["Approved by phone-", approved])
-    (first if said[0].endswith("you") else second).wait_text("The agent was told.")
-    eventually(lambda: (bridge.root / "refused.txt").exists() is said[0].startswith("Approved"))
-
-
 def test_what_was_changed_is_what_is_shown(page: Page, bridge: Bridge) -> None:
     """In the list, on the sheet and in the conversation, beside what had been asked."""
     session_id = ask_to_run(bridge, "ls first")
@@ -97,12 +65,9 @@ def test_what_was_changed_is_what_is_shown(page: Page, bridge: Bridge) -> None:
     page.wait_text("changed by a person", "It had asked for: ls first\n")
 
 
-LONG = "\n".join(f"echo {number} > long.txt" for number in range(15))
-
-
 def test_what_is_long_is_seen_first(page: Page, bridge: Bridge) -> None:
     """Whatever is said of it meanwhile; by scrolling, or on a larger screen."""
-    ask_to_run(bridge, LONG)
+    ask_to_run(bridge, "\n".join(f"echo {number} > long.txt" for number in range(15)))
     open_approval(page, "echo 0")
     page.wait_text("Scroll to the end to approve.")
     ask_to_run(bridge, "echo other")

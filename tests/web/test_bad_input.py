@@ -7,7 +7,7 @@ import pytest
 
 from tests.conformance.bridge import Bridge
 from tests.conformance.samples import hook, new_id, new_session
-from tests.web.actions import say, start_demo
+from tests.web.actions import start_demo, talk
 from tests.web.browser import Page
 from tests.web.conftest import MakePage
 
@@ -65,21 +65,14 @@ def test_what_cannot_be_read_is_kept_aside(make_page: MakePage, bridge: Bridge) 
     page.tap(".row-link", "Before")
     page.wait_text("it can be watched here")
     about = {"session_id": session_id}
-    asked: dict[str, Any] = {
-        "tool_call_id": "d",
-        "tool": "T",
-        "params": {},
-        "risk_level": "x",
-        "source": "y",
-    }
-    asked |= {"description": 5, "reasoning": {"a": 1}}
+    asked: dict[str, Any] = {"tool_call_id": "d", "tool": "T", "params": {}, "risk_level": "x"}
+    asked |= {"source": "y", "description": 5, "reasoning": {"a": 1}}
     replayed = {"messages": [None, 5, {"type": "tool_call"}], "complete": True}
     for message in (
         "no JSON",
         envelope("from_the_future", {"news": "<b>markup</b>"}),
         envelope("stream_chunk", {**about, "message_id": ID, "content": {"not": "text"}}),
         envelope("session_update", {"session": None}),
-        envelope("session_update", {"session": {"session_id": 7, "title": ["x"]}}),
         envelope("session_update", {"session": {**about, "last_activity_at": 5, "doing": 3}}),
         envelope("tool_result", {**about, "tool_call_id": "c", "tool": 5, "result": {"diff": 7}}),
         envelope("approval_required", about | asked, id=new_id()),
@@ -101,7 +94,6 @@ def test_a_browser_that_refuses_storage(make_page: MakePage, bridge: Bridge) -> 
     page.before_load(NO_STORAGE)
     page.pair()
     start_demo(page, bridge, "Keep nothing")
-    page.wait_text("repeats what you say: Keep nothing")
     page.tap(".back")
     page.tap("nav a", "Settings")
     page.wait_text("only until this page is closed")
@@ -114,12 +106,10 @@ def test_storage_that_is_full(make_page: MakePage, bridge: Bridge) -> None:
     page.before_load(FULL)
     page.pair()
     start_demo(page, bridge, "While there is room")
-    page.wait_text("repeats what you say: While there is room")
     page.js("void (window.isFull = true)")
-    say(page, "When there is none")
-    page.wait_text("storage is full", "repeats what you say: When there is none")
-    say(page, "And again")
-    page.wait_text("repeats what you say: And again")
+    talk(page, "When there is none")
+    page.wait_text("storage is full")
+    talk(page, "And again")
     ask_what_is_wrong(page)
     page.wait_text("could not be stored")
     # With room again nothing is missing: what was not kept was not acknowledged.

@@ -8,25 +8,63 @@ from tests.conformance import agents
 from tests.conformance.bridge import Bridge
 from tests.conformance.repositories import Repository
 from tests.conformance.samples import new_id
-from tests.web import awkward
 from tests.web.browser import NETWORK, Page
 
 pytestmark = pytest.mark.web
 
 ROWS = "[...document.querySelectorAll('.file summary')].map((node) => node.innerText.split(/\\s+/))"
-# a slow phone: the whole turn comes between two frames
-PAINTS_LATE = """
-window.held = [];
-window.requestAnimationFrame = (paint) => held.push(paint);
-window.heard = new BroadcastChannel("bridge");
-heard.onmessage = ({data}) => (window.isOver ||= data.rows?.some(({type}) => type === "stream_end"));
-"""
 KINDS = "[...document.querySelectorAll('.file .status > :first-child')].map((n) => n.textContent)"
+
+
+MARKUP = "<img src=x onerror=alert(1)>.txt"
+HIDDEN = "invoice\u202efdp.exe"  # looks like "invoiceexe.pdf"
+NAMES = ("with space.txt", "-rf", "ünïcödé ✓.txt", 'quo"te.txt', "new\nline.txt", MARKUP, HIDDEN)
+LONG = "deep/" + "a-rather-long-directory-name/" * 4 + "and_a_file_with_a_long_name.py"
+LINES = 5_000
+
+
+def numbered(count: int, word: str = "line") -> str:
+    return "".join(f"{word} {number}\n" for number in range(1, count + 1))
 
 
 @pytest.fixture
 def repository(bridge: Bridge) -> Repository:
-    return awkward.begin(bridge.root / new_id())
+    """One commit, with names of every kind."""
+    repository = Repository(bridge.root / new_id())
+    repository.commit_files(
+        {
+            "app.py": "def greet(name):\n    return 'Hello ' + name\n",
+            "old_name.py": numbered(40, "kept = "),
+            "gone.txt": "nobody needs this\n",
+            "logo.png": bytes(range(256)),
+            "large.txt": numbered(LINES),
+            "both.txt": "one\ntwo\nthree\n",
+            "wide.txt": "short\n",
+            LONG: "pass\n",
+        }
+    )
+    return repository
+
+
+def make_changes(repository: Repository) -> None:
+    """Leave a change of every kind in the work tree."""
+    repository.git("mv", "old_name.py", "new_name.py")
+    changes: dict[str, str | bytes] = {
+        "app.py": "def greet(name):\n    return f'Hello, {name}!'\n",
+        "logo.png": bytes(reversed(range(256))),
+        "large.txt": numbered(LINES, "changed"),
+        "both.txt": "one\n2\nthree\n",
+        "wide.txt": "a line that is far too wide for a phone " * 20 + "\n",
+        LONG: "return\n",
+        "new directory/first.txt": "1\n",
+        "new directory/second.txt": "2\n",
+        **dict.fromkeys(NAMES, "something\n"),
+    }
+    for name, content in changes.items():
+        repository.write(name, content)
+    (repository.path / "gone.txt").unlink()
+    repository.git("add", "both.txt")
+    repository.write("both.txt", "one\n2\n3\n")
 
 
 def session_in(bridge: Bridge, directory: Path) -> str:
@@ -54,7 +92,7 @@ def commit(page: Page, message: str) -> None:
 
 
 def test_every_kind_of_change(page: Page, bridge: Bridge, repository: Repository) -> None:
-    awkward.make_changes(repository)
+    make_changes(repository)
     changes(page, session_in(bridge, repository.path))
     assert page.js(KINDS) == [*"MMMDMMRM", *"NNNNNNNN"]
     page.wait_text("main", "+5000", "<img src=x onerror=alert(1)>.txt")
@@ -78,7 +116,7 @@ def test_every_kind_of_change(page: Page, bridge: Bridge, repository: Repository
 def test_a_large_difference_comes_by_parts_and_wraps(
     page: Page, bridge: Bridge, repository: Repository
 ) -> None:
-    awkward.make_changes(repository)
+    make_changes(repository)
     changes(page, session_in(bridge, repository.path))
     page.tap(".file summary", "large.txt")
     page.find(".diff button", "Show more (9600 lines)")
@@ -96,7 +134,7 @@ def test_a_large_difference_comes_by_parts_and_wraps(
 
 
 def test_chosen_files_are_committed(page: Page, bridge: Bridge, repository: Repository) -> None:
-    awkward.make_changes(repository)
+    make_changes(repository)
     changes(page, session_in(bridge, repository.path))
     assert not page.js("document.querySelector('form.commit').checkVisibility()")
     for name in ("app.py", "new_name.py", "-rf", "new directory/"):
@@ -116,7 +154,7 @@ def test_chosen_files_are_committed(page: Page, bridge: Bridge, repository: Repo
 
 def test_a_hook_that_refuses(page: Page, bridge: Bridge, repository: Repository) -> None:
     """What the hook says is on the screen, and the message is still there for another try."""
-    awkward.make_changes(repository)
+    make_changes(repository)
     hook = repository.write(
         ".git/hooks/pre-commit", "#!/bin/sh\necho 'lint: app.py:2 is too long' >&2\nexit 1\n"
     )
@@ -139,12 +177,9 @@ def test_the_list_follows_the_agent_and_the_connection(
     session_id = session_in(bridge, repository.path)
     page.open(f"s/{session_id}/changes").wait_text("Nothing has changed.")
     repository.write("made.txt", "by the agent\n")
-    page.driver.execute_script(PAINTS_LATE)
     with bridge.phones() as [phone]:
         agents.start(phone, repository.path, session_id)
         agents.ask(phone, session_id, "done?")
-    page.wait("window.isOver")
-    page.js("void held.forEach((paint) => paint())")
     page.find(".file", "made.txt")
     page.offline()
     page.wait_text("Offline")
@@ -162,7 +197,7 @@ def test_no_repository_is_said(page: Page, bridge: Bridge) -> None:
 
 
 def test_files_are_read_by_pages(page: Page, bridge: Bridge, repository: Repository) -> None:
-    awkward.make_changes(repository)
+    make_changes(repository)
     session_id = session_in(bridge, repository.path)
     page.open(f"s/{session_id}/files")
     page.tap(".row-link", "deep")
@@ -190,14 +225,14 @@ def test_a_path_in_an_answer_opens_the_file(
 ) -> None:
     """In its words, in code and as a link's target; what is no path stays text."""
     session_id = session_in(bridge, repository.path)
-    said = f"Look at {awkward.LONG}:1, `app.py` and [the file](./app.py#L2). Yes and/or no, 24/7.5."
+    said = f"Look at {LONG}:1, `app.py` and [the file](./app.py#L2). Yes and/or no, 24/7.5."
     with bridge.phones() as [phone]:
         agents.start(phone, repository.path, session_id)
         agents.ask(phone, session_id, said)
     page.open(f"s/{session_id}").find(".markdown a", "app.py")
     links = "[...document.querySelectorAll('.markdown a')].map((a) => a.innerText)"
-    page.wait_equal(links, [f"{awkward.LONG}:1", "app.py", "the file"])
+    page.wait_equal(links, [f"{LONG}:1", "app.py", "the file"])
     page.tap(".markdown a", "the file")
     page.wait_text("return 'Hello ' + name")
-    page.open(f"s/{session_id}").tap(".markdown a", awkward.LONG)
+    page.open(f"s/{session_id}").tap(".markdown a", LONG)
     page.wait_text("pass")

@@ -12,7 +12,7 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.samples import hook, new_session
 from tests.hooks.scripted import fixture
 from tests.live.test_real_hooks import Agent
-from tests.web.actions import approve, close_sheet, say, start_demo
+from tests.web.actions import PROMPTS, approve, close_sheet, say, start_demo, talk
 from tests.web.browser import Page
 from tests.web.conftest import MakeBridge, MakePage
 
@@ -26,7 +26,7 @@ def ask_to_use(page: Page, tool: str, params: dict[str, Any]) -> None:
 
 def test_an_agent_is_started_decided_about_and_stopped(page: Page, bridge: Bridge) -> None:
     start_demo(page, bridge, "Say **hello**")
-    page.wait_text("repeats what you say: Say hello")
+    page.wait_text("you say: Say hello")
     assert "from" not in page.find(".prompt .meta").text, "one's own prompt needs no name"
     chat = page.js("location.pathname")
 
@@ -61,8 +61,7 @@ def test_an_agent_is_started_decided_about_and_stopped(page: Page, bridge: Bridg
     page.wait("!document.querySelector('.streaming')", what="the agent has stopped")
     page.wait("document.querySelector('.composer .danger').hidden", what="nothing to stop any more")
     page.wait_text("Stopped before it was done.")
-    say(page, "And on")
-    page.wait_text("repeats what you say: And on")
+    talk(page, "And on")
 
 
 def test_a_session_at_the_machine_is_watched(page: Page, bridge: Bridge, tmp_path: Path) -> None:
@@ -93,54 +92,6 @@ def test_a_session_at_the_machine_is_watched(page: Page, bridge: Bridge, tmp_pat
     page.wait("document.querySelector('.composer .danger').hidden")
 
 
-def test_a_call_that_waits_stands_behind_its_prompt(make_page: MakePage, bridge: Bridge) -> None:
-    """A browser is shown it at once, before the conversation that it belongs to (D28)."""
-    phone = bridge.phone().ready()
-    session_id = agents.begin(bridge, phone)
-    agents.ask(phone, session_id, "Good morning")
-    agents.tool(phone, session_id, command="echo waits")
-    last = "document.querySelector('.stream').lastElementChild?.innerText.includes('echo waits')"
-    page = make_page(bridge).pair()
-    for _ in range(2):
-        page.tap(".row-link", "Good morning")
-        page.wait_text("repeats what you say: Good morning", "waits for a decision")
-        page.wait(last, what="the call stands at the end")
-        page.open("")
-
-
-KEPT = """(async (batches) => {
-  const base = document.querySelector('script[type=module]').src;
-  const { openDatabase } = await import(new URL('net/db.js', base));
-  const { rowsOf } = await import(new URL('protocol/messages.js', base));
-  const database = await openDatabase();
-  for (const batch of batches) {
-    const rows = batch.flatMap((one) => (one.type === 'replay_buffer' ? rowsOf(one) : [one]));
-    await database.addRows([{ session: 's', rows }], () => null);
-  }
-  const kept = await database.rowsBefore('s', Infinity, 100);
-  return database.lasting && kept.map(({ row }) => row.id);
-})(arguments[0])"""
-
-
-def test_a_gap_is_told_in_front_of_what_came_though_a_call_waits(
-    make_page: MakePage, bridge: Bridge
-) -> None:
-    """D29: the call is shown first, the replay comes behind it. In memory: pure/home.mjs."""
-
-    def row(id_: str, time: str, type_: str = "stream_end", **more: Any) -> dict[str, Any]:
-        payload = {"session_id": "s", "message_id": id_, "finish_reason": "stop"} | more
-        return {"type": type_, "id": id_, "timestamp": f"2026-01-31T{time}Z", "payload": payload}
-
-    missed = [row("new", "11:40:00"), row("newer", "11:58:00")]
-    batches = [
-        [row("old", "09:00:00"), row("older", "09:01:00")],
-        [row("question", "11:59:00", "approval_required")],
-        [row("replay", "12:00:00", "replay_buffer", complete=False, messages=missed)],
-    ]
-    kept = make_page(bridge).open().js(KEPT, batches)
-    assert kept == ["old", "older", "gap new", "new", "newer", "question"]
-
-
 def test_a_conversation_from_yesterday(
     make_bridge: MakeBridge, make_page: MakePage, tmp_path: Path
 ) -> None:
@@ -161,8 +112,7 @@ def test_a_conversation_from_yesterday(
     page.tap("button", "Resume")
     page.find(".bubble.mine", "number 0")
     page.wait_text("from the agent's history")
-    page.type(".composer textarea", "and today")
-    page.tap(".composer button[type=submit]")
+    say(page, "and today")
     page.find(".bubble.mine", "and today")
     page.wait_text("9 characters")
 
@@ -171,11 +121,9 @@ def test_a_conversation_from_yesterday(
     page.tap(".row-link", "number 0")
     page.tap("button", "Resume")
     wait_status(bridge, session_id, "active", 60)
-    page.type(".composer textarea", "more")
-    page.tap(".composer button[type=submit]")
+    say(page, "more")
     page.wait_text("4 characters")
-    bubbles = "[...document.querySelectorAll('.bubble.mine > p:first-child')].map(b => b.innerText)"
-    page.wait_equal(bubbles, [*(f"number {number}" for number in range(4)), "and today", "more"])
+    page.wait_equal(PROMPTS, [*(f"number {number}" for number in range(4)), "and today", "more"])
 
     page.open()
     wait_status(bridge, session_id, "closed", 60)

@@ -1,65 +1,28 @@
-"""The bridge dies in a stream, the network in a send: nothing doubled, nothing lost, all said."""
-
-import socket
-import threading
-from contextlib import suppress
+"""The bridge dies, the network fails, pages sleep, tabs share: nothing is doubled or lost."""
 
 import pytest
 
 from tests.conformance import agents
 from tests.conformance.bridge import Bridge, eventually
-from tests.web.actions import say, start_demo
-from tests.web.browser import NETWORK, Page
+from tests.web.actions import PROMPTS, say, session_of, start_demo, talk
+from tests.web.browser import NETWORK, PHONE, Page
 from tests.web.conftest import MakeBridge, MakePage
 from tests.web.link import Link
 
 pytestmark = pytest.mark.web
 
 
-class OneWay(Link):
-    """A network that can lose what the bridge says and still carry what the phone says."""
-
-    def __init__(self) -> None:
-        self.heard = threading.Event()
-        self.heard.set()
-        super().__init__()
-
-    def _carry(self, source: socket.socket, sink: socket.socket) -> None:
-        with suppress(OSError):
-            is_answer = sink.getsockname()[1] == self.port
-            while data := source.recv(65536):
-                if is_answer:
-                    self.heard.wait()
-                sink.sendall(data)
-
-
 def taken(bridge: Bridge, session_id: str, text: str) -> int:
     """How often the bridge has taken this prompt."""
-    phone = bridge.phone().ready()
-    try:
+    with bridge.phones() as [phone]:
         phone.join(session_id)
         log = agents.log_of(phone, session_id)
-    finally:
-        phone.close()
     events = [message["payload"] for message in log if message["type"] == "agent_event"]
     return sum(event["payload"].get("prompt") == text for event in events)
 
 
-def session_of(page: Page) -> str:
-    return str(page.js("location.pathname")).split("/")[-1]
-
-
-# the prompts on the screen, without the line under each
-PROMPTS = "[...document.querySelectorAll('.bubble.mine p:first-child')].map((p) => p.innerText)"
 # what was said and is not confirmed: "Sending…" until the page gives the connection up
 SENT = "document.querySelector('.outgoing .sent')"
-START = "document.querySelector('form .primary')"
-NEVER_STARTS = """
-const send = WebSocket.prototype.send;
-WebSocket.prototype.send = function (text) {
-  if (!text.includes("session_start")) send.call(this, text);
-};
-"""
 STREAM = "document.querySelector('.stream')?.innerText"
 
 
@@ -87,26 +50,10 @@ def test_the_bridge_is_killed_in_a_stream(make_bridge: MakeBridge, make_page: Ma
     page.wait_equal(STREAM, shown)
 
 
-def test_one_tap_starts_one_session(page: Page, bridge: Bridge) -> None:
-    """However long it takes, and whatever is shown meanwhile."""
-    page.tap("a.button")
-    page.wait(f"document.querySelector('#directory') && !{START}.disabled")
-    page.js("document.querySelector('#directory').value = arguments[0]", str(bridge.root))
-    page.driver.execute_script(NEVER_STARTS)
-    page.tap("button", "Start")
-    page.js("void dispatchEvent(new PopStateEvent('popstate'))")  # the screen is painted again
-    assert page.js(f"{START}.disabled")
-
-
-def test_the_network_is_cut_before_the_answer_arrives(
-    make_bridge: MakeBridge, make_page: MakePage
-) -> None:
-    link = OneWay()
-    link.bridge = make_bridge(BRIDGE_PUBLIC_URL=link.url)
+def test_the_network_is_cut_before_the_answer_arrives(make_page: MakePage, link: Link) -> None:
     page = make_page(link.bridge).pair()
     page.expected.append(NETWORK)
     start_demo(page, link.bridge, "Hello")
-    page.wait_text("repeats what you say: Hello")
     session_id = session_of(page)
     page.wait_whole()
     link.heard.clear()
@@ -114,11 +61,102 @@ def test_the_network_is_cut_before_the_answer_arrives(
     eventually(lambda: taken(link.bridge, session_id, "Only once") == 1)
     assert page.js(SENT)
     link.cut()
-    link.heard.set()
     page.wait_text("Not confirmed yet")
     link.mend()
     page.wait_text("repeats what you say: Only once")
     page.wait_gone("Not confirmed yet")
     page.wait_equal(PROMPTS, ["Hello", "Only once"])
     assert taken(link.bridge, session_id, "Only once") == 1
-    link.close()
+
+
+def new_tab(page: Page) -> tuple[str, str]:
+    """Open a second tab and go to it; return the first and the second."""
+    first = page.driver.current_window_handle
+    page.driver.switch_to.new_window("tab")
+    page.show_as(PHONE)
+    return first, page.driver.current_window_handle
+
+
+def go_to(page: Page, tab: str) -> None:
+    page.driver.switch_to.window(tab)
+    page.cdp("Page.bringToFront")
+
+
+def freeze(page: Page) -> None:
+    page.cdp("Page.setWebLifecycleState", state="frozen")
+
+
+def thaw(page: Page) -> None:
+    page.cdp("Page.setWebLifecycleState", state="active")
+    page.cdp("Emulation.setFocusEmulationEnabled", enabled=True)  # in front again
+
+
+def sockets(bridge: Bridge) -> int:
+    return int(bridge.get("/api/v1/health", bridge.admin_token).json()["active_websockets"])
+
+
+def test_a_reload_finds_everything_again(page: Page, bridge: Bridge) -> None:
+    start_demo(page, bridge, "Before the reload")
+    page.type(".composer textarea", "A draft that is not")
+    page.wait("document.querySelector('.grow').dataset.text === 'A draft that is not'")
+    page.driver.refresh()
+    page.wait_text("repeats what you say: Before the reload")
+    page.wait_ready()
+    page.wait_equal(PROMPTS, ["Before the reload"])
+    page.wait("document.querySelector('.composer textarea').value === 'A draft that is not'")
+    say(page, " lost")
+    page.wait_text("repeats what you say: A draft that is not lost")
+
+
+def test_two_tabs_share_one_connection(page: Page, bridge: Bridge) -> None:
+    start_demo(page, bridge, "From the first tab")
+    path = f"s/{session_of(page)}"
+    first, second = new_tab(page)
+    page.open(path)
+    page.wait_text("repeats what you say: From the first tab")
+    page.wait_ready()
+    eventually(lambda: sockets(bridge) == 1)
+    talk(page, "From the second tab")
+    # The first goes away with the connection: the second takes it over.
+    go_to(page, first)
+    page.wait_text("repeats what you say: From the second tab")
+    page.driver.close()
+    go_to(page, second)
+    eventually(lambda: sockets(bridge) == 1)
+    talk(page, "Alone")
+    page.wait_equal(PROMPTS, ["From the first tab", "From the second tab", "Alone"])
+
+
+def test_a_frozen_page_lets_another_tab_go_on_and_comes_back(page: Page, bridge: Bridge) -> None:
+    start_demo(page, bridge, "While awake")
+    path = f"s/{session_of(page)}"
+    first, second = new_tab(page)
+    page.open("settings")
+    go_to(page, first)
+    freeze(page)
+    go_to(page, second)
+    page.open(path)
+    page.wait_ready()
+    talk(page, "While the other tab sleeps")
+    go_to(page, first)
+    thaw(page)
+    page.wait_text("repeats what you say: While the other tab sleeps")
+    page.wait_ready()
+    talk(page, "Awake again")
+    go_to(page, second)
+    page.wait_text("repeats what you say: Awake again")
+    page.wait_equal(PROMPTS, ["While awake", "While the other tab sleeps", "Awake again"])
+    eventually(lambda: sockets(bridge) == 1)
+
+
+def test_a_page_that_slept_alone_is_live_again(page: Page, bridge: Bridge) -> None:
+    start_demo(page, bridge, "Before the sleep")
+    session_id = session_of(page)
+    freeze(page)
+    other = bridge.phone().ready()
+    other.join(session_id)
+    agents.ask(other, session_id, "Meanwhile")
+    thaw(page)
+    page.wait_text("repeats what you say: Meanwhile")
+    page.wait_ready()
+    page.wait_equal(PROMPTS, ["Before the sleep", "Meanwhile"])

@@ -1,4 +1,4 @@
-"""The client without a network, in a newer version, and what it says when something is wrong."""
+"""The client without a network, in a newer version, and when the bridge refuses or warns."""
 
 import shutil
 from collections.abc import Iterator
@@ -10,9 +10,10 @@ from devices_app.web_client import DIRECTORY
 from tests.conformance.bridge import Bridge
 from tests.conformance.samples import hook, new_session, prompt
 from tests.faults.quick import QuickBridge
+from tests.servers import free_port
 from tests.web.actions import start_demo
 from tests.web.browser import NETWORK, Page
-from tests.web.conftest import MakePage
+from tests.web.conftest import MakeBridge, MakePage
 
 pytestmark = pytest.mark.web
 
@@ -135,7 +136,6 @@ def test_a_certificate_that_was_clicked_through(make_page: MakePage, bridge: Bri
     )
     assert page.js("navigator.serviceWorker.getRegistrations().then(({length}) => length)") == 0
     start_demo(page.open(), bridge, "Without trust")
-    page.wait_text("repeats what you say: Without trust")
 
 
 def test_other_bridges_are_links(page: Page, bridge: Bridge) -> None:
@@ -163,12 +163,51 @@ def test_other_bridges_are_links(page: Page, bridge: Bridge) -> None:
     page.wait_gone("desk.local")
 
 
-def test_forgetting_leaves_nothing(page: Page, bridge: Bridge) -> None:
+def test_a_revoked_device_is_told_and_pairs_again(make_page: MakePage, bridge: Bridge) -> None:
+    pairing = bridge.pairing()
+    page = make_page(bridge).pair(pairing)
     wait_kept(page)
+    bridge.manage("revoke_device", pairing.name)
+    page.wait("document.querySelector('.connection').innerText === 'Not connected'")
+    page.tap(".connection")
+    page.wait_text("What is wrong?", "revoked", "Scan a new code")
+    page.driver.refresh()
+    page.wait_text("revoked")
     page.open("settings")
     page.tap("button", "Forget this bridge")
-    page.wait_text("Yes, forget everything here")
     page.tap("button", "Yes, forget everything here")
     page.find("h1", "Pair this device")
-    assert page.js("caches.keys()") == []
+    assert page.js("caches.keys()") == [], "forgetting leaves nothing"
     assert page.js("navigator.serviceWorker.getRegistrations().then(({length}) => length)") == 0
+    page.pair()
+    page.wait_text("Sessions")
+
+
+def test_a_version_that_is_too_old(make_bridge: MakeBridge, make_page: MakePage) -> None:
+    bridge = make_bridge(BRIDGE_MIN_CLIENT_VERSION="1.900.0", BRIDGE_MAX_CLIENT_VERSION="1.999.0")
+    page = make_page(bridge)
+    page.scan(bridge.pairing())
+    page.tap("button", "Use in this browser")
+    page.wait("document.querySelector('.connection')?.innerText === 'Not connected'")
+    page.wait_text("1.900.0")
+    page.tap(".connection")
+    page.wait_text("What is wrong?", "Reload this page")
+
+
+def test_a_public_connection_is_accepted_first(
+    make_bridge: MakeBridge, make_page: MakePage
+) -> None:
+    port = str(free_port())
+    url = f"https://bridge.example.com:{port}"
+    bridge = make_bridge(BRIDGE_PUBLIC_URL=url, BRIDGE_PORT=port)
+    page = make_page(bridge)
+    page.scan(bridge.pairing())
+    page.tap("button", "Use in this browser")
+    page.wait_text("Before you go on", "public address")
+    page.tap("button", "I understand, go on")
+    page.wait_ready()
+    page.wait_gone("Before you go on")
+    start_demo(page, bridge, "Hello from far away")
+    page.driver.refresh()  # accepted for hours (D24)
+    page.wait_ready()
+    assert "Before you go on" not in page.text

@@ -1,8 +1,7 @@
 """Push in the browser: switched on in Settings, shown while the page is closed, tapped (D56).
 
-Chromium has no push service here: what `PushManager` would give is put in its place, the bridge
-sends to a service of the tests, and what that decrypts is given to the service worker by the
-debugging protocol.
+Chromium has no push service here: `PushManager` is replaced, the bridge sends to a service of the
+tests, and what that decrypts is given to the service worker by the debugging protocol.
 """
 
 from __future__ import annotations

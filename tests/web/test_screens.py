@@ -1,15 +1,26 @@
-"""Every screen: axe finds nothing, the policy reports nothing, the console is silent (D53)."""
+"""Every screen by axe, silent, and by the keyboard alone, seen where it is (D53)."""
 
 from collections.abc import Iterator
 
 import pytest
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.keys import Keys
 
 from tests.conformance import agents
-from tests.conformance.bridge import Bridge
+from tests.conformance.approvals import post, pre
+from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.repositories import Repository
 from tests.conformance.samples import hook
 from tests.faults.quick import QuickBridge
-from tests.web.actions import approve, ask_to_run, close_sheet, open_approval, say, start_demo
+from tests.web.actions import (
+    approve,
+    ask_to_run,
+    close_sheet,
+    open_approval,
+    pause,
+    say,
+    start_demo,
+)
 from tests.web.browser import DESK, NETWORK, PHONE, Page
 from tests.web.conftest import ROOM, MakePage
 
@@ -47,28 +58,18 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
         repository.commit("First")
         repository.write("src/parser.py", "def parse(text):\n    return [text]\n")
         repository.write("notes.txt", "new\n")
-        edit = {
-            "file_path": str(bridge.root / "a.py"),
-            "old_string": "one\n",
-            "new_string": "two\n",
-        }
+        edit = {"file_path": str(bridge.root / "a.py"), "old_string": "1\n", "new_string": "2\n"}
         run = {"command": "npm test -- --watch=false login"}
-        done = {"result": "ok", "success": True}
         bridge.accept(
             hook("SessionStart", "observed", {"working_directory": str(bridge.root)}),
             hook("UserPromptSubmit", "observed", {"prompt": "Fix the login <b>test</b>"}),
-            hook("PreToolUse", "observed", _call("Edit", edit, "t1")),
-            hook("PostToolUse", "observed", _call("Edit", edit, "t1") | done),
-            hook("PreToolUse", "observed", _call("Bash", run, "t2") | {"requires_approval": True}),
+            pre("observed", edit, tool="Edit", tool_use_id="t1"),
+            post("observed", edit, tool="Edit", tool_use_id="t1"),
+            pre("observed", run, approval=True, risk="medium"),
             hook("SessionStart", "ended", {"working_directory": str(bridge.root)}),
             hook("SessionEnd", "ended"),
         )
         yield bridge
-
-
-def _call(tool: str, params: dict[str, str], call_id: str) -> dict[str, object]:
-    named = {"tool": tool, "params": params, "tool_use_id": call_id}
-    return named | {"risk_level": "medium", "requires_approval": False}
 
 
 def check(page: Page, axe: str, *texts: str) -> None:
@@ -105,6 +106,9 @@ def test_with_nothing_on_them(page: Page, axe: str) -> None:
     ):
         page.open(path).wait_text(text)
         check(page, axe, text)
+    asked = page.requests()
+    assert len(asked) > 20
+    assert [url for url in asked if not url.startswith((f"{page.base}/", "data:", "chrome:"))] == []
 
 
 def test_with_something_on_them(make_page: MakePage, busy: Bridge, axe: str) -> None:
@@ -160,7 +164,6 @@ def test_a_long_edit_is_shown_whole(make_page: MakePage, busy: Bridge) -> None:
 def test_a_conversation(make_page: MakePage, busy: Bridge, axe: str) -> None:
     page = make_page(busy).pair()
     start_demo(page, busy, "# Title\n\n- **bold** `code`\n- [a link](https://example.org)\n")
-    page.wait_text("repeats what you say")
     say(page, "/fail because it was asked to")
     page.wait_text("The turn ended with an error")
     check(page, axe)
@@ -176,7 +179,6 @@ def test_with_an_error(make_page: MakePage, busy: Bridge, axe: str) -> None:
     page = make_page(busy).pair()
     page.expected.append(NETWORK)
     start_demo(page, busy, "Hello")
-    page.wait_text("repeats what you say")
     page.offline()
     page.wait_text("Offline")
     say(page, "Try once more")
@@ -189,3 +191,69 @@ def test_with_an_error(make_page: MakePage, busy: Bridge, axe: str) -> None:
     page.tap("header a.connection")
     page.wait_text("This device has no network")
     check(page, axe)
+
+
+STEPS = 60  # more than any screen here has
+NAMED = (
+    "((at) => at.matches(arguments[0]) && (at.textContent + (at.getAttribute('aria-label') ?? ''))"
+    ".includes(arguments[1]))"
+)
+HERE = f"{NAMED}(document.activeElement)"
+THERE = f"[...document.querySelectorAll('*')].filter((at) => at.checkVisibility()).some({NAMED})"
+SEEN = (
+    "((at) => getComputedStyle(at).outlineStyle !== 'none' && at.checkVisibility())"
+    "(document.activeElement)"
+)
+
+
+def press(page: Page, *keys: str) -> None:
+    ActionChains(page.driver).send_keys(*keys).perform()
+
+
+def go(page: Page, selector: str, text: str = "") -> None:
+    """Press Tab until the focus is on such an element, once it is there, and see the focus."""
+    page.wait(THERE, selector, text, what=f"{selector} {text!r} is there")
+    for _ in range(STEPS):
+        press(page, Keys.TAB)
+        if page.js(HERE, selector, text):
+            assert page.js(SEEN), f"the focus on {selector} {text!r} is not seen"
+            return
+    raise AssertionError(f"no way to {selector} {text!r} by Tab:\n{page.text}")
+
+
+def test_pair_decide_and_talk_by_the_keyboard(make_page: MakePage, bridge: Bridge) -> None:
+    page = make_page(bridge).scan(bridge.pairing())
+    go(page, "button", "Use in this browser")
+    press(page, Keys.ENTER)
+    page.wait("document.querySelector('nav.bottom')")
+    page.wait_ready()
+
+    ask_to_run(bridge, "echo keys > keys.txt")
+    go(page, ".card", "echo keys")
+    pause(page)
+    press(page, Keys.ENTER)
+    page.find("dialog .sheet-foot")
+    press(page, Keys.ESCAPE)
+    page.wait("!document.querySelector('dialog')")
+    page.wait(HERE, ".card", "echo keys", what="the focus is where it was")
+    page.wait_equal("location.pathname", "/app/")
+    press(page, Keys.ENTER)
+    go(page, "dialog .primary", "Approve")
+    pause(page)
+    press(page, Keys.ENTER)
+    if page.js("Boolean(document.querySelector('dialog .armed'))"):
+        pause(page)
+        press(page, Keys.ENTER)
+    page.wait(HERE, "dialog .primary", "Done", what="the focus is on what comes next")
+    pause(page)
+    press(page, Keys.ENTER)
+    page.wait("!document.querySelector('dialog')")
+    page.wait(HERE, "h1", "Sessions", what="the card is gone: the focus is on the screen")
+    eventually((bridge.root / "keys.txt").exists)
+
+    go(page, ".row-link", "echo keys")
+    press(page, Keys.ENTER)
+    go(page, ".composer textarea")
+    press(page, "Hello")
+    page.driver.switch_to.active_element.send_keys(Keys.CONTROL, Keys.ENTER)
+    page.wait_text("repeats what you say: Hello")
