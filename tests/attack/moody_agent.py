@@ -1,14 +1,12 @@
 """An ACP agent that acts unasked whenever it is not made to ask: `scripted_agent.py`, with modes.
 
-`python moody_agent.py NAME JOURNAL [ARGUMENT …]` plays the agent of that name: `opencode` and
-`codex-acp` ask by their environment and options, as the real ones do; any other asks by its mode.
-The last argument may be a JSON object: `name` (its own), `modes`, `current`, `option` (they are a
-configuration option), `locked` (how often a mode can be set), `restless` (it leaves each mode that
-is set), `deaf` (no cancel stops it).
+`python moody_agent.py NAME JOURNAL [ARGUMENT …]`: as `opencode` or `codex-acp` it asks by its
+environment and options, as the real ones do; else by its mode. The last argument may be a JSON
+object: `name` (its own), `modes`, `current`, `option` (they are a configuration option), `locked`
+(how often a mode can be set), `restless` (it leaves each that is set), `deaf` (no cancel stops it).
 
-Prompts: `/act FILE` writes it, asking first if it asks at all; `/stray MODE FILE` goes to a mode
-and acts when it was set back, or a minute later; `/offer KINDS FILE` asks with options of these
-kinds.
+Prompts: `/act FILE` writes it, asking first if it asks at all; `/stray MODE FILE` goes to a mode,
+and acts when it was set back or after a minute; `/offer KINDS FILE` asks with such options.
 """
 
 import json

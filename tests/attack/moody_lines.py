@@ -9,8 +9,6 @@ from typing import Any
 
 PROGRAM = Path(__file__).with_name("moody_agent.py")
 NPX = '#!/bin/sh\n[ "$1" = -y ] && shift\nshift\nexec "$(dirname "$0")/opencode" "$@"\n'
-# the user lets these run, whether they ask or not
-UNASKED = "wild, careful"
 # what the repository says, which counts for nothing
 ALLOWS_ALL = '{"permission": {"bash": "allow"}}'
 
@@ -68,6 +66,6 @@ def install(programs: Path) -> dict[str, str]:
     agents = ";".join(f"{name}={line}" for name, line in lines(programs).items())
     return {
         "BRIDGE_ACP_AGENTS": agents,
-        "BRIDGE_ACP_UNASKED": UNASKED,
+        "BRIDGE_ACP_UNASKED": "wild, careful",  # whether they ask or not
         "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
     }

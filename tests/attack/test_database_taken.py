@@ -5,7 +5,7 @@ import shlex
 import shutil
 import signal
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
@@ -60,38 +60,30 @@ def events_of(bridge: Bridge, session_id: str) -> int:
     return int(bridge.session(session_id)["hook_count"]) if bridge.knows(session_id) else 0
 
 
-# -- each way to take it ---------------------------------------------------------------------------
+TAKEN = [("bridge.sqlite3", "removed"), ("bridge.sqlite3", "replaced")]
 
 
-def remove(path: Path) -> None:
-    path.unlink()
-
-
-def replace(path: Path) -> None:
-    """By a copy of itself, renamed into its place."""
-    copy = path.with_name("a copy")
-    shutil.copy(path, copy)
-    copy.rename(path)
-
-
-TAKEN: dict[str, tuple[str, Callable[[Path], None]]] = {
-    "the database is removed": ("bridge.sqlite3", remove),
-    "the database is replaced": ("bridge.sqlite3", replace),
-    "its -wal is removed": ("bridge.sqlite3-wal", remove),
-}
-
-
-@pytest.mark.parametrize("case", TAKEN)
+@pytest.mark.parametrize(("name", "how"), [*TAKEN, ("bridge.sqlite3-wal", "removed")])
 def test_nothing_is_acknowledged_that_is_not_there_afterwards(
-    bridge: QuickBridge, case: str
+    bridge: QuickBridge, name: str, how: str
 ) -> None:
-    name, take = TAKEN[case]
-    session_id = new_session()
+    session_id, file = new_session(), bridge.data / name
     bridge.accept(*[prompt(session_id, number) for number in range(5)])
-    take(bridge.data / name)
+    if how == "removed":
+        file.unlink()
+    else:
+        other = bridge.data / "another"
+        with closing(sqlite3.connect(other)) as made:
+            made.execute("CREATE TABLE django_migrations (id INTEGER, app TEXT, name TEXT)")
+            made.commit()
+        other.rename(file)
     assert_refuses(bridge, session_id)
     line = stopped(bridge)
-    assert f"{name} was {take.__name__}d" in line
+    assert f"{name} was {how}" in line
+    if how == "replaced":  # SQLite takes any -wal beside a database for its own
+        with closing(sqlite3.connect(file)) as opened:
+            tables = opened.execute("SELECT name FROM sqlite_master").fetchall()
+        assert tables == [("django_migrations",)]
     bridge.manage(*told_command(line, "restore"))
     bridge.start()
     assert events_of(bridge, session_id) == 5, "every event that was answered 200, and no other"
@@ -161,9 +153,6 @@ def test_without_the_lock_no_second_server_and_no_restore(
     assert events_of(bridge, session_id) == 1
 
 
-# -- a start without a database --------------------------------------------------------------------
-
-
 def test_a_start_does_not_make_a_database_where_one_was(bridge: QuickBridge) -> None:
     bridge.manage("backup")
     assert bridge.stop() == 0
@@ -203,21 +192,3 @@ def test_a_first_start_that_was_cut_short_is_tried_again(tmp_path: Path) -> None
         assert bridge.stop() == 0
         shutil.rmtree(bridge.data)
     nursery.forget(bridge.environment)
-
-
-def test_the_wal_of_a_database_that_was_replaced_is_not_read_into_the_other(
-    bridge: QuickBridge,
-) -> None:
-    """SQLite takes any -wal beside a database for its own."""
-    other = bridge.data / "another"
-    with closing(sqlite3.connect(other)) as made:
-        made.execute("CREATE TABLE django_migrations (id INTEGER, app TEXT, name TEXT)")
-        made.commit()
-    bridge.accept(prompt(new_session(), 1))
-    other.rename(database(bridge))
-    line = stopped(bridge)
-    assert "was replaced" in line
-    with closing(sqlite3.connect(database(bridge))) as opened:
-        tables = opened.execute("SELECT name FROM sqlite_master").fetchall()
-    assert tables == [("django_migrations",)]
-    bridge.manage(*told_command(line, "restore"))

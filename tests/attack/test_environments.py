@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
+from tests.attack.conftest import answer
 from tests.conformance.agent_tools import Script, quick_bridge, script_of
-from tests.conformance.agents import begin, end, say, tool
-from tests.conformance.approvals import decide
+from tests.conformance.agents import begin, end, say
+from tests.conformance.approvals import of
 from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.repositories import Repository, Work
@@ -105,9 +106,7 @@ def test_agents_and_their_commands(bridge: Bridge, phone: Phone, script: Script)
     assert "AGENT_BRIDGE_SESSION=1" in given.splitlines(), "by which hooks report nothing twice"
     for way in ("run", "command"):
         say(phone, session, f"/{way} env > '{bridge.root}/{way}'")
-        asked = phone.expect("approval_required", session_id=session)["payload"]
-        decide(phone, session, asked["tool_call_id"], "approved")
-        phone.expect("stream_end", session_id=session, finish_reason="stop")
+        answer(phone, session, "approved")
         assert_scrubbed((bridge.root / way).read_text())
     end(phone, session)
     assert_scrubbed(run(bridge, phone, "env"))
@@ -116,15 +115,12 @@ def test_agents_and_their_commands(bridge: Bridge, phone: Phone, script: Script)
 def run(bridge: Bridge, phone: Phone, command: str) -> str:
     """What a command prints that `demo` runs, in a session of its own."""
     session = begin(bridge, phone)
-    asked = tool(phone, session, "Bash", command=command)
-    decide(phone, session, asked["tool_call_id"], "approved")
-    printed = phone.expect("tool_result", session_id=session)["payload"]["result"]["content"]
-    phone.expect("stream_end", session_id=session, finish_reason="stop")
+    say(phone, session, f"/tool Bash {json.dumps({'command': command})}")
+    answer(phone, session, "approved")
     end(phone, session)
-    return str(printed)
+    [result] = of(phone, "tool_result", session)
+    return str(result["payload"]["result"]["content"])
 
-
-# -- the bridge's own environment ------------------------------------------------------------------
 
 NOBODY = 65534
 BECOME = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--inh-caps=-all"]
@@ -183,6 +179,5 @@ def test_the_bridge_cannot_be_looked_into(as_user: list[str]) -> None:
                 Work(bridge, phone, repository.path).committed("It works", ["a.txt"])
             metrics = bridge.get("/metrics", bridge.admin_token).body
             assert b"process_open_fds" in metrics and b"process_resident_memory_bytes" in metrics
-            assert json.loads(bridge.get("/api/v1/health", bridge.admin_token).body)["status"]
         finally:
             assert bridge.stop() == 0

@@ -1,7 +1,6 @@
 """A migration that fails, is killed or has no room, a newer database: `make upgrade`, starts."""
 
 import os
-import signal
 import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
@@ -18,20 +17,16 @@ from tests.conformance.samples import new_session, prompt
 from tests.faults.hosts import bridge_on, hosts
 from tests.faults.quick import QuickBridge
 from tests.faults.test_disk_full import Disk
-from tests.servers import PATIENCE, Postgres, stop_process, wait_until
+from tests.servers import PATIENCE, Postgres, Running, stop_process, wait_until
 
 NEXT = {"DJANGO_SETTINGS_MODULE": "tests.attack.next_version.settings"}
 EVENTS = 3  # that the old version has taken
-STARTS = 6  # more than the five copies that are kept of upgrades that went well
 SIZE_MB = 200
 NEWER = "The database was written by a newer version of the bridge"
 
 
 class Versions:
-    """`next` has two migrations more; the second fails while the file `fail` is there.
-
-    `make`: what makes a bridge of a directory and settings.
-    """
+    """`next` has two migrations more; the second fails while the file `fail` is there."""
 
     def __init__(self, directory: Path, make: Callable[..., QuickBridge] = QuickBridge) -> None:
         self.old = make(directory)
@@ -76,14 +71,20 @@ def applied(file: Path) -> int:
         return int(opened.execute(asked).fetchone()[0])
 
 
-# -- upgrade ---------------------------------------------------------------------------------------
-
-
 def run_for_real(bridge: Bridge) -> None:
     """Start `manage.py serve` as a user does: `upgrade` looks at what it stops."""
     with bridge.log.open("ab") as log:
         bridge.process = Bridge.popen(bridge, ["manage.py", "serve"], log)
     bridge.wait_ready()
+
+
+def upgrade_held(versions: Versions, data: Path) -> Running:
+    """An upgrade that is in the middle of its second migration, until the file `hold` is gone."""
+    (data / "hold").touch()
+    with versions.next.log.open("ab") as log:
+        process = versions.next.popen(["manage.py", "upgrade"], log)
+    wait_until((data / "held").exists, versions.next.tail())
+    return process
 
 
 def upgrade(bridge: Bridge, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -124,14 +125,10 @@ def test_a_migration_that_fails_is_undone_and_a_later_upgrade_succeeds(versions:
 
 @pytest.mark.parametrize("then", ["serve", "fails"])
 def test_killed_in_the_middle_of_a_migration(versions: Versions, then: str) -> None:
-    hold = versions.old.data / "hold"
-    hold.touch()
-    with versions.next.log.open("ab") as log:
-        killed = versions.next.popen(["manage.py", "upgrade"], log)
-    wait_until((versions.old.data / "held").exists, versions.next.tail())
-    os.kill(killed.pid, signal.SIGKILL)
+    killed = upgrade_held(versions, versions.old.data)
+    killed.kill()
     killed.wait(PATIENCE)
-    hold.unlink()
+    (versions.old.data / "hold").unlink()
     assert applied(database(versions.old)) == 1
     if then == "fails":
         versions.fail.touch()
@@ -178,9 +175,6 @@ def made(versions: Versions) -> int:
     return versions.next.manage("showmigrations", "next_version").stdout.count("[X]")
 
 
-# -- starts, again and again -----------------------------------------------------------------------
-
-
 def fails(versions: Versions) -> str:
     """The line that a start of the next version ends with."""
     done = versions.next.manage("serve", check=False)
@@ -193,7 +187,7 @@ def fails(versions: Versions) -> str:
 def test_the_way_back_outlives_every_start(versions: Versions) -> None:
     """The newest copy that the old version can use; those of starts that failed are not pruned."""
     versions.fail.touch()
-    lines = [fails(versions) for _ in range(STARTS)]
+    lines = [fails(versions) for _ in range(6)]  # of upgrades that went well five copies are kept
     assert applied(database(versions.old)) == 1, "the first of the two was applied"
     assert len(set(lines)) == 1, "each start names the same copy"
     first = told_command(lines[0], "restore")
@@ -238,9 +232,6 @@ def test_half_a_copy_is_none(versions: Versions) -> None:
     assert not list(versions.backups.glob(".*")), "nothing half is left"
 
 
-# -- a full disk -----------------------------------------------------------------------------------
-
-
 def test_a_full_disk(tmp_path: Path) -> None:
     """Without room for a copy it is refused; what fills the disk in the middle is undone."""
     with hosts(1) as [host], Versions(tmp_path, partial(bridge_on, host)) as versions:
@@ -259,10 +250,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         assert events_of(versions.old, versions.session_id) == EVENTS
         disk.free()
 
-        (disk.data / "hold").touch()
-        with versions.next.log.open("ab") as log:
-            upgrading = versions.next.popen(["manage.py", "upgrade"], log)
-        wait_until((disk.data / "held").exists, versions.next.tail())
+        upgrading = upgrade_held(versions, disk.data)
         disk.fill()
         (disk.data / "hold").unlink()
         assert upgrading.wait(PATIENCE) == 1

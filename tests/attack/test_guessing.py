@@ -1,8 +1,6 @@
-"""Guess tokens through a trusted proxy, and through one that is not (D16, D19). By other ways:
-tests/conformance/test_rate_limits.py.
-"""
+"""Guess tokens through a proxy (D16, D19); without: tests/conformance/test_rate_limits.py."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 
 import pytest
@@ -10,20 +8,19 @@ import pytest
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import Response
 from tests.conformance.raw import RawSocket, head
-from tests.faults.quick import QuickBridge
+from tests.faults.quick import bridge_of_module
 from tests.servers import free_port
 
 RATE = 10  # failed authentications a minute, for each address
 HEALTH = "/api/v1/health"
 
 
-@pytest.fixture(scope="module")
-def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    """A bridge with its limits on, and a listener for a proxy at 127.0.0.1 that it trusts."""
-    settings = {"BRIDGE_RATE_LIMITS": "on", "BRIDGE_PLAIN_PORT": str(free_port())}
-    settings |= {"BRIDGE_TRUSTED_PROXIES": "127.0.0.1,10.9.0.0/16"}
-    with QuickBridge(tmp_path_factory.mktemp("guesses"), **settings) as bridge:
-        yield bridge
+# with its limits on, and a listener for a proxy at 127.0.0.1 that it trusts
+bridge = bridge_of_module(
+    BRIDGE_RATE_LIMITS="on",
+    BRIDGE_PLAIN_PORT=str(free_port()),
+    BRIDGE_TRUSTED_PROXIES="127.0.0.1,10.9.0.0/16",
+)
 
 
 def ask(

@@ -4,17 +4,15 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import psutil
 import pytest
 
 from bridge_project.kernel import limits
+from tests.attack.conftest import answer
 from tests.conformance.agent_tools import alive, bridge_of, script_of, wait_status
 from tests.conformance.agents import ask, begin, end, log_of, say, words
-from tests.conformance.approvals import decide, of
+from tests.conformance.approvals import decide, decided, notifications, of
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
-
-LINE_BYTES = 100 * 2**20
 
 Do = Callable[[str], None]
 
@@ -83,10 +81,7 @@ def test_a_call_that_is_told_anew_before_it_is_approved(
 
 
 def test_a_call_that_runs_although_nobody_allowed_it(phone: Phone, session: str, do: Do) -> None:
-    """D37: every device is told of that call, and it never counts as approved.
-
-    Also when the agent reports it as if it were another one.
-    """
+    """D37: every device is told, also of one that is reported anew; it never counts as approved."""
     for decision, report in (
         ("rejected", "tool_call_update"),
         ("rejected", "tool_call"),
@@ -103,13 +98,11 @@ def test_a_call_that_runs_although_nobody_allowed_it(phone: Phone, session: str,
         if decision:
             decide(phone, session, call["tool_call_id"], decision)
         phone.expect("stream_end", session_id=session, finish_reason="stop")
-        told = [one["payload"] for one in phone.messages if one["type"] == "notification"]
-        about = [one for one in told if one["data"].get("tool_call_id") == call["tool_call_id"]]
+        told, id_ = notifications(phone, session), call["tool_call_id"]
+        about = [one for one in told if one["data"].get("tool_call_id") == id_]
         [alarm] = [one for one in about if one["data"].get("code") == "REJECTED_CALL_RAN"]
         assert alarm["priority"] == "high" and alarm["notification_type"] == "error"
-        assert {one["data"]["decision"] for one in about if "decision" in one["data"]} == {
-            "rejected"
-        }
+        assert decided(phone, session)[id_] == "rejected"
 
 
 def test_an_id_that_is_used_in_each_turn(phone: Phone, session: str, do: Do) -> None:
@@ -121,13 +114,12 @@ def test_an_id_that_is_used_in_each_turn(phone: Phone, session: str, do: Do) -> 
             f"allowed(ask('1', kind='execute', rawInput={{'command': {command!r}}}))\n"
             "update('tool_call_update', toolCallId='1', status='completed')"
         )
-        decide(phone, session, asked(phone, session)["tool_call_id"], "approved")
-        phone.expect("stream_end", session_id=session, finish_reason="stop")
-    told, decided, ended = (
+        answer(phone, session, "approved")
+    told, asked_about, ended = (
         [message["payload"]["tool_call_id"] for message in of(phone, type_, session)]
         for type_ in ("tool_call", "approval_required", "tool_result")
     )
-    assert told == decided == ended and len(set(told)) == 3
+    assert told == asked_about == ended and len(set(told)) == 3
 
 
 def test_another_sessions_id(bridge: Bridge, phone: Phone, session: str, do: Do) -> None:
@@ -163,13 +155,10 @@ def test_a_result_before_its_call(phone: Phone, session: str) -> None:
         "update('tool_call', toolCallId='early', title='make', kind='execute', status='pending')\n"
         "update('tool_call_update', toolCallId='early', status='completed')\n",
     )
-    calls = [
-        (message["type"], message["payload"]["tool_call_id"])
-        for message in said
-        if message["type"].startswith("tool_")
-    ]
-    assert [kind for kind, _ in calls] == ["tool_call", "tool_result"] * 2
-    assert calls[0][1] == calls[1][1] != calls[2][1] == calls[3][1]
+    calls = [message for message in said if message["type"].startswith("tool_")]
+    assert [call["type"] for call in calls] == ["tool_call", "tool_result"] * 2
+    first, its, other, others = (call["payload"]["tool_call_id"] for call in calls)
+    assert first == its != other == others
 
 
 def test_more_questions_than_a_person_reads(
@@ -193,14 +182,12 @@ def test_more_questions_than_a_person_reads(
 def test_a_line_of_a_hundred_megabytes(bridge: Bridge, phone: Phone) -> None:
     """The agent is ended, said why; the bridge holds no more of it than one message."""
     other, session = (begin(bridge, phone, agent="plain") for _ in range(2))
-    assert bridge.process is not None
-    server = psutil.Process(bridge.process.pid)
-    before = server.memory_info().rss
-    say(phone, session, f"/do sys.stdout.write('x' * {LINE_BYTES}); sys.stdout.flush()")
+    before = bridge.memory()
+    say(phone, session, f"/do sys.stdout.write('x' * {100 * 2**20}); sys.stdout.flush()")
     wait_status(bridge, session, "error", 60)
     failed = phone.expect("error", session_id=session)["payload"]
     assert str(limits.AGENT_MESSAGE_BYTES) in failed["message"], failed
-    assert server.memory_info().rss - before < 2 * limits.AGENT_MESSAGE_BYTES
+    assert bridge.memory() - before < 2 * limits.AGENT_MESSAGE_BYTES
     alive(phone)
     assert "here" in words(ask(phone, other, "/do say('here')"))
     for each in (other, session):
@@ -217,7 +204,7 @@ def test_a_call_of_megabytes(phone: Phone, session: str) -> None:
         "say(str(allowed(ask('c', kind='execute', rawInput=call))))",
     )
     assert words(said) == "False" and not of(phone, "approval_required", session)
-    (call,) = [message["payload"] for message in said if message["type"] == "tool_call"]
+    [call] = [message["payload"] for message in of(phone, "tool_call", session)]
     assert call["params"]["command"] == "true" and len(json.dumps(call)) < 2**20
-    (result,) = [message["payload"] for message in said if message["type"] == "tool_result"]
-    assert "long" in result["result"]["error"] and not result["result"]["success"]
+    [result] = [message["payload"]["result"] for message in of(phone, "tool_result", session)]
+    assert "long" in result["error"] and not result["success"]

@@ -69,9 +69,6 @@ def test_the_answer_names_the_fifo(phone: Phone, bridge: Bridge, repository: Rep
     assert set(work.changes()) == {"a.txt", "deep/er/b.txt", "new/"}
 
 
-# -- the spool -------------------------------------------------------------------------------------
-
-
 def test_a_spool_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     """What is odd in a spool: tests/hooks/test_forwarder.py::test_poison_blocks_nothing."""
     mine = tmp_path / "mine"

@@ -1,7 +1,4 @@
-"""A command that was approved tries to outlive its turn, its session and the bridge (number 2).
-
-It is run by `demo`, in a terminal that an agent has the bridge open, and by an agent itself.
-"""
+"""A command that was approved tries to outlive its turn, its session and the bridge (number 2)."""
 
 import json
 import os
@@ -21,7 +18,7 @@ pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="elsewhere what left its group is found by its environment only"
 )
 
-# how a command is run → by which agent
+# how a command is run (by `demo`, in a terminal of the bridge, by an agent itself) → by which agent
 WAYS = {"demo": "demo", "command": "plain", "run": "plain"}
 LONG = {"demo": "/sleep 1000", "command": "/rate a 100000 20", "run": "/rate a 100000 20"}
 # Each leaves two processes: the issue's, and one below a shell that closes everything and ignores

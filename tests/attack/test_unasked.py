@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
+from tests.attack.conftest import answer
 from tests.attack.moody_lines import ALLOWS_ALL, install
 from tests.conformance.agent_tools import wait_status
 from tests.conformance.agents import ask, begin, end, say, start, words
-from tests.conformance.approvals import decide, of
+from tests.conformance.approvals import notifications
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Message, Phone
 from tests.faults.quick import QuickBridge
-from tests.run.test_doctor import PATIENT, doctor
+from tests.run.test_doctor import doctor
 
 
 @pytest.fixture(scope="module")
@@ -31,23 +32,11 @@ def refused_act(bridge: Bridge, phone: Phone, agent: str, prompt: str = "/act") 
     assert ready["type"] == "session_ready" and ready["payload"]["asks"] is True, ready
     session = ready["payload"]["session_id"]
     say(phone, session, f"{prompt} {agent}-{session}")
-    asked = phone.expect("approval_required", session_id=session)["payload"]
+    asked = answer(phone, session, "rejected")
     assert asked["params"]["command"] == f"touch {agent}-{session}"
-    assert decide(phone, session, asked["tool_call_id"], "rejected")["type"] == "approval_recorded"
-    phone.expect("stream_end", session_id=session, finish_reason="stop")
     assert not (bridge.root / f"{agent}-{session}").exists()
     end(phone, session)
     return [one for one in phone.messages if one["payload"].get("session_id") == session]
-
-
-def notices(phone: Phone, session: str) -> list[dict[str, Any]]:
-    """The notifications of one session that are not about an approval or a turn."""
-    found = [one["payload"] for one in of(phone, "notification", session)]
-    kinds = ("agent_notification", "error")
-    return [notice for notice in found if notice["notification_type"] in kinds]
-
-
-# -- starting --------------------------------------------------------------------------------------
 
 
 ASKING = "careful by-option named oc oc-path oc-allow oc-empty oc-npx cx cx-never"
@@ -101,7 +90,7 @@ def test_the_user_may_let_one_run_that_may_act_unasked(
             each.expect("notification", session_id=session, notification_type="agent_notification")
         assert other.join(session)["payload"]["asks"] is asks
         assert words(ask(phone, session, f"/act {agent}")) == "written"
-        [told] = notices(other, session)
+        [told] = notifications(other, session, "agent_notification")
         assert told["title"] == title and (asks is None or told["priority"] == "high")
         end(phone, session)
     assert info(bridge)[agent].get("asks") is asks
@@ -115,14 +104,11 @@ def info(bridge: Bridge) -> dict[str, dict[str, Any]]:
 def test_doctor_has_a_line_for_each_that_may_act_unasked(bridge: QuickBridge, phone: Phone) -> None:
     for agent in ("wild", "silent"):
         end(phone, begin(bridge, phone, agent=agent))
-    checks = json.loads(doctor(bridge, first=PATIENT).stdout)["checks"]
+    checks = json.loads(doctor(bridge).stdout)["checks"]
     found = [one["text"] for one in checks if one["level"] == "warning"]
     assert any(text.startswith("wild ") and "does not ask" in text for text in found), found
     assert any(text.startswith("silent ") and "nobody knows" in text for text in found), found
     assert not any(text.startswith(("oc ", "cx ", "demo ")) for text in found), found
-
-
-# -- in a turn -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("agent", ["strays", "strays-by-option"])
@@ -142,10 +128,9 @@ def test_one_that_cannot_be_set_back_is_interrupted(bridge: Bridge, agent: str) 
             said = ask(phone, session, f"/stray yolo {agent}-{name}")
             assert said[-1]["payload"]["finish_reason"] == "stop", said
             assert "written" not in words(said)
-            error = other.expect("notification", session_id=session, notification_type="error")
-            told = error["payload"]
-            assert (told["title"], told["priority"]) == ("The agent stopped asking", "high")
-            assert "yolo" in told["body"]
+            told: dict[str, Any] = {"title": "The agent stopped asking", "priority": "high"}
+            error = other.expect("notification", session_id=session, **told)["payload"]
+            assert error["notification_type"] == "error" and "yolo" in error["body"]
             assert not (bridge.root / f"{agent}-{name}").exists()
         end(phone, session)
 
@@ -158,16 +143,11 @@ def test_one_that_does_not_stop_either_is_ended(bridge: Bridge, phone: Phone) ->
     assert not (bridge.root / "never").exists()
 
 
-# -- approvals -------------------------------------------------------------------------------------
-
-
 def test_a_call_is_allowed_once_and_never_for_good(bridge: Bridge, phone: Phone) -> None:
     session = begin(bridge, phone, agent="strays")
     for number in range(2):
         say(phone, session, f"/act once-{number}")
-        asked = phone.expect("approval_required", session_id=session)["payload"]
-        decide(phone, session, asked["tool_call_id"], "approved")
-        phone.expect("stream_end", session_id=session, finish_reason="stop")
+        answer(phone, session, "approved")
         assert (bridge.root / f"once-{number}").exists()
     assert "chosen allow_always" not in words(phone.messages)
     end(phone, session)
