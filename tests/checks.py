@@ -5,12 +5,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from bridge_project.operations.setup import Missing, only_one, run_step
 from tests.agents import install
@@ -59,7 +58,7 @@ WEB_TESTS = pytest("tests/web -n 2 --dist loadfile -rs -m", "web or not web")
 # without its dependencies: only the script in it is used
 AXE = "axe-playwright-python==0.1.8"
 
-MEMORY = Path("/dev/shm")
+MEMORY = "/dev/shm"
 ROOM = 4 * 2**30  # bytes that tests may need at once
 
 
@@ -86,17 +85,13 @@ def test(arguments: list[str]) -> int:
 def suite(arguments: list[str]) -> list[str]:
     # more workers than cores, for many tests wait for something
     workers = str(min(MOST_WORKERS, 2 * (os.cpu_count() or 1)))
-    if (place := memory()) is not None:
-        os.environ["TMPDIR"] = str(place)
+    use_memory()
     where = ["-n", workers, "--dist", "loadfile", "--no-loadscope-reorder"]
     return ["-m", "pytest", *where, *arguments]
 
 
 def repeat(arguments: list[str]) -> int:
-    """Run the suite again and again, every other time with a busy process for each core.
-
-    The first argument is how often; the others are pytest's.
-    """
+    """Run the suite so often, every other time with a busy process for each core."""
     times, command = int(arguments[0]), suite(["-q", *arguments[1:]])
     failed = 0
     for number in range(1, times + 1):
@@ -108,19 +103,16 @@ def repeat(arguments: list[str]) -> int:
             for process in busy:
                 process.kill()
                 process.wait()
-        how = f"beside {count} busy processes" if count else "alone"
-        sys.stdout.write(f"run {number} of {times}, {how}: {failed} failed so far\n\n")
+        sys.stdout.write(f"run {number} of {times}, {count} busy: {failed} failed so far\n\n")
     return min(failed, 1)
 
 
-def memory() -> Path | None:
-    """A directory in memory, where a commit does not wait for a disk; None without enough room."""
-    try:
+def use_memory() -> None:
+    """Have temporary files in memory if there is room: there a commit waits for no disk."""
+    if os.access(MEMORY, os.W_OK):
         found = os.statvfs(MEMORY)
-    except OSError:
-        return None
-    usable = os.access(MEMORY, os.W_OK) and not found.f_flag & os.ST_NOEXEC
-    return MEMORY if usable and found.f_bavail * found.f_frsize >= ROOM else None
+        if not found.f_flag & os.ST_NOEXEC and found.f_bavail * found.f_frsize >= ROOM:
+            os.environ["TMPDIR"] = str(MEMORY)
 
 
 def soak(arguments: list[str]) -> int:
@@ -147,8 +139,7 @@ def test_web(arguments: list[str]) -> int:
             pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", AXE]
             with only_one() as lock:
                 run_step(pip, "Installing the accessibility checker", lock)
-    if (place := memory()) is not None:
-        os.environ["TMPDIR"] = str(place)
+    use_memory()
     code = run([("web", [*WEB_TESTS, *arguments])])
     if missing:
         sys.stdout.write(
@@ -163,49 +154,42 @@ def bench(arguments: list[str]) -> int:
 
 
 def run(steps: Sequence[Step], beside: Sequence[Step] = ()) -> int:
-    """Run every step, also after one failed; 1 when one did. They see none of the settings of the
-    shell they were started from.
+    """Run every step, also after one failed; 1 when one did. None sees a setting of the shell.
 
-    Those `beside` the others run meanwhile, and say at the end what they have to say.
+    Those `beside` the others run meanwhile; what they said is shown at the end.
     """
-    results: list[tuple[str, int, float]] = []
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("BRIDGE_") and name not in OF_THE_SHELL
+    }
     with (
         tempfile.TemporaryDirectory(prefix="bridge-checks-") as directory,
-        (Path(directory) / "beside").open("w+b") as out,
+        ThreadPoolExecutor(1) as meanwhile,
     ):
-        environment = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith("BRIDGE_") and name not in OF_THE_SHELL
-        }
 
-        def call(step: Step, output: IO[bytes] | None = None) -> None:
+        def call(step: Step, **how: Any) -> tuple[str, bytes]:
+            """How the step ended, and what it said if that is kept."""
             name, arguments = step
             started = time.monotonic()
             own = environment if name == "tests" else environment | {"BRIDGE_DATA_DIR": directory}
-            stdin = subprocess.DEVNULL if output else None
-            how: dict[str, Any] = {"stdout": output, "stderr": output, "stdin": stdin}
-            code = subprocess.call([sys.executable, *arguments], env=own, **how)
-            results.append((name, code, time.monotonic() - started))
+            done = subprocess.run([sys.executable, *arguments], env=own, **how)
+            took = time.monotonic() - started
+            return f"{name}: {'FAILED' if done.returncode else 'ok'} ({took:.0f} s)", done.stdout
 
-        def call_beside() -> None:
-            for step in beside:
-                out.write(f"== {step[0]}\n".encode())
-                out.flush()
-                call(step, out)
-
-        thread = threading.Thread(target=call_beside, daemon=True)
-        thread.start()
+        kept = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}
+        quiet = [meanwhile.submit(call, step, **kept) for step in beside]
+        ends = []
         for step in steps:
             sys.stdout.write(f"== {step[0]}\n")
             sys.stdout.flush()
-            call(step)
-        thread.join()
-        out.seek(0)
-        sys.stdout.write(out.read().decode(errors="replace"))
-    ends = [f"{name}: {'FAILED' if code else 'ok'} ({took:.0f} s)" for name, code, took in results]
+            ends.append(call(step)[0])
+        for (name, _), one in zip(beside, quiet, strict=True):
+            end, said = one.result()
+            sys.stdout.write(f"== {name}\n{said.decode(errors='replace')}")
+            ends.append(end)
     sys.stdout.write(f"\n{'   '.join(ends)}\n")
-    return 1 if any(code for _, code, _ in results) else 0
+    return int(any("FAILED" in end for end in ends))
 
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {

