@@ -45,10 +45,8 @@ def test_all_that_is_staged(repository: Repository, work: Work) -> None:
     counts = {"files_changed": 2, "additions": 5, "deletions": 1}
     made = {"hash": repository.head(), "summary": "Change a"}
     assert committed(answer, work.sid) == made | counts
-    fresh = answer["payload"]
-    kinds = {path: kind for path, (kind, _, _) in changes(fresh).items()}
-    assert kinds == {"b": "modified", "untracked": "untracked"}
-    assert (fresh["branch"], fresh["is_clean"]) == ("main", False)
+    assert changes(answer["payload"]) == {"b": ("modified", 1, 1), "untracked": ("untracked", 1, 0)}
+    assert (answer["payload"]["branch"], answer["payload"]["is_clean"]) == ("main", False)
     log = repository.git("log", "-1", "--format=%P %an%n%B").strip()
     assert log == f"{first} Ada\nChange a\n\nAnd add one."
     before = state(repository)
@@ -56,45 +54,35 @@ def test_all_that_is_staged(repository: Repository, work: Work) -> None:
     assert said.startswith("Nothing to commit"), "what is changed and not staged is not meant"
 
 
-def test_what_stands_where_a_file_was(repository: Repository, work: Work) -> None:
-    """A directory: what else is staged in it stays staged."""
-    repository.commit_files({"t": "1\n"})
-    (repository.path / "t").unlink()
-    for name in ("t/b", "t/c"):
-        repository.write(name, "1\n")
-    repository.git("add", "-A")
-    work.committed("One of them", ["t/b"])
-    assert names_in_head(repository) == ["t", "t/b"]
-    assert repository.git("diff", "--cached", "--name-only").split() == ["t/c"]
-
-
 @pytest.mark.spec("git.commit.files")
 def test_named_files_as_they_are_in_the_work_tree(repository: Repository, work: Work) -> None:
     """What is staged of them does not count; what is staged of others stays. A file may have become
-    a directory.
+    a directory, of which some is named or all: all but what is ignored or a repository of its own.
     """
-    tracked = ("a", "staged", "gone", "removed", "d/x", "d/y", "kind")
-    repository.commit_files(dict.fromkeys(tracked, "1\n"))
-    for name in ("a", "staged", "added"):
+    tracked = ("a", "staged", "gone", "removed", "d/x", "d/y", "kind", "t")
+    repository.commit_files(dict.fromkeys(tracked, "1\n") | {".gitignore": "*.log\n"})
+    Repository(repository.path / "d/inner").commit_files({"c": "1\n"})
+    for name in ("gone", "kind", "t"):
+        (repository.path / name).unlink()
+    for name in ("a", "staged", "added", "t/b", "t/c"):
         repository.write(name, "staged\n")
-    repository.git("add", "a", "staged", "added")
+    repository.git("add", "a", "staged", "added", "t")
     repository.git("rm", "-q", "removed")
     for name in ("a", "staged"):
         repository.write(name, "work tree\n")
-    for name in ("gone", "kind"):
-        (repository.path / name).unlink()
-    repository.write("kind/inner", "2\n")
-    repository.write("d/x", "2\n")
-    repository.write("d/new/z", "something new\n")
+    for name in ("kind/inner", "d/x", "d/new/z", "d/b.log"):
+        repository.write(name, "something new\n")
     (repository.path / "d/y").chmod(0o755)
-    summary = work.committed("Some", ["a", "gone", "removed", "d", "kind"])
-    assert (summary["files_changed"], summary["additions"], summary["deletions"]) == (8, 4, 5)
-    names = ["a", "d/new/z", "d/x", "d/y", "gone", "kind", "kind/inner", "removed"]
+    summary = work.committed("Some", ["a", "gone", "removed", "d", "kind", "t/b"])
+    assert (summary["files_changed"], summary["additions"], summary["deletions"]) == (10, 5, 6)
+    names = ["a", "d/new/z", "d/x", "d/y", "gone", "kind", "kind/inner", "removed", "t", "t/b"]
     assert names_in_head(repository) == names
     assert repository.git("show", "HEAD:a") == "work tree\n"
-    assert sorted(repository.staged()) == ["added", "staged"]
+    assert sorted(repository.staged()) == ["added", "staged", "t/c"]
     assert repository.git("show", ":staged") == "staged\n"
     assert repository.git("diff", "--name-only").split() == ["staged"]
+    for name in ("d/b.log", "d/inner", "d/inner/c"):
+        assert_refused(work.commit("None", [name]), "GIT_ERROR", True)
 
 
 def test_a_renamed_file_is_committed_as_one(repository: Repository, work: Work) -> None:
@@ -105,19 +93,6 @@ def test_a_renamed_file_is_committed_as_one(repository: Repository, work: Work) 
     assert set(work.changes()) == {"new", "another"}
     assert work.committed("Rename", ["new"])["files_changed"] == 1
     assert names_in_head(repository) == ["new", "old"] and set(work.changes()) == {"another"}
-
-
-def test_all_of_a_directory_but_what_is_ignored_or_a_repository_of_its_own(
-    repository: Repository, work: Work
-) -> None:
-    repository.commit_files({".gitignore": "*.log\n"})
-    repository.write("d/a", "1\n")
-    repository.write("d/b.log", "1\n")
-    Repository(repository.path / "d/inner").commit_files({"c": "1\n"})
-    work.committed("All", ["."])
-    assert names_in_head(repository) == ["d/a"]
-    for name in ("d/b.log", "d/inner", "d/inner/c"):
-        assert_refused(work.commit("None", [name]), "GIT_ERROR", True)
 
 
 def test_a_merge_is_concluded_with_all_that_is_staged(repository: Repository, work: Work) -> None:
@@ -133,10 +108,8 @@ def test_a_merge_is_concluded_with_all_that_is_staged(repository: Repository, wo
     assert len(repository.git("log", "-1", "--format=%P").split()) == 2
 
 
-def test_a_linked_work_tree_of_a_clone_that_shares_its_objects(
-    shared: Bridge, repository: Repository, phone: Phone
-) -> None:
-    """And with the other hash."""
+def test_a_linked_work_tree(shared: Bridge, repository: Repository, phone: Phone) -> None:
+    """Of a clone that shares its objects, and with the other hash."""
     places = [repository.path.with_name(f"{repository.path.name} {n}") for n in range(3)]
     Repository(places[0], "--object-format=sha256").commit_files({"a": "1\n"})
     repository.git("clone", "-q", "--shared", str(places[0]), str(places[1]))
@@ -155,7 +128,9 @@ MESSAGES = (
 
 
 def test_a_message_is_a_message_as_it_was_sent(repository: Repository, work: Work) -> None:
+    """Also where a hook asks a terminal: there is none, and it holds nobody up."""
     parent = repository.commit_files({"a": "0\n"})
+    hook(repository, "pre-commit", "read answer && exit 1\nexit 0")
     for number, message in enumerate(MESSAGES, 1):
         repository.write("a", f"{number}\n")
         summary = work.committed(message, ["a"])
@@ -165,30 +140,20 @@ def test_a_message_is_a_message_as_it_was_sent(repository: Repository, work: Wor
         parent = repository.head()
 
 
-@pytest.mark.parametrize(
-    ("name", "files"), [("pre-commit", None), ("commit-msg", ["a", "untracked"])]
-)
-def test_a_hook_that_refuses(
-    repository: Repository, work: Work, name: str, files: list[str] | None
-) -> None:
+def test_a_hook_that_refuses(repository: Repository, work: Work) -> None:
     """D10: GIT_ERROR with the hook's own words, but for places outside; what it staged is not."""
     repository.commit_files({"a": "1\n", "b": "1\n"})
     said = r"error: \033[31mseven\033[0m of nine in $PWD/a and /etc/passwd:3 (//proc/1), "
     said += r"$GIT_INDEX_FILE\nhint: no\n"
-    hook(repository, name, f'git add -A\nprintf "{said}" >&2\nexit 1')
     for path in ("a", "b", "untracked"):
         repository.write(path, "2\n")
     repository.git("add", "b")
     before = state(repository)
-    payload = assert_as_it_was(work.commit("Refused", files), repository, before)
-    assert payload["message"] == "seven of nine in a and …:3 (…), …"
-
-
-def test_a_hook_that_asks_a_terminal_holds_nobody_up(repository: Repository, work: Work) -> None:
-    repository.commit_files({"a": "1\n"})
-    hook(repository, "pre-commit", "read answer && exit 1\nexit 0")
-    repository.write("a", "2\n")
-    work.committed("Asked", ["a"])
+    for name, files in {"pre-commit": None, "commit-msg": ["a", "untracked"]}.items():
+        refusing = hook(repository, name, f'git add -A\nprintf "{said}" >&2\nexit 1')
+        payload = assert_as_it_was(work.commit("Refused", files), repository, before)
+        assert payload["message"] == "seven of nine in a and …:3 (…), …", name
+        refusing.unlink()
 
 
 def test_a_bridge_that_stops_does_not_wait_for_hooks(tmp_path: Path) -> None:

@@ -37,29 +37,35 @@ def test_files_hunks_and_lines(repository: Repository, work: Work) -> None:
 
 @pytest.mark.spec("git.diff.cached")
 def test_cached_and_not(repository: Repository, work: Work) -> None:
-    """D10: the index against the last commit, or the work tree against the index."""
-    repository.commit_files({"a": "1\n"})
-    repository.write("a", "2\n")
+    """D10: the index against the last commit, or the work tree against the index. Git's remark
+    about a missing end of line is no line of the file: `no_newline` on the line that ends it.
+    """
+    repository.commit_files({"a": "1\n2"})
+    repository.write("a", "1\n3")
     repository.git("add", "a")
-    repository.write("a", "3\n")
-    (staged,), (unstaged,) = work.diff(cached=True), work.diff(cached=False)
-    assert (lines(staged, "removed"), lines(staged, "added")) == (["1"], ["2"])
-    assert (lines(unstaged, "removed"), lines(unstaged, "added")) == (["2"], ["3"])
+    repository.write("a", "1\n4")
+    for cached, before, after in ((True, "2", "3"), (False, "3", "4")):
+        (hunk,) = work.diff(cached=cached)[0]["hunks"]
+        found = [(line["type"], line["content"], line.get("no_newline")) for line in hunk["lines"]]
+        changed = [("removed", before, True), ("added", after, True)]
+        assert found == [("context", "1", None), *changed]
 
 
 @pytest.mark.spec("git.diff.files")
 def test_all_or_some_files(repository: Repository, work: Work) -> None:
-    repository.commit_files({"a": "1\n", "b": "1\n", "sub/c": "1\n", "same": "1\n"})
+    """D12: what is unchanged, or gone from index or work tree alone, is no missing file."""
+    repository.commit_files(dict.fromkeys(("a", "b", "sub/c", "same", "removed"), "1\n"))
     for name in ("a", "b", "sub/c"):
         repository.write(name, "2\n")
-    for asked, expected in (
-        ((), ["a", "b", "sub/c"]),
-        (("b",), ["b"]),
-        (("a", "sub"), ["a", "sub/c"]),
-        (("./a", "sub/../b"), ["a", "b"]),
-        (("same",), []),
-    ):
+    repository.git("rm", "-q", "removed")
+    (repository.path / "link").symlink_to("/etc")
+    wanted = {(): ["a", "b", "sub/c"], ("b",): ["b"], ("same",): [], ("removed",): []}
+    wanted |= {("a", "sub"): ["a", "sub/c"], ("./a", "sub/../b"): ["a", "b"]}
+    for asked, expected in wanted.items():
         assert sorted(file["path"] for file in work.diff(*asked)) == expected, asked
+    assert [file["status"] for file in work.diff("removed", cached=True)] == ["deleted"]
+    for name in ("missing", "same/below", "link/passwd", "--help", ":(top)"):
+        assert_refused(work.ask_diff("same", name), "FILE_NOT_FOUND", True, work.sid)
 
 
 def test_before_the_first_commit(repository: Repository, work: Work) -> None:
@@ -71,8 +77,7 @@ def test_before_the_first_commit(repository: Repository, work: Work) -> None:
     assert work.diff() == []
     seen = work.status()
     assert (seen["branch"], seen["ahead"], seen["behind"]) == ("main", 0, 0)
-    found = changes(seen)
-    assert found["a"] == ("added", 1, 0) and found["untracked"][0] == "untracked"
+    assert changes(seen) == {"a": ("added", 1, 0), "untracked": ("untracked", 1, 0)}
 
 
 def test_untracked_files_when_named_and_only_then(repository: Repository, work: Work) -> None:
@@ -132,22 +137,17 @@ def test_modes_where_they_differ(repository: Repository, work: Work) -> None:
     repository.commit_files(tracked | {"image": b"\x89PNG\x00" * 100})
     repository.write("image", b"\x89PNG\x00\xff" * 100)
     (repository.path / "mode").chmod(0o755)
-    (repository.path / "gone").unlink()
-    (repository.path / "type").unlink()
+    for name in ("gone", "type"):
+        (repository.path / name).unlink()
     (repository.path / "type").symlink_to("mode")
     repository.write("same", "2\n")
     repository.write("new", "another\n")
     repository.git("add", "--intent-to-add", "new")
     found = {file["path"]: file for file in work.diff()}
     modes = {name: (one.get("old_mode"), one.get("new_mode")) for name, one in found.items()}
-    assert modes == {
-        "mode": ("100644", "100755"),
-        "gone": ("100644", None),
-        "type": ("100644", "120000"),
-        "same": (None, None),
-        "image": (None, None),
-        "new": (None, "100644"),
-    }
+    expected = {"gone": ("100644", None), "new": (None, "100644")}
+    expected |= {"mode": ("100644", "100755"), "type": ("100644", "120000")}
+    assert modes == dict.fromkeys(("same", "image"), (None, None)) | expected
     statuses = {name: file["status"] for name, file in found.items()}
     assert statuses == dict.fromkeys(modes, "modified") | {"gone": "deleted", "new": "added"}
     for name in ("mode", "image"):
@@ -155,18 +155,7 @@ def test_modes_where_they_differ(repository: Repository, work: Work) -> None:
     assert (lines(found["type"], "removed"), lines(found["type"], "added")) == (["1"], ["mode"])
 
 
-def test_no_newline_at_the_end(repository: Repository, work: Work) -> None:
-    """Git's remark about it is no line of the file: `no_newline` on the line that ends it."""
-    repository.commit_files({"a": "1\n2"})
-    repository.write("a", "1\n3")
-    (hunk,) = work.diff()[0]["hunks"]
-    found = [(line["type"], line["content"], line.get("no_newline")) for line in hunk["lines"]]
-    assert found == [("context", "1", None), ("removed", "2", True), ("added", "3", True)]
-
-
-def test_a_directory_inside_a_repository(
-    shared: Bridge, repository: Repository, phone: Phone
-) -> None:
+def test_a_directory_of_a_repository(shared: Bridge, repository: Repository, phone: Phone) -> None:
     """D10: paths are relative to the session's working_directory, which may be new to git."""
     repository.commit_files({"sub/a": "1\n", "a": "1\n"})
     for name, content in {"sub/a": "2\n", "a": "3\n", "new/inner/b": "1\n"}.items():
@@ -191,14 +180,3 @@ def test_a_large_diff_is_cut_and_says_so(repository: Repository, work: Work) -> 
     assert lines(payload["files"][1], "added") and payload["files"][2]["hunks"] == []
     assert payload["truncated"] is True and len(json.dumps(payload)) < 10 * 2**20
     assert len(lines(work.diff("c")[0], "added")) == 1
-
-
-def test_a_file_that_is_not_there(repository: Repository, work: Work) -> None:
-    """D12: what is unchanged, or gone from index or work tree alone, is no missing file."""
-    repository.commit_files({"same": "1\n", "removed": "1\n"})
-    repository.git("rm", "-q", "removed")
-    (repository.path / "link").symlink_to("/etc")
-    assert work.diff("same") == work.diff("removed") == []
-    assert [file["status"] for file in work.diff("removed", cached=True)] == ["deleted"]
-    for name in ("missing", "same/below", "link/passwd", "--help", ":(top)"):
-        assert_refused(work.ask_diff("same", name), "FILE_NOT_FOUND", True, work.sid)

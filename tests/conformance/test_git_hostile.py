@@ -11,7 +11,7 @@ import pytest
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Message, Phone
 from tests.conformance.repositories import Repository, Work, lines
-from tests.files.repositories import digest
+from tests.files.repositories import digest, hook
 from tests.servers import wait_until
 
 pytestmark = pytest.mark.spec("git.hostile")
@@ -33,13 +33,15 @@ Plant = Callable[[Repository, Trap], None]
 
 
 def config(*settings: str) -> Plant:
-    """Settings; `{path}` is the trap's script, `{script}` the same quoted for a shell."""
+    """Settings, some of them with options of git config in front of the name; `{path}` is the
+    trap's script, `{script}` the same quoted for a shell.
+    """
 
     def plant(repository: Repository, trap: Trap) -> None:
         for setting in settings:
             name, value = setting.split("=", 1)
             said = value.format(script=f"'{trap.script}'", path=trap.script, hooks=trap.hooks)
-            repository.git("config", name, said)
+            repository.git("config", *name.split(), said)
 
     return plant
 
@@ -57,33 +59,18 @@ def driver(attribute: str, key: str) -> Plant:
     return plant
 
 
-def included(setting: str) -> Plant:
-    def plant(repository: Repository, trap: Trap) -> None:
-        repository.write(".git/more", "")
-        more = (".git/more", "core.fsmonitor", str(trap.script))
-        repository.git("config", "--file", *more)
-        repository.git("config", setting, "more")
-
-    return plant
-
-
 def hook_in_place(repository: Repository, trap: Trap) -> None:
     """One that is none of a commit, and one that leads out of the roots."""
-    repository.write(".git/hooks/post-index-change", trap.script.read_bytes()).chmod(0o755)
+    hook(repository, "post-index-change", f"touch '{trap.mark}'; exit 1")
     (repository.path / ".git/hooks/commit-msg").symlink_to(trap.script)
-
-
-def worktree_config(repository: Repository, trap: Trap) -> None:
-    repository.git("config", "extensions.worktreeConfig", "true")
-    repository.git("config", "--worktree", "core.fsmonitor", str(trap.script))
 
 
 def submodule(repository: Repository, trap: Trap) -> None:
     repository.add_submodule("sub")
     summary = ("status.submoduleSummary=true", "diff.submodule=diff", "diff.ignoreSubmodules=none")
     config(*summary, "submodule.recurse=true")(repository, trap)
-    for name in ("core.fsmonitor", "diff.external"):
-        repository.git("config", name, str(trap.script), cwd=repository.path / "sub")
+    for key in ("core.fsmonitor", "diff.external"):
+        repository.git("config", key, str(trap.script), cwd=repository.path / "sub")
     repository.write("sub/a", "2\n")
 
 
@@ -102,6 +89,7 @@ def promisor(*settings: str) -> Plant:
 
 STATUS, DIFF, COMMIT = ("status",), ("diff",), ("commit", "-q", "-a", "-m", "x")
 HOOKS = config("core.hooksPath={hooks}")
+MORE, OWN = "-f .git/more core.fsmonitor={path}", "--worktree core.fsmonitor={path}"
 SSH = ("gpg.format=ssh", "gpg.ssh.program={path}", "user.signingKey=key::ssh-ed25519 AAAA")
 UPLOAD_PACK = ("remote.evil.url=/", "remote.evil.uploadpack={script}")
 
@@ -117,9 +105,9 @@ READING: dict[str, tuple[Plant, tuple[str, ...]]] = {
     "smudge filter": (driver("filter=evil", "smudge"), ("checkout", "--", "a.txt")),
     "hook": (hook_in_place, STATUS),
     "hooks elsewhere": (HOOKS, STATUS),
-    "include": (included("include.path"), STATUS),
-    "conditional include": (included("includeIf.gitdir:**.path"), STATUS),
-    "work tree settings": (worktree_config, STATUS),
+    "include": (config(MORE, "include.path=more"), STATUS),
+    "conditional include": (config(MORE, "includeIf.gitdir:**.path=more"), STATUS),
+    "work tree settings": (config("extensions.worktreeConfig=true", OWN), STATUS),
     "submodule": (submodule, STATUS),
     "lazy fetch by ext": (promisor("remote.evil.url=ext::{path}"), DIFF),
     "lazy fetch by upload-pack": (promisor(*UPLOAD_PACK), DIFF),
@@ -129,8 +117,7 @@ COMMITTING: dict[str, tuple[Plant, tuple[str, ...]]] = {
     "ssh signature": (config("commit.gpgSign=true", *SSH), COMMIT),
     "hooks elsewhere": (HOOKS, COMMIT),
     "hooks": (hook_in_place, COMMIT),
-    "fsmonitor": READING["fsmonitor"],
-    "clean filter": READING["clean filter"],
+    **{name: READING[name] for name in ("fsmonitor", "clean filter")},
 }
 
 
@@ -149,11 +136,14 @@ commit.cleanup=scissors core.commentChar=A i18n.logOutputEncoding=utf-16
 
 
 @pytest.fixture
-def victim(repository: Repository) -> Repository:
-    """Something staged, something changed besides, and an index that is out of date."""
+def victim(repository: Repository, trap: Trap) -> Repository:
+    """Something staged, something changed besides, an index that is out of date, and a name that is
+    a setting to who copies it badly.
+    """
     repository.commit_files({"a.txt": "1\n", "b.txt": "1\n", "same.txt": "1\n"})
     for setting in FORMATS.split():
         repository.git("config", *setting.split("="))
+    repository.git("config", "user.name", f'Ada\\"\n[core]\n\tfsmonitor = {trap.script}\n;"')
     os.utime(repository.path / "same.txt", (1, 1))
     repository.write("b.txt", "2\n")
     repository.git("add", "b.txt")
@@ -195,7 +185,7 @@ def test_a_commit_runs_its_hooks_alone(
     plant, springs = COMMITTING[name]
     plant(victim, trap)
     own = victim.path.with_name(f"{victim.path.name} hook ran")
-    victim.write(".git/hooks/pre-commit", f"#!/bin/sh\ntouch '{own}'\n").chmod(0o755)
+    hook(victim, "pre-commit", f"touch '{own}'")
     work = Work(shared, phone, victim.path)
     work.committed("Staged")
     summary = work.committed("A commit\n\nA body", ["a.txt", "untracked.txt"])
