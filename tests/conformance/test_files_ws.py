@@ -3,31 +3,33 @@
 import base64
 import os
 import shutil
+from typing import Any
 
 import pytest
 
 from bridge_project.kernel import limits
-from tests.conformance.bridge import Bridge
 from tests.conformance.repositories import Reader
 
 MIB = 2**20
 
 
-@pytest.mark.spec("ws.file_list", "ws.file_list_response", "file.listing.*")
+@pytest.mark.spec("ws.file_list", "ws.file_list_response", "file.listing.*", "file.jail")
 def test_a_directory(reader: Reader) -> None:
-    """Itself, not what is below; a size for files only."""
+    """Itself, not what is below; a size for files only. D12: up and out of the session's directory
+    is inside while it is inside a root; the jail is the same as over HTTP: test_files_http.py.
+    """
     reader.write("a.txt", b"12345")
     reader.write("sub/below.txt", b"1")
     reader.write(".hidden", b"")
     (reader.place / "empty").mkdir()
-    assert reader.list(".") == {
-        "a.txt": {"name": "a.txt", "type": "file", "size": 5},
-        "sub": {"name": "sub", "type": "directory"},
-        ".hidden": {"name": ".hidden", "type": "file", "size": 0},
-        "empty": {"name": "empty", "type": "directory"},
-    }
+    expected: dict[str, Any] = {name: {"type": "directory"} for name in ("sub", "empty")}
+    expected |= {"a.txt": {"type": "file", "size": 5}, ".hidden": {"type": "file", "size": 0}}
+    assert reader.list(".") == {name: {"name": name} | expected[name] for name in expected}
     assert reader.list("empty") == {}
     assert set(reader.list("sub")) == {"below.txt"} == set(reader.list(reader.place / "sub"))
+    (top := reader.place.with_name("top.txt")).write_text("top")
+    assert reader.read("../top.txt")["content"] == reader.read(top)["content"] == "top"
+    assert reader.place.name in reader.list("..")
 
 
 def test_a_listing_that_is_too_long_is_cut(reader: Reader) -> None:
@@ -54,17 +56,11 @@ def test_odd_names(reader: Reader) -> None:
 @pytest.mark.spec("ws.file_read", "ws.file_read_response")
 def test_a_text(reader: Reader) -> None:
     """D11: size is the file's bytes; a line ends with a newline and with nothing else."""
-    for data, lines in {
-        b"": 0,
-        b"one line\n": 1,
-        b"no end": 1,
-        b"\n\n\n": 3,
-        b"a\r\nb\rc\n": 2,
-        "ü\u2028会\x0b\x85\n🎉".encode(): 2,
-        b"\xef\xbb\xbfmark\n": 1,
-        # characters and line ends that lie across the edges of what is read at once
-        ("x" + "ä\r\n" * 600_000).encode(): 600_000,
-    }.items():
+    texts = {b"": 0, b"one line\n": 1, b"no end": 1, b"\n\n\n": 3, b"a\r\nb\rc\n": 2}
+    texts |= {"ü\u2028会\x0b\x85\n🎉".encode(): 2, b"\xef\xbb\xbfmark\n": 1}
+    # characters and line ends that lie across the edges of what is read at once
+    texts |= {("x" + "ä\r\n" * 600_000).encode(): 600_000}
+    for data, lines in texts.items():
         reader.write("a", data)
         payload = reader.read("a")
         assert payload["content"].encode() == data
@@ -72,24 +68,15 @@ def test_a_text(reader: Reader) -> None:
         assert about == (len(data), lines, "utf-8")
 
 
+@pytest.mark.spec("file.read.default")
 def test_offset_and_limit_count_lines(reader: Reader) -> None:
     """D11: the first line is 0; size and lines are the whole file's."""
-    text = "\n".join(map(str, range(10)))
-    reader.write("a", text.encode())
-    for offset, limit, expected in (
-        *((0, 2, "0\n1\n"), (8, 5, "8\n9"), (0, 10, text)),
-        *((10, 5, ""), (1000, 1, "")),
-    ):
+    wanted: dict[Any, str] = {(0, 2): "x\nx\n", (2498, 5): "x\ny", (0, 2500): "x\n" * 2499 + "y"}
+    wanted |= dict.fromkeys([(..., ...), (None, None)], "x\n" * 2000)
+    reader.write("a", b"x\n" * 2499 + b"y")
+    for (offset, limit), expected in (wanted | dict.fromkeys([(2500, 5), (9999, 1)], "")).items():
         payload = reader.read("a", offset=offset, limit=limit)
-        assert (payload["content"], payload["size"], payload["lines"]) == (expected, 19, 10)
-
-
-@pytest.mark.spec("file.read.default")
-def test_the_default_limit(reader: Reader) -> None:
-    reader.write("a", b"x\n" * 2500)
-    for given in (..., None):
-        payload = reader.read("a", offset=given, limit=given)
-        assert (payload["content"], payload["lines"]) == ("x\n" * 2000, 2500)
+        assert (payload["content"], payload["size"], payload["lines"]) == (expected, 4999, 2500)
 
 
 @pytest.mark.spec("versioning.wire_types", "limit.binary")
@@ -116,16 +103,3 @@ def test_a_text_that_is_too_large(reader: Reader) -> None:
     for size, most in ((MIB, None), (2 * MIB, "FILE_TOO_LARGE")):
         reader.write("grows", b"\x1b" * size)
         assert reader.ask("file_read", "grows")["payload"].get("code") == most
-    reader.phone.ping()
-
-
-# -- paths: the same jail as over HTTP (test_files_http, tests/files) ------------------------------
-
-
-@pytest.mark.spec("file.jail")
-def test_elsewhere_inside_the_roots(shared: Bridge, reader: Reader) -> None:
-    """D12: up and out of the session's directory is inside while it is inside a root."""
-    (shared.root / "top.txt").write_text("top")
-    for path in ("../top.txt", shared.root / "top.txt"):
-        assert reader.read(path)["content"] == "top"
-    assert reader.place.name in reader.list("..")
