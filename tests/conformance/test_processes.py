@@ -1,5 +1,6 @@
 """Several processes are one bridge (D46): two of `serve`, PostgreSQL, Redis."""
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -8,13 +9,13 @@ import pytest
 
 from tests.conformance.agent_tools import bridges_of
 from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.https import assert_error
 from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, new_id, new_session, prompt
 from tests.faults.quick import with_limits
 from tests.servers import Redis
 
 pytestmark = pytest.mark.spec("processes")
-
 
 # what a killed process held does not end by itself while these tests run
 pair = bridges_of(2, first=with_limits(LEASE_SECONDS=3600), BRIDGE_MAX_WEBSOCKETS="6")
@@ -37,41 +38,31 @@ def on(bridge: Bridge, token: str) -> Phone:
 
 
 def test_an_event_reaches_sockets_of_both(pair: Pair) -> None:
-    """Counted on all processes (D33), with the same ids in the same order."""
-    sid = new_session()
+    """Counted on all processes (D33), with the same ids in the same order, once when it is posted
+    to both at once (D31); and a home screen of one, of a session that nobody joined (D54).
+    """
+    sid, alone = new_session(), new_session()
     pair[0].accept(prompt(sid, 0))
     phones = [on(bridge, pair[0].device_token()).ready() for bridge in pair]
     for phone in phones:
         phone.join(sid)
     for number, bridge in enumerate(pair, 1):
         assert bridge.accept(prompt(sid, number))[0]["broadcast_count"] == 2
-    here, there = ([event["id"] for event in one.wait_numbers(sid, [1, 2])] for one in phones)
-    assert here == there
-    assert pair[1].session(sid)["websocket_connected"] is True
-
-
-def test_a_home_screen_of_one_shows_sessions_of_the_other(pair: Pair) -> None:
-    """D54: session_update, of a session that nobody joined."""
-    first, second = pair
-    sid, phone = new_session(), on(second, first.device_token()).ready()
-    first.accept(prompt(sid, 0), hook("Stop", sid), prompt(sid, 1))
-
-    def told() -> bool:
-        phone.ping()
-        turns = [one["turn"] for one in phone.updates if one["session_id"] == sid]
-        return turns[-1:] == ["working"]  # it may be told between two events, too
-
-    eventually(told)
-
-
-def test_the_same_event_id_on_both(pair: Pair) -> None:
-    """D31 across processes, at the same time."""
-    body = prompt(new_session(), 1, event_id=new_id())
+    both = prompt(sid, 3, event_id=new_id())
     with ThreadPoolExecutor(2) as pool:
-        answers = list(pool.map(lambda bridge: bridge.post_hook(body), pair))
-    assert [answer.status for answer in answers] == [200, 200]
-    assert len({answer.json()["event_id"] for answer in answers}) == 1
-    assert pair[0].session(body["session_id"])["hook_count"] == 1
+        answers = [one.json() for one in pool.map(lambda bridge: bridge.post_hook(both), pair)]
+    assert answers[0]["event_id"] == answers[1]["event_id"]
+    here, there = ([event["id"] for event in one.wait_numbers(sid, [1, 2, 3])] for one in phones)
+    assert here == there
+    session = pair[1].session(sid)
+    assert (session["websocket_connected"], session["hook_count"]) == (True, 4)
+    pair[0].accept(prompt(alone, 0), hook("Stop", alone), prompt(alone, 1))
+
+    def turns() -> list[str]:
+        phones[1].ping()
+        return [one["turn"] for one in phones[1].updates if one["session_id"] == alone]
+
+    eventually(lambda: turns()[-1:] == ["working"])  # it may be told between two events, too
 
 
 def test_replacement_across_processes(pair: Pair) -> None:
@@ -94,20 +85,19 @@ def test_replacement_across_processes(pair: Pair) -> None:
     assert older.wait_closed() == 4409
 
 
-def is_let_in(phone: Phone) -> bool:
-    """It is refused until those of the test before have been counted out."""
-    return bool(phone.connect().auth()["type"] == "connection_ack")
+def let_in(bridge: Bridge, token: str) -> Phone:
+    """Connect until those of the test before have been counted out."""
+    phone = on(bridge, token)
+    eventually(lambda: phone.connect().auth()["type"] == "connection_ack")
+    return phone
 
 
 def test_the_limit_is_one(pair: Pair) -> None:
     """D23, D46: limits hold across processes: 6 in all."""
-    first, _second = pair
-    phones = [on(pair[number % 2], first.device_token()) for number in range(6)]
-    for phone in phones:
-        eventually(lambda phone=phone: is_let_in(phone))
+    for bridge in pair * 3:
+        let_in(bridge, pair[0].device_token())
     for bridge in pair:
-        extra = on(bridge, first.device_token())
-        extra.connect()
+        extra = on(bridge, pair[0].device_token()).connect()
         assert extra.auth()["payload"]["code"] == "RATE_LIMITED"
         assert extra.wait_closed() == 4429
 
@@ -118,8 +108,7 @@ def test_a_killed_process_fills_no_limit(pair: Pair) -> None:
     sid = new_session()
     first.accept(prompt(sid, 0))
     for _ in range(3):
-        phone = on(second, first.device_token())
-        eventually(lambda phone=phone: is_let_in(phone))
+        phone = let_in(second, first.device_token())
         assert phone.health_check()["payload"]["ready"] is True
         phone.join(sid)
     assert first.accept(prompt(sid, 1))[0]["broadcast_count"] == 3
@@ -134,26 +123,30 @@ def dark(pair: Pair, redis_server: Redis) -> Iterator[Callable[[], None]]:
     yield redis_server.stop
     if redis_server.process is not None and redis_server.process.poll() is not None:
         redis_server.start()
-    for bridge in pair:
-        eventually(
-            lambda bridge=bridge: bridge.get("/api/v1/health", bridge.hook_token).status == 200
-        )
+    health = "/api/v1/health"
+    eventually(lambda: all(one.get(health, one.hook_token).status == 200 for one in pair))
 
 
 @pytest.mark.spec("device.revoke")
 @pytest.mark.parametrize("redis", ["there", "away"])
 def test_revoking_closes_on_every_process(pair: Pair, dark: Callable[[], None], redis: str) -> None:
-    """D15: within two seconds, Redis or no Redis, without which a device can connect too."""
+    """D15: within two seconds, Redis or no Redis, without which a device can connect too; it is
+    refused from then on, and others are left alone.
+    """
     first, second = pair
     sid, pairing = new_session(), first.pairing()
     first.accept(prompt(sid, 0))
     if redis == "away":
         dark()
-    phone = on(second, pairing.token).ready()
+    phone, other = (on(second, token).ready() for token in (pairing.token, first.device_token()))
     phone.join(sid)
     first.accept(prompt(sid, 1))
     phone.wait_numbers(sid, [1])
+    assert re.search(rf"{pairing.name} +connected", first.manage("list_devices").stdout)
     first.manage("revoke_device", pairing.name)
     revoked = time.monotonic()
     assert phone.wait_closed(60) not in (1000, 1006)
     assert time.monotonic() - revoked < 30
+    other.ping()
+    assert phone.connect().auth()["payload"]["code"] == "AUTH_FAILED"
+    assert_error(first.get("/api/v1/sessions", pairing.token), 401, "AUTH_INVALID_TOKEN")
