@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.bridge import Bridge
-from tests.conformance.conftest import HOOKS_CONFIG
+from tests.conformance.conftest import COMMAND, HOOKS_CONFIG
 from tests.conformance.https import Response, assert_error, assert_now, assert_types
 from tests.conformance.samples import EVENTS, hook, new_session
 
@@ -25,17 +25,13 @@ def reload(bridge: Bridge) -> Response:
     return bridge.https().post("/api/v1/admin/reload-hooks", token=bridge.admin_token)
 
 
-def entry(command: str = "true") -> dict[str, Any]:
-    return {"hooks": [{"type": "command", "command": command, "timeout": 10}]}
-
-
 @pytest.mark.spec("http.admin.reload auth.admin producer.map producer.matcher producer.hook")
 def test_a_reload(shared: Bridge, public: Bridge, config: Path, tmp_path: Path) -> None:
     """D49: no command is run, no name but the spec's counts, and no event without a hook."""
     asked = {"type": "prompt", "prompt": "complete?", "timeout": 30}
-    matching = {"matcher": "Bash|Edit", **entry(f"touch {tmp_path}/ran")}
-    both = {"Stop": [{"hooks": [asked]}], "PostToolUse": [matching, entry()]}
-    config.write_text(json.dumps(both))
+    touching = COMMAND | {"command": f"touch {tmp_path}/ran"}
+    entries = [{"matcher": "Bash|Edit", "hooks": [touching]}, {"hooks": [COMMAND]}]
+    config.write_text(json.dumps({"Stop": [{"hooks": [asked]}], "PostToolUse": entries}))
     answer = reload(shared)
     assert answer.status == 200, answer
     body = answer.json()
@@ -43,7 +39,7 @@ def test_a_reload(shared: Bridge, public: Bridge, config: Path, tmp_path: Path) 
     assert_now(body["timestamp"])
     shared.accept(hook("PostToolUse", new_session()))
     assert not (tmp_path / "ran").exists()
-    hooks = {"SessionStart": [entry() | {"note": 1}], "PermissionRequest": "whatever"}
+    hooks = {"SessionStart": [{"hooks": [COMMAND], "note": 1}], "PermissionRequest": "whatever"}
     empty: dict[str, list[Any]] = {"Stop": [], "PreCompact": [{"hooks": []}]}
     config.write_text(json.dumps({"hooks": hooks | empty, "model": "x"}))
     assert reload(shared).json()["active_hooks"] == ["SessionStart"]
@@ -55,28 +51,23 @@ def one(**fields: object) -> dict[str, Any]:
     return {"Stop": [{"hooks": [fields]}]}
 
 
-# what is wrong with it, and the place that is named
-WRONG: list[tuple[Any, str]] = [
-    ([], "file"),
-    ({"hooks": []}, "hooks"),
-    ({"Stop": {}}, "Stop"),
-    ({"Stop": [{}]}, "Stop[0].hooks"),
-    ({"hooks": {"Stop": [{"matcher": 1, "hooks": []}]}}, "hooks.Stop[0].matcher"),
-    ({"Stop": [{"hooks": ["x"]}]}, "Stop[0].hooks[0]"),
-    (one(type="dance"), "Stop[0].hooks[0]"),
-    (one(type="command"), "Stop[0].hooks[0].command"),
-    (one(type="prompt"), "Stop[0].hooks[0].prompt"),
-    (one(type="command", command="x", timeout="10"), "Stop[0].hooks[0].timeout"),
-    (one(type="command", command="x", timeout=0), "Stop[0].hooks[0].timeout"),
-    ("{", "file"),
-    (" " * 10_000_000, "file"),
-    (None, "file"),
-]
+# the place that is named → what is wrong there
+WRONG: dict[str, tuple[Any, ...]] = {
+    "hooks": ({"hooks": []},),
+    "Stop": ({"Stop": {}},),
+    "Stop[0].hooks": ({"Stop": [{}]},),
+    "hooks.Stop[0].matcher": ({"hooks": {"Stop": [{"matcher": 1, "hooks": []}]}},),
+    "Stop[0].hooks[0]": ({"Stop": [{"hooks": ["x"]}]}, one(type="dance")),
+    "Stop[0].hooks[0].command": (one(type="command"),),
+    "Stop[0].hooks[0].prompt": (one(type="prompt"),),
+    "Stop[0].hooks[0].timeout": tuple(one(**COMMAND | {"timeout": bad}) for bad in ("10", 0)),
+    "file": ([], "{", " " * 10_000_000, None),
+}
 
 
 def test_an_invalid_configuration(shared: Bridge, config: Path) -> None:
     """D49: the place is named; the bridge goes on."""
-    for content, place in WRONG:
+    for place, content in [(place, one) for place, each in WRONG.items() for one in each]:
         if content is None:
             config.unlink()
         else:

@@ -11,33 +11,20 @@ from tests.conformance.https import assert_error, assert_now, is_uuid, parse_tim
 from tests.conformance.phone import Phone
 from tests.conformance.samples import EVENTS, PAYLOADS, hook, new_id, new_session, prompt
 
-MESSAGE = {
-    "type": "user_message",
-    "content": "hello",
-    "metadata": {"source": "mobile", "client_version": "1.0.0"},
-}
-
-
-def listed(bridge: Bridge, session_id: str) -> dict[str, Any]:
-    body = bridge.get("/api/v1/sessions", bridge.admin_token).json()
-    assert body["total"] == len(body["sessions"])
-    (session,) = [session for session in body["sessions"] if session["id"] == session_id]
-    return dict(session)
+ABOUT = {"source": "mobile", "client_version": "1.0.0"}
+MESSAGE = {"type": "user_message", "content": "hello", "metadata": ABOUT}
 
 
 @pytest.mark.spec("http.sessions", "http.session", "session.*")
 def test_a_session_from_its_first_event(shared: Bridge, sid: str) -> None:
     """The single view has recent_events, and for the rest says the same."""
     shared.accept(hook("SessionStart", sid, {"working_directory": "/home/dev/my-project"}))
-    session = listed(shared, sid)
-    assert session == session | {
-        "agent_type": "primary-agent",
-        "title": "my-project",
-        "working_directory": "/home/dev/my-project",
-        "status": "active",
-        "websocket_connected": False,
-        "hook_count": 1,
-    }
+    body = shared.get("/api/v1/sessions", shared.admin_token).json()
+    assert body["total"] == len(body["sessions"])
+    (session,) = [session for session in body["sessions"] if session["id"] == sid]
+    about = {"agent_type": "primary-agent", "title": "my-project", "status": "active"}
+    about |= {"working_directory": "/home/dev/my-project"}
+    assert session == session | about | {"websocket_connected": False, "hook_count": 1}
     assert_now(session["created_at"])
     assert_now(session["last_activity_at"])
     single = shared.session(sid)
@@ -136,9 +123,7 @@ def test_an_event_for_an_observed_session(shared: Bridge, sid: str, device: Phon
 def test_a_bad_event(shared: Bridge, sid: str) -> None:
     """Type string, content string, metadata object."""
     shared.accept(prompt(sid, 1))
-    wrong: Any = ({"content": 5}, {"content": ""}, {"content": " \t"}, {"metadata": "m"})
-    wrong += ({"type": 5}, {"type": "interrupt"})
-    lacking = ({"content": "hello"}, {"type": "user_message"})
-    bodies: list[Any] = [None, [], "x", {}, *lacking, *(MESSAGE | part for part in wrong)]
-    for body in bodies:
+    wrong = [("content", one) for one in (5, "", " \t")] + [("type", 5), ("type", "interrupt")]
+    bodies: list[Any] = [None, [], "x", {}, {"content": "hello"}, {"type": "user_message"}]
+    for body in (*bodies, *(MESSAGE | {name: one} for name, one in (*wrong, ("metadata", "m")))):
         assert_error(http_say(shared, sid, body), 400, "VALIDATION_ERROR")

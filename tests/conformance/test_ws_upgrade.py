@@ -5,7 +5,6 @@ import pytest
 from tests.conformance.bridge import Bridge
 from tests.conformance.conftest import ALLOWED_ORIGIN
 from tests.conformance.https import assert_error
-from tests.conformance.phone import Phone
 from tests.conformance.raw import upgraded
 
 pytestmark = pytest.mark.spec("http.ws")
@@ -26,12 +25,6 @@ def test_without_upgrade(shared: Bridge) -> None:
         assert body["websocket_url"] == f"wss://127.0.0.1:{shared.port}/api/v1/ws"
     for nobody in (None, "wrong" * 10):
         assert_error(shared.get("/api/v1/ws", nobody), (400, 401))
-
-
-def test_auth_is_needed_either_way(device: Phone) -> None:
-    """D18: a token in the header does not replace the auth message."""
-    device.connect(headers={"Authorization": f"Bearer {device.token}"})
-    assert device.health_check()["payload"]["code"] == "PROTO_SEQUENCE_ERROR"
 
 
 def test_a_wrong_authorization(shared: Bridge) -> None:
