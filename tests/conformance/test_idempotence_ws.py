@@ -10,18 +10,10 @@ from tests.conformance.delivery import send
 from tests.conformance.phone import Phone
 from tests.conformance.repositories import Repository, Work
 from tests.conformance.samples import new_id
+from tests.files.repositories import hook
 
 pytestmark = pytest.mark.spec("client.repeat", "offline.flush")
 on_both = pytest.mark.usefixtures("database")
-
-
-def again(phone: Phone) -> Phone:
-    phone.close()
-    return phone.ready()
-
-
-def commits(repository: Repository) -> int:
-    return int(repository.git("rev-list", "--count", "HEAD"))
 
 
 @on_both
@@ -51,36 +43,27 @@ def test_a_decision(bridge: Bridge, sid: str, joined: Phone, device: Phone) -> N
 
 @on_both
 def test_a_commit_whose_answer_was_lost(repository: Repository, work: Work) -> None:
-    """The same commit, also on the next connection, where an id that is no UUID is a new one."""
+    """The same commit, also when the repetition comes before the answer, and on the next
+    connection, where an id that is no UUID is a new one.
+    """
     repository.commit_files({"a": "1\n"})
+    hook(repository, "pre-commit", "sleep 0.5")  # so that it comes before
     phone, body = work.phone, {"session_id": work.sid, "message": "Once", "files": ["a"]}
     made = []
     for number, id_ in enumerate((new_id(), "1")):
         repository.write("a", f"{number} of two\n")
-        first = send(phone, "git_commit", id_, body)["payload"]["commit"]
+        first = send(phone, "git_commit", id_, body, times=2)["payload"]["commit"]
         assert first["hash"] == repository.head() not in made, "another id is another commit"
         made.append(first["hash"])
+        answers = [message for message in phone.messages if message.get("id") == id_]
+        assert [answer["payload"]["commit"] for answer in answers] == [first] * 2
         repository.write("a", "3\n")
         assert send(phone, "git_commit", id_, body)["payload"]["commit"] == first
-        again(phone).join(work.sid)
+        phone.close()
+        phone.ready().join(work.sid)
         answer = send(phone, "git_commit", id_, body)["payload"]["commit"]
         assert (answer == first) is (id_ != "1")
-    assert commits(repository) == 4
-
-
-@on_both
-def test_a_commit_sent_twice_at_once(repository: Repository, work: Work) -> None:
-    """The repetition comes before the answer: still one commit, both are answered."""
-    repository.commit_files({"a": "1\n"})
-    # a commit that takes its time
-    repository.write(".git/hooks/pre-commit", "#!/bin/sh\nsleep 0.5\n").chmod(0o755)
-    repository.write("a", "2\n")
-    id_, body = new_id(), {"session_id": work.sid, "message": "Once", "files": ["a"]}
-    send(work.phone, "git_commit", id_, body, times=2)
-    answers = [message for message in work.phone.messages if message.get("id") == id_]
-    assert [answer["type"] for answer in answers] == ["git_status_response"] * 2
-    assert answers[0]["payload"]["commit"] == answers[1]["payload"]["commit"]
-    assert commits(repository) == 2
+    assert repository.git("rev-list", "--count", "HEAD") == "4\n"
 
 
 def test_what_is_another_message(repository: Repository, work: Work, device: Phone) -> None:

@@ -7,35 +7,12 @@ import pytest
 from tests.conformance.approvals import DECISIONS, ask, decide, notifications, of, post
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_types, is_uuid
-from tests.conformance.phone import Message, Phone
+from tests.conformance.phone import Phone
 from tests.conformance.samples import EVENTS, PAYLOADS, hook
 
 IDLE = {"message": "Waiting for your input", "level": "info", "notification_type": "idle_prompt"}
 NOTIFYING = ("Stop", "SessionEnd", "Notification")
-PERMISSION = {"message": "The agent needs your permission", "level": "warning"}
-PERMISSION["notification_type"] = "permission_prompt"
-
-
-def assert_notification(
-    message: Message, session_id: str, kind: str, priority: str
-) -> dict[str, Any]:
-    """All fields of the specification, and D13's."""
-    payload = dict(message["payload"])
-    assert_types(payload, title=str, body=str, data=dict)
-    assert (payload["notification_id"], payload["session_id"]) == (message["id"], session_id)
-    assert is_uuid(message["id"]) and payload["title"].strip(), payload
-    assert (payload["notification_type"], payload["priority"]) == (kind, priority), payload
-    return payload
-
-
-def told(bridge: Bridge, phone: Phone, session_id: str, *events: dict[str, Any]) -> list[Message]:
-    """The notifications about the session that these events bring a connected phone."""
-    before = len(of(phone, "notification", session_id))
-    bridge.accept(*events)
-    bridge.fence(phone)
-    return of(phone, "notification", session_id)[before:]
-
-
+PERMISSION = IDLE | {"level": "warning", "notification_type": "permission_prompt"}
 ASKS = PAYLOADS["PreToolUse"] | {"requires_approval": True, "tool_call_id": "x"}
 RAN = PAYLOADS["PostToolUse"] | {"tool_call_id": "x"}
 SAYS = {"message": "Build ready", "level": "info"}
@@ -45,8 +22,11 @@ SAYS = {"message": "Build ready", "level": "info"}
     "ws.notification notification.* event.Stop event.SessionEnd event.Notification severity.error"
 )
 def test_what_an_event_notifies(bridge: Bridge, sid: str, phone: Phone) -> None:
-    """One for each time, with what the agent said; other events notify nobody."""
+    """One for each time, with what the agent said, all fields of the specification and D13's; other
+    events notify nobody, nor does the agent's prompt for a permission beside its approval.
+    """
     expected: list[tuple[str, dict[str, Any], str, str]] = [
+        ("Notification", PERMISSION, "agent_notification", "high"),
         ("PreToolUse", ASKS, "approval_required", "high"),
         ("PostToolUse", RAN, "approval_decided", "normal"),
         ("Stop", {"reason": "task_completed", "message": "Done"}, "task_complete", "normal"),
@@ -67,23 +47,19 @@ def test_what_an_event_notifies(bridge: Bridge, sid: str, phone: Phone) -> None:
     ]
     silent = [hook(event, sid) for event in EVENTS if event not in NOTIFYING]
     events = [hook(event, sid, payload) for event, payload, *_ in expected]
-    messages = told(bridge, phone, sid, *silent, *events)
+    beside = hook("Notification", sid, PERMISSION)
+    bridge.accept(*silent, *events[:2], beside, *events[2:])
+    bridge.fence(phone)
+    messages = of(phone, "notification", sid)
     for message, (_, _, kind, priority) in zip(messages, expected, strict=True):
-        assert_notification(message, sid, kind, priority)
+        payload = message["payload"]
+        assert_types(payload, title=str, body=str, data=dict)
+        assert (payload["notification_id"], payload["session_id"]) == (message["id"], sid)
+        assert is_uuid(message["id"]) and payload["title"].strip(), payload
+        assert (payload["notification_type"], payload["priority"]) == (kind, priority), payload
     said = messages[[payload for _, payload, *_ in expected].index(SAYS)]["payload"]
     assert SAYS["message"] in said["title"] + said["body"]
-    assert [one["payload"]["data"]["tool_call_id"] for one in messages[:2]] == ["x", "x"]
-
-
-def test_a_permission_prompt_beside_its_approval(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """Nobody is told twice of the same question; without an approval it is told."""
-    (message,) = told(bridge, joined, sid, hook("Notification", sid, PERMISSION))
-    assert_notification(message, sid, "agent_notification", "high")
-    ask(bridge, joined, sid)
-    bridge.accept(hook("Notification", sid, PERMISSION))
-    bridge.fence(joined)
-    kinds = [payload["notification_type"] for payload in notifications(joined, sid)]
-    assert kinds == ["agent_notification", "approval_required"]
+    assert [one["payload"]["data"]["tool_call_id"] for one in messages[1:3]] == ["x", "x"]
 
 
 NOTED = "Noted. The agent still waits for an answer at the machine."
@@ -119,8 +95,7 @@ def test_what_was_not_run(bridge: Bridge, sid: str, joined: Phone, event: str) -
         bridge.fence(joined, other, away)
         for phone in (joined, other, away):
             told = not_run(phone, sid)
-            assert [one["data"] for one in told] == [
-                {"tool_call_id": call_id, "ran": False} for call_id in calls
-            ]
+            expected = [{"tool_call_id": call_id, "ran": False} for call_id in calls]
+            assert [one["data"] for one in told] == expected
             assert {one["notification_type"] for one in told} == {"agent_notification"}
             assert all("was not run" in one["body"] for one in told)

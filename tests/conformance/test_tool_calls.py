@@ -23,93 +23,74 @@ from tests.conformance.samples import EVENTS, hook, new_session
 Event = Callable[[str], dict[str, Any]]
 
 
-def before(*params: Any, **more: Any) -> Event:
-    return lambda session_id: pre(session_id, *params, **more)
+def before(id_: str | None = None, *, approval: bool = False, **params: Any) -> Event:
+    """A call with this `tool_call_id`, of which null is none."""
+    return lambda session_id: pre(session_id, params or None, approval=approval, tool_call_id=id_)
 
 
-def after(*params: Any, **more: Any) -> Event:
-    return lambda session_id: post(session_id, *params, **more)
+def after(id_: str | None = None, **params: Any) -> Event:
+    return lambda session_id: post(session_id, params or None, tool_call_id=id_)
 
 
-ASKS: dict[str, Any] = {"approval": True, "permission_request": True}
+def other(event: Callable[..., dict[str, Any]], params: Any = None, /, **more: Any) -> Event:
+    return lambda session_id: event(session_id, params, **more)
+
+
+REQUEST = other(pre, approval=True, permission_request=True)
 # D37: what is posted, and which calls are told, asked about and ended, in order. `?…` is an id that
 # the bridge made, each its own.
 RULES: dict[str, tuple[list[Event], str]] = {
     "the id is tool_call_id or tool_use_id, else made": (
         [
-            before({"n": 1}, tool_call_id="a"),
-            before({"n": 2}, tool_use_id="b"),
-            before({"n": 3}, tool_call_id="c", tool_use_id="d"),
-            before({"n": 4}, tool_call_id=None, tool_use_id="e"),
-            before({"n": 5}),
-            before({"n": 6}),
+            *(before("a", n=1), other(pre, {"n": 2}, tool_use_id="b"), before(n=5), before(n=6)),
+            other(pre, {"n": 3}, tool_call_id="c", tool_use_id="d"),
+            other(pre, {"n": 4}, tool_call_id=None, tool_use_id="e"),
         ],
-        "call a, call b, call c, call e, call ?1, call ?2",
+        "call a, call b, call ?1, call ?2, call c, call e",
     ),
     "an id seen again with an equal open call is that call, whatever the order of its keys": (
         [
-            before({"a": "1", "b": {"c": 1, "d": None}}, approval=True, tool_call_id="x"),
-            before({"b": {"d": None, "c": 1}, "a": "1"}, approval=True, tool_call_id="x"),
+            before("x", approval=True, a="1", b={"c": 1, "d": None}),
+            before("x", approval=True, b={"d": None, "c": 1}, a="1"),
         ],
         "asked x",
     ),
     "otherwise a new one: with other params, of another tool, when the first is closed": (
         [
-            before(tool_call_id="x"),
-            before({"command": "rm -r build"}, tool_call_id="x"),
-            before(tool="Shell", tool_call_id="x"),
-            after(tool_call_id="x"),
-            before(tool_call_id="x"),
+            *(before("x"), before("x", command="rm -r build")),
+            *(other(pre, tool="Shell", tool_call_id="x"), after("x"), before("x")),
         ],
         "call x, call ?1, call ?2, result x, call ?3",
     ),
     "a result is matched by its id": (
-        [before(tool_call_id=name) for name in "abc"] + [after(tool_use_id=one) for one in "cab"],
+        [*map(before, "abc"), *(other(post, tool_use_id=one) for one in "cab")],
         "call a, call b, call c, result c, result a, result b",
     ),
     "else it is of the oldest open call of that tool and params": (
         [
-            before({"a": 1, "b": [2]}, tool_call_id="first"),
-            before({"a": 1, "b": [3]}, tool_call_id="other"),
-            before({"b": [2], "a": 1}, tool_call_id="second"),
-            after({"b": [2], "a": 1}),
-            after({"a": 1, "b": [2]}, tool_call_id="an id that no call has"),
-            after({"a": 1, "b": [3]}),
+            *(before("first", a=1, b=[2]), before("other", a=1, b=[3])),
+            *(before("second", b=[2], a=1), after(b=[2], a=1)),
+            *(after("an id that no call has", a=1, b=[2]), after(a=1, b=[3])),
         ],
         "call first, call other, call second, result first, result second, result other",
     ),
     "a result of no call is told, and closes none": (
         [
-            before({"command": "rm x"}, approval=True),
-            after({"command": "never seen"}),
-            after({"command": "rm x"}, tool="Shell"),
+            *(before(approval=True, command="rm x"), after(command="never seen")),
+            other(post, {"command": "rm x"}, tool="Shell"),
         ],
         "asked ?1, result ?2, result ?3",
     ),
     "the result of the second call under an id is not the first one's": (
-        [
-            before({"command": "rm -r /"}, approval=True, tool_call_id="x"),
-            before(tool_call_id="x"),
-            after(tool_call_id="x"),
-        ],
+        [before("x", approval=True, command="rm -r /"), before("x"), after("x")],
         "asked x, call ?1, result ?1",
     ),
     "a permission request is the open call, now waiting for a person, also when repeated": (
-        [
-            before(tool_call_id="other", tool="Read"),
-            before(tool_call_id="x"),
-            before(**ASKS),
-            before(**ASKS),
-        ],
+        [other(pre, tool="Read", tool_call_id="other"), before("x"), REQUEST, REQUEST],
         "call other, call x, asked x",
     ),
     "without such a call it is one of its own": (
-        [
-            before(tool_call_id="x"),
-            after(tool_call_id="x"),
-            before({"command": "pwd"}, tool_call_id="y"),
-            before(**ASKS),
-        ],
+        [before("x"), after("x"), before("y", command="pwd"), REQUEST],
         "call x, result x, call y, asked ?1",
     ),
 }
@@ -130,13 +111,11 @@ def test_which_call_it_is(bridge: Bridge, sid: str, joined: Phone, rule: str) ->
         if message["type"] in KINDS and message["payload"]["session_id"] == sid
     }
     for message in of(joined, "tool_call", sid):
-        fields = {"session_id", "tool_call_id", "tool", "params", "description"}
-        assert set(message["payload"]) >= fields and message["payload"]["description"], message
+        assert {"tool", "params"} < set(message["payload"]) and message["payload"]["description"]
     ids: dict[str, str] = {}
-    for (kind, call_id), (wanted, name) in zip(
-        told.values(), map(str.split, expected.split(", ")), strict=True
-    ):
-        assert kind == wanted and call_id == ids.setdefault(name, call_id), told
+    wanted = map(str.split, expected.split(", "))
+    for (kind, call_id), (wanted_kind, name) in zip(told.values(), wanted, strict=True):
+        assert kind == wanted_kind and call_id == ids.setdefault(name, call_id), told
         assert name.startswith("?") or call_id == name, told
     assert len(set(ids.values())) == len(ids) and all(ids.values())
     asked = [call_id for kind, call_id in told.values() if kind == "asked"]
@@ -163,36 +142,30 @@ def test_ids_are_unique_within_a_session_only(bridge: Bridge, sid: str, joined: 
     bridge.accept(hook("SessionEnd", other))
 
 
-@pytest.mark.spec("ws.tool_result", "result.*", "event.PostToolUse")
-def test_a_result(bridge: Bridge, sid: str, joined: Phone) -> None:
+@pytest.mark.spec(
+    "ws.tool_result result.* event.PostToolUse ws.tool_error error.tool_error.*",
+    "wscode.TOOL_EXECUTION_FAILED",
+)
+def test_results(bridge: Bridge, sid: str, joined: Phone) -> None:
+    """D50: of a tool that failed a tool_error, and a tool_result that says the same."""
+    bridge.accept(*[pre(sid, tool_call_id=name) for name in "xy"])
+    failed = {"error": "make: *** Error 2", "interrupted": False}
     bridge.accept(
-        pre(sid, tool_call_id="x"),
         post(sid, tool_call_id="x", result="README.md", execution_time_ms=12.7),
+        post(sid, tool_call_id="y", success=False, result=failed),
     )
-    payload = joined.expect("tool_result", session_id=sid)["payload"]
-    assert set(payload) >= {"session_id", "tool_call_id", "tool", "result"}
-    assert (payload["tool_call_id"], payload["tool"]) == ("x", "Bash")
+    payload = joined.expect("tool_result", session_id=sid, tool_call_id="x", tool="Bash")["payload"]
     result = payload["result"]
     assert result["success"] is True and result["content"] == "README.md"
     assert type(result.get("duration_ms", 12)) is int and result.get("duration_ms", 12) in (12, 13)
     assert result.get("error") is None and isinstance(result.get("metadata") or {}, dict)
-
-
-@pytest.mark.spec("ws.tool_error", "error.tool_error.*", "wscode.TOOL_EXECUTION_FAILED")
-def test_a_tool_that_failed(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D50: a tool_error, and a tool_result that says the same."""
-    failed = {"error": "make: *** Error 2", "interrupted": False}
-    ran = post(sid, tool_call_id="x", success=False, result=failed)
-    bridge.accept(pre(sid, tool_call_id="x"), ran)
-    payload = joined.expect("tool_error", session_id=sid)["payload"]
-    assert (payload["tool_call_id"], payload["tool"]) == ("x", "Bash")
+    payload = joined.expect("tool_error", session_id=sid, tool_call_id="y", tool="Bash")["payload"]
     assert payload["code"] == "TOOL_EXECUTION_FAILED"
     assert "make: *** Error 2" in payload["message"] and isinstance(payload["details"], dict)
     assert isinstance(payload["retryable"], bool)
     assert type(payload["max_retries"]) is int and payload["max_retries"] >= 0
-    bridge.fence(joined)
-    [result] = of(joined, "tool_result", sid)
-    assert result["payload"]["result"]["success"] is False
+    payload = joined.expect("tool_result", session_id=sid, tool_call_id="y")["payload"]
+    assert payload["result"]["success"] is False
 
 
 ENDING = ("UserPromptSubmit", "Stop", "SessionEnd")
@@ -224,14 +197,10 @@ def test_not_granted_at_the_machine(bridge: Bridge, sid: str, joined: Phone, eve
 
 
 @pytest.mark.spec("notification.priority")
-@pytest.mark.parametrize(
-    ("decision", "then"),
-    [("rejected", ""), ("rejected", "Stop"), ("rejected", "SessionEnd"), ("modified", "")],
-)
-def test_a_rejected_call_that_ran_anyway(
-    bridge: Bridge, sid: str, joined: Phone, decision: str, then: str
-) -> None:
+@pytest.mark.parametrize("how", ["rejected", "rejected Stop", "rejected SessionEnd", "modified"])
+def test_a_rejected_call_that_ran_anyway(bridge: Bridge, sid: str, joined: Phone, how: str) -> None:
     """D37: a high notification of type error, also after turn or session; the decision stands."""
+    decision, _, then = how.partition(" ")
     call_id = ask(bridge, joined, sid, tool_call_id="x")
     decide(joined, sid, call_id, decision)
     ends = [hook(then, sid)] if then else []
