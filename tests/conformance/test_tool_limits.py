@@ -16,8 +16,7 @@ from tests.conformance.samples import new_id
 
 # here; elsewhere as the specification says, which the server below looks at first
 COMMAND_SECONDS, FILE_SECONDS = 5, 3
-# Files that are called `hangs` are opened only when there is one in the root that is called `go
-# on`.
+# Files that are called `hangs` are opened only when the root has one that is called `go on`.
 FIRST = f"""
 import os, pathlib, time
 from bridge_project.kernel import limits
@@ -70,9 +69,7 @@ def failure(phone: Phone, session: str, call_id: str, name: str) -> dict[str, An
     return payload
 
 
-@pytest.mark.spec(
-    "wscode.TOOL_TIMEOUT", "limit.tool_timeouts", "error.tool_error.*", "ws.tool_error"
-)
+@pytest.mark.spec("wscode.TOOL_TIMEOUT limit.tool_timeouts error.tool_error.* ws.tool_error")
 def test_a_command_that_takes_too_long(bridge: Bridge, phone: Phone) -> None:
     """It and what it started are gone, and the agent goes on, in both ways of running one."""
     line, calls = f"echo begun; sleep 100 & sleep 100; : {(mark := new_id())}", {}
@@ -98,9 +95,7 @@ def test_a_command_that_takes_too_long(bridge: Bridge, phone: Phone) -> None:
     eventually(lambda: not carrying(f": {mark}"))
 
 
-@pytest.mark.spec(
-    "retry.policy", "wscode.TOOL_EXECUTION_FAILED", "wscode.TOOL_ERROR", "error.tool_error.*"
-)
+@pytest.mark.spec("retry.policy wscode.TOOL_EXECUTION_FAILED wscode.TOOL_ERROR error.tool_error.*")
 def test_the_retry_policy(bridge: Bridge, phone: Phone) -> None:
     """D50: the code says that the tool ran; TOOL_ERROR is in the table alone, as never sent."""
     session = begin(bridge, phone, agent="demo")
@@ -126,15 +121,13 @@ def test_the_retry_policy(bridge: Bridge, phone: Phone) -> None:
 def test_files(bridge: Bridge, phone: Phone) -> None:
     """D12: a file that hangs or lies outside is a failure, one that is not there is none."""
     session = begin(bridge, phone, agent="plain")
-    for line, kind, tool_name in (
-        ("/read hangs", "tool_call", "Read"),
-        ("/write hangs text", "approval_required", "Write"),
-    ):
+    for line, name in {"/read hangs": "Read", "/write hangs text": "Write"}.items():
         say(phone, session, line)
+        kind = "tool_call" if name == "Read" else "approval_required"
         asked = phone.expect(kind, session_id=session)["payload"]
-        if kind == "approval_required":
+        if name == "Write":
             decide(phone, session, asked["tool_call_id"], "approved")
-        payload = failure(phone, session, asked["tool_call_id"], tool_name)
+        payload = failure(phone, session, asked["tool_call_id"], name)
         told = (payload["code"], payload["retryable"], payload["max_retries"])
         assert told == ("TOOL_TIMEOUT", False, 0)
         phone.expect("stream_end", session_id=session, finish_reason="stop")
