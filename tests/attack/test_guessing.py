@@ -63,6 +63,8 @@ LIES: dict[str, Callable[[int, str], list[str]]] = {
     ],
     "an IPv6 network": lambda n, me: [f"{FOR}2001:db8:1:{me.rpartition('.')[2]}:{n:x}::1"],
     "an IPv4 address in IPv6": lambda n, me: [f"{FOR}203.0.113.{n}, [::ffff:{me}]:{n}"],
+    "two proxies that are trusted": lambda n, me: [f"{FOR}203.0.113.{n}", f"{FOR}{me}, 10.9.0.{n}"],
+    "what is no address": lambda n, me: [f"{FOR}203.0.113.{n}, unknown, {me}"],
 }
 
 

@@ -47,6 +47,15 @@ def check_pin(connection: ssl.SSLSocket, pin: str | None) -> None:
     assert same, "the server's key is not the one of the pairing"
 
 
+def presented(port: int) -> bytes:
+    """The certificate that a new connection gets, as DER."""
+    raw = socket.create_connection((LOOPBACK, port), PATIENCE)
+    with pinned_context().wrap_socket(raw, server_hostname=LOOPBACK) as stream:
+        certificate = stream.getpeercert(binary_form=True)
+    assert certificate is not None
+    return certificate
+
+
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 

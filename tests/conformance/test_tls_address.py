@@ -13,7 +13,7 @@ from tests.conformance.https import LOOPBACK, Https, assert_error
 from tests.conformance.phone import Closed, Phone
 from tests.conformance.samples import hook, new_session
 
-PROXY = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "203.0.113.9"}
+PROXY = {"X-Forwarded-Proto": "HTTPS, https", "X-Forwarded-For": "203.0.113.9"}
 
 
 def plain_port(bridge: Bridge) -> int:
@@ -77,6 +77,8 @@ def test_a_proxy_is_served(public: Bridge) -> None:
 INSECURE: list[tuple[dict[str, str], str | None]] = [
     ({}, None),
     ({"X-Forwarded-Proto": "http"}, None),
+    ({"X-Forwarded-Proto": "https, http"}, None),
+    ({"X-Forwarded-Proto": "http", "x-forwarded-proto": "https"}, None),
     ({"X-Forwarded-For": "10.0.0.1"}, None),
     ({"X-Forwarded-Proto": "https"}, "127.0.0.77"),
     ({"X-Forwarded-Proto": "http, https"}, "127.0.0.77"),
@@ -105,6 +107,14 @@ def test_anything_else_on_the_plain_listener(
     (message,) = phone.messages
     assert message["type"] == "connection_error", message
     assert message["payload"]["code"] == "INSECURE_TRANSPORT", message
+
+
+def test_over_tls_too_a_trusted_proxys_word_counts(public: Bridge) -> None:
+    """And nobody else's."""
+    for source, status in ((None, 403), ("127.0.0.77", 200)):
+        https, plain = public.https(source=source), {"X-Forwarded-Proto": "http"}
+        answer = https.get("/api/v1/health", token=public.hook_token, headers=plain)
+        assert answer.status == status
 
 
 def test_a_misconfigured_bridge_still_ingests(misconfigured: Bridge) -> None:
