@@ -1,8 +1,4 @@
-"""A week of use in minutes, and what is left of it in the bridge's memory.
-
-SOAK_EVENTS says how many events: a week has 100,000, and with them 1,000 sessions of hooks, 10,000
-connections and 1,000 sessions that the bridge runs.
-"""
+"""A week of use in minutes, and what is left of it in the bridge's memory."""
 
 import json
 import os
@@ -15,22 +11,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from itertools import pairwise
 from pathlib import Path
-from time import time
 from typing import Any
 
 import pytest
 
-from hooks_app.producer.translate import translate
-from tests.conformance.agent_tools import Script, figure
-from tests.conformance.agents import begin, end, say
-from tests.conformance.approvals import decide
-from tests.conformance.bridge import eventually
+from tests.conformance.agent_tools import Script, figure, quick_bridge
+from tests.conformance.agents import ask, begin, end, say
+from tests.conformance.approvals import decide, pre
+from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.phone import Phone
-from tests.conformance.samples import new_id, new_session
-from tests.faults.quick import QuickBridge
-from tests.performance.hooks import ASKS, WORK, captured
+from tests.conformance.samples import hook, new_session
+from tests.performance.load import MIX, hook_event
 
-EVENTS = int(os.environ.get("SOAK_EVENTS", "0"))
+EVENTS = int(os.environ.get("SOAK_EVENTS", "0"))  # a week has 100,000
 pytestmark = [
     pytest.mark.skipif(not EVENTS, reason="a week's use: make soak"),
     pytest.mark.timeout(600 + EVENTS // 20),
@@ -47,55 +40,45 @@ FIRST = 40  # sessions of hooks before it, so that the rows kept at hand are as 
 LEFT_OBJECTS = SESSIONS // 2
 LEFT_RESIDENT = 2**20
 PROCESSES = 10  # of so many sessions of an agent one is that of a process
-NAMES = ["SessionStart-startup", *(WORK[number % len(WORK)] for number in range(EACH - 4))]
-NAMES += [ASKS, "Stop", "SessionEnd-other"]
-RAW = [captured(name) for name in NAMES]
+DEMO_DOES = '/tool Bash {"command": "true"}'
 Look = dict[str, Counter[str]]
 
 
-class WatchedBridge(QuickBridge):
-    first = "from tests.faults import memory\nmemory.watch()\n"
-
-    def look(self) -> Look:
-        """What it holds once nobody is connected and no session runs."""
-
-        def quiet() -> bool:
-            health = self.get("/api/v1/health", self.admin_token).json()
-            return bool(health["active_websockets"] == health["active_sessions"] == 0)
-
-        eventually(quiet)
-        out = Path(self.settings["LOOKS"])
-        out.unlink(missing_ok=True)
-        assert self.process is not None
-        self.process.send_signal(signal.SIGUSR1)
-        eventually(out.exists)
-        return {name: Counter(counts) for name, counts in json.loads(out.read_text()).items()}
-
-
 @pytest.fixture
-def watched(tmp_path: Path) -> Iterator[WatchedBridge]:
+def watched(tmp_path: Path) -> Iterator[Bridge]:
+    settings = {"BRIDGE_MAX_WEBSOCKETS": "40", "LOOKS": str(tmp_path / "look")}
+    watch = "from tests.faults import memory\nmemory.watch()\n"
     script = Script(tmp_path, "plain")
-    settings = {"BRIDGE_MAX_WEBSOCKETS": "40", "BRIDGE_ACP_AGENTS": script.setting}
-    with WatchedBridge(tmp_path / "week", LOOKS=str(tmp_path / "look"), **settings) as bridge:
+    with quick_bridge(tmp_path / "week", script, first=watch, **settings) as bridge:
         yield bridge
-    script.assert_gone()
+
+
+def look_at(bridge: Bridge) -> Look:
+    """What it holds once nobody is connected and no session runs."""
+
+    def quiet() -> bool:
+        health = bridge.get("/api/v1/health", bridge.admin_token).json()
+        return bool(health["active_websockets"] == health["active_sessions"] == 0)
+
+    eventually(quiet)
+    out = Path(bridge.settings["LOOKS"])
+    out.unlink(missing_ok=True)
+    assert bridge.process is not None
+    bridge.process.send_signal(signal.SIGUSR1)
+    eventually(out.exists)
+    return {name: Counter(counts) for name, counts in json.loads(out.read_text()).items()}
 
 
 def story(session: str) -> list[dict[str, Any]]:
-    """A session's events as its captured hooks report them."""
-    events, call = [], ""
-    for name, captured_one in zip(NAMES, RAW, strict=True):
-        if name.startswith(("PreToolUse", "PermissionRequest")):
-            call = f"toolu_{new_id()}"
-        raw = captured_one | {"session_id": session}
-        raw |= {"tool_use_id": call} if "tool_use_id" in raw else {}
-        event = translate(raw, now=time(), mtime=time(), event_id=new_id())
-        assert event is not None, name
-        events.append(event)
-    return events
+    """A session's events, with a question among them."""
+    events = [
+        hook_event(MIX[number % len(MIX)], session, f"toolu-{(number + 1) // 2}", {})
+        for number in range(EACH - 2)
+    ]
+    return [*events, pre(session, approval=True, tool_use_id="asks"), hook("SessionEnd", session)]
 
 
-def post(bridge: WatchedBridge, count: int, recent: list[str], rng: random.Random) -> None:
+def post(bridge: Bridge, count: int, recent: list[str], rng: random.Random) -> None:
     """Sessions one after the other, in batches and event by event."""
     with closing(bridge.https().open()) as connection:
         for _ in range(count):
@@ -103,17 +86,15 @@ def post(bridge: WatchedBridge, count: int, recent: list[str], rng: random.Rando
             while left:
                 several = rng.choice((1, 1, 5, 30))
                 batch, left = left[:several], left[several:]
-                send, body = (
-                    (bridge.post_hook, batch[0]) if several == 1 else (bridge.post_batch, batch)
-                )
-                answer = send(body, connection=connection)
+                if several == 1:
+                    answer = bridge.post_hook(batch[0], connection=connection)
+                else:
+                    answer = bridge.post_batch(batch, connection=connection)
                 assert answer.status == 200, answer
             recent.append(session)
 
 
-def connect(
-    bridge: WatchedBridge, token: str, count: int, recent: list[str], rng: random.Random
-) -> None:
+def connect(bridge: Bridge, token: str, count: int, recent: list[str], rng: random.Random) -> None:
     """A phone that comes, and leaves or vanishes: one time of five before it has said who it is."""
     for _ in range(count):
         way = rng.random()
@@ -152,19 +133,14 @@ def acknowledge(phone: Phone) -> int:
     return len(ids)
 
 
-def run_agents(bridge: WatchedBridge, token: str, count: int) -> None:
+def run_agents(bridge: Bridge, token: str, count: int) -> None:
     """Sessions of an agent: a prompt, a tool that is allowed, the end."""
     phone = Phone(bridge.port, token).ready()
     for number in range(count):
-        agent, tool = ("plain", "/run") if number % PROCESSES == 0 else ("demo", "/tool Bash")
+        agent, does = ("plain", "/run true") if number % PROCESSES == 0 else ("demo", DEMO_DOES)
         session = begin(bridge, phone, agent=agent)
-        say(phone, session, "hello")
-        phone.expect("stream_end", session_id=session, finish_reason="stop")
-        say(
-            phone,
-            session,
-            f"{tool} {'true' if agent == 'plain' else json.dumps({'command': 'true'})}",
-        )
+        ask(phone, session, "hello")
+        say(phone, session, does)
         asked = phone.expect("approval_required", session_id=session)["payload"]
         decide(phone, session, asked["tool_call_id"], "approved")
         phone.expect("stream_end", session_id=session, finish_reason="stop")
@@ -174,7 +150,7 @@ def run_agents(bridge: WatchedBridge, token: str, count: int) -> None:
     phone.close()
 
 
-def part(bridge: WatchedBridge, tokens: list[str], rng: random.Random) -> None:
+def part(bridge: Bridge, tokens: list[str], rng: random.Random) -> None:
     recent = list[str]()
     jobs: list[tuple[Any, ...]] = [(post, bridge, SESSIONS // POSTERS, recent, rng)] * POSTERS
     each = SESSIONS * CONNECTIONS // PHONES
@@ -185,7 +161,7 @@ def part(bridge: WatchedBridge, tokens: list[str], rng: random.Random) -> None:
             job.result()
 
 
-def test_a_week(watched: WatchedBridge) -> None:
+def test_a_week(watched: Bridge) -> None:
     """Nothing grows with the events, sessions and connections that have been."""
     rng = random.Random(17)
     tokens = [watched.device_token() for _ in range(RUNNERS + PHONES)]
@@ -193,7 +169,7 @@ def test_a_week(watched: WatchedBridge) -> None:
     looks: list[Look] = []
     for number in range(PARTS):
         part(watched, tokens, rng)
-        looks.append(watched.look())
+        looks.append(look_at(watched))
         held = {name: counts.total() for name, counts in looks[-1].items()}
         figure(f"part {number + 1}: {held}")
     figure("\n".join(f"more {name}: {looks[-1][name] - looks[0][name]}" for name in looks[0]))

@@ -4,8 +4,9 @@ import argparse
 import importlib
 import os
 import platform
+import sys
 
-from tests.performance.report import Report, say
+from tests.performance.report import Report
 
 # Part → the module with a function of its name, rounds, seconds of one measurement.
 PARTS: dict[str, tuple[str, int, float]] = {
@@ -19,11 +20,14 @@ PARTS: dict[str, tuple[str, int, float]] = {
 }
 
 
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.performance",
-        description="Measures the bridge; see docs/performance.md.",
-    )
+    about = "Measures the bridge; see docs/performance.md."
+    parser = argparse.ArgumentParser("python -m tests.performance", description=about)
     parser.add_argument("part", nargs="*", help=f"of {', '.join(PARTS)} (default: all)")
     parser.add_argument("--rounds", type=int, help="how often each measurement is repeated")
     parser.add_argument("--seconds", type=float, help="how long one measurement takes")
@@ -31,8 +35,7 @@ def main() -> int:
     if unknown := set(chosen.part) - set(PARTS):
         parser.error(f"no such part: {', '.join(sorted(unknown))}")
     machine = f"{os.cpu_count()} cores, {platform.platform()}, Python {platform.python_version()}"
-    say(f"{machine}; load {os.getloadavg()[0]:.1f} before we began. Only ratios within one run")
-    say("mean anything on another machine.")
+    say(f"{machine}; load {os.getloadavg()[0]:.1f} before we began.")
     missed = []
     for name in chosen.part or PARTS:
         module, rounds, seconds = PARTS[name]

@@ -1,15 +1,14 @@
 """The web client as a phone has it: Chromium with a fourth of the processor and a slow network.
 
-The debugging protocol throttles the processor and what the page loads, but no socket: so the bridge
-is behind a proxy that delays what it carries. Of tasks the time on the processor is told (the
-throttle counts in it): by the clock they would also wait for a core on a busy machine.
+The debugging protocol throttles no socket: so the bridge is behind a proxy that delays. Of tasks
+the time on the processor counts, for on a busy machine they also wait for a core.
 """
 
 import json
 import statistics
 import time
 from collections import defaultdict
-from typing import Any
+from contextlib import closing
 
 from tests.conformance import agents
 from tests.conformance.bridge import Bridge
@@ -63,17 +62,14 @@ OPENS = """document.addEventListener('click', () => {
 
 def client(rounds: int, seconds: float) -> Report:
     about = "Chromium, 360×640, processor ×4 slower, Slow 4G"
-    report, link = Report("client", about, "what | median | worst | unit"), Link()
-    settings: dict[str, Any] = {"BRIDGE_QUEUE_MAX": str(ROWS * 4), "BRIDGE_DEMO_SHELL": "1"}
-    settings["BRIDGE_PUBLIC_URL"] = link.url
-    with directory() as path, bridge(path / "bridge", **settings) as ours:
-        link.bridge = ours
-        page = Page(path / "profile", ours)
-        try:
-            _measure(report, page, link, rounds, seconds)
-        finally:
-            page.close()
-            link.close()
+    report = Report("client", about, "what | median | worst | unit")
+    settings = {"BRIDGE_QUEUE_MAX": str(ROWS * 4), "BRIDGE_DEMO_SHELL": "1"}
+    with closing(Link()) as link, directory() as path:
+        settings["BRIDGE_PUBLIC_URL"] = link.url
+        with bridge(path / "bridge", **settings) as ours:
+            link.bridge = ours
+            with closing(Page(path / "profile", ours)) as page:
+                _measure(report, page, link, rounds, seconds)
     return report
 
 
@@ -188,16 +184,11 @@ def _trace(debugger: Debugger) -> list[float]:
     while more:
         part = debugger.ask("IO.read", handle=stream, size=1 << 22)
         text, more = text + part["data"], not part["eof"]
-    return _tasks(json.loads(text)["traceEvents"])
-
-
-def _tasks(events: list[dict[str, Any]]) -> list[float]:
-    main = {
-        (event["pid"], event["tid"])
-        for event in events
-        if event["name"] == "thread_name" and event["args"]["name"] == MAIN
-    }
-    pages: dict[int, list[float]] = defaultdict(list)
+    main, pages = set[tuple[int, int]](), defaultdict[int, list[float]](list)
+    events = json.loads(text)["traceEvents"]
+    for event in events:
+        if event["name"] == "thread_name" and event["args"]["name"] == MAIN:
+            main.add((event["pid"], event["tid"]))
     for event in events:
         if event["name"] == TASK and (event["pid"], event["tid"]) in main and "tdur" in event:
             pages[event["pid"]].append(event["tdur"] / 1000)

@@ -9,16 +9,15 @@ from collections import defaultdict
 from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
-from typing import Any
 
-from tests.conformance.bridge import REPOSITORY
 from tests.conformance.samples import hook
+from tests.hooks.scripted import fixture
+from tests.live.test_real_hooks import Agent
 from tests.performance.load import quantile
 from tests.performance.report import Report, progress
-from tests.performance.servers import bridge, connect, directory, installed_hook
+from tests.performance.servers import bridge, connect, directory
 from tests.performance.sockets import clock
 
-FIXTURES = REPOSITORY / "tests" / "fixtures" / "hooks"
 # What a working agent sends: nine of ten are a tool that is called or has run.
 WORK = [
     "UserPromptSubmit",
@@ -27,10 +26,6 @@ WORK = [
     "PostToolUse-Read",
 ]
 ASKS = "PermissionRequest-Bash"
-
-
-def captured(name: str) -> dict[str, Any]:
-    return dict(json.loads((FIXTURES / f"{name}.json").read_text()))
 
 
 def spawn(command: str, stdin: Path, output: int | None = None) -> int:
@@ -60,18 +55,15 @@ def hookwait(rounds: int, _: float) -> Report:
     report = Report("hookwait", "the installed hook command beside fork+exec", columns)
     with directory() as path, bridge(path / "bridge") as ours:
         small, large = path / "small.json", path / "large.json"
-        event = captured("PreToolUse-Bash")
+        event = fixture("PreToolUse-Bash")
         small.write_text(json.dumps(event))
         large.write_text(json.dumps(event | {"tool_input": {"command": "x" * 200_000}}))
-        installed = installed_hook(ours)
-        commands = {
-            "fork+exec": ("exec true", small),
-            "hook": (installed, small),
-            "hook, 200 kB": (installed, large),
-        }
-        for state in ("bridge up", "bridge down"):
-            _compare(report, state, commands, rounds)
-            ours.stop() if state == "bridge up" else None
+        installed = Agent(ours, path / "settings.json").command("PreToolUse")
+        commands = {"fork+exec": ("exec true", small)}
+        commands |= {"hook": (installed, small), "hook, 200 kB": (installed, large)}
+        _compare(report, "bridge up", commands, rounds)
+        ours.stop()
+        _compare(report, "bridge down", commands, rounds)
     return report
 
 
@@ -121,14 +113,15 @@ class Way:
         self.came: dict[int, float] = {}
         self.wrong = 0  # doubled, or out of order in its session
         self._calls: dict[str, str] = {}  # session → id of its newest call
-        self._newest: dict[str, str] = defaultdict(str)  # session → time of its newest event
+        self._moments: dict[str, str] = defaultdict(str)  # session → time of its newest event
+        self.newest = 0.0  # when something came
         self._running: list[int] = []
 
     def write(self, name: str, session: str) -> int:
         """A captured file as one of this session, with a serial number; not fired yet."""
         serial = len(self.fired)
         self.fired[serial] = 0.0
-        raw = captured(name) | {"session_id": session, "prompt_id": f"way-{serial}"}
+        raw = fixture(name) | {"session_id": session, "prompt_id": f"way-{serial}"}
         if name.startswith("PreToolUse"):
             self._calls[session] = f"call-{serial}"
         if "tool_use_id" in raw:
@@ -142,10 +135,8 @@ class Way:
 
     async def finish(self) -> None:
         """Wait until everything has arrived, or nothing has for a while."""
-        before, since = -1, clock()
-        while len(self.came) < len(self.fired) and clock() - since < STILL_SECONDS:
-            if len(self.came) != before:
-                before, since = len(self.came), clock()
+        self.newest = clock()
+        while len(self.came) < len(self.fired) and clock() - self.newest < STILL_SECONDS:
             await asyncio.sleep(0.05)
         while self._running:
             os.waitpid(self._running.pop(), 0)
@@ -156,9 +147,9 @@ class Way:
             return
         serial, payload = int(found[1]), json.loads(text)["payload"]
         session, moment = payload["session_id"], payload["timestamp"]
-        self.wrong += serial in self.came or moment < self._newest[session]
+        self.wrong += serial in self.came or moment < self._moments[session]
         self.came.setdefault(serial, at)
-        self._newest[session] = moment
+        self.newest, self._moments[session] = at, moment
 
     async def rate(self, rate: int, seconds: float) -> tuple[list[int], list[int]]:
         """Fire so many a second, and beside them a permission request a second; both's serials."""
@@ -212,5 +203,6 @@ def hookway(rounds: int, seconds: float) -> Report:
         phone.close()
 
     with directory() as path, bridge(path / "bridge", BRIDGE_RATE_LIMITS="on") as ours:
-        asyncio.run(measure(Way(installed_hook(ours), path)))
+        command = Agent(ours, path / "settings.json").command("PreToolUse")
+        asyncio.run(measure(Way(command, path)))
     return report

@@ -3,12 +3,12 @@
 import asyncio
 import time
 
-from tests.performance.load import Flight, cpu_seconds, resident_mb
+from tests.performance.load import Flight, cpu_seconds
 from tests.performance.report import Report, progress
 from tests.performance.servers import bridge, connect, directory
 from tests.performance.sockets import Socket
 
-PHONES = 5
+PHONES, MB = 5, 2**20
 HEARTBEAT_SECONDS = 15.0  # SPEC Limits
 SETTLE_SECONDS = 10.0  # its first chores are done
 MEMORY_MB, CPU_PERCENT, GROWTH_MB = 120.0, 1.0, 64.0
@@ -16,8 +16,7 @@ MEMORY_MB, CPU_PERCENT, GROWTH_MB = 120.0, 1.0, 64.0
 
 def idle(rounds: int, seconds: float) -> Report:
     """With nobody there, with five phones that only send heartbeats, and after 64 posters."""
-    columns = "state | seconds | memory MB | CPU % of a core"
-    report = Report("idle", "a bridge with nothing to do", columns)
+    report = Report("idle", "a bridge with nothing to do", "state | memory MB | CPU % of a core")
 
     async def beat(phone: Socket) -> None:
         while True:
@@ -28,9 +27,10 @@ def idle(rounds: int, seconds: float) -> Report:
         await asyncio.sleep(SETTLE_SECONDS)
         before, began = cpu_seconds(ours), time.monotonic()
         await asyncio.sleep(seconds)
-        took = time.monotonic() - began
-        percent = 100 * (cpu_seconds(ours) - before) / took
-        report.add(state, round(took), resident_mb(ours), percent)
+        percent = 100 * (cpu_seconds(ours) - before) / (time.monotonic() - began)
+        report.add(state, ours.memory() / MB, percent)
+        report.goal(f"memory, {state}", ours.memory() / MB, MEMORY_MB, "MB")
+        report.goal(f"CPU, {state}", percent, CPU_PERCENT, "% of a core")
         progress(f"idle: {state}")
 
     async def measure() -> None:
@@ -42,15 +42,12 @@ def idle(rounds: int, seconds: float) -> Report:
         for one, phone in zip(beats, phones, strict=True):
             one.cancel()
             phone.close()
-        before = resident_mb(ours)
+        before = ours.memory()
         await Flight(ours, []).run(64, 2 * seconds)
-        grown = resident_mb(ours) - before
+        grown = (ours.memory() - before) / MB
         report.goal("memory that 64 posters add", grown, GROWTH_MB, "MB")
 
     with directory() as path, bridge(path / "bridge") as ours:
         for _ in range(rounds):
             asyncio.run(measure())
-    for state, _, memory, cpu in report.rows:
-        report.goal(f"memory, {state}", float(memory), MEMORY_MB, "MB")
-        report.goal(f"CPU, {state}", float(cpu), CPU_PERCENT, "% of a core")
     return report

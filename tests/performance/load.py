@@ -1,7 +1,6 @@
 """The load generator: posters in a closed loop, sockets that look for each event.
 
-Posted is what an agent's hooks send: nine events of ten are a tool called or finished. Each carries
-a serial number, so that of each event is known when it was posted, answered and at each socket.
+Nine events of ten are a tool called or finished; each carries a serial number to be known by.
 """
 
 from __future__ import annotations
@@ -17,47 +16,30 @@ import psutil
 
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import LOOPBACK, pinned_context
-from tests.conformance.samples import now
+from tests.conformance.raw import head
+from tests.conformance.samples import PAYLOADS, hook
 from tests.performance.sockets import Socket, clock
 
 EVENT_BYTES = 700
 MIX = ("UserPromptSubmit", *("PreToolUse", "PostToolUse") * 9, "Stop")
+FILLED = {"UserPromptSubmit": "prompt", "PostToolUse": "result"}  # with words up to EVENT_BYTES
 SERIAL, CALL = b"#SERIAL#", b"##CALL##"  # places in a request, of eight digits each
 DRAIN_SECONDS = 20.0  # after the last post, at most
 STILL_SECONDS = 3.0  # nothing came for this long: nothing more will
 
 
-def process_of(bridge: Bridge) -> psutil.Process:
-    assert bridge.process is not None
-    return psutil.Process(bridge.process.pid)
-
-
 def cpu_seconds(bridge: Bridge) -> float:
     """CPU time that its process has used so far; it grows in steps of 10 ms."""
-    return sum(process_of(bridge).cpu_times()[:2])
-
-
-def resident_mb(bridge: Bridge) -> float:
-    return float(process_of(bridge).memory_info().rss / 2**20)
+    assert bridge.process is not None
+    return sum(psutil.Process(bridge.process.pid).cpu_times()[:2])
 
 
 def hook_event(kind: str, session: str, call_id: str, more: dict[str, Any]) -> dict[str, Any]:
-    """An event of MIX of about EVENT_BYTES, with more fields in its payload."""
-    params = {"command": f"npm test -- --filter {call_id}", "description": "Run the tests"}
-    call: dict[str, Any] = {"tool": "Bash", "params": params, "tool_use_id": call_id}
-    payloads: dict[str, dict[str, Any]] = {
-        "UserPromptSubmit": {"prompt": "Fix the flaky test. "},
-        "PreToolUse": call | {"risk_level": "low", "requires_approval": False},
-        "PostToolUse": call | {"result": {}, "success": True, "execution_time_ms": 1200},
-        "Stop": {"reason": "task_completed"},
-    }
-    payload = payloads[kind] | more
-    event = {"event": kind, "timestamp": now(), "session_id": session, "payload": payload}
-    filler = "ok " * max(0, (EVENT_BYTES - len(json.dumps(event))) // 3)
-    if kind == "PostToolUse":
-        payload["result"] = {"stdout": filler}
-    elif kind == "UserPromptSubmit":
-        payload["prompt"] += filler
+    """An event of MIX, with more fields in its payload."""
+    payload = PAYLOADS[kind] | {"tool_use_id": call_id} | more
+    event = hook(kind, session, payload)
+    if kind in FILLED:
+        payload[FILLED[kind]] = "ok " * max(0, (EVENT_BYTES - len(json.dumps(event))) // 3)
     return event
 
 
@@ -71,9 +53,7 @@ class Seen:
 
 
 class Flight:
-    """One measurement: ``run`` posts for some seconds to the session `measured`, waits for what is
-    on its way, and returns the figures.
-    """
+    """One measurement: ``run`` posts to the session `measured`, and waits for what is underway."""
 
     def __init__(self, bridge: Bridge, sockets: Sequence[Socket], *, pause: float = 0.0) -> None:
         self.bridge, self.sockets, self.pause = bridge, sockets, pause
@@ -82,6 +62,7 @@ class Flight:
         self.acked: dict[int, float] = {}  # serial → when
         self.refused = 0
         self.until = 0.0
+        self.rate = self.cpu = 0.0  # events a second, microseconds an event
         self.seen = [Seen() for _ in sockets]
         run = os.urandom(3).hex()
         self.mark = f"event-number-{run}-"  # of this flight alone
@@ -91,12 +72,7 @@ class Flight:
         """An HTTP request, with places for its serial number and that of its call's beginning."""
         marked = {"serial": self.mark + SERIAL.decode()}
         body = json.dumps(hook_event(kind, "measured", call + CALL.decode(), marked))
-        head = [
-            f"POST /api/v1/hooks/event HTTP/1.1\r\nHost: {LOOPBACK}",
-            f"Content-Type: application/json\r\nAuthorization: Bearer {self.bridge.hook_token}",
-            f"Content-Length: {len(body)}\r\n\r\n",
-        ]
-        return ("\r\n".join(head) + body).encode()
+        return head(self.bridge, f"Content-Length: {len(body)}") + body.encode()
 
     async def _post(
         self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -110,9 +86,9 @@ class Flight:
             call, turn = serial if kind == "PreToolUse" else call, turn + 1
             request = self.requests[kind].replace(SERIAL, b"%08d" % serial)
             writer.write(request.replace(CALL, b"%08d" % call))
-            head = (await reader.readuntil(b"\r\n\r\n")).lower()
-            await reader.readexactly(int(head.partition(b"content-length:")[2].split()[0]))
-            if head[9:12] in (b"200", b"201"):
+            answer = (await reader.readuntil(b"\r\n\r\n")).lower()
+            await reader.readexactly(int(answer.partition(b"content-length:")[2].split()[0]))
+            if answer[9:12] == b"200":
                 self.acked[serial] = clock()
             else:
                 self.refused += 1
@@ -135,7 +111,7 @@ class Flight:
 
         return receive
 
-    async def run(self, posters: int, seconds: float) -> Outcome:
+    async def run(self, posters: int, seconds: float) -> Flight:
         for socket, seen in zip(self.sockets, self.seen, strict=True):
             socket.on_text = self.receiver(seen)
         opened = [
@@ -147,7 +123,9 @@ class Flight:
         posting = (self._post(number, *streams) for number, streams in enumerate(opened))
         await asyncio.wait_for(asyncio.gather(*posting), seconds + 60)
         await self._drain()
-        return Outcome(self, start, cpu_seconds(self.bridge) - used)
+        self.cpu = (cpu_seconds(self.bridge) - used) * 1e6 / max(1, len(self.acked))
+        self.rate = len(self.acked) / (max(self.acked.values(), default=start + 1) - start)
+        return self
 
     async def _drain(self) -> None:
         """Until every socket has every accepted event, or nothing comes any more."""
@@ -158,23 +136,17 @@ class Flight:
             still = clock() if got != before else still
             await asyncio.sleep(0.02)
 
+    def ms(self, times: dict[int, float]) -> list[float]:
+        """How long after it was posted each event had its time."""
+        return [(at - self.started[serial]) * 1e3 for serial, at in times.items()]
 
-class Outcome:
-    """A flight's figures, in ms, CPU in µs an event; ``wrong``: lost, doubled, refused …"""
+    def delivery(self) -> list[float]:
+        return [took for seen in self.seen for took in self.ms(seen.times)]
 
-    def __init__(self, flight: Flight, start: float, cpu: float) -> None:
-        acked, begun, all_seen = flight.acked, flight.started, flight.seen
-        self.accepted = len(acked)
-        self.rate = len(acked) / (max(acked.values(), default=start + 1) - start)
-        self.ack = [(at - begun[serial]) * 1e3 for serial, at in acked.items()]
-        self.delivery = [
-            (at - begun[serial]) * 1e3 for seen in all_seen for serial, at in seen.times.items()
-        ]
-        self.ack_p50 = quantile(self.ack, 0.5)
-        self.delivery_p50, self.delivery_p99 = (quantile(self.delivery, q) for q in (0.5, 0.99))
-        self.cpu = cpu * 1e6 / max(1, len(acked))
-        lost = sum(len(acked.keys() - seen.times.keys()) for seen in all_seen)
-        self.wrong = lost + sum(seen.wrong for seen in all_seen) + flight.refused
+    def wrong(self) -> int:
+        """Lost, doubled, out of order or refused."""
+        lost = sum(len(self.acked.keys() - seen.times.keys()) for seen in self.seen)
+        return lost + sum(seen.wrong for seen in self.seen) + self.refused
 
 
 def quantile(values: Sequence[float], part: float) -> float:

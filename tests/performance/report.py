@@ -2,7 +2,6 @@
 
 import sys
 from dataclasses import dataclass, field
-from typing import TextIO
 
 Cell = str | int | float
 
@@ -21,13 +20,10 @@ class Report:
         assert len(cells) == len(self.columns.split(" | ")), cells
         self.rows.append(cells)
 
-    def goal(
-        self, text: str, measured: float, limit: float, unit: str = "", *, least: bool = False
-    ) -> None:
-        """``measured`` must be at most ``limit``, or at least."""
-        met = measured >= limit if least else measured <= limit
-        bound = f"{'at least' if least else 'at most'} {shown(limit)} {unit}".strip()
-        self.goals.append((met, f"{text}: {shown(measured)} ({bound})"))
+    def goal(self, text: str, measured: float, limit: float, unit: str = "") -> None:
+        """``measured`` must be at most ``limit``."""
+        bound = f"at most {shown(limit)} {unit}".strip()
+        self.goals.append((measured <= limit, f"{text}: {shown(measured)} ({bound})"))
 
     def text(self) -> str:
         table = [self.columns.split(" | "), *([shown(cell) for cell in row] for row in self.rows)]
@@ -44,10 +40,5 @@ def shown(cell: Cell) -> str:
     return f"{cell:,}" if isinstance(cell, int) else cell
 
 
-def say(text: str, to: TextIO = sys.stdout) -> None:
-    to.write(text + "\n")
-    to.flush()
-
-
 def progress(text: str) -> None:
-    say(f"  … {text}", sys.stderr)
+    sys.stderr.write(f"  … {text}\n")

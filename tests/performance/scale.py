@@ -7,9 +7,9 @@ from collections import defaultdict
 from contextlib import ExitStack
 from statistics import median
 
-from tests.conformance.bridge import REPOSITORY, Bridge
+from tests.conformance.bridge import Bridge
 from tests.conformance.samples import prompt
-from tests.performance.load import Flight, resident_mb
+from tests.performance.load import Flight, quantile
 from tests.performance.report import Report, progress
 from tests.performance.returning import Return
 from tests.performance.servers import bridge, connect, directory
@@ -44,14 +44,8 @@ def scale(rounds: int, seconds: float) -> Report:
         for rows in (SMALL, LARGE):
             ours = stack.enter_context(bridge(path / str(rows)))
             ours.stop()
-            words = ["-m", "tests.performance.fill", str(SESSIONS), str(rows)]
-            subprocess.run(
-                [sys.executable, *words],
-                cwd=REPOSITORY,
-                env=ours.environment,
-                check=True,
-                timeout=900,
-            )
+            command = [sys.executable, "-m", "tests.performance.fill", str(SESSIONS), str(rows)]
+            subprocess.run(command, check=True, timeout=900, **ours.surroundings)
             ours.start()
             sides.append((ours, defaultdict(list)))
             progress(f"scale: {rows:,} rows filled")
@@ -60,7 +54,7 @@ def scale(rounds: int, seconds: float) -> Report:
                 asyncio.run(_round(*side, seconds))
             progress(f"scale: round {number + 1} of {rounds}")
         for rows, (ours, times) in zip((SMALL, LARGE), sides, strict=True):
-            report.add(rows, *map(median, times.values()), resident_mb(ours))
+            report.add(rows, *map(median, times.values()), ours.memory() / 2**20)
     small, large = report.rows
     for column, (what, limit) in GOALS.items():
         report.goal(what, float(large[column]) / float(small[column]), limit, "times")
@@ -71,7 +65,7 @@ async def _round(ours: Bridge, times: Times, seconds: float) -> None:
     """Of one bridge; ``times`` get their names in the order of the columns."""
     for posters in (1, POSTERS):
         flown = await Flight(ours, []).run(posters, seconds)
-        times[f"stored by {posters}"].append(flown.ack_p50)
+        times[f"stored by {posters}"].append(quantile(flown.ms(flown.acked), 0.5))
         times[f"CPU by {posters}"].append(flown.cpu)
     await _replay(ours, times)
     https = ours.https()

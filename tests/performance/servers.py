@@ -1,7 +1,6 @@
 """The bridges that are measured."""
 
 import contextlib
-import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,14 +30,6 @@ def bridge(path: Path, **settings: Any) -> Iterator[Bridge]:
     finally:
         if made.process is not None:
             stop_process(made.process)
-
-
-def installed_hook(bridge: Bridge) -> str:
-    """The command that `install_hooks` writes."""
-    settings = bridge.directory / "settings.json"
-    bridge.manage("install_hooks", "--settings", str(settings), "--yes")
-    hooks = json.loads(settings.read_text())["hooks"]
-    return str(hooks["PreToolUse"][0]["hooks"][0]["command"])
 
 
 async def connect(bridge: Bridge, token: str, *sessions: str) -> Socket:

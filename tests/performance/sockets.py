@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.conformance.https import LOOPBACK, pinned_context
+from tests.conformance.raw import CLOSE, PING, PONG, TEXT, encoded
 from tests.conformance.samples import new_id, now
 
 clock = time.perf_counter
@@ -47,25 +48,10 @@ class Socket(asyncio.Protocol):
         self.messages.append(json.loads(text))
         self.came.set()
 
-    def divert(self, mark: bytes, take: Callable[[bytes, float], None]) -> None:
-        """Give texts that have the mark to `take` in place of keeping them."""
-        keep = self.on_text
-        self.on_text = lambda text, at: take(text, at) if mark in text else keep(text, at)
-
-    async def came_to(self, enough: Callable[[], bool]) -> None:
-        """Raises TimeoutError."""
-        async with asyncio.timeout(60):
-            while not enough():
-                await asyncio.sleep(0.01)
-
-    def tell(self, type_: str, **payload: Any) -> None:
-        """Send a message of the bridge's protocol."""
-        message = {"type": type_, "id": new_id(), "timestamp": now(), "payload": payload}
-        self._frame(1, json.dumps(message).encode())
-
     async def ask(self, type_: str, answer: str, **payload: Any) -> dict[str, Any]:
         """Send a message and wait for the answer's type."""
-        self.tell(type_, **payload)
+        sent = {"type": type_, "id": new_id(), "timestamp": now(), "payload": payload}
+        self.transport.write(encoded(json.dumps(sent).encode()))
         async with asyncio.timeout(30):
             while True:
                 for message in self.messages:
@@ -90,14 +76,8 @@ class Socket(asyncio.Protocol):
 
     def close(self) -> None:
         if not self.transport.is_closing():
-            self._frame(8, (1000).to_bytes(2, "big"))
+            self.transport.write(encoded((1000).to_bytes(2, "big"), CLOSE))
             self.transport.close()
-
-    def _frame(self, opcode: int, data: bytes) -> None:
-        size = len(data)
-        length = bytes((0x80 | size,)) if size < 126 else b"\xfe" + size.to_bytes(2, "big")
-        # masked with zeros, which changes nothing
-        self.transport.write(bytes((0x80 | opcode,)) + length + b"\0\0\0\0" + data)
 
     def data_received(self, data: bytes) -> None:
         at, buffer, start = clock(), self._buffer + data if self._buffer else data, 0
@@ -119,9 +99,9 @@ class Socket(asyncio.Protocol):
             if body + size > end:
                 break
             data = buffer[body : body + size]
-            if (opcode := buffer[start] & 15) == 1:
+            if (opcode := buffer[start] & 15) == TEXT:
                 self.on_text(data, at)
-            elif opcode == 9:
-                self._frame(10, data)
+            elif opcode == PING:
+                self.transport.write(encoded(data, PONG))
             start = body + size
         self._buffer = buffer[start:]
