@@ -2,7 +2,8 @@
 
 A test tells it what was done and shows it every message. `Violation` is what may not have come,
 `missing` what still has to. Where something is open (whether a kill cost an acknowledgement), the
-model keeps the least and the most, and what is seen afterwards narrows it.
+model keeps the least and the most, and what is seen afterwards narrows it. What a heartbeat proves
+is left out: test_heartbeat_liveness.py.
 """
 
 from collections import defaultdict
@@ -13,7 +14,6 @@ from uuid import UUID
 
 Message = dict[str, Any]
 
-PONG_WAIT = 10.0  # seconds (D27)
 ALL = "the feed for all"  # every other feed has the name of its session (D26)
 
 
@@ -138,8 +138,6 @@ class Connection:
         self.newest_live = -1
         self.requests = requests  # ids of what the client asked and was not answered
         self.unsettled: list[tuple[str, int]] = []  # acknowledged, but not known to have been read
-        self.pings: list[float] = []  # when each was sent
-        self.pongs: list[tuple[float, dict[str, set[int]]]] = []  # the rows received by the answer
 
     def stream(self, feed: str) -> Stream:
         """The feed on this connection; a new one begins at its first row."""
@@ -193,21 +191,9 @@ class Model:
             (device.acked if sent else device.perhaps)[feed].add(index)
         connection.unsettled.clear()
 
-    def pong(self, connection: Connection, now: float) -> None:
-        """It may prove what was sent before the pong of a ping at least ten seconds older."""
-        self.read(connection)
-        for asked, received in connection.pongs:
-            if now - asked >= PONG_WAIT:
-                for feed, rows in received.items():
-                    connection.device.perhaps[feed] |= rows
-        received = {feed: set(rows) for feed, rows in connection.device.received.items()}
-        connection.pongs.append((connection.pings.pop(0), received))
-
-    def received(self, connection: Connection, message: Message, now: float) -> None:
+    def received(self, connection: Connection, message: Message) -> None:
         """A message came. Raises Violation when it may not have."""
-        if message["type"] == "heartbeat_pong":
-            self.pong(connection, now)
-        elif message["id"] in connection.requests:
+        if message["id"] in connection.requests:
             connection.requests.remove(message["id"])
             self._answered(connection, message)
         else:

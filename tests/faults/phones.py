@@ -1,9 +1,7 @@
 """Devices and a producer that do as they are told, and show the model all that comes of it."""
 
 import http.client
-import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 from tests.conformance.bridge import Bridge
@@ -51,8 +49,7 @@ class Handset:
         answer = self.phone.auth()
         if answer["type"] != "connection_ack" or self.phone.messages[0] is not answer:
             raise Violation(f"connection_ack comes first (D28): {self.phone.messages}")
-        about = {"client_nonce": new_id(), "client_capabilities": ["health_v1"]}
-        status = self.ask("health_check", about | {"timestamp": now()})
+        status = self.check()
         if status["type"] != "health_status" or status["payload"]["ready"] is not True:
             raise Violation(f"{self.device.name}: not ready: {status}")
 
@@ -84,10 +81,10 @@ class Handset:
         if answer["type"] != "session_ready":
             raise Violation(f"joining a known session: {answer}")
 
-    def ping(self) -> None:
-        assert self.phone is not None
-        self.connection.pings.append(time.monotonic())
-        self.phone.ping()
+    def check(self) -> Message:
+        """A health check; its answer says that what was sent before has been read."""
+        about = {"client_nonce": new_id(), "client_capabilities": ["health_v1"]}
+        return self.ask("health_check", about | {"timestamp": now()})
 
     def look(self) -> None:
         """Read what is there, and show it."""
@@ -125,7 +122,7 @@ class Handset:
 
     def _show(self, phone: Phone, seen: int, connection: Connection) -> int:
         for message in phone.messages[seen:]:
-            self.model.received(connection, message, time.monotonic())
+            self.model.received(connection, message)
         return len(phone.messages)
 
     def hang_up(self, *, orderly: bool) -> None:
@@ -149,9 +146,7 @@ class Handset:
 
 
 def post(bridge: Bridge, body: Any) -> Message:
-    """Post an event, or a batch; the answer, which is a 200. Raises OSError or HTTPException when
-    there is none.
-    """
+    """The answer to an event, or a batch, a 200. Raises OSError or HTTPException without one."""
     answer = (bridge.post_batch if isinstance(body, list) else bridge.post_hook)(body)
     if answer.status == 503:
         raise http.client.HTTPException(str(answer))
@@ -160,31 +155,13 @@ def post(bridge: Bridge, body: Any) -> Message:
     return dict(answer.json())
 
 
-class Posting(threading.Thread):
-    """A producer at work beside what else happens; `answers`: to the first of the events."""
-
-    def __init__(self, bridge: Bridge, bodies: list[Message]) -> None:
-        super().__init__(daemon=True)
-        self.bridge, self.bodies = bridge, bodies
-        self.answers: list[Message] = []
-        self.error: BaseException | None = None
-
-    def run(self) -> None:
-        """Try each event until there is an answer: by its event_id it is one (D31)."""
-        deadline = time.monotonic() + 60
-        while len(self.answers) < len(self.bodies):
-            try:
-                self.answers.append(post(self.bridge, self.bodies[len(self.answers)]))
-            except (OSError, AssertionError, http.client.HTTPException) as error:
-                if isinstance(error, AssertionError) or time.monotonic() > deadline:
-                    self.error = error
-                    return
-                time.sleep(0.02)
-
-    def finish(self, record: Callable[[Message, Message], None]) -> None:
-        """Wait for the end; `record` gets each event with its answer, in order."""
-        self.join(120)
-        if self.error is not None or self.is_alive():
-            raise Violation(f"only {len(self.answers)} events were answered") from self.error
-        for body, answer in zip(self.bodies, self.answers, strict=True):
-            record(body, answer)
+def post_all(bridge: Bridge, bodies: list[Message], answers: list[Message]) -> None:
+    """Post each event until it is answered: by its event_id it is one (D31)."""
+    deadline = time.monotonic() + 60
+    while len(answers) < len(bodies):
+        try:
+            answers.append(post(bridge, bodies[len(answers)]))
+        except (OSError, http.client.HTTPException) as error:
+            if time.monotonic() > deadline:
+                raise Violation(f"only {len(answers)} events were answered") from error
+            time.sleep(0.02)

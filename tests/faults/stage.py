@@ -1,8 +1,8 @@
 """What the state machine stands on: steps, events posted beside them, and check points."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 from hypothesis.stateful import RuleBasedStateMachine
@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine
 from tests.conformance.bridge import Bridge
 from tests.conformance.samples import hook, new_id, new_session
 from tests.faults.model import Message, Model, Violation
-from tests.faults.phones import Handset, Posting, post
+from tests.faults.phones import Handset, post, post_all
 
 
 class Happening(NamedTuple):
@@ -21,22 +21,15 @@ class Happening(NamedTuple):
     again: int | None = None
 
 
-@dataclass
-class World:
-    """What goes on from run to run: the bridge, and what went wrong."""
-
-    bridge: Bridge
-    failures: list[BaseException] = field(default_factory=list)
-
-
 class Stage(RuleBasedStateMachine):
     """Up to three devices and three sessions that nobody else uses."""
 
-    world: ClassVar[World]
+    bridge: ClassVar[Bridge]
+    failures: ClassVar[list[BaseException]]  # of all runs
 
     def __init__(self) -> None:
         super().__init__()
-        self.bridge, self.model = self.world.bridge, Model()
+        self.model = Model()
         if self.bridge.process is None or self.bridge.process.poll() is not None:
             self.bridge.start()
         self.handsets = [Handset(self.bridge, self.model, f"device {n}") for n in range(3)]
@@ -59,7 +52,7 @@ class Stage(RuleBasedStateMachine):
                 handset.look()
         except BaseException as error:
             self.failed = True
-            self.world.failures.append(error)
+            self.failures.append(error)
             log = f"The bridge's log: {self.bridge.tail()[-600:]}"
             error.add_note("\n".join(["What was done:", *self.story, log]))
             raise
@@ -67,16 +60,17 @@ class Stage(RuleBasedStateMachine):
     @contextmanager
     def beside(
         self, what: str, happenings: list[Happening], then: Callable[[int], None] = lambda _: None
-    ) -> Iterator[Posting]:
+    ) -> Iterator[tuple[Future[None], list[Message]]]:
         """Do something while events are posted, and `then`, given how many rows were before."""
-        bodies = [self.body(one) for one in happenings]
+        bodies, answers = [self.body(one) for one in happenings], list[Message]()
         names = [f"{body['event']} of {body['session_id'][:1]}" for body in bodies]
-        with self.step(f"{what}, while {names}"):
+        with self.step(f"{what}, while {names}"), ThreadPoolExecutor(1) as pool:
             committed = len(self.model.log.rows)
-            posting = Posting(self.bridge, bodies)
-            posting.start()
-            yield posting
-            posting.finish(self.record)
+            posting = pool.submit(post_all, self.bridge, bodies, answers)
+            yield posting, answers
+            posting.result(120)
+            for body, answer in zip(bodies, answers, strict=True):
+                self.record(body, answer)
             then(committed)
 
     def body(self, one: Happening) -> Message:

@@ -1,11 +1,8 @@
-"""Random producers, phones, acknowledgements, joins, reconnects, replacements and crashes against a
-model of D26 to D31 (model.py).
-
-SOAK_EXAMPLES, when set, is how many runs are played, other ones every time.
-"""
+"""Random producers, phones and crashes against a model of D26 to D31 (model.py)."""
 
 import os
 import random
+import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +15,7 @@ from tests.conformance.samples import new_id
 from tests.faults.model import Violation
 from tests.faults.phones import Handset, post
 from tests.faults.quick import QuickBridge
-from tests.faults.stage import Happening, Stage, World
+from tests.faults.stage import Happening, Stage
 
 EXAMPLES = 8  # runs of an ordinary test
 STEPS = 40
@@ -127,14 +124,9 @@ class Delivery(Stage):
         meanwhile=MEANWHILE,
     )
     def acknowledge(
-        self,
-        device: int,
-        choice: str,
-        others: bool,
-        then: str,
-        meanwhile: list[Happening],
+        self, device: int, choice: str, others: bool, then: str, meanwhile: list[Happening]
     ) -> None:
-        """What was received, in any order, and what was not; the pong says that it was read."""
+        """What was received, in any order, and what was not; an answer says that it was read."""
         handset = self.online(device)
         assert handset is not None
         by_id, ids = self.model.log.by_id, self._chosen(handset, choice)
@@ -146,7 +138,7 @@ class Delivery(Stage):
         ):
             self._acknowledge(handset, ids)
             if then != "unread":
-                handset.ping()
+                handset.check()
             if then in ("closes", "vanishes"):
                 handset.hang_up(orderly=then == "closes")
 
@@ -159,23 +151,14 @@ class Delivery(Stage):
         """What came on this connection, or every other row that ever came."""
         assert handset.phone is not None
         by_id, received = self.model.log.by_id, handset.device.received
-        here = [message["id"] for message in handset.phone.messages[1:] if "id" in message]
-        here = [id for id in here if id not in handset.asked]
+        ids = [message["id"] for message in handset.phone.messages[1:]]
+        here = [id for id in ids if id not in handset.asked]
         return {
             "all": here[::-1],
             "rows alone": [id for id in here if id in by_id],
             "all but one": here[1:],
             "ever": [id for id, row in by_id.items() if row.index in received[row.feed]][::2],
         }[choice]
-
-    @somebody_online
-    @rule(device=DEVICES)
-    def heartbeat(self, device: int) -> None:
-        """A ping soon after another proves nothing (D27)."""
-        handset = self.online(device)
-        assert handset is not None
-        with self.step(f"{handset.device.name} pings"):
-            handset.ping()
 
     # the bridge ends
 
@@ -201,12 +184,12 @@ class Delivery(Stage):
                 self.model.killed()
 
         what = f"the bridge ends after {answered} answers, {orderly=}, {parting=}"
-        with self.beside(what, meanwhile, over) as posting:
-            while posting.is_alive() and len(posting.answers) < answered:
-                posting.join(0.001)
+        with self.beside(what, meanwhile, over) as (posting, answers):
+            while not posting.done() and len(answers) < answered:
+                time.sleep(0.001)
             for handset in gone if parting else []:
                 self._acknowledge(handset, self._chosen(handset, "rows alone"))
-                handset.ping()
+                handset.check()
             (self.bridge.terminate if orderly else self.bridge.kill)()
             codes += [handset.close_code() for handset in gone]
             if orderly and (code := self.bridge.ended()) != 0:
@@ -214,8 +197,9 @@ class Delivery(Stage):
             self.bridge.start()
 
 
-def play(world: World) -> None:
-    """Make the same plans every time; a longer run makes others, and makes small what fails."""
+@pytest.mark.timeout(600 + 30 * SOAK)
+def test_each_row_comes_once_and_in_order_and_none_is_lost(tmp_path: Path) -> None:
+    """Issue, done when; D22, D23, D26 to D29, D31 to D34. A soak makes other plans each time."""
     chosen = settings(
         max_examples=SOAK or EXAMPLES,
         stateful_step_count=STEPS,
@@ -226,17 +210,13 @@ def play(world: World) -> None:
         print_blob=False,
         report_multiple_bugs=False,
     )
-    machine = seed(random.SystemRandom().getrandbits(32) if SOAK else 1)(
-        type("Playing", (Delivery,), {"world": world})
-    )
-    try:
-        run_state_machine_as_test(machine, settings=chosen)
-    except Flaky as flaky:  # it does not fail in the same way each time: real processes need not
-        raise world.failures[0] from flaky
-
-
-@pytest.mark.timeout(600 + 30 * SOAK)
-def test_each_row_comes_once_and_in_order_and_none_is_lost(tmp_path: Path) -> None:
-    """Issue, done when; D22, D23, D26 to D29, D31 to D34."""
+    failures: list[BaseException] = []
     with QuickBridge(tmp_path, BRIDGE_MAX_WEBSOCKETS="50") as bridge:
-        play(World(bridge))
+        playing = type("Playing", (Delivery,), {"bridge": bridge, "failures": failures})
+        machine = seed(random.SystemRandom().getrandbits(32) if SOAK else 1)(playing)
+        try:
+            run_state_machine_as_test(machine, settings=chosen)
+        except (
+            Flaky
+        ) as flaky:  # it does not fail in the same way each time: real processes need not
+            raise failures[0] from flaky
