@@ -35,7 +35,6 @@ LONG = (
     "run/test_clone.py",
     "faults/test_state_machine.py",
     "faults/test_disk_full.py",
-    "faults/test_clock.py",
     "faults/test_network.py",
     "faults/test_clock_year.py",
     "attack/test_failed_migration.py",

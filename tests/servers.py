@@ -241,9 +241,9 @@ def _postgres_binaries(directory: Path, user: str | None) -> Path:
 
 
 @contextmanager
-def _running(kind: type[AnyServer], name: str) -> Iterator[AnyServer]:
-    """A server in a directory of its own."""
-    with tempfile.TemporaryDirectory(prefix=f"bridge-{name}-", ignore_cleanup_errors=True) as place:
+def running(kind: type[AnyServer]) -> Iterator[AnyServer]:
+    """A server in a directory of its own, which PostgreSQL's user may enter."""
+    with tempfile.TemporaryDirectory(prefix="bridge-", ignore_cleanup_errors=True) as place:
         server = kind(Path(place))
         try:
             server.start()
@@ -255,12 +255,12 @@ def _running(kind: type[AnyServer], name: str) -> Iterator[AnyServer]:
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[Redis]:
     """One Redis for the whole run."""
-    with _running(Redis, "redis") as server:
+    with running(Redis) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Postgres]:
     """One PostgreSQL for the whole run; take a database of your own with `create_database()`."""
-    with _running(Postgres, "postgres") as server:
+    with running(Postgres) as server:
         yield server

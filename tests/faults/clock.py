@@ -1,7 +1,4 @@
-"""A bridge whose clock is off, or is set while it runs.
-
-What the kernel stamps and other processes read keeps the right time, and so does monotonic time.
-"""
+"""A bridge whose clock is off, or is set while it runs; what the kernel stamps stays right."""
 
 import os
 from datetime import UTC, datetime, timedelta
@@ -10,9 +7,8 @@ from typing import Any
 
 from cryptography import x509
 
-from tests.conformance.https import parse_time
+from tests.conformance.https import parse_time, presented
 from tests.conformance.phone import Phone
-from tests.conformance.raw import RawSocket
 from tests.faults.quick import QuickBridge, with_limits
 from tests.servers import wait_until
 
@@ -47,9 +43,9 @@ class ClockBridge(QuickBridge):
     first = SHIFTED
 
     def __init__(self, directory: Path, **settings: Any) -> None:
-        self._file, self.ahead = directory / "clock", 0.0
-        self._write()
+        self._file = directory / "clock"
         super().__init__(directory, **settings, SHIFTED_CLOCK=str(self._file))
+        self.set(0.0)
 
     def __exit__(self, *_: object) -> None:
         self.hang_up()
@@ -57,15 +53,11 @@ class ClockBridge(QuickBridge):
         self.process.kill()
         super().__exit__()
 
-    def _write(self) -> None:
-        draft = self._file.with_suffix(".draft")
-        draft.write_text(f"{self.ahead:+.0f}")
-        os.replace(draft, self._file)
-
     def set(self, seconds: float) -> None:
         """The clock jumps; when this returns, the bridge has it."""
-        self.ahead = seconds
-        self._write()
+        self.ahead, draft = seconds, self._file.with_suffix(".draft")
+        draft.write_text(f"{seconds:+.0f}")
+        os.replace(draft, self._file)
         if self.process is not None:
             wait_until(lambda: abs(self.measured() - seconds) < 30, "the clock is set")
 
@@ -74,20 +66,14 @@ class ClockBridge(QuickBridge):
         said = self.get("/api/v1/health", self.hook_token).json()["timestamp"]
         return (parse_time(said) - datetime.now(UTC)).total_seconds()
 
-    def certificates(self) -> list[x509.Certificate]:
-        """What it presents, and its authority."""
-        raw = RawSocket(self.port)
-        leaf = raw.socket.getpeercert(binary_form=True)  # type: ignore[attr-defined]
-        raw.close()
-        authority = x509.load_pem_x509_certificate(self.get("/ca.crt").body)
-        return [x509.load_der_x509_certificate(leaf), authority]
-
     def certificates_are_good(self, ahead: float) -> bool:
-        """By a clock that is so far ahead of ours."""
+        """Its own and its authority's, by a clock that is so far ahead of ours."""
         moment = datetime.now(UTC) + timedelta(seconds=ahead)
+        leaf = x509.load_der_x509_certificate(presented(self.port))
+        authority = x509.load_pem_x509_certificate(self.get("/ca.crt").body)
         return all(
             one.not_valid_before_utc <= moment <= one.not_valid_after_utc
-            for one in self.certificates()
+            for one in (leaf, authority)
         )
 
 
@@ -100,9 +86,7 @@ chores.CHORES["said"] = lambda: print("chores done") or 0
 
 
 class BusyClockBridge(ClockBridge):
-    """Deletes what is too old five times a second, not once a minute; renews certificates once a
-    second.
-    """
+    """Does its chores five times a second, and looks at its certificates once."""
 
     first = SHIFTED + OFTEN + with_limits(CERTIFICATE_CHECK_SECONDS=1)
 

@@ -1,13 +1,15 @@
-"""The bridge's clock is set forth and back by a year (D15, D19, D30, D31, D33, D38, D55)."""
+"""The bridge's clock is set forth and back by a year, or is not that of its second process."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.conformance.approvals import decide, pre
 from tests.conformance.samples import new_id, new_session, now, prompt
-from tests.faults.clock import BusyClockBridge
-from tests.servers import wait_until
+from tests.faults.clock import BusyClockBridge, ClockBridge
+from tests.faults.quick import QuickBridge
+from tests.servers import Postgres, wait_until
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("other_clock")]
 
@@ -23,10 +25,8 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BusyClockBridge
 
 @pytest.mark.parametrize("ahead", [YEAR, -YEAR], ids=["year", "-year"])
 def test_the_clock_jumps(bridge: BusyClockBridge, ahead: float) -> None:
-    """D30, D31, D38: the jump makes nothing old: rows that wait, an approval that is open, and the
-    memory of an event that is posted again. D15, D33: a socket lives on and is counted, its device
-    comes back, one that was revoked does not. D19, D55: what is served is good by the clock that is
-    right, with the key that phones know; so is the authority.
+    """D30, D31, D38: the jump makes nothing old: neither rows, nor an approval, nor an event's id.
+    D15, D33: sockets and devices hold, and so does a revocation. D19, D55: certificates are good.
     """
     bridge.set(0)
     bridge.minted.clear()  # codes that nobody used are void after an hour
@@ -81,3 +81,25 @@ def test_a_code_that_was_minted_by_another_clock(bridge: BusyClockBridge) -> Non
     for code in codes:
         assert bridge.phone(code).connect().auth()["type"] == "connection_error"
     bridge.phone(bridge.mint("--name", new_id())).ready().close()
+
+
+def test_two_hosts_whose_clocks_differ(postgres_server: Postgres, tmp_path: Path) -> None:
+    """D33, D46: they are one bridge, and neither takes the other's leases for over."""
+    sid, url = new_session(), postgres_server.create_database()
+    with QuickBridge(tmp_path / "right", database_url=url) as right:
+        right.accept(prompt(sid, 0))
+        right.phone().ready().join(sid)
+        ahead = ClockBridge(tmp_path, **right.shared)
+        ahead.set(HOUR)
+
+        def counts() -> list[int]:
+            """How many connections have joined the session, as each of the two says."""
+            there = prompt(sid, 0, timestamp=now(ahead.ahead))
+            answers = right.accept(prompt(sid, 0)) + ahead.accept(there)
+            return [answer["broadcast_count"] for answer in answers]
+
+        with ahead:
+            assert counts() == [1, 1], "the newcomer has taken the other's leases for over"
+            ahead.phone().ready().join(sid)
+            for _ in range(3):
+                assert counts() == [2, 2]

@@ -11,7 +11,7 @@ from cryptography import x509
 
 from tests.attack.test_environments import NOBODY, as_user
 from tests.conformance.bridge import Bridge
-from tests.conformance.raw import RawSocket
+from tests.conformance.https import presented
 from tests.conformance.samples import new_session, prompt
 from tests.faults.quick import QuickBridge
 
@@ -25,19 +25,11 @@ def test_another_machine_and_another_user(as_user: list[str]) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can give a directory to another user, and a machine another name")
     with tempfile.TemporaryDirectory(prefix="bridge-moved-") as place, ExitStack() as ending:
-        old = QuickBridge(Path(place) / "old")
-        old.start()
-        ending.callback(old.kill)
-        phone, sid = old.phone(), new_session()
-        phone.ready().close()
-        old.accept(*[prompt(sid, number) for number in range(3)])
-        assert old.stop() == 0
-        new = Bridge(
-            Path(place) / "other path" / "new",
-            BRIDGE_HOOK_TOKEN=old.hook_token,
-            BRIDGE_ADMIN_TOKEN=old.admin_token,
-            HOME=place,
-        )
+        with QuickBridge(Path(place) / "old") as old:
+            phone, sid = old.phone(), new_session()
+            phone.ready().close()
+            old.accept(*[prompt(sid, number) for number in range(3)])
+        new = Bridge(Path(place) / "other path" / "new", HOME=place, **old.shared)
         shutil.move(old.data, new.data)
         for path in (Path(place), *Path(place).rglob("*")):
             os.chown(path, NOBODY, NOBODY)
@@ -49,9 +41,7 @@ def test_another_machine_and_another_user(as_user: list[str]) -> None:
         phone.join(sid)
         phone.wait_numbers(sid, range(3))
         phone.close()
-        socket = RawSocket(new.port)
-        leaf = x509.load_der_x509_certificate(socket.socket.getpeercert(binary_form=True))  # type: ignore[attr-defined]
-        socket.close()
+        leaf = x509.load_der_x509_certificate(presented(new.port))
         names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         assert f"{NAME}.local" in names.get_values_for_type(x509.DNSName)
         assert all(path.stat().st_uid == NOBODY for path in new.data.rglob("*"))

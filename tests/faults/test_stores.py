@@ -2,12 +2,10 @@
 
 import signal
 import time
-import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import psycopg
 import pytest
@@ -15,23 +13,18 @@ import pytest
 from tests.conformance.agents import begin, end
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import Response, assert_error
-from tests.conformance.samples import prompt
+from tests.conformance.samples import new_session, prompt
 from tests.faults.load import under_load
 from tests.faults.quick import QuickBridge
-from tests.servers import Postgres, Redis, wait_until
+from tests.servers import Postgres, Redis, running, wait_until
 from tests.web.link import Link
 
-SESSION = str(uuid.uuid4())
 PARTS = {"websocket_server", "hook_endpoint", "agent_sdk", "disk_space"}
 ANSWERS_WITHIN = 30.0  # seconds for /health: what it gives its checks is 2
 UNDERWAY = 3.0  # seconds that the answer to what was stored may take to whoever posted it
 BACK_WITHIN = 30.0  # seconds after a store answers again, however long it was away
-# seconds until a process that sleeps is left alone: PostgreSQL waits for 5, and a busy machine for
-# more
-GOES_ON_WITHIN = 60.0
-# seconds after the acknowledgement, without Redis: a look at the log twice a second, and a busy
-# machine
-DELIVERED_WITHIN = 30.0
+GOES_ON_WITHIN = 60.0  # seconds until a process that sleeps is left alone: PostgreSQL waits for 5
+DELIVERED_WITHIN = 30.0  # seconds after it was acknowledged, without Redis
 
 
 @dataclass
@@ -44,22 +37,11 @@ class Stores:
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stores]:
     """Servers of our own, for they are treated badly, and two bridges that share them."""
-    with ExitStack() as ending:
-        places = [Path(ending.enter_context(TemporaryDirectory(prefix="br-"))) for _ in range(2)]
-        postgres, redis = Postgres(places[0]), Redis(places[1])
-        for server in (postgres, redis):
-            ending.callback(server.stop)
-            server.start()
+    with running(Postgres) as postgres, running(Redis) as redis:
         shared = {"database_url": postgres.create_database(), "redis_url": redis.url}
         place = tmp_path_factory.mktemp("stores")
         with QuickBridge(place / "first", **shared) as first, first.beside(place / "second") as two:
             yield Stores(postgres, redis, [first, two])
-
-
-def stop(server: Postgres | Redis, how: signal.Signals) -> None:
-    assert server.process is not None
-    server.process.send_signal(how)
-    server.process.wait(180)
 
 
 def health(bridge: Bridge) -> Response:
@@ -78,7 +60,7 @@ def assert_degraded(answer: Response, part: str) -> None:
     assert body["checks"] == dict.fromkeys(PARTS, "healthy") | {part: "unhealthy"}
 
 
-def healthy(bridges: list[Bridge]) -> None:
+def wait_healthy(bridges: list[Bridge]) -> None:
     def all_healthy() -> bool:
         return all(health(bridge).status == 200 for bridge in bridges)
 
@@ -90,22 +72,20 @@ def healthy(bridges: list[Bridge]) -> None:
     ("how", "seconds"), [(signal.SIGINT, 8), (signal.SIGQUIT, 2)], ids=["orderly", "immediate"]
 )
 def test_postgresql_stops_and_starts(stores: Stores, how: signal.Signals, seconds: float) -> None:
-    """D46: 503 STORAGE_UNAVAILABLE with Retry-After, nothing acknowledged that is not stored, back
-    by itself: soon, however long it was away.
-
-    `immediate` is PostgreSQL's word for an end without a farewell: its next start recovers as after
-    a crash. In the eight seconds of the other, attempts to connect that come ever more rarely would
-    have become too rare.
+    """D46: 503 with Retry-After, nothing acknowledged that is not stored, back by itself: soon,
+    though in eight seconds attempts that come ever more rarely have become too rare.
     """
     with under_load(stores.bridges, watchers=2) as load:
         load.more(10)
         token = stores.bridges[0].device_token()
-        stop(stores.postgres, how)
+        stores.postgres.stop(how)
         away = time.monotonic()
         for bridge in stores.bridges:
             assert_degraded(health(bridge), "hook_endpoint")
-            # nobody knows whose token it is then
+            # nobody knows whose token it is then, and nobody is let in
             assert_degraded(bridge.get("/api/v1/health", token), "hook_endpoint")
+            for any_token in (token, "x" * 43):
+                assert_error(bridge.get("/api/v1/sessions", any_token), (401, 503))
 
         def noticed() -> bool:
             over = time.monotonic() - away >= seconds
@@ -114,7 +94,7 @@ def test_postgresql_stops_and_starts(stores: Stores, how: signal.Signals, second
         wait_until(noticed, "each poster was refused", seconds=seconds + 10)
         back = time.monotonic()
         stores.postgres.start()
-        healthy(stores.bridges)
+        wait_healthy(stores.bridges)
         load.more(1, BACK_WITHIN)
         load.more(10)
         assert not load.acknowledged(away + UNDERWAY, back)
@@ -127,16 +107,15 @@ def test_postgresql_stops_and_starts(stores: Stores, how: signal.Signals, second
 
 
 def test_a_socket_outlives_its_database(stores: Stores, tmp_path: Path) -> None:
-    """D46: also where only the driver says that it is away, at the end of a cursor, and where the
-    bridge itself leaves a session."""
+    """D46: also at the end of a cursor, and where the bridge itself leaves a session."""
     there = stores.postgres.create_database()
     with closing(Link(stores.postgres.port)) as link:
         url = there.replace(f":{stores.postgres.port}/", f":{link.port}/")
         with QuickBridge(tmp_path, database_url=url) as bridge, bridge.phones() as (phone,):
             phone.close()
-            bridge.accept(prompt(SESSION, "missed"))
+            bridge.accept(prompt(sid := new_session(), "missed"))
             link.ended_by = b"CLOSE "
-            phone.ready().wait_numbers(SESSION, ["missed"])
+            phone.ready().wait_numbers(sid, ["missed"])
             wait_until(lambda: link.ended_by is None, "it was cut")
             session_id = begin(bridge, phone)
             link.ended_by = b'DELETE FROM "sessions_app_join"'
@@ -150,7 +129,7 @@ def test_redis_stops_and_starts(stores: Stores) -> None:
     """D46: no event is refused, sockets go on from the log, and /health says it."""
     with under_load(stores.bridges, watchers=2) as load:
         load.more(10)
-        stop(stores.redis, signal.SIGKILL)
+        stores.redis.stop(signal.SIGKILL)
         gone = time.monotonic()
         for bridge in stores.bridges:
             wait_until(lambda bridge=bridge: health(bridge).status == 503, "degraded")  # type: ignore[misc]
@@ -158,7 +137,7 @@ def test_redis_stops_and_starts(stores: Stores) -> None:
         load.more(50)
         stores.redis.start()
         back = time.monotonic()
-        healthy(stores.bridges)
+        wait_healthy(stores.bridges)
         load.more(10)
         assert not load.refusals() and not load.unanswered()
         load.finish()

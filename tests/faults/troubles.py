@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,7 +18,7 @@ from tests.conformance.bridge import Bridge
 from tests.faults.hosts import Cable, Host, bridge_on, hosts
 from tests.faults.load import GOES_WRONG
 from tests.faults.quick import QuickBridge
-from tests.servers import Postgres, Redis, wait_until
+from tests.servers import Postgres, Redis, running, wait_until
 from tests.web.link import Link
 
 PATIENCE = 180.0  # seconds until all is well again, on a machine that does other things too
@@ -103,15 +102,10 @@ def cut(host: Host, *cables: Cable) -> Iterator[None]:
 
 @contextmanager
 def two_bridges(tmp_path: Path, **settings: str) -> Iterator[World]:
-    """Two bridges with these settings, PostgreSQL and Redis on hosts of their own, clients on a
-    fifth. Skips the test where there can be no hosts.
-    """
+    """Two bridges and their stores on hosts of their own, clients on a fifth (see `hosts`)."""
     with hosts(5) as (first, second, database, cache, clients), ExitStack() as ending:
-        places = [Path(ending.enter_context(TemporaryDirectory(prefix="br-"))) for _ in range(2)]
-        postgres, redis = Postgres(places[0]), Redis(places[1])
-        for server in (postgres, redis):
-            ending.callback(server.stop)
-            server.start()
+        postgres = ending.enter_context(running(Postgres))
+        redis = ending.enter_context(running(Redis))
         for host, port, store in ((database, 5432, postgres), (cache, 6379, redis)):
             ending.callback(Link(store.port, host.listen(port)).close)
         name = urlsplit(postgres.create_database()).path
@@ -169,10 +163,8 @@ def well(bridge: Bridge) -> bool:
     except GOES_WRONG:
         return False
     checks = body.get("checks", {})
-    return "status" in body and "unhealthy" not in (
-        checks.get("websocket_server"),
-        checks.get("hook_endpoint"),
-    )
+    reached = ("websocket_server", "hook_endpoint")
+    return "status" in body and all(checks.get(one) != "unhealthy" for one in reached)
 
 
 def serve_again(bridge: Bridge) -> None:
