@@ -1,7 +1,4 @@
-"""What runs on a host of `hosts.py`: gives out sockets, moves its network and its disks.
-
-One JSON object for each request and each answer, on the socket whose descriptor is the argument.
-"""
+"""What runs on a host of `hosts.py`: gives out sockets, moves its network and its disks."""
 
 import json
 import os

@@ -1,7 +1,4 @@
-"""Hosts with a network and disks of their own: namespaces of Linux, and cables to pull out.
-
-Root may make them, and everybody where the system lets users have namespaces.
-"""
+"""Hosts with a network and disks of their own: namespaces of Linux, and cables to pull out."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.bridge import REPOSITORY
-from tests.faults.quick import QuickBridge, close_nursery_of
+from tests.faults.quick import Nursery, QuickBridge
 
 AGENT = Path(__file__).with_name("host_agent.py")
 OWN = ["unshare", "--user", "--map-root-user", "--net", "--mount"]
@@ -28,6 +25,8 @@ OWN = ["unshare", "--user", "--map-root-user", "--net", "--mount"]
 
 class Host:
     """A network stack and a table of mounts; what `enter` precedes runs there."""
+
+    enter: list[str]
 
     def __init__(self, beside: Host | None = None) -> None:
         """`beside`: another host, of the same user namespace, so that a cable can join them."""
@@ -46,11 +45,9 @@ class Host:
         if not data:
             raise OSError(f"the host did not start: {self._agent.communicate()[1].decode()}")
         self.pid = int(json.loads(data)["pid"])
-
-    @property
-    def enter(self) -> list[str]:
         spaces = ["--user", "--preserve-credentials", "--net", "--mount"]
-        return ["nsenter", "--target", str(self.pid), *spaces, f"--wd={REPOSITORY}", "--"]
+        self.enter = ["nsenter", "--target", str(self.pid), *spaces, f"--wd={REPOSITORY}", "--"]
+        self.nursery = Nursery(self.enter)
 
     def _do(self, do: str, **how: object) -> list[int]:
         with self._one_at_a_time:
@@ -96,11 +93,9 @@ class Host:
 
     def close(self) -> None:
         """The host is gone, once nothing runs there any more."""
-        close_nursery_of(self.enter)
+        self.nursery.close()
         self._control.close()
-        self._agent.wait(180)
-        if self._agent.stderr is not None:
-            self._agent.stderr.close()
+        self._agent.communicate(timeout=180)
 
 
 _numbers = itertools.count(1)
@@ -129,7 +124,8 @@ class Cable:
 
 def bridge_on(host: Host, directory: Path, **settings: Any) -> QuickBridge:
     """One that runs on that host, and that clients there reach."""
-    bridge = QuickBridge(directory, enter=host.enter, **settings)
+    bridge = QuickBridge(directory, **settings)
+    bridge.nursery, bridge.enter = host.nursery, host.enter
     bridge.seen = host.path(bridge.data)
     bridge.dial = lambda timeout: host.dial("127.0.0.1", bridge.port, timeout)
     return bridge
@@ -137,9 +133,7 @@ def bridge_on(host: Host, directory: Path, **settings: Any) -> QuickBridge:
 
 @contextmanager
 def hosts(count: int) -> Iterator[list[Host]]:
-    """That many hosts, without cables. Skips the test where they cannot be had: no unshare, nsenter
-    and mount (Debian: util-linux, mount), or no namespaces of our own.
-    """
+    """That many hosts, without cables. Skips the test where the system has no such namespaces."""
     made: list[Host] = []
     with ExitStack() as ending:
         try:

@@ -1,7 +1,6 @@
 """Load with a book kept: posters note what was acknowledged, phones what came.
 
-A poster sends an event again until it is acknowledged (D31): then each event was acknowledged once,
-and must be in every device's view exactly once and in one order (D26 to D28).
+Each event was acknowledged once, and must be in every device's view once and in one order.
 """
 
 from __future__ import annotations
@@ -25,9 +24,7 @@ from tests.conformance.samples import PAYLOADS, hook, new_id, new_session, now, 
 
 # seconds between two events of a poster: load, but a session's 10,000 messages (D30) last
 PACE = 0.02
-# a phone in a hurry: the specification's 15 seconds, and 10 for the pong, would make every test
-# that long
-HEARTBEAT = 2.0
+HEARTBEAT = 2.0  # a phone in a hurry: with the specification's 15 seconds tests would take long
 GOES_WRONG = (OSError, http.client.HTTPException, EOFError, WebSocketException, Closed)
 END = "end"
 BRINGS = {"PreToolUse": "tool_call", "PostToolUse": "tool_result"}  # a row of the session each
@@ -42,9 +39,7 @@ class Refusal(NamedTuple):
 
 
 class Poster(threading.Thread):
-    """Posts numbered events, one after the other, each until it is acknowledged: by one of these
-    bridges, and by the next one when that did not answer. Of ten posts one is a batch, of `most`.
-    """
+    """Posts events until each is acknowledged, by one bridge or the next; one of ten is a batch."""
 
     def __init__(
         self,
@@ -130,9 +125,7 @@ class View:
 
 
 class Watcher(threading.Thread):
-    """A phone that joins the session, acknowledges now and then, sends heartbeats, and reconnects
-    when it hears nothing or is cut off: to the next one of `ports`.
-    """
+    """A phone that joins, acknowledges now and then, and reconnects, to the next one of `ports`."""
 
     def __init__(
         self, session_id: str, phone: Phone, *, patience: float, ports: Sequence[int]
@@ -210,9 +203,7 @@ class Load:
         roam: bool = False,
         **posting: Any,
     ) -> None:
-        """Posters and watchers are shared out among the bridges, and `roam` from there to the next
-        when they are cut off. `patience`: of a watcher that hears nothing; `posting`: of a poster.
-        """
+        """Share posters and watchers out; with `roam` they go to the next bridge when cut off."""
         self.bridges, self.session_id, self.roam = list(bridges), new_session(), roam
         first = self.bridges[0]
         first.accept(prompt(self.session_id, "start"))
@@ -289,9 +280,7 @@ class Load:
         return events
 
     def _whole_log(self, seconds: float) -> tuple[list[str], list[str]]:
-        """The events and all rows that the device that was away gets in one go, checked against
-        what was acknowledged.
-        """
+        """The events and rows that the device gets that was away: what was acknowledged."""
         self.away.ready()
         sid = self.session_id
         self.away.collect(lambda: END in self.away.numbers(sid), "the whole log", seconds)

@@ -1,7 +1,4 @@
-"""What a serving bridge holds; it writes that to the file LOOKS for each SIGUSR1.
-
-Executed in the server, so of the standard library alone.
-"""
+"""What a serving bridge holds; it writes that to the file LOOKS for each SIGUSR1."""
 
 import ctypes
 import gc

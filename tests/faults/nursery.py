@@ -1,8 +1,7 @@
 """The process that quick servers are forked from.
 
-The root imports what reads no setting, and forks a template for each environment; that imports the
-rest of the project and forks what is asked for. Neither of the two opens a database, runs an event
-loop or starts a thread. A request is JSON on a Unix socket, with the files for output and errors
+The root imports what reads no setting, and forks a template for each environment, which imports
+the rest and forks what is asked for: JSON on a Unix socket, with the files for output and errors
 and a pipe, to which the child's pid is written, and its exit code, in four bytes each.
 """
 
@@ -16,6 +15,7 @@ import signal
 import socket
 import sys
 import threading
+from contextlib import suppress
 from typing import Any
 
 REQUEST_BYTES = 200 * 1024
@@ -114,10 +114,8 @@ def _template(environment: dict[str, str], commands: socket.socket) -> Request:
 
 
 def _tell(told: int, number: int) -> None:
-    try:
+    with suppress(BrokenPipeError):  # nobody wants to know
         os.write(told, number.to_bytes(4, "little", signed=True))
-    except BrokenPipeError:
-        pass  # nobody wants to know
 
 
 def _bury(pid: int, told: int) -> None:

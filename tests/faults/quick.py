@@ -75,7 +75,7 @@ class Nursery:
 
     def __init__(self, enter: Sequence[str] = ()) -> None:
         """``enter``: the command that runs what follows on another host, or as another user."""
-        self._enter = enter
+        self.enter = enter
         self._lock = threading.Lock()
         self._root: tuple[socket.socket, subprocess.Popen[bytes]] | None = None
         # environment → the template's socket, and the pids of its children
@@ -134,7 +134,7 @@ class Nursery:
         with theirs:
             command = [sys.executable, "-m", "tests.faults.nursery", str(theirs.fileno())]
             process = subprocess.Popen(
-                [*self._enter, *command],
+                [*self.enter, *command],
                 cwd=REPOSITORY,
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
@@ -153,17 +153,6 @@ class Nursery:
 
 
 nursery = Nursery()
-_elsewhere: dict[tuple[str, ...], Nursery] = {}
-
-
-def nursery_of(enter: Sequence[str]) -> Nursery:
-    """The one that forks what this command would run."""
-    return _elsewhere.setdefault(tuple(enter), Nursery(enter)) if enter else nursery
-
-
-def close_nursery_of(enter: Sequence[str]) -> None:
-    if (made := _elsewhere.pop(tuple(enter), None)) is not None:
-        made.close()
 
 
 class QuickBridge(Bridge):
@@ -176,11 +165,10 @@ class QuickBridge(Bridge):
     unused_at: ClassVar[dict[str, str]] = {}  # a server's URL → the database's name
     known: ClassVar[set[str]] = set()  # URLs of databases that have their tables
 
-    def __init__(self, directory: Path, *, enter: Sequence[str] = (), **settings: Any) -> None:
+    def __init__(self, directory: Path, **settings: Any) -> None:
         super().__init__(directory, **settings)
-        self.enter = list(enter)
         self.seen = self.data  # where the tests see the data directory
-        self.nursery = nursery_of(self.enter)
+        self.nursery = nursery
 
     def __enter__(self) -> Self:
         self.start()
@@ -249,12 +237,12 @@ class QuickBridge(Bridge):
         return self._spawn(arguments, log, log)
 
     def _spawn(self, arguments: list[str], out: IO[bytes], err: IO[bytes]) -> QuickProcess:
-        code, words = "", arguments
+        code = ""
         if arguments[0] == "-c":
-            code, words = arguments[1], ["-c", *arguments[2:]]
+            code, arguments = self.first + arguments[1], ["-c", *arguments[2:]]
         elif self.first:
-            code, words = MANAGE, ["-c", *arguments]
-        return self.nursery.spawn(words, self.environment, out, err, code and self.first + code)
+            code, arguments = self.first + MANAGE, ["-c", *arguments]
+        return self.nursery.spawn(arguments, self.environment, out, err, code)
 
     def run(self, arguments: list[str]) -> subprocess.CompletedProcess[str]:
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:

@@ -1,12 +1,11 @@
 """The disk under the data directory is full (D26, D27, D46 to D48): nothing half-written."""
 
-import errno
 import json
-import os
 import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,17 +39,12 @@ class Disk:
 
     def fill(self) -> None:
         """No room for a byte; again and again, for the bridge may give some room back."""
-        with open(self.data / "filler", "ab", buffering=0) as filler:
-            try:
-                while os.write(filler.fileno(), bytes(4096)):
-                    pass
-            except OSError as error:
-                if error.errno != errno.ENOSPC:
-                    raise
+        with open(self.data / "filler", "ab", buffering=0) as filler, suppress(OSError):
+            while filler.write(bytes(4096)):
+                pass
 
     def free(self) -> None:
-        if (filler := self.data / "filler").exists():
-            filler.unlink()
+        (self.data / "filler").unlink(missing_ok=True)
 
     def store_nothing(self) -> None:
         """Return when nothing can be stored; the database keeps some room for itself."""
@@ -68,8 +62,8 @@ class Disk:
 
     def fire(self, session_id: str, number: int) -> None:
         """A hook as the agent runs it there: it prints nothing and exits 0, whatever happens."""
-        raw: dict[str, Any] = {"hook_event_name": "UserPromptSubmit", "prompt": "x" * 10_000}
-        raw |= {"session_id": session_id, "number": number}
+        about = {"hook_event_name": "UserPromptSubmit", "session_id": session_id}
+        raw = about | {"prompt": "x" * 10_000, "number": number}
         command = [*self.host.enter, "/bin/sh", "-c", hook_command(str(self.bridge.data / "spool"))]
         done = subprocess.run(
             command, input=json.dumps(raw).encode(), capture_output=True, timeout=180
@@ -118,16 +112,15 @@ def test_the_disk_is_full_under_load(disk: Disk) -> None:
         assert body["status"] == "degraded" and body["checks"]["disk_space"] == "unhealthy"
         listed = bridge.get("/api/v1/sessions", bridge.admin_token)
         assert listed.status == 200, "what is stored can be read"
-        stored, refused = -1, [0]
+        stored, since = -1, 0.0
 
         def none_stored() -> bool:
             """Each poster is refused three times, and nothing is acknowledged meanwhile."""
-            nonlocal stored, refused
+            nonlocal stored, since
             disk.fill()
-            now = [len(poster.refusals) for poster in load.posters]
             if load.count() != stored:  # what the database keeps for itself held one more
-                stored, refused = load.count(), now
-            return all(count > had + 3 for count, had in zip(now, refused, strict=True))
+                stored, since = load.count(), time.monotonic()
+            return all(sum(one.at > since for one in p.refusals) > 3 for p in load.posters)
 
         wait_until(none_stored, "refused for good", seconds=SOON)
         disk.free()

@@ -1,7 +1,4 @@
-"""kill -9 of one process: what was acknowledged is there once, in order (D26, D27, D31).
-
-test_kill_two.py is a file of its own for another worker.
-"""
+"""kill -9 of one process: what was acknowledged is there once, in order (D26, D27, D31)."""
 
 import logging
 import random
