@@ -7,7 +7,7 @@ import socket
 import ssl
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,23 +24,15 @@ from tests.faults.quick import QuickBridge
 from tests.run.test_deploy_files import DEPLOY, program
 from tests.servers import free_port, stop_process, wait_until
 
+NAME = "desk.tail1234.ts.net"
+
 
 @dataclass
 class Site:
-    """What a proxy serves: a name with a certificate of an authority of the tests."""
+    """What a proxy serves: NAME, with a certificate of an authority of the tests."""
 
-    name: str
     pem: Path  # the key and its certificates
     context: ssl.SSLContext
-
-
-def make_site(directory: Path, name: str) -> Site:
-    authority = trustme.CA()
-    pem = directory / "site.pem"
-    authority.issue_cert(name).private_key_and_cert_chain_pem.write_to_path(pem)
-    context = ssl.create_default_context()
-    authority.configure_trust(context)
-    return Site(name, pem, context)
 
 
 def shipped(name: str, replaced: dict[str, str]) -> str:
@@ -56,7 +48,7 @@ def nginx(directory: Path, port: int, plain_port: int, site: Site) -> list[str]:
     live = "/etc/letsencrypt/live/bridge.example"
     places = {
         "listen 443 ssl;": f"listen {LOOPBACK}:{port} ssl;",
-        "server_name bridge.example;": f"server_name {site.name};",
+        "server_name bridge.example;": f"server_name {NAME};",
         f"{live}/fullchain.pem": str(site.pem),
         f"{live}/privkey.pem": str(site.pem),
         "http://127.0.0.1:8480;": f"http://127.0.0.1:{plain_port};",
@@ -76,7 +68,7 @@ def nginx(directory: Path, port: int, plain_port: int, site: Site) -> list[str]:
 def caddy(directory: Path, port: int, plain_port: int, site: Site) -> list[str]:
     own = f"\tbind {LOOPBACK}\n\ttls {site.pem} {site.pem}\n"
     places = {
-        "\nbridge.example {\n": f"\nhttps://{site.name}:{port} {{\n{own}",
+        "\nbridge.example {\n": f"\nhttps://{NAME}:{port} {{\n{own}",
         "reverse_proxy 127.0.0.1:8480\n": f"reverse_proxy 127.0.0.1:{plain_port}\n",
     }
     head = "{\n\tadmin off\n\tauto_https disable_redirects\n}\n"
@@ -109,7 +101,6 @@ def running(directory: Path, command: list[str], port: int) -> Iterator[None]:
 
 # -- what clients see of it, and what it knows of them ---------------------------------------------
 
-NAME = "desk.tail1234.ts.net"
 EVENT = "/api/v1/hooks/event"
 PROXIES = {"nginx": nginx, "caddy": caddy}
 CLIENT = "127.0.0.9"  # not the proxy's own address, which is the only trusted one
@@ -127,21 +118,17 @@ class Front:
         """Connect to the public name from an address of its own; the certificate is verified."""
         address, source = (LOOPBACK, self.port), (CLIENT, 0)
         raw = socket.create_connection(address, timeout, source_address=source)
-        return self.site.context.wrap_socket(raw, server_hostname=self.site.name)
+        return self.site.context.wrap_socket(raw, server_hostname=NAME)
 
     def request(self, method: str, path: str, **more: Any) -> Response:
-        headers = {"Host": self.site.name} | more.pop("headers", {})
+        headers = {"Host": NAME} | more.pop("headers", {})
         https = Https(self.port, plain=True, dial=self.dial)
         return https.request(method, path, headers=headers, **more)
 
-    @contextmanager
-    def phone(self) -> Iterator[Phone]:
+    def phone(self) -> Phone:
         phone = Phone(self.port, self.bridge.device_token(), plain=True, dial=self.dial)
-        phone.host = self.site.name
-        try:
-            yield phone
-        finally:
-            phone.close()
+        phone.host = NAME
+        return phone
 
     def post(self, body: dict[str, Any]) -> None:
         answer = self.request("POST", EVENT, token=self.bridge.hook_token, json_body=body)
@@ -160,7 +147,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bridge, S
     settings = {"BRIDGE_PUBLIC_URL": f"https://{NAME}", "BRIDGE_TRUSTED_PROXIES": "127.0.0.1"}
     plain_port = str(free_port())
     with QuickBridge(directory / "bridge", BRIDGE_PLAIN_PORT=plain_port, **settings) as bridge:
-        yield bridge, make_site(directory, NAME)
+        authority, pem = trustme.CA(), directory / "site.pem"
+        authority.issue_cert(NAME).private_key_and_cert_chain_pem.write_to_path(pem)
+        context = ssl.create_default_context()
+        authority.configure_trust(context)
+        yield bridge, Site(pem, context)
 
 
 @pytest.fixture(scope="module", params=PROXIES)
@@ -181,8 +172,7 @@ def test_an_event_goes_in_and_comes_out_by_the_proxy(front: Front) -> None:
     """The whole conversation; the mode is that of the address (D20)."""
     session = new_session()
     front.post(hook("SessionStart", session))
-    with front.phone() as phone:
-        phone.connect()
+    with closing(front.phone().connect()) as phone:
         acknowledged = phone.auth()["payload"]
         assert acknowledged["connection_mode"] == "secure_remote"
         assert acknowledged["bridge_url"].startswith(f"wss://{NAME}")
@@ -211,8 +201,7 @@ def test_the_bridge_knows_the_client_whatever_it_says_of_itself(front: Front) ->
     pages, sockets = len(front.logged(page)), len(front.logged(socket))
     for number, lie in enumerate(LIES, 1):
         assert front.request("GET", "/docs", headers=lie).status == 200
-        with front.phone() as phone:
-            phone.connect(headers=lie)
+        with closing(front.phone().connect(headers=lie)) as phone:
             assert phone.auth()["payload"]["connection_mode"] == "secure_remote"
         eventually(lambda number=number: len(front.logged(page)) >= pages + number)
         eventually(lambda number=number: len(front.logged(socket)) >= sockets + number)

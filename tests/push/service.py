@@ -1,7 +1,4 @@
-"""A push service on loopback, and browsers that are subscribed there.
-
-A browser decrypts by RFC 8291 and checks who sent by RFC 8292.
-"""
+"""A push service on loopback, and browsers that decrypt (RFC 8291) and check who sent (8292)."""
 
 import base64
 import json
@@ -39,10 +36,6 @@ def decode(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
-def point(key: ec.EllipticCurvePublicKey) -> bytes:
-    return key.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
-
-
 @dataclass
 class Received:
     """One request, as it came."""
@@ -77,9 +70,7 @@ def drip(handler: BaseHTTPRequestHandler, received: Received) -> None:
 
 
 class Raw:
-    """Answer with these bytes, then with `again` for as long as the bridge reads; `written`: how
-    many bytes it took before it went, at most a gigabyte.
-    """
+    """Answer with these bytes, then with `again` while the bridge reads, at most a gigabyte."""
 
     def __init__(self, first: bytes, again: bytes = b"") -> None:
         self.first, self.again, self.written = first, again, 0
@@ -142,16 +133,13 @@ class PushService:
     def browser(self) -> "Browser":
         return Browser(self)
 
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-
 
 @contextmanager
 def running(directory: Path) -> Iterator[PushService]:
     service = PushService(directory)
     yield service
-    service.close()
+    service.server.shutdown()
+    service.server.server_close()
 
 
 class Browser:
@@ -166,7 +154,8 @@ class Browser:
     @property
     def subscription(self) -> dict[str, Any]:
         """What `PushSubscription.toJSON()` gives."""
-        keys = {"p256dh": encode(point(self.key.public_key())), "auth": encode(self.secret)}
+        point = self.key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+        keys = {"p256dh": encode(point), "auth": encode(self.secret)}
         endpoint = self.service.origin + self.path
         return {"endpoint": endpoint, "expirationTime": None, "keys": keys}
 

@@ -70,9 +70,7 @@ def test_full_detail_and_every_kind(bridge: Bridge, browser: Browser, phone: Pho
 
 
 def test_a_frozen_phone_and_one_that_has_it(bridge: Bridge, service: PushService) -> None:
-    """A socket that looks alive is waited for; what was received, or decided meanwhile, is not
-    pushed.
-    """
+    """A socket that looks alive is waited for; what it has, or was decided, is not pushed."""
     frozen, awake, away = (service.browser() for _ in range(3))
     phones = [bridge.phone().ready() for _ in range(3)]
     for phone, browser in zip(phones, (frozen, awake, away), strict=True):
