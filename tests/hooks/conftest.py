@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -22,16 +23,13 @@ from tests.hooks.scripted import ScriptedBridge
 from tests.servers import wait_until
 
 # what an agent may say anywhere
+NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
 JSON_VALUES: st.SearchStrategy[Any] = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(),
+    st.none() | st.booleans() | NUMBERS | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=8,
 )
-Hook = Callable[[dict[str, Any] | bytes], None]
+Hook = Callable[[dict[str, Any]], None]
 
 
 def run_hook(
@@ -39,9 +37,7 @@ def run_hook(
 ) -> subprocess.CompletedProcess[bytes]:
     """The command as an agent runs it. BrokenPipeError when it leaves input unread."""
     arguments = ["/bin/sh", "-c", command or hook_command(str(spool))]
-    with subprocess.Popen(
-        arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
+    with subprocess.Popen(arguments, stdin=PIPE, stdout=PIPE, stderr=PIPE) as process:
         assert process.stdin
         process.stdin.write(data)
         process.stdin.flush()
@@ -67,8 +63,8 @@ def spool(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def hook(spool: Path) -> Hook:
-    def run(raw: dict[str, Any] | bytes) -> None:
-        done = run_hook(spool, raw if isinstance(raw, bytes) else json.dumps(raw).encode())
+    def run(raw: dict[str, Any]) -> None:
+        done = run_hook(spool, json.dumps(raw).encode())
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
     return run

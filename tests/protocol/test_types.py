@@ -1,10 +1,13 @@
-"""Timestamps (SPEC Conventions; STACK: the platform's own types are too lax)."""
+"""What travels: timestamps (SPEC Conventions; the platform's own types are too lax), and frames."""
 
 from datetime import UTC
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
+from websockets.frames import Frame, Opcode
+from websockets.streams import StreamReader
 
+from bridge_project.protocol.catalogue import text_frame
 from bridge_project.protocol.types import Timestamp, parse_timestamp
 
 TIMESTAMP = TypeAdapter(Timestamp)
@@ -28,8 +31,7 @@ TIMESTAMP = TypeAdapter(Timestamp)
 )
 def test_timestamps_are_read(text: str, utc: str) -> None:
     moment = parse_timestamp(text)
-    assert moment.isoformat() == utc
-    assert moment.tzinfo is UTC
+    assert (moment.isoformat(), moment.tzinfo) == (utc, UTC)
     assert TIMESTAMP.validate_python(text) == text, "kept as sent"
 
 
@@ -44,7 +46,19 @@ NONE = """
     "text", ["", " 2026-01-31T12:00:00Z", "2026-01-31T12:00:00Z\n", *NONE.split()]
 )
 def test_what_is_no_timestamp_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="must be"):
-        parse_timestamp(text)
-    with pytest.raises(ValidationError):
+    with pytest.raises(ValidationError, match="must be"):
         TIMESTAMP.validate_python(text)
+
+
+@pytest.mark.parametrize("text", ["x" * n for n in (0, 125, 126, 65535, 65536)] + ["é漢🙂" * 20])
+def test_a_frame_is_read_back_by_another_library(text: str) -> None:
+    """RFC 6455, 5.2; the length counts bytes, and takes the fewest."""
+    data, size = text_frame(text), len(text.encode())
+    assert len(data) - size == (2 if size < 126 else 4 if size < 65536 else 10)
+    stream = StreamReader()
+    stream.feed_data(data)
+    with pytest.raises(StopIteration) as done:
+        next(Frame.parse(stream.read_exact, mask=False))
+    frame: Frame = done.value.value
+    assert (frame.opcode, frame.fin, frame.rsv1) == (Opcode.TEXT, True, False)
+    assert bytes(frame.data).decode() == text and stream.buffer == b""
