@@ -44,8 +44,8 @@ def build(top: Path) -> House:
     (second / "c.txt").write_text("inside the second\n")
     for secret in (
         outside / "secret.txt",
-        outside / "inner" / "secret.txt",
-        data / "secrets" / "hook_token",
+        outside / "inner/secret.txt",
+        data / "secrets/hook_token",
     ):
         secret.write_bytes(SECRET)
     return House(top, root, second, outside, data, Jail([str(root), str(second)], [str(data)]))
@@ -71,9 +71,7 @@ def assert_denied(jail: Jail, *paths: str) -> None:
 
 
 def test_no_permission_is_denied(house: House) -> None:
-    """A directory that may only be entered is passed through; a tree shows what it may not read as
-    empty.
-    """
+    """A directory that may only be entered is passed through, and is empty in a tree."""
     (house.root / "a.txt").chmod(0)
     for name, mode in {"docs": 0o111, "shut": 0, "listed": 0o444}.items():
         (house.root / name).mkdir(exist_ok=True)
@@ -120,15 +118,6 @@ def jail_of(monkeypatch: pytest.MonkeyPatch, house: House) -> Callable[..., Jail
     return make
 
 
-def test_the_jail_of_the_settings(house: House, jail_of: Callable[..., Jail]) -> None:
-    """Though the whole disk is a root."""
-    jail = jail_of()
-    own = f"{house.data}/secrets/hook_token"
-    assert_denied(jail, own, "/proc/self/environ", "/proc", "/dev/null")
-    assert read(jail, "a.txt") == b"inside\n"
-    assert read(jail, f"{house.outside}/secret.txt") == SECRET and jail.resolve("/..") == "/"
-
-
 URLS = {"DATABASE_URL_FILE": "postgres://me:word@db/bridge", "REDIS_URL_FILE": "redis://:word@db/0"}
 TOKENS = ("BRIDGE_HOOK_TOKEN_FILE", "BRIDGE_ADMIN_TOKEN_FILE", "BRIDGE_TLS_KEY")
 
@@ -150,16 +139,17 @@ def test_files_of_secrets_are_closed_wherever_they_are(
     assert {entry["name"] for entry in tree(jail, ".")["entries"]} == {"docs", "rooms", "a.txt"}
 
 
-@pytest.mark.parametrize("suffix", ["", "-wal"])
 def test_a_database_outside_the_data_directory_is_closed(
-    house: House, jail_of: Callable[..., Jail], suffix: str
+    house: House, jail_of: Callable[..., Jail]
 ) -> None:
-    """D45: it holds every message, and what tokens are checked against."""
+    """D45: it holds every message, and what tokens are checked against; others' files are open."""
     (house.root / "link.sqlite3").symlink_to("docs/bridge.sqlite3")
-    (house.root / "docs" / f"bridge.sqlite3{suffix}").write_bytes(SECRET)
+    files = ("docs/bridge.sqlite3", "docs/bridge.sqlite3-wal")
+    for name in files:
+        (house.root / name).write_bytes(SECRET)
     jail = jail_of(DATABASE_URL=f"sqlite://{house.root}/link.sqlite3")
-    assert_denied(jail, f"docs/bridge.sqlite3{suffix}")
-    assert read(jail, "docs/b.txt") == b"inside too\n"
+    assert_denied(jail, *files)
+    assert read(jail, f"{house.outside}/secret.txt") == SECRET
 
 
 # -- random trees, links and paths -----------------------------------------------------------------
@@ -170,8 +160,6 @@ STEPS = some.sampled_from([*WORDS.split(), "n\n", ""])
 STARTS = some.sampled_from(
     ["", "", "{top}/root/", "{top}/second/", "{top}/outside/", "{top}/root/var/", "{top}/", "/"]
 )
-
-
 PATHS = some.builds(
     lambda start, steps: start + "/".join(steps), STARTS, some.lists(STEPS, max_size=6)
 )
@@ -187,8 +175,7 @@ def furnish(house: House, made: list[tuple[list[str], str]]) -> None:
         place = house.root.joinpath(*where)
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
-            # Made by real paths, so that no link of the example puts an inside thing outside or the
-            # reverse.
+            # by real paths, so that no link of the example puts an inside thing outside
             if os.path.realpath(place.parent) != str(place.parent):
                 continue
             if what == "directory":
@@ -218,10 +205,8 @@ def test_nothing_from_outside_whatever_is_asked(
         furnish(house, made)
         start = None if base is None else base.format(top=house.top)
         before = len(os.listdir("/proc/self/fd"))
-        for path in [
-            *(one.format(top=house.top) for one in asked),
-            *("/".join(where) for where, _ in made),
-        ]:
+        paths = [one.format(top=house.top) for one in asked]
+        for path in [*paths, *("/".join(where) for where, _ in made)]:
             _check_file(house, path, start)
             for way in (tree, listing, read_lines):
                 try:
