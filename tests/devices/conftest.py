@@ -6,14 +6,8 @@ from devices_app import pairing
 from devices_app.models import Device, Token
 
 
-def mint(
-    name: str = "phone",
-    *,
-    ttl: timedelta = timedelta(minutes=10),
-    lifetime: timedelta | None = None,
-    device: Device | None = None,
-) -> tuple[Device, Token, str]:
-    return pairing.mint(name, ttl=ttl, lifetime=lifetime, device=device)
+def mint(name: str = "phone", lifetime: timedelta | None = None) -> tuple[Device, Token, str]:
+    return pairing.mint(name, ttl=timedelta(minutes=10), lifetime=lifetime)
 
 
 def auth(plain: str, device_id: str | None = "id-1", **changes: str) -> Device:

@@ -16,7 +16,6 @@ import time_machine
 import zxingcpp
 from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from django.core.management import CommandError, call_command
-from django.db import connection
 from PIL import Image
 
 from bridge_project.kernel.config import conf
@@ -94,16 +93,14 @@ def token_in(link: str) -> str:
     return found[1]
 
 
-def test_a_link() -> None:
-    given = run("mint_pairing_qr", "--name", "Ada's phone", "--format", "url").rstrip("\n")
-    found = tokens.identify(token_in(given))
-    assert found is not None and found.device is not None and found.device.name == "Ada's phone"
-
-
-def test_a_picture_to_a_pipe(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    call_command("mint_pairing_qr", "--format", "png")
+def test_a_link_and_a_picture_to_a_pipe(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    link = run("mint_pairing_qr", "--name", "Ada's phone", "--format", "url").rstrip("\n")
+    call_command("mint_pairing_qr", "--name", "Bob's phone", "--format", "png")
     with Image.open(io.BytesIO(capfdbinary.readouterr().out)) as picture:
-        assert tokens.identify(token_in(decoded(picture)))
+        links = {"Ada's phone": link, "Bob's phone": decoded(picture)}
+    for name, text in links.items():
+        found = tokens.identify(token_in(text))
+        assert found is not None and found.device is not None and found.device.name == name
 
 
 @pytest.mark.parametrize("coloured", [False, True])
@@ -172,9 +169,7 @@ def test_the_list() -> None:
     Device.objects.update(client_version="1.0.0-\033[2J")
     assert "\033" not in run("list_devices")
     pairing.revoke(device)
-    assert re.search(
-        rf"^{device.pk} +Ada's phone +revoked +ios ", run("list_devices"), re.MULTILINE
-    )
+    assert re.search(rf"(?m)^{device.pk} +Ada's phone +revoked +ios ", run("list_devices"))
 
 
 def test_which_device_is_meant() -> None:
@@ -189,12 +184,6 @@ def test_which_device_is_meant() -> None:
     run("revoke_device", str(twins[0].pk))
     assert set(Device.objects.filter(revoked_at=None)) == {twins[1], other}
     assert "was revoked" in failure("mint_pairing_qr", "--device", str(twins[0].pk))
-
-
-def test_without_a_database(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection.introspection, "table_names", list)
-    for command in ("mint_pairing_qr", "list_devices", "revoke_device 1", "make_admin"):
-        assert "Start the bridge once" in failure(*command.split())
 
 
 bridge = bridge_of_module()
@@ -233,9 +222,8 @@ def test_make_admin_of_a_script(bridge: Bridge) -> None:
             program.until(says)
         assert PASSWORD not in program.shown
     environment = bridge.environment | {"DJANGO_SUPERUSER_PASSWORD": PASSWORD}
-    for name, says in (("script", "already exists"), ("a b", "valid username"), ("x" * 151, "150")):
-        with Program(environment, "make_admin", "--username", name, terminal=False) as program:
-            program.until(says)
-            assert program.ended() == 1
+    with Program(environment, "make_admin", "--username", "script", terminal=False) as program:
+        program.until("already exists")
+        assert program.ended() == 1
     assert "script" in users(bridge)
     nursery.forget(environment)

@@ -3,15 +3,10 @@
 import base64
 import hashlib
 import re
-from pathlib import Path
 
-import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from django.test import Client
-
-from tests.conformance.https import assert_error
-from tests.faults.quick import QuickBridge
 
 
 def test_nothing_is_kept_or_told_and_nothing_but_its_two_parts_runs(client: Client) -> None:
@@ -43,13 +38,3 @@ def test_every_system_has_its_steps_without_a_script(client: Client) -> None:
     ca = x509.load_pem_x509_certificate(client.get("/ca.crt").content)
     shown = re.search(r'<output id="fingerprint">([0-9A-F:]{95})</output>', page)
     assert shown and bytes.fromhex(shown[1].replace(":", "")) == ca.fingerprint(hashes.SHA256())
-
-
-def test_with_a_given_certificate_there_is_nothing_to_trust(tmp_path: Path) -> None:
-    issued, given = trustme.CA().issue_cert("127.0.0.1"), tmp_path / "given.pem"
-    issued.private_key_and_cert_chain_pem.write_to_path(given)
-    files = {"BRIDGE_TLS_CERT": str(given), "BRIDGE_TLS_KEY": str(given)}
-    with QuickBridge(tmp_path, **files) as bridge:
-        page = bridge.get("/pair")
-        assert page.status == 200 and b"ca.crt" not in page.body
-        assert_error(bridge.get("/ca.crt"), 404, "NOT_FOUND")

@@ -4,25 +4,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bridge_project.protocol.hooks import HookEvent, parse_hook_event
-from bridge_project.protocol.types import now_text
 from hooks_app.intake import store as intake
 from sessions_app.log import reader as log_reader
 from sessions_app.log.reader import Row
 from sessions_app.models import Feed, LogHead, LogRow, Session
 from sessions_app.observed import sessions as observed_sessions
+from tests.conformance.samples import hook
 
 
-def event(
-    session_id: str = "s1",
-    name: str = "UserPromptSubmit",
-    *,
-    event_id: str | None = None,
-    **payload: Any,
-) -> HookEvent:
-    body = {"event": name, "timestamp": now_text(), "session_id": session_id, "payload": payload}
-    if event_id:
-        body["event_id"] = event_id
-    return parse_hook_event(body, now=datetime.now(UTC))
+def event(session_id: str, name: str = "UserPromptSubmit", **payload: Any) -> HookEvent:
+    return parse_hook_event(hook(name, session_id, payload), now=datetime.now(UTC))
 
 
 def store(*events: HookEvent) -> list[intake.Receipt]:

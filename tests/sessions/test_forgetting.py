@@ -18,6 +18,7 @@ from sessions_app.log import outbox as log_outbox
 from sessions_app.models import ClientRequest, Cursor, Feed, LogRow, Process, Session, ToolCall
 from sessions_app.observed import sessions as observed_sessions
 from sessions_app.socket import idempotency
+from tests.devices.conftest import mint
 from tests.sessions import helpers
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -45,18 +46,16 @@ def test_what_is_old_goes_step_by_step() -> None:
     StoredEvent.objects.update(received_at=long_ago)
     helpers.post("one")
     process = Process.objects.create(instance="i", lease_until=timezone.now())
+    kept = mint()[0]
+    request = {"device": kept, "process_id": process.pk, "created_at": long_ago}
     for number in range(10):
-        device = pairing.mint(f"phone {number}", ttl=timedelta(minutes=10), lifetime=None)[0]
-        Cursor.objects.create(device=device, feed=session.feed, position=0)
+        Cursor.objects.create(device=mint()[0], feed=session.feed, position=0)
         call(session)
-    kept = pairing.mint("kept", ttl=timedelta(minutes=10), lifetime=None)[0]
+        ClientRequest.objects.create(digest=str(number), **request)
     Device.objects.exclude(pk=kept.pk).update(created_at=long_ago)
     Token.objects.exclude(device=kept).update(use_by=long_ago)
     asked, young = call(session, decision="approved"), call(session, tool_call_id="young")
     ToolCall.objects.filter(pk=young.pk).update(created_at=timezone.now())
-    request = {"device": kept, "process_id": process.pk, "created_at": long_ago}
-    for number in range(10):
-        ClientRequest.objects.create(digest=str(number), **request)
     for module in (intake, idempotency, approvals):
         assert (module.forget_old(), module.forget_old()) == (10, 0)
     assert (pairing.forget_void(), pairing.forget_void()) == (10, 0)

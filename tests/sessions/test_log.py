@@ -44,23 +44,19 @@ def test_bytes_of_the_whole_log_are_bounded_across_sessions(
     assert helpers.holds_what_it_says()
 
 
-def aged(*hours: int) -> tuple[int, list[int]]:
-    feed_id = helpers.post(count=len(hours)).feed_id
-    rows = seqs(feed_id)[-len(hours) :]
-    for seq, age in zip(rows, hours, strict=True):
-        LogRow.objects.filter(seq=seq).update(created_at=timezone.now() - timedelta(hours=age))
-    return feed_id, rows
+def set_age(seq: int, hours: int) -> None:
+    LogRow.objects.filter(seq=seq).update(created_at=timezone.now() - timedelta(hours=hours))
 
 
 def test_messages_since_a_moment_are_all_from_the_first_later_one_on() -> None:
     """D29: a row that was stamped while the clock was an hour behind is not left out."""
-    feed_id, rows = aged(3, 1, 4, 0)
+    feed_id = helpers.post("s1", 4).feed_id
+    for seq, hours in zip(rows := seqs(feed_id), (3, 1, 4, 0), strict=True):
+        set_age(seq, hours)
     since = now_text(timezone.now() - timedelta(hours=2))
     frames, complete = log_reader.asked_for(feed_id, None, since)
     assert (len(frames), complete) == (3, True)
-    LogRow.objects.filter(seq=rows[0]).update(
-        created_at=timezone.now() - timedelta(hours=KEPT_HOURS + 1)
-    )
+    set_age(rows[0], KEPT_HOURS + 1)
     outbox.prune()
     frames, complete = log_reader.asked_for(feed_id, None, since)
     # one that is gone may have been stamped like the one that is an hour behind

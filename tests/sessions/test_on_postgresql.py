@@ -10,12 +10,7 @@ import pytest
 from tests.servers import Postgres
 
 HERE = Path(__file__).resolve().parent
-OF_THE_LOG = (
-    "test_commit_order.py",
-    "test_forgetting.py",
-    "test_log.py",
-    "test_reader.py",
-)
+OF_THE_LOG = ("test_commit_order.py", "test_forgetting.py", "test_log.py", "test_reader.py")
 
 
 @pytest.mark.slow
