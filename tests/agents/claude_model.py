@@ -100,12 +100,8 @@ class _Handler(models.Handler):
         return self.stream(models.anthropic_events(whole, map(_deltas, reply)), named=True)
 
 
-USAGE = {
-    "input_tokens": 100,
-    "cache_creation_input_tokens": 0,
-    "cache_read_input_tokens": 0,
-    "output_tokens": 20,
-}
+USAGE = {"input_tokens": 100, "output_tokens": 20}
+USAGE |= dict.fromkeys(("cache_creation_input_tokens", "cache_read_input_tokens"), 0)
 
 
 def _content(block: Block) -> dict[str, Any]:

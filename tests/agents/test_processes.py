@@ -21,13 +21,9 @@ from tests.conformance.agents import begin, end, tool
 from tests.conformance.approvals import decide
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.phone import Phone
-from tests.faults.quick import QuickBridge
+from tests.faults.quick import bridge_of_module
 
-
-@pytest.fixture(scope="module")
-def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    with QuickBridge(tmp_path_factory.mktemp("processes"), BRIDGE_DEMO_SHELL="1") as bridge:
-        yield bridge
+bridge = bridge_of_module(BRIDGE_DEMO_SHELL="1")
 
 
 @pytest.fixture
@@ -68,15 +64,11 @@ def number() -> str:
 
 
 def sleeping(number: str) -> list[int]:
-    found = []
-    for process in psutil.process_iter():
-        try:
-            name, *arguments = process.cmdline()
-        except (psutil.Error, ValueError):  # it has just ended
-            continue
-        if os.path.basename(name) == "sleep" and number in arguments[-1]:
-            found.append(process.pid)
-    return found
+    return [
+        process.pid
+        for process in psutil.process_iter(["name", "cmdline"])
+        if process.info["name"] == "sleep" and number in str(process.info["cmdline"])
+    ]
 
 
 def launchers(bridge: Bridge) -> list[psutil.Process]:
@@ -98,10 +90,8 @@ async def test_a_repository_brings_no_program_of_its_own(
     monkeypatch.setenv("PATH", f".::{os.environ['PATH']}")
     group = await groups.start(["agent-of-mine"], tmp_path)
     await within(group.exited.wait())
-    assert (group.returncode, await group.stderr.readline()) == (
-        127,
-        b"agent-of-mine: No such file or directory\n",
-    )
+    assert group.returncode == 127
+    assert await group.stderr.readline() == b"agent-of-mine: No such file or directory\n"
     await groups.end_group(group)
 
 
@@ -140,25 +130,14 @@ def test_what_survived_the_bridge_is_ended_at_the_next_start(
         other.kill()
 
 
-def test_who_starts_a_bridge_on_a_copy_of_the_data_goes_on() -> None:
-    """Also when it is an agent of the bridge whose data it is."""
-    reap = "from sessions_app.agents.process.groups import reap; reap('the same')"
-    command = [f'"{sys.executable}" -c "{reap}"; echo goes on']
-    marked = os.environ | {AGENT_OF: "the same"}
-    said = subprocess.check_output(["/bin/sh", "-c", *command], env=marked, text=True)
-    assert said == "goes on\n"
-
-
 def test_what_it_leaves_in_the_background_holds_nobody_up_and_goes_on(
     phone: Phone, session: str, tmp_path: Path
 ) -> None:
     """Its output is read on, or it would stand still when the pipe is full."""
     mark, made = uuid.uuid4().hex, tmp_path / "made"
-    background = (
-        f"until test -e {tmp_path}/go; do sleep 0.02; done; head -c 1000000 /dev/zero; touch "
-        f"{made}; sleep 100; : {mark}"
-    )
-    run(phone, session, f"sh -c '{background}' & echo over")
+    waits = f"until test -e {tmp_path}/go; do sleep 0.02; done"
+    floods = f"head -c 1000000 /dev/zero; touch {made}; sleep 100; : {mark}"
+    run(phone, session, f"sh -c '{waits}; {floods}' & echo over")
     assert finish(phone, session)["content"] == "over\n"
     (tmp_path / "go").touch()
     eventually(made.exists)

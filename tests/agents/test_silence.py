@@ -11,8 +11,6 @@ from tests.faults.quick import with_limits
 
 SECONDS = 2  # of silence, in place of a minute
 IDLE = 5  # in place of half an hour
-
-
 SOONER = with_limits(TURN_SILENCE_SECONDS=SECONDS, AGENT_IDLE_SECONDS=IDLE)
 script, bridge = script_of("plain"), bridge_of(first=SOONER, BRIDGE_DEMO_SHELL="1")
 
@@ -23,9 +21,7 @@ def low(phone: Phone, session_id: str) -> list[str]:
 
 
 def test_a_turn_without_a_sign(bridge: Bridge, tmp_path: Path) -> None:
-    """Told to every device once, with what takes so long; not where a person is waited for, nor of
-    an agent that thinks.
-    """
+    """Every device is told once, and why; not where a person is waited for, or an agent thinks."""
     with bridge.phones(2) as (phone, other):
         waits = begin(bridge, phone)
         tool(phone, waits)

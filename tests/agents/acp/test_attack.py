@@ -15,8 +15,6 @@ from tests.agents.drive import APPROVED, REJECTED, only, text
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 MARK = "BRIDGE_AGENT_RUN"
-
-
 TRUE = {"command": "true"}
 
 
@@ -160,9 +158,8 @@ async def test_an_interrupt_takes_back_what_was_granted(opened: Open, root: Path
     """D40: what was approved before is refused after it; in a later turn it is as ever."""
     drive = await opened(APPROVED)
     granted = (
-        "/do run = {'command': 'touch made'}; text = {'file_path': 'written', 'content': 'x'}\n"
-        "allowed(ask('c', kind='execute', rawInput=run)); allowed(ask('e', kind='edit', "
-        "rawInput=text))\n"
+        "/do allowed(ask('c', kind='execute', rawInput={'command': 'touch made'}))\n"
+        "allowed(ask('e', kind='edit', rawInput={'file_path': 'written', 'content': 'x'}))\n"
     )
     uses = "agent.command('touch made'); write('written x')"
     await drive.driver.prompt(f"{granted}say('granted'); agent.cancelled.wait(); {uses}")
@@ -210,9 +207,7 @@ async def test_a_call_that_shows_a_change_is_an_edit(opened: Open, kind: str, gi
 
 
 async def test_what_a_command_gets_from_the_bridge(opened: Open) -> None:
-    """D40: its environment cannot take away what it is found by, odd names are refused; D45: of
-    what the bridge has open, it gets its own three ends.
-    """
+    """D40: not in its environment what it is found by, or odd names; D45: its own three ends."""
     drive = await opened(APPROVED)
     odd, mark, good = ({"name": name, "value": "theirs"} for name in ("A=B", MARK, "GOOD"))
     assert "does not do it" in text(await drive.turn(f"/do agent.command('env', env=[{odd}])"))
@@ -252,5 +247,5 @@ async def test_what_nobody_reads_is_not_read_from_the_agent(
         said.append(event)
         if isinstance(event, TurnEnded):
             break
-    assert text(said).replace("x", "").split() == [str(number) for number in range(2000)]
+    assert text(said).replace("x", "").split() == [*map(str, range(2000))]
     await driver.close()

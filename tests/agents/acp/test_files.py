@@ -23,33 +23,44 @@ if yes:
 """
 
 
-async def test_reading_inside_the_roots_needs_nobody(opened: Open, root: Path) -> None:
+@pytest.fixture
+def outside(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file beside the root, to which a link leads; the data directory lies in the root (D45)."""
+    secret = root.parent / "secret"
+    (root / "var").mkdir()
+    for path in (secret, root / "var/key"):
+        path.write_text("hidden")
+    (root / "link").symlink_to(secret)
+    monkeypatch.setitem(conf.__dict__, "bridge_data_dir", root / "var")
+    return secret
+
+
+async def test_reading_inside_the_roots_needs_nobody(
+    opened: Open, root: Path, outside: Path
+) -> None:
     """D12: outside of them, by way of a link, what is not there or no file, is refused."""
     (root / "a.txt").write_text("content")
-    (root.parent / "secret").write_text("hidden")
-    (root / "link").symlink_to(root.parent / "secret")
     drive = await opened()
     said = await drive.turn("/read a.txt")
     assert (kinds(said), text(said)) == (["TurnEnded"], "content")
-    for path in ("../secret", "/etc/passwd", "link", "none.txt", "."):
+    for path in ("../secret", "/etc/passwd", "link", "none.txt", ".", "var/key"):
         refused = text(await drive.turn(f"/read {path}"))
         assert refused.startswith("The bridge does not do it:"), path
         assert "hidden" not in refused and "root:" not in refused
 
 
-async def test_the_data_directory_is_never_read_or_written(
-    opened: Open, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """D45: whatever the roots."""
-    (root / "var").mkdir()
-    (root / "var" / "key").write_text("key")
+async def test_what_was_approved_stays_inside(opened: Open, root: Path, outside: Path) -> None:
     drive = await opened(APPROVED)
-    monkeypatch.setitem(conf.__dict__, "bridge_data_dir", root / "var")
-    assert "does not do it" in text(await drive.turn("/read var/key"))
-    assert "does not do it" in text(await drive.turn("/write var/key mine"))
-    assert "does not do it" in text(await drive.turn("/write var/new/key mine"))
-    assert sorted(path.name for path in (root / "var").iterdir()) == ["key"]
-    assert (root / "var" / "key").read_text() == "key"
+    paths = ("../out.txt", "link", "/dev/null", "var/key", "var/new/key")
+    terminal = "/do have('terminal/create', '', command='touch made', cwd='/')"
+    for line in (*(f"/write {path} new" for path in paths), terminal):
+        said = await drive.turn(line)
+        assert "does not do it" in text(said), line
+        assert kinds(said) == ["ApprovalAsked", "ToolFailed", "TurnEnded"]
+        assert only(ToolFailed, said).failure.code == "TOOL_EXECUTION_FAILED"
+    assert {outside.read_text(), (root / "var/key").read_text()} == {"hidden"}
+    assert not (root.parent / "out.txt").exists() and not Path("/made").exists()
+    assert len([*root.rglob("*")]) == 3, "nothing was made"
 
 
 async def test_a_write_that_nobody_was_asked_for_is_asked_for(opened: Open, root: Path) -> None:
@@ -66,18 +77,6 @@ async def test_a_write_that_nobody_was_asked_for_is_asked_for(opened: Open, root
     assert kinds(said) == ["ApprovalAsked", "ToolStopped", "TurnEnded"]
     assert "keep it" in text(said)
     assert (root / "a.txt").read_text() == "new"
-
-
-async def test_an_approved_write_stays_inside(opened: Open, root: Path) -> None:
-    (root.parent / "secret").write_text("secret")
-    (root / "link").symlink_to(root.parent / "secret")
-    drive = await opened(APPROVED)
-    for path in ("../out.txt", "link", "/dev/null"):
-        said = await drive.turn(f"/write {path} new")
-        assert "does not do it" in text(said)
-        assert kinds(said) == ["ApprovalAsked", "ToolFailed", "TurnEnded"]
-    assert not drive.of(ToolSucceeded) and (root.parent / "secret").read_text() == "secret"
-    assert not (root.parent / "out.txt").exists()
 
 
 async def test_an_agent_that_asked_itself_is_not_asked_twice(opened: Open, root: Path) -> None:
@@ -109,14 +108,6 @@ async def test_what_a_write_keeps_and_makes(opened: Open, root: Path) -> None:
     assert modes == [0o755, 0o755, 0o644]
     names = [path.name for path in root.rglob("*")]
     assert sorted(names) == ["a", "b", "c.txt", "link", "mine", "run.sh"]
-
-
-async def test_a_terminal_outside_the_roots_is_refused(opened: Open) -> None:
-    drive = await opened(APPROVED)
-    said = await drive.turn("/do have('terminal/create', '', command='touch made', cwd='/')")
-    assert "does not do it" in text(said)
-    assert only(ToolFailed, said).failure.code == "TOOL_EXECUTION_FAILED"
-    assert not Path("/made").exists()
 
 
 @pytest.mark.parametrize("status", ["failed", "completed"])

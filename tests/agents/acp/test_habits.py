@@ -1,6 +1,5 @@
 """What ACP agents do with the protocol: pieces of calls, echoes, noise, histories."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from sessions_app.agents.events import (
     ToolSucceeded,
 )
 from tests.agents.conftest import Open
-from tests.agents.drive import APPROVED, REJECTED, eventually, kinds, only, text
+from tests.agents.drive import APPROVED, eventually, kinds, only, text
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 # the agent of most tests here: one that greets whoever starts it before it speaks the protocol
@@ -101,25 +100,6 @@ async def test_what_real_agents_say_of_a_call(
         assert failed.failure.details.exit_code and "{" not in failed.failure.message
 
 
-@pytest.mark.parametrize(
-    ("name", "path", "content"),
-    [("opencode-write", "new.txt", "some text"), ("codex-patch", "p.txt", "hello\n")],
-)
-async def test_what_a_real_agent_was_allowed_to_write(
-    opened: Open, root: Path, name: str, path: str, content: str
-) -> None:
-    """Its approval covers the file as the bridge writes it, and nobody is asked twice."""
-    told = (CAPTURED / f"{name}.json").read_text().replace(HOME, str(root))
-    (call,) = [one for one in json.loads(told) if "sessionUpdate" not in one]
-    drive = await opened(APPROVED, REJECTED)
-    said = await drive.turn(
-        f"/do call = {call}; allowed(ask(call.pop('toolCallId'), **call))\n"
-        f"have('fs/write_text_file', '', path={str(root / path)!r}, content={content!r})"
-    )
-    assert kinds(said) == ["ApprovalAsked", "ToolStopped", "TurnEnded"]
-    assert (root / path).read_text() == content
-
-
 LATE_HISTORY = [
     HistoryMessage("What was asked?", by_agent=False),
     HistoryMessage("I look.", by_agent=True),
@@ -131,9 +111,7 @@ LATE_HISTORY = [
 async def test_history_that_comes_late(
     opened: Open, monkeypatch: pytest.MonkeyPatch, waits: bool
 ) -> None:
-    """It is not said, but kept for who asks what was said before (D60), pieces joined: as of
-    gemini, which tells it after its answer, and of one that is slower than the bridge waits.
-    """
+    """As gemini's: it is not said, but kept for who asks what was said before (D60), joined."""
     monkeypatch.setattr(limits, "ACP_QUIET_SECONDS", 2 if waits else 0.01)
     drive = await opened(mode="late", resume_id="scripted-1")
     if not waits:

@@ -6,34 +6,35 @@ import pytest
 
 from sessions_app.agents.acp import recipes
 
+# command line → the program with which its user logs in
+KNOWN = {
+    "gemini --acp": "gemini",
+    "./bin/opencode acp": "opencode",
+    "npx -y @google/gemini-cli@latest --acp": "gemini",
+    "npx --package=opencode-ai opencode acp": "opencode",
+    "env -u HOME -C /srv A=1 codex-acp": "codex",
+    "env -i -- npx -p codex-acp codex-acp": "codex",
+    "node --max-old-space-size=4096 -r ./x.js /n/node_modules/opencode-ai/a.js": "opencode",
+}
+UNKNOWN = """\
+evil
+npx --prefix gemini evil
+npx --prefix evil gemini
+npx -c gemini
+npx -p gemini evil
+env -a codex-acp evil
+env -S evil codex-acp
+env -u
+node -p CODE opencode
+node -e CODE opencode
+node --eval=CODE opencode
+node - opencode
+node --title opencode evil
+node -r opencode evil"""
 
-@pytest.mark.parametrize(
-    ("line", "log_in"),
-    [
-        ("gemini --acp", "gemini"),
-        ("./bin/opencode acp", "opencode auth login"),
-        ("npx -y @google/gemini-cli@latest --acp", "gemini"),
-        ("npx --package=opencode-ai opencode acp", "opencode auth login"),
-        ("env -u HOME -C /srv A=1 codex-acp", "codex login"),
-        ("env -i -- npx -p codex-acp codex-acp", "codex login"),
-        ("node --max-old-space-size=4096 -r ./x.js /n/node_modules/opencode-ai/a.js", "opencode"),
-        ("evil", None),
-        ("npx --prefix gemini evil", None),
-        ("npx --prefix evil gemini", None),
-        ("npx -c gemini", None),
-        ("npx -p gemini evil", None),
-        ("env -a codex-acp evil", None),
-        ("env -S evil codex-acp", None),
-        ("env -u", None),
-        ("node -p CODE opencode", None),
-        ("node -e CODE opencode", None),
-        ("node --eval=CODE opencode", None),
-        ("node - opencode", None),
-        ("node --title opencode evil", None),
-        ("node -r opencode evil", None),
-    ],
-)
-def test_a_command_line(line: str, log_in: str | None) -> None:
+
+@pytest.mark.parametrize("line", [*KNOWN, *UNKNOWN.splitlines()])
+def test_a_command_line(line: str) -> None:
     """An option's value and code that is run are no programs; what is not sure is not known."""
     found = recipes.of_line(shlex.split(line))
-    assert (found and found.log_in.split()[0]) == (log_in and log_in.split()[0])
+    assert (found and found.log_in.split()[0]) == KNOWN.get(line)

@@ -100,10 +100,8 @@ async def test_a_command_that_fails_and_one_that_takes_too_long(
     prompt = model.play("fails", [failing], [late], [Text("Both failed.")])
     said = await session.turn(prompt, APPROVED)
     failed, too_long = (event for event in said if isinstance(event, ToolFailed))
-    assert [event.call.id for event in said if isinstance(event, ApprovalAsked)] == [
-        failed.call.id,
-        too_long.call.id,
-    ]
+    asked = [event.call.id for event in said if isinstance(event, ApprovalAsked)]
+    assert asked == [failed.call.id, too_long.call.id]
     assert (failed.failure.code, failed.failure.retries) == ("TOOL_EXECUTION_FAILED", 0)
     assert (failed.failure.details.exit_code, failed.failure.details.stderr) == (3, "oops")
     assert too_long.failure.code == "TOOL_TIMEOUT"

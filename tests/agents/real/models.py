@@ -2,10 +2,9 @@
 
 It speaks OpenAI's two interfaces, Anthropic's and Gemini's, since each agent has one of them.
 
-``do: say TEXT``, ``do: run COMMAND``, ``do: write PATH TEXT`` (a tool call,
-then "All done."; a space in the path is %20),
-``do: count N`` (a word each 50 ms), ``do: hold TEXT`` (the first word, and
-the others when ``go_on`` is set), ``do: fail``.
+``do: say TEXT``, ``do: run COMMAND``, ``do: write PATH TEXT`` (a tool call, then "All done."; a
+space in the path is %20), ``do: count N`` (a word each 50 ms), ``do: hold TEXT`` (the first word,
+and the others when ``go_on`` is set), ``do: fail``.
 """
 
 import json
@@ -235,9 +234,8 @@ class Handler(BaseHTTPRequestHandler):
         if reply.fails:
             self.json({"type": "error", "error": FAILURE}, 400)
         elif body.get("stream"):
-            words = (
-                {"type": "text_delta", "text": word} for word in reply.spoken(self.model.go_on)
-            )
+            spoken = reply.spoken(self.model.go_on)
+            words = ({"type": "text_delta", "text": word} for word in spoken)
             call = {"type": "input_json_delta", "partial_json": json.dumps(reply.arguments)}
             self.stream(anthropic_events(_anthropic_message(reply), [words, [call]]), named=True)
         else:
@@ -246,14 +244,13 @@ class Handler(BaseHTTPRequestHandler):
     # -- Gemini ------------------------------------------------------------------------------------
 
     def _gemini_reply(self, body: Json) -> Reply:
-        groups = [group.get("functionDeclarations", []) for group in body.get("tools") or []]
         tools = {
             tool["name"]: tool.get("parametersJsonSchema") or tool.get("parameters") or {}
-            for group in groups
-            for tool in group
+            for group in body.get("tools") or []
+            for tool in group.get("functionDeclarations", [])
         }
         prompts = [
-            ("tool" if "functionResponse" in part else said.get("role", "user"), _text(part))
+            ("tool" if "functionResponse" in part else said.get("role", "user"), _plain([part]))
             for said in body["contents"]
             for part in said.get("parts", [])
         ]
@@ -367,7 +364,3 @@ def _plain(content: Any) -> str:
     if isinstance(content, list):
         return "\n".join(part.get("text", "") for part in content if isinstance(part, dict))
     return content if isinstance(content, str) else ""
-
-
-def _text(part: Json) -> str:
-    return str(part.get("text", ""))

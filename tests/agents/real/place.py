@@ -19,7 +19,7 @@ from tests.conformance.agents import say, start
 from tests.conformance.approvals import decide
 from tests.conformance.bridge import eventually
 from tests.conformance.phone import Message, Phone
-from tests.faults.quick import QuickBridge, nursery
+from tests.faults.quick import QuickBridge
 
 # On a busy machine opencode takes half a minute to start.
 SECONDS = 120.0
@@ -60,15 +60,11 @@ def place_of(agent: Real, model: Model, directory: Path) -> Iterator[Place]:
         for name in tuple(of_agents(os.environ)):
             patch.delenv(name)
         place = Place(agent, model, directory)
-        bridge = place.bridge
-        try:
-            bridge.start()
+        with place.bridge as bridge:
             bridge.pin = bridge.pairing().pin
             yield place
             bridge.stop()
             eventually(lambda: not place.processes())
-        finally:
-            nursery.forget(bridge.environment)
 
 
 class Talk:
@@ -88,10 +84,7 @@ class Talk:
         say(self.phone, self.session, content)
 
     def turn(self, content: str, *decisions: Decision) -> list[Message]:
-        """A prompt; what is asked is decided in that order, the last decision again and again.
-
-        What came of the session, up to the end of the turn.
-        """
+        """A prompt, with decisions in that order, the last again and again; what came of it."""
         before = len(self.phone.messages)
         self.say(content)
         self.answer(*decisions)
@@ -123,17 +116,12 @@ class Talk:
         )
 
     def decide(self, asked: dict[str, Any], decision: Decision) -> None:
-        changed = decision if isinstance(decision, dict) else None
-        word = decision if isinstance(decision, str) else "modified"
+        word, changed = (decision, None) if isinstance(decision, str) else ("modified", decision)
         answer = decide(self.phone, self.session, asked["tool_call_id"], word, changed)
-        assert answer["type"] == "approval_recorded" and answer["payload"]["forwarded"] is True, (
-            answer
-        )
+        assert answer["payload"].get("forwarded") is True, answer
 
     def interrupt(self) -> Message:
-        """Stop the turn; its stream_end. An agent that a busy machine keeps from yielding within 5
-        seconds is ended, and its session paused (D40): then it is resumed.
-        """
+        """Stop the turn; its stream_end. What a busy machine had ended for it (D40) is resumed."""
         self.phone.send("session_interrupt", {"session_id": self.session})
         ended = self.next_stop()
         if status(self.place.bridge, self.session) == "paused":

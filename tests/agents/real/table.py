@@ -123,12 +123,13 @@ OF_CLAUDE = {
     ".mcp.json": json.dumps({"mcpServers": {"x": SERVER}}),
 }
 
-OF_OPENCODE: dict[str, object] = {
+OF_OPENCODE = {
     "provider": {"s": OPENCODE},
     "autoupdate": False,
     "share": "disabled",
+    "model": "s/scripted",
+    "small_model": "s/scripted",
 }
-OF_OPENCODE |= {"model": "s/scripted", "small_model": "s/scripted"}
 LOCAL = {"type": "local", "command": ["sh", "-c", "touch {ran}"]}
 ALL_ALLOWED = {
     "permission": ALLOWED,
