@@ -100,10 +100,6 @@ def answer(status: int, body: dict[str, Any] | None = None, *, retry_after: str 
     return lambda bridge, events: (status, headers, body or {})
 
 
-def cut_after_taking(bridge: ScriptedBridge, events: Events) -> None:
-    bridge.take(events)
-
-
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     bridge: ScriptedBridge

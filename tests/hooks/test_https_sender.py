@@ -7,26 +7,8 @@ import pytest
 from hooks_app.producer.spool import spool_status
 from hooks_app.producer.spool_queue import STALE_RETRIES
 from tests.hooks.conftest import Way
-from tests.hooks.scripted import (
-    TOKEN,
-    Action,
-    Answer,
-    Events,
-    ScriptedBridge,
-    answer,
-    cut_after_taking,
-)
+from tests.hooks.scripted import Action, Answer, Events, ScriptedBridge, answer
 from tests.hooks.test_forwarder import BATCH, EVENT
-
-
-def test_a_connection_closed_while_idle_is_opened_again_at_once(way: Way) -> None:
-    way.put("1")
-    way.run()
-    way.bridge.script.append(cut_after_taking)
-    way.put("2")
-    assert way.run() == 1
-    assert way.prompts() == ["1", "2"]
-    assert way.bridge.connections == 2
 
 
 @pytest.mark.parametrize(
@@ -63,18 +45,6 @@ def test_when_single_events_are_limited_batches_go_on(way: Way) -> None:
     assert way.run() == 0  # the next small batch has to wait
     way.put("3", hook_event_name="PermissionRequest", tool_name="Bash", tool_input={})
     assert way.run() == 2  # a person is waited for: no gap
-
-
-def test_the_token_file_may_be_replaced(way: Way) -> None:
-    way.token.write_text("old-token")
-    way.put("1")
-    assert way.run() == 0
-    way.token.write_text(TOKEN + "\n")
-    way.run_until_empty()
-    way.token.unlink()
-    way.put("2")
-    assert way.run() == 0
-    assert way.waiting() == ["2"] and way.prompts() == ["1"]
 
 
 @pytest.mark.parametrize(
