@@ -16,6 +16,7 @@ import time_machine
 import zxingcpp
 from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from django.core.management import CommandError, call_command
+from django.db import connection
 from PIL import Image
 
 from bridge_project.kernel.config import conf
@@ -184,6 +185,12 @@ def test_which_device_is_meant() -> None:
     run("revoke_device", str(twins[0].pk))
     assert set(Device.objects.filter(revoked_at=None)) == {twins[1], other}
     assert "was revoked" in failure("mint_pairing_qr", "--device", str(twins[0].pk))
+
+
+def test_without_a_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection.introspection, "table_names", list)
+    for command in ("mint_pairing_qr", "list_devices", "revoke_device 1", "make_admin"):
+        assert "Start the bridge once" in failure(*command.split())
 
 
 bridge = bridge_of_module()
