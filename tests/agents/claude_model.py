@@ -56,7 +56,7 @@ class Model(models.Model):
     def reply(self, body: dict[str, Any]) -> Reply:
         if not body.get("tools"):
             return [Text("A title")]  # the agent asks small things of its own
-        name, step = _place(body.get("messages", []))
+        name, step = _place(body)
         replies = self.plays[name]
         self.requests.append(body)
         reply = replies[min(step, len(replies) - 1)]
@@ -65,25 +65,17 @@ class Model(models.Model):
         return reply
 
 
-def _place(messages: list[dict[str, Any]]) -> tuple[str, int]:
+def _place(body: dict[str, Any]) -> tuple[str, int]:
     """The play that was last asked for, and how many tools have reported since."""
     results = 0
-    for block in _said_backwards(messages):
-        if block.get("type") == "tool_result":
+    for role, text in reversed(models.anthropic_prompts(body)):
+        if role == "tool":
             results += 1
-        elif NOTIFICATION in str(block.get("text")):
+        elif role == "user" and NOTIFICATION in text:
             return "notified", results
-        elif found := MARK.findall(str(block.get("text"))):
+        elif role == "user" and (found := MARK.findall(text)):
             return found[-1], results
     return "hello", 0
-
-
-def _said_backwards(messages: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    for message in reversed(messages):
-        content = message.get("content")
-        if message.get("role") == "user" and content:
-            whole = [{"type": "text", "text": content}]
-            yield from reversed(whole if isinstance(content, str) else content)
 
 
 class _Handler(models.Handler):

@@ -25,7 +25,7 @@ from devices_app import pairing, tokens
 from devices_app.models import Device, Token
 from tests.conformance.bridge import Bridge
 from tests.devices.conftest import auth, mint
-from tests.faults.quick import bridge_of_module, nursery
+from tests.faults.quick import bridge_of_module
 from tests.run.terminal import Program
 
 QR = zxingcpp.BarcodeFormats(zxingcpp.BarcodeFormat.QRCode)
@@ -205,6 +205,7 @@ def users(bridge: Bridge) -> set[str]:
 
 
 def test_make_admin_asks_in_a_terminal(bridge: Bridge) -> None:
+    """Of a script, by its environment: tests/conformance/admin.py."""
     for answers, said in (
         (("ada", "short", "short"), "too short"),
         (("ada", PASSWORD, "other"), "The two are not the same. No user was made."),
@@ -217,20 +218,3 @@ def test_make_admin_asks_in_a_terminal(bridge: Bridge) -> None:
             program.until(said)
         assert PASSWORD not in program.shown
     assert "admin" in users(bridge) and "ada" not in users(bridge)
-
-
-def test_make_admin_of_a_script(bridge: Bridge) -> None:
-    """The password from standard input, else from the environment."""
-    for text, says in (("", "too short"), ("password1\n", "common"), (f"{PASSWORD}\n", "script")):
-        words = ("make_admin", "--username", "script")
-        with Program(bridge.environment, *words, terminal=False) as program:
-            program.say(text, end="")
-            program.end_of_input()
-            program.until(says)
-        assert PASSWORD not in program.shown
-    environment = bridge.environment | {"DJANGO_SUPERUSER_PASSWORD": PASSWORD}
-    with Program(environment, "make_admin", "--username", "script", terminal=False) as program:
-        program.until("already exists")
-        assert program.ended() == 1
-    assert "script" in users(bridge)
-    nursery.forget(environment)

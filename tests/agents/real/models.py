@@ -224,13 +224,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def anthropic(self, body: Json) -> None:
         tools = {tool["name"]: tool.get("input_schema", {}) for tool in body.get("tools") or []}
-        prompts = []
-        for message in body["messages"]:
-            parts = message["content"]
-            for part in parts if isinstance(parts, list) else [{"type": "text", "text": parts}]:
-                role = "tool" if part["type"] == "tool_result" else message["role"]
-                prompts.append((role, part.get("text", "")))
-        reply = reply_to(prompts, tools) if tools else Reply(["A title"])
+        reply = reply_to(anthropic_prompts(body), tools) if tools else Reply(["A title"])
         if reply.fails:
             self.json({"type": "error", "error": FAILURE}, 400)
         elif body.get("stream"):
@@ -326,6 +320,17 @@ def _anthropic_message(reply: Reply) -> Json:
     if reply.tool:
         content.append(tool_use(reply.tool, reply.arguments))
     return anthropic_message(content, {"input_tokens": IN, "output_tokens": OUT})
+
+
+def anthropic_prompts(body: Json) -> list[tuple[str, str]]:
+    """(role, text) of each block in order, role ``tool`` for a result."""
+    prompts = []
+    for message in body["messages"]:
+        parts = message["content"]
+        for part in parts if isinstance(parts, list) else [{"type": "text", "text": parts}]:
+            role = "tool" if part["type"] == "tool_result" else message["role"]
+            prompts.append((role, part.get("text", "")))
+    return prompts
 
 
 def tool_use(name: str, arguments: Json) -> Json:
