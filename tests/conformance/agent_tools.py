@@ -3,19 +3,19 @@
 import json
 import shlex
 import sys
-import time
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.conformance.agents import begin, say
 from tests.conformance.bridge import REPOSITORY, Bridge, eventually
 from tests.conformance.phone import Message, Phone
-from tests.faults.quick import QuickBridge, nursery
+from tests.faults.quick import QuickBridge
 from tests.servers import Postgres, Redis
 
 CHAT = {"content": "hi", "role": "user"}  # a message, but for its session
@@ -30,10 +30,8 @@ class Script:
         # named in every command line, so processes are found by it
         self.journal = directory / f"journal-{uuid.uuid4().hex}"
         self.go = Path(f"{self.journal}-go")  # what the mode `told` waits for
-        lines = {
-            mode: [sys.executable, "-IS", str(PROGRAM), mode, str(self.journal)] for mode in modes
-        }
-        self.setting = ";".join(f"{mode}={shlex.join(line)}" for mode, line in lines.items())
+        run, journal = shlex.join([sys.executable, "-IS", str(PROGRAM)]), str(self.journal)
+        self.setting = ";".join(f"{mode}={run} {mode} {shlex.quote(journal)}" for mode in modes)
 
     def lines(self, what: str) -> list[dict[str, Any]]:
         """What the agents were told, of that kind, in order."""
@@ -45,14 +43,9 @@ class Script:
 
     def processes(self) -> dict[int, str]:
         """pid → command line of all that lives of these agents, and of what they started."""
-        found = {}
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                with suppress(OSError):  # it has just ended
-                    command = (entry / "cmdline").read_bytes()
-                    if str(self.journal).encode() in command:
-                        found[int(entry.name)] = command.replace(b"\0", b" ").decode()
-        return found
+        every = psutil.process_iter(["cmdline"])
+        lines = {one.pid: " ".join(one.info["cmdline"] or ()) for one in every}
+        return {pid: line for pid, line in lines.items() if str(self.journal) in line}
 
     def assert_gone(self, seconds: float = 60) -> None:
         eventually(lambda: not self.processes(), seconds)
@@ -69,15 +62,11 @@ def quick_bridge(
     agents = {"BRIDGE_ACP_AGENTS": ";".join(script.setting for script in scripts)}
     bridge = QuickBridge(directory, **agents | settings)
     bridge.first = first
-    try:
-        bridge.start()
+    with bridge:
         bridge.pin = bridge.pairing().pin
         yield bridge
-        bridge.stop()
-        for script in scripts:
-            script.assert_gone()
-    finally:
-        nursery.forget(bridge.environment)
+    for script in scripts:
+        script.assert_gone()
 
 
 def script_of(*modes: str) -> object:
@@ -122,12 +111,9 @@ def bridges_of(count: int, *scripts: str, first: str = "", **settings: str) -> o
             made.append(made[0].beside(tmp_path_factory.mktemp("one-of-several"), **more))
         for bridge in made:
             bridge.first, bridge.root = first, made[0].root
-        with made[0], ExitStack() as others:
-            for bridge in made[1:]:
-                bridge.spawn()
-                others.push(bridge)
-            for bridge in made[1:]:
-                bridge.wait_ready()
+        with ExitStack() as ending:
+            for bridge in made:
+                ending.enter_context(bridge)
             yield made
         for script in agents:
             script.assert_gone()
@@ -175,18 +161,3 @@ def http_say(
 def alive(phone: Phone) -> None:
     phone.ping()
     assert phone.health_check()["type"] == "health_status"
-
-
-def restart(bridge: Bridge, how: str) -> None:
-    """`stop` is SIGTERM, when the phones have just gone, `kill` SIGKILL while they are there."""
-    bridge.stop() if how == "stop" else bridge.kill()
-    bridge.start()
-
-
-def wait_for(seconds: float, phone: Phone) -> None:
-    """So much time, in which the phone shows that it is there."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        phone.ping()
-        with suppress(TimeoutError):
-            phone.receive(min(0.2, max(0.01, until - time.monotonic())))

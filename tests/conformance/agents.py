@@ -21,8 +21,12 @@ def start(
     timeout: float = PATIENCE,
 ) -> Message:
     """The answer to a session_start, whichever it is."""
-    id_ = send_start(phone, directory, session_id, agent, resume=resume)
-    return answer_to(phone, id_, timeout)
+    return phone.answer_to(send_start(phone, directory, session_id, agent, resume=resume), timeout)
+
+
+def resume(bridge: Bridge, phone: Phone, session_id: str) -> Message:
+    """The answer to a session_start that resumes the session."""
+    return start(phone, bridge.root, session_id, resume=True)
 
 
 def send_start(
@@ -31,10 +35,6 @@ def send_start(
     """A session_start without waiting for the answer; its id."""
     body = {"agent": agent, "session_id": session_id, "resume": resume}
     return phone.send("session_start", body | {"working_directory": str(directory)})
-
-
-def answer_to(phone: Phone, id_: str, timeout: float = PATIENCE) -> Message:
-    return phone.until(lambda message: message.get("id") == id_, "its answer", timeout)
 
 
 def begin(bridge: Bridge, phone: Phone, session_id: str | None = None, agent: str = AGENT) -> str:
@@ -77,6 +77,12 @@ def tool(phone: Phone, session_id: str, name: str = "Bash", /, **params: Any) ->
     """Have the agent ask for a tool call; the payload of its approval_required."""
     say(phone, session_id, f"/tool {name} {json.dumps(params or {'command': 'make test'})}")
     return dict(phone.expect("approval_required", session_id=session_id)["payload"])
+
+
+def asked(phone: Phone, session_id: str, content: str = "/ask make test") -> str:
+    """Have the scripted agent ask for a call; the call's id."""
+    say(phone, session_id, content)
+    return str(phone.expect("approval_required", session_id=session_id)["payload"]["tool_call_id"])
 
 
 def end(phone: Phone, session_id: str) -> Message:

@@ -184,6 +184,11 @@ class Bridge:
         self.process.kill()
         self.process.wait(180)
 
+    def restart(self, how: str) -> None:
+        """`stop` is SIGTERM when the phones have just gone, `kill` SIGKILL while they are there."""
+        self.stop() if how == "stop" else self.kill()
+        self.start()
+
     def memory(self) -> int:
         """Resident bytes of the server process now."""
         assert self.process is not None
@@ -285,8 +290,7 @@ class Bridge:
                 "what waited for the join",
             )
             phone.ack(*phone.events(session_id))
-        phone.messages.clear()
-        phone.untaken.clear()
+        phone.forget()
 
     def fence(self, *phones: Phone) -> None:
         """Wait until what was committed before this, and goes to these phones live, has gone."""

@@ -7,7 +7,7 @@ import json
 import socket
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime, timedelta
 from http.cookies import SimpleCookie
 from typing import Any, NoReturn
@@ -108,22 +108,17 @@ class Response:
         return f"{self.status} {self.body[:600]!r}"
 
 
+@dataclass
 class Https:
     """`request` opens one connection each, unless it is given one that `open` has made."""
 
-    def __init__(
-        self,
-        port: int,
-        pin: str | None = None,
-        *,
-        source: str | None = None,
-        plain: bool = False,
-        timeout: float = PATIENCE,
-        dial: Dial | None = None,
-    ) -> None:
-        self.port, self.pin, self.source = port, pin, source
-        self.plain, self.timeout, self.dial = plain, timeout, dial
-        self.context = pinned_context()
+    port: int
+    pin: str | None = None
+    _: KW_ONLY
+    source: str | None = None
+    plain: bool = False
+    timeout: float = PATIENCE
+    dial: Dial | None = None
 
     def stream(self) -> socket.socket:
         """A connected socket, TLS done and pin checked; raises OSError."""
@@ -137,7 +132,7 @@ class Https:
         if self.plain:
             return raw
         try:
-            wrapped = self.context.wrap_socket(raw, server_hostname=LOOPBACK)
+            wrapped = pinned_context().wrap_socket(raw, server_hostname=LOOPBACK)
             check_pin(wrapped, self.pin)
         except BaseException:
             raw.close()

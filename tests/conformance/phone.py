@@ -6,19 +6,13 @@ import json
 import socket
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from websockets.exceptions import ConnectionClosed
 
-from tests.conformance.https import (
-    LOOPBACK,
-    Dial,
-    Https,
-    assert_now,
-    assert_types,
-    parse_time,
-    strict_json,
-)
+from tests.conformance.https import Dial, Https, assert_now, assert_types, parse_time, strict_json
 from tests.conformance.samples import new_id, now
 from tests.servers import PATIENCE
 from tests.websocket import WebSocket
@@ -31,41 +25,34 @@ Message = dict[str, Any]
 class Closed(Exception):
     """The server closed the connection; 1006: without a close frame."""
 
-    def __init__(self, code: int) -> None:
-        super().__init__(f"closed with {code}")
-        self.code = code
-
-    @staticmethod
-    def by(error: ConnectionClosed) -> Closed:
-        return Closed(error.rcvd.code if error.rcvd else 1006)
+    def __init__(self, error: ConnectionClosed) -> None:
+        self.code = error.rcvd.code if error.rcvd else 1006
+        super().__init__(f"closed with {self.code}")
 
 
+@dataclass(eq=False)
 class Phone:
     """One connection of a device at a time; `messages` is everything received on it, in order."""
 
-    host = LOOPBACK
-    compress = False  # offer permessage-deflate
+    port: int
+    token: str
+    pin: str | None = None
+    _: KW_ONLY
+    device_id: str | None = None
+    client_version: str = "1.2.3"
+    plain: bool = False
+    source: str | None = None
+    dial: Dial | None = None
+    compress: bool = False  # offer permessage-deflate
 
-    def __init__(
-        self,
-        port: int,
-        token: str,
-        pin: str | None = None,
-        *,
-        device_id: str | None = None,
-        client_version: str = "1.2.3",
-        plain: bool = False,
-        source: str | None = None,
-        dial: Dial | None = None,
-    ) -> None:
-        self.port, self.token, self.pin, self.device_id = port, token, pin, device_id
-        self.client_version, self.plain = client_version, plain
-        self.source, self.dial = source, dial
+    host = "127.0.0.1"
+    messages: list[Message] = field(default_factory=list, init=False)
+    untaken: list[Message] = field(default_factory=list, init=False)
+    # views of sessions, which come whenever they like (D54)
+    updates: list[Message] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
         self.socket: WebSocket | None = None
-        self.messages: list[Message] = []
-        self.untaken: list[Message] = []
-        # views of sessions, which come whenever they like (D54)
-        self.updates: list[Message] = []
 
     # connecting
 
@@ -88,8 +75,8 @@ class Phone:
 
     def stream(self) -> socket.socket:
         """Connect and agree on TLS."""
-        how: dict[str, Any] = {"source": self.source, "plain": self.plain, "dial": self.dial}
-        return Https(self.port, self.pin, timeout=PATIENCE, **how).stream()
+        https = Https(self.port, self.pin, source=self.source, plain=self.plain, dial=self.dial)
+        return https.stream()
 
     def auth(self, **payload: Any) -> Message:
         """Send auth and return the answer, whichever it is."""
@@ -114,6 +101,11 @@ class Phone:
         status = self.health_check()
         assert status["type"] == "health_status" and status["payload"]["ready"] is True, status
         return self
+
+    def again(self) -> Phone:
+        """Close, and be ready on the next connection."""
+        self.close()
+        return self.ready()
 
     def join(self, session_id: str, *, resume: bool = False) -> Message:
         answer = self.start(session_id, resume=resume)
@@ -142,12 +134,14 @@ class Phone:
         try:
             self.socket.send(data)
         except ConnectionClosed as error:
-            raise Closed.by(error) from None
+            raise Closed(error) from None
 
     def request(self, type_: str, payload: Any, timeout: float = PATIENCE) -> Message:
         """Send and wait for the message that carries the request's id (D4)."""
-        sent = self.send(type_, payload)
-        return self.until(lambda m: m.get("id") == sent, f"the answer to {type_}", timeout)
+        return self.answer_to(self.send(type_, payload), timeout, type_)
+
+    def answer_to(self, sent: str, timeout: float = PATIENCE, what: str = "it") -> Message:
+        return self.until(lambda message: message.get("id") == sent, f"answer to {what}", timeout)
 
     def ping(self) -> Message:
         self.send_raw(json.dumps({"type": "heartbeat_ping", "timestamp": now()}))
@@ -167,7 +161,7 @@ class Phone:
         try:
             text = self.socket.recv(timeout)
         except ConnectionClosed as error:
-            raise Closed.by(error) from None
+            raise Closed(error) from None
         assert isinstance(text, str), f"a binary frame: {text!r}"
         message = strict_json(text)
         check_envelope(message)
@@ -245,15 +239,26 @@ class Phone:
             except Closed as closed:
                 return closed.code
 
+    def forget(self) -> None:
+        """What has come is as if it had not."""
+        self.messages.clear()
+        self.untaken.clear()
+
+    def stay(self, seconds: float) -> None:
+        """Let so much time pass, and show now and then that it is there."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self.ping()
+            with suppress(TimeoutError):
+                self.receive(min(0.2, max(0.01, until - time.monotonic())))
+
     # leaving
 
     def close(self) -> None:
         """Close in order, as far as the server plays along."""
         if self.socket is not None:
-            try:
+            with suppress(TimeoutError):
                 self.socket.close(timeout=2)
-            except TimeoutError:
-                pass
 
     def vanish(self) -> None:
         """Let the network go away: no close frame."""

@@ -125,20 +125,10 @@ class RawSocket:
 
     def read_frame(self) -> tuple[int, bytes]:
         """The next frame's opcode and data. Raises EOFError at the end, TimeoutError."""
-        while (size := self._sizes()) is None or len(self.buffer) < sum(size):
-            self._more()
-        frame = self._take(sum(size))
-        return frame[0] & 15, frame[size[0] :]
-
-    def _sizes(self) -> tuple[int, int] | None:
-        """Of the next frame's head and data, once its head is here."""
-        if len(self.buffer) < 2:
-            return None
-        short = self.buffer[1] & 127
-        head = {126: 4, 127: 10}.get(short, 2)
-        if len(self.buffer) < head:
-            return None
-        return head, int.from_bytes(self.buffer[2:head], "big") if head > 2 else short
+        first, size = self._take(2)
+        if size >= 126:
+            size = int.from_bytes(self._take(2 if size == 126 else 8), "big")
+        return first & 15, self._take(size)
 
     def read(self) -> dict[str, Any]:
         """The next message, past pings. Raises EOFError with the close code if there was one."""

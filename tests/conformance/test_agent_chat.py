@@ -8,34 +8,28 @@ import pytest
 
 from tests.conformance.agent_tools import CHAT, http_say, status
 from tests.conformance.agents import ask, begin, end, log_of, reasons, say, start, tool, words
-from tests.conformance.approvals import assert_refused, decide, notifications, of, pending
+from tests.conformance.approvals import assert_refused, decide, of, pending, post, pre
 from tests.conformance.bridge import Bridge, eventually
-from tests.conformance.delivery import send
 from tests.conformance.https import assert_error, assert_now, is_uuid
 from tests.conformance.phone import Message, Phone
 from tests.conformance.repositories import Repository
 from tests.conformance.samples import hook, new_id
+from tests.conformance.test_bad_requests import IN_A_SESSION, ask_in
 
 
 @pytest.mark.spec("ws.session_start", "ws.session_ready")
 def test_a_session_is_created(shared: Bridge, phone: Phone, repository: Repository) -> None:
-    """D22, D6: with session_id null; it is listed, titled by its directory, and announced."""
+    """D22, D6: with session_id null, titled by its directory. Who is told: test_home_screen.py."""
     repository.commit_files({"a": "1\n"})
-    branch = repository.git("branch", "--show-current").strip()
-    with shared.phones(1) as (other,):
-        ready = start(phone, repository.path)
-        payload = ready["payload"]
-        assert ready["type"] == "session_ready", ready
-        assert (payload["agent"], payload["status"], payload["branch"]) == ("demo", "ready", branch)
-        assert payload["working_directory"] == str(repository.path)
-        listed = shared.session(sid := payload["session_id"])
-        assert (listed["status"], listed["agent_type"]) == ("active", "demo")
-        assert listed["title"] == repository.path.name
-        assert listed["websocket_connected"] is True and listed["hook_count"] == 0
-        other.expect("session_started", session_id=sid)
-        other.close()
-        other.connect()
-        assert sid in [one["session_id"] for one in other.auth()["payload"]["active_sessions"]]
+    ready = start(phone, repository.path)
+    payload = ready["payload"]
+    assert ready["type"] == "session_ready", ready
+    assert (payload["agent"], payload["status"], payload["branch"]) == ("demo", "ready", "main")
+    assert payload["working_directory"] == str(repository.path)
+    listed = shared.session(sid := payload["session_id"])
+    assert (listed["status"], listed["agent_type"]) == ("active", "demo")
+    assert listed["title"] == repository.path.name
+    assert listed["websocket_connected"] is True and listed["hook_count"] == 0
     assert phone.request("git_status_request", {"session_id": sid})["type"] == "git_status_response"
     end(phone, sid)
 
@@ -52,30 +46,24 @@ def test_ending_a_session(shared: Bridge, phone: Phone, session: str) -> None:
         assert answer["type"] == "session_end"
         assert answer["payload"] == {"session_id": session, "reason": "user_request"}
         other.expect("session_end", session_id=session, reason="user_request")
-        other.expect("notification", notification_type="approval_decided", session_id=session)
-        assert notifications(other, session, "approval_decided")[0]["data"] == {
-            "tool_call_id": call_id,
-            "decision": "rejected",
-            "decided_by": "bridge",
-            "reason": "session_closed",
-        }
+        told = other.expect(
+            "notification", session_id=session, notification_type="approval_decided"
+        )
+        closed = {"decision": "rejected", "decided_by": "bridge", "reason": "session_closed"}
+        assert told["payload"]["data"] == {"tool_call_id": call_id} | closed
         for one in (phone, other):
             shared.fence(one)
             assert len(of(one, "session_end", session)) == 1
         eventually(lambda: not shared.session(session)["websocket_connected"])
         phone.ack(*[message for message in phone.messages if "payload" in message])
-        phone.close()
-        phone.ready()
-        shared.fence(phone)
+        shared.fence(phone.again())
         assert not of(phone, "session_end", session), "the answer's acknowledgement is the row's"
     assert status(shared, session) == "closed"
     for resume in (False, True):
         answer = start(phone, shared.root, session, resume=resume)
         assert_refused(answer, "SESS_CLOSED", False, session)
-    fields: dict[str, dict[str, Any]] = {"message": CHAT, "file_list": {"path": "."}}
-    for type_ in ("message", "session_interrupt", "git_status_request", "file_list"):
-        answer = phone.request(type_, {"session_id": session} | fields.get(type_, {}))
-        assert_refused(answer, "SESS_CLOSED", False, session)
+    for type_ in IN_A_SESSION:
+        assert_refused(ask_in(phone, session, type_), "SESS_CLOSED", False, session)
     assert_error(http_say(shared, session), 409, "SESSION_CLOSED")
 
 
@@ -88,12 +76,30 @@ def test_resuming_what_is_not_there(shared: Bridge, phone: Phone, sid: str) -> N
     end(phone, sid)
 
 
-@pytest.mark.spec("ws.message", "ws.stream_start", "ws.stream_chunk", "ws.stream_end")
-def test_a_turn(shared: Bridge, phone: Phone, session: str) -> None:
-    """Spec; D41: demo repeats the prompt, in several chunks; D6: it is the title."""
-    shown, *messages = ask(phone, session, "Please count\nto seven")
-    assert shown["payload"]["payload"]["prompt"] == "Please count\nto seven"
-    first, *chunks, last = messages
+@pytest.mark.spec("ws.message ws.stream_start ws.stream_chunk ws.stream_end")
+def test_a_turn(bridge: Bridge, phone: Phone, session: str) -> None:
+    """D52: every phone sees the question before the answer begins, who comes later too; it counts
+    as no hook event. D41: demo repeats it, in several chunks; D6: its first line is the title.
+    """
+    with bridge.phones(1) as (other,):
+        other.join(session)
+        sent = phone.send("message", {"session_id": session} | CHAT | {"content": "one\ntwo"})
+        for one in (phone, other):
+            one.expect("stream_end", session_id=session)
+        turn = [message for message in phone.messages if "stream" in message["type"]]
+        (shown,) = [message for message in phone.messages if message["type"] == "agent_event"]
+        log = log_of(other, session)
+        assert log == [shown, *turn]
+        for one in (phone, other):
+            assert [message for message in one.messages if message in log] == log
+    event = shown["payload"]
+    assert event["event"] == event["event_type"] == "UserPromptSubmit"
+    assert is_uuid(event["event_id"]) and event["session_id"] == session
+    assert_now(event["timestamp"])
+    told = {"prompt": "one\ntwo", "source": "device", "message_id": sent, "queued": False}
+    assert event["payload"] == told | {"device": event["payload"]["device"] or "a name"}
+
+    first, *chunks, last = turn
     assert (first["type"], last["type"]) == ("stream_start", "stream_end") and len(chunks) >= 2
     assert {chunk["type"] for chunk in chunks} == {"stream_chunk"}
     of_all = {"session_id", "message_id"}
@@ -101,10 +107,14 @@ def test_a_turn(shared: Bridge, phone: Phone, session: str) -> None:
     assert all(set(one["payload"]) == of_all | {"content", "is_tool_use"} for one in chunks)
     assert set(last["payload"]) - {"usage"} == of_all | {"finish_reason"}
     assert last["payload"]["finish_reason"] == "stop"
-    assert len({message["payload"]["message_id"] for message in messages}) == 1
-    assert len({message["id"] for message in messages}) == len(messages)
-    assert "Please count\nto seven" in words(messages)
-    assert shared.session(session)["title"] == "Please count"
+    assert len({message["payload"]["message_id"] for message in turn}) == 1
+    assert len({message["id"] for message in turn}) == len(turn)
+    assert "one\ntwo" in words(turn)
+    view = bridge.session(session)
+    assert (view["hook_count"], view["recent_events"], view["title"]) == (0, [], "one")
+    with bridge.phones(1) as (third,):
+        third.join(session)
+        assert shown in third.expect("replay_buffer")["payload"]["messages"]
 
 
 @pytest.mark.spec("wscode.AGENT_ERROR", "severity.error")
@@ -125,38 +135,32 @@ def test_a_turn_that_fails(shared: Bridge, phone: Phone, session: str) -> None:
     assert error in log_of(phone, session), "it is kept like everything that was said"
 
 
-@pytest.mark.spec(
-    "decision.forwarded", "decision.approved", "decision.rejected", "decision.modified"
-)
+@pytest.mark.spec("decision.forwarded decision.approved decision.rejected decision.modified")
 @pytest.mark.parametrize("decision", ["approved", "rejected", "modified"])
 def test_a_tool_call(shared: Bridge, phone: Phone, session: str, decision: str) -> None:
-    """D38: forwarded to the agent, which does as it was told; D31: once, however often sent."""
+    """D38: forwarded to the agent, which does as it was told."""
     asked = tool(phone, session, "Bash", command="make test")
     assert asked["source"] == "agent_sdk" and "make test" in asked["description"]
     assert asked["risk_level"] in ("low", "medium", "high", "critical")
     assert asked["params"] == {"command": "make test"}
     assert reasons(phone, session) == ["tool_call"]
-    call = {"session_id": session, "tool_call_id": asked["tool_call_id"]}
-    changed = {"command": "make -n"} if decision == "modified" else None
-    body, id_ = call | {"decision": decision, "modifications": changed}, new_id()
-    first, again = (send(phone, "approval_response", id_, body) for _ in range(2))
-    assert first["type"] == "approval_recorded" and first["payload"]["forwarded"] is True, first
-    assert again["payload"] == first["payload"]
-    result = phone.expect("tool_result", **call)["payload"]["result"]
+    call_id, changed = asked["tool_call_id"], {"command": "make -n"}
+    answer = decide(phone, session, call_id, decision, changed if decision == "modified" else None)
+    assert answer["type"] == "approval_recorded" and answer["payload"]["forwarded"] is True, answer
+    told = phone.expect("tool_result", session_id=session, tool_call_id=call_id)
+    result = told["payload"]["result"]
     assert result["success"] is (decision != "rejected")
     assert ("make -n" in result["content"]) is (decision == "modified")
     assert ("nothing was run" in result["content"]) is (decision != "rejected"), "no shell"
     phone.expect("stream_end", session_id=session, finish_reason="stop")
     shared.fence(phone)
     assert len(of(phone, "tool_result", session)) == 1
-    kinds = [payload["notification_type"] for payload in notifications(phone, session)]
+    kinds = [one["payload"]["notification_type"] for one in of(phone, "notification", session)]
     assert kinds == ["approval_required", "approval_decided"], "a refusal's result is no alarm"
 
 
 @pytest.mark.spec("ws.session_interrupt")
-def test_an_interrupt_of_nothing_and_one_too_many(
-    shared: Bridge, phone: Phone, session: str
-) -> None:
+def test_interrupts(shared: Bridge, phone: Phone, session: str) -> None:
     """D40: a turn ends once however often it is asked; what comes after is not touched."""
     phone.send("session_interrupt", {"session_id": session})
     assert ask(phone, session, "not interrupted")[-1]["payload"]["finish_reason"] == "stop"
@@ -176,11 +180,8 @@ def test_odd_prompts(phone: Phone, session: str) -> None:
     for content in ("\x00", "/tool", "/tool Bash {not json", "/sleep x", "\u2028 \U0001f600"):
         assert ask(phone, session, content)[-1]["payload"]["finish_reason"] == "stop", content
     for content in ("", " \n", "\u200b\u2060"):
-        answer = phone.request(
-            "message", {"session_id": session, "content": content, "role": "user"}
-        )
-        refused = assert_refused(answer, "PROTO_INVALID_MESSAGE", True)
-        assert refused["violations"]
+        answer = phone.request("message", {"session_id": session} | CHAT | {"content": content})
+        assert assert_refused(answer, "PROTO_INVALID_MESSAGE", True)["violations"]
     phone.untaken.clear()
     assert words(ask(phone, session, "still there?")).endswith("still there?")
     assert len(reasons(phone, session)) == 6
@@ -191,11 +192,11 @@ def test_hooks_in_the_name_of_a_session(shared: Bridge, phone: Phone) -> None:
     sid = begin(shared, phone)
     call_id = tool(phone, sid)["tool_call_id"]
     before = shared.session(sid)
-    call = {"tool": "Bash", "params": {"command": "make test"}}
+    call = {"command": "make test"}
     bodies = [
         hook("SessionStart", sid),
-        hook("PreToolUse", sid, call | {"risk_level": "low", "requires_approval": True}),
-        hook("PostToolUse", sid, call | {"result": "x", "success": True, "tool_call_id": call_id}),
+        pre(sid, call, approval=True),
+        post(sid, call, tool_call_id=call_id),
         hook("Stop", sid),
         hook("SessionEnd", sid),
     ]
@@ -215,50 +216,18 @@ def test_hooks_in_the_name_of_a_session(shared: Bridge, phone: Phone) -> None:
     assert shared.session(sid)["status"] == "closed"
 
 
-def prompts(messages: list[Message], session_id: str) -> list[dict[str, Any]]:
-    return [
-        message["payload"]["payload"]
-        for message in messages
-        if message["type"] == "agent_event" and message["payload"]["session_id"] == session_id
-    ]
-
-
-def finish(phone: Phone, session_id: str, turns: int) -> None:
-    for _ in range(turns):
-        phone.expect("stream_end", session_id=session_id)
-
-
-def test_every_phone_sees_the_question(bridge: Bridge, phone: Phone, session: str) -> None:
-    """Before the answer begins; who comes later too; it counts as no hook event."""
-    with bridge.phones(1) as (other,):
-        other.join(session)
-        sent = phone.send("message", {"session_id": session, "content": "one\ntwo", "role": "user"})
-        finish(phone, session, 1)
-        finish(other, session, 1)
-        shown, begun = [m for m in phone.messages if m["type"] in ("agent_event", "stream_start")]
-        assert (shown["type"], begun["type"]) == ("agent_event", "stream_start")
-        assert [m for m in other.messages if m["type"] == "agent_event"] == [shown]
-        event = shown["payload"]
-        assert event["event"] == event["event_type"] == "UserPromptSubmit"
-        assert is_uuid(event["event_id"]) and event["session_id"] == session
-        assert_now(event["timestamp"])
-        told = {"prompt": "one\ntwo", "source": "device", "message_id": sent, "queued": False}
-        assert event["payload"] == told | {"device": event["payload"]["device"] or "a name"}
-        assert shown in log_of(other, session)
-    view = bridge.session(session)
-    assert (view["hook_count"], view["recent_events"], view["title"]) == (0, [], "one")
-    with bridge.phones(1) as (third,):
-        third.join(session)
-        assert shown in third.expect("replay_buffer")["payload"]["messages"]
+def prompts(messages: list[Message]) -> list[dict[str, Any]]:
+    return [one["payload"]["payload"] for one in messages if one["type"] == "agent_event"]
 
 
 def test_what_waits_says_so(bridge: Bridge, phone: Phone, session: str) -> None:
     """Each is shown when it is accepted, not when it is answered."""
     for text in ("/sleep 1", "second", "third"):
         say(phone, session, text)
-    finish(phone, session, 3)
+    for _ in range(3):
+        phone.expect("stream_end", session_id=session)
     ask(phone, session, "fourth")
-    shown = [(one["prompt"], one["queued"]) for one in prompts(phone.messages, session)]
+    shown = [(one["prompt"], one["queued"]) for one in prompts(phone.messages)]
     assert shown == [("/sleep 1", False), ("second", True), ("third", True), ("fourth", False)]
     said = words(phone.messages)
     assert said.index("second") < said.index("third") < said.index("fourth"), "answered in order"
@@ -274,8 +243,8 @@ def test_over_http(bridge: Bridge, phone: Phone, sid: str) -> None:
         answer = http_say(bridge, sid, token=token)
         told = answer.json()
         assert (answer.status, told["accepted"], told["session_id"]) == (202, True, sid)
-        finish(phone, sid, 1)
-        shown = prompts(phone.messages, sid)[-1]
+        phone.expect("stream_end", session_id=sid)
+        shown = prompts(phone.messages)[-1]
         assert (shown["source"], shown["message_id"]) == ("http", told["event_id"])
         assert (shown["device"] is None) is (token == bridge.admin_token)
     end(phone, sid)
@@ -285,15 +254,13 @@ def test_over_http(bridge: Bridge, phone: Phone, sid: str) -> None:
 def test_once(phone: Phone, session: str) -> None:
     """D31: sent again, on the next connection too, it is neither shown nor answered again."""
     id_ = new_id()
-    body = {"session_id": session, "content": "only once", "role": "user"}
+    body = {"session_id": session} | CHAT | {"content": "only once"}
     for _ in range(2):
         phone.send("message", body, id=id_)
-    finish(phone, session, 1)
-    phone.close()
-    phone.ready()
-    phone.join(session)
+    phone.expect("stream_end", session_id=session)
+    phone.again().join(session)
     phone.send("message", body, id=id_)
     ask(phone, session, "something else")
     log = log_of(phone, session)
-    assert [one["prompt"] for one in prompts(log, session)] == ["only once", "something else"]
+    assert [one["prompt"] for one in prompts(log)] == ["only once", "something else"]
     assert len([message for message in log if message["type"] == "stream_start"]) == 2

@@ -47,13 +47,11 @@ def one_after_another(bridge: Bridge, phone: Phone, agent: str, count: int, ever
             assert words(ask(phone, sid, f"turn {number}"))
         assert end(phone, sid)["type"] == "session_end"
         ids += [message["id"] for message in phone.messages if "id" in message]
-        phone.messages.clear()
-        phone.untaken.clear()
+        phone.forget()
         if number % 20 == 19 or number == count - 1:
             phone.ack(*ids)
             ids.clear()
-            phone.close()
-            phone.ready()
+            phone.again()
 
 
 @pytest.mark.timeout(900)

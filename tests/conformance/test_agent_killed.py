@@ -8,23 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.agent_tools import (
-    Script,
-    http_say,
-    quick_bridge,
-    status,
-    stream,
-    wait_for,
-    wait_status,
-)
-from tests.conformance.agents import ask, begin, end, log_of, say, start, tool, words
-from tests.conformance.approvals import (
-    assert_refused,
-    assert_stands,
-    decide,
-    notifications,
-    pending,
-)
+from tests.conformance.agent_tools import Script, http_say, quick_bridge, status, stream
+from tests.conformance.agents import ask, asked, begin, end, log_of, resume, say, start, tool, words
+from tests.conformance.approvals import assert_refused, decide, notifications, pending
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.delivery import send
 from tests.conformance.https import assert_error
@@ -33,7 +19,8 @@ from tests.conformance.samples import new_id
 
 GRACE = 2
 # all but two are the same, each for the session of one test, with a journal of its own
-AGENTS = ("plain", "asks", "no-load", "forgets", "fails")
+AGENTS = ("plain", "asks", "no-load", "forgets")
+Scripts = dict[str, Script]
 
 
 @dataclass
@@ -48,14 +35,12 @@ class Under:
 
 
 @pytest.fixture(scope="module")
-def scripts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Script]:
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> Scripts:
     return {agent: Script(tmp_path_factory.mktemp(agent), agent) for agent in AGENTS}
 
 
 @pytest.fixture(scope="module")
-def bridge(
-    tmp_path_factory: pytest.TempPathFactory, scripts: dict[str, Script]
-) -> Iterator[Bridge]:
+def bridge(tmp_path_factory: pytest.TempPathFactory, scripts: Scripts) -> Iterator[Bridge]:
     with quick_bridge(
         tmp_path_factory.mktemp("killed"),
         *scripts.values(),
@@ -67,7 +52,7 @@ def bridge(
 
 
 @pytest.fixture(scope="module", params=["stop", "kill"])
-def under(request: pytest.FixtureRequest, bridge: Bridge, scripts: dict[str, Script]) -> Under:
+def under(request: pytest.FixtureRequest, bridge: Bridge, scripts: Scripts) -> Under:
     how, phone = request.param, bridge.phone().ready()
     (bridge.root / "gone").mkdir()
     removed = start(phone, bridge.root / "gone")["payload"]["session_id"]
@@ -75,12 +60,8 @@ def under(request: pytest.FixtureRequest, bridge: Bridge, scripts: dict[str, Scr
     sessions |= {name: begin(bridge, phone) for name in ("runs", "left")} | {"removed": removed}
     for name in ("no-load", "forgets", "removed"):
         ask(phone, sessions[name], "remember me")
-    say(phone, sessions["fails"], "/exit 3")
-    wait_status(bridge, sessions["fails"], "error")
-    say(phone, sessions["asks"], "/ask make test")
-    asked = phone.expect("approval_required", session_id=sessions["asks"])["payload"]
     runs = tool(phone, sessions["runs"], command="touch runs; sleep 600")
-    calls = {"asks": asked["tool_call_id"], "runs": runs["tool_call_id"]}
+    calls = {"asks": asked(phone, sessions["asks"]), "runs": runs["tool_call_id"]}
     decide(phone, sessions["runs"], calls["runs"], "approved")
     eventually((bridge.root / "runs").exists)
     (bridge.root / "runs").unlink()
@@ -97,9 +78,8 @@ def under(request: pytest.FixtureRequest, bridge: Bridge, scripts: dict[str, Scr
         return words(stream(phone.messages[before:], sid))
 
     phone.collect(lambda: len(said()) > 300, "something to lose")
-    bridge.kill() if how == "kill" else bridge.stop()
     shutil.rmtree(bridge.root / "gone")
-    bridge.start()
+    bridge.restart(how)
     return Under(how, phone, sessions, calls, prompt, said(), time.monotonic())
 
 
@@ -109,18 +89,12 @@ def phone(under: Under) -> Iterator[Phone]:
     under.phone.close()
 
 
-def resume(bridge: Bridge, phone: Phone, session_id: str) -> Message:
-    return start(phone, bridge.root, session_id, resume=True)
-
-
 def of_type(messages: list[Message], type_: str) -> list[dict[str, Any]]:
     return [message["payload"] for message in messages if message["type"] == type_]
 
 
 @pytest.mark.spec("state.resume", "state.order")
-def test_a_bridge_that_ends_in_the_middle_of_a_turn(
-    bridge: Bridge, scripts: dict[str, Script], under: Under
-) -> None:
+def test_a_bridge_that_ends_in_a_turn(bridge: Bridge, scripts: Scripts, under: Under) -> None:
     """D35: paused, all that was said is there, and a resume goes on; nothing is done twice."""
     sid, script, how, phone = under.sessions["plain"], scripts["plain"], under.how, under.phone
     assert status(bridge, sid) == "paused", "without waiting for a lease"
@@ -138,11 +112,11 @@ def test_a_bridge_that_ends_in_the_middle_of_a_turn(
     assert cut.startswith(under.said), "all that the phone had seen is there"
     numbers = range(cut.count(" "))
     assert cut == "".join(f"{how}-{number} " for number in numbers), "and nothing else"
-    id_, asked = under.prompt
-    assert script.prompts()[-2:] == ["/spawn", asked["content"]]
+    id_, body = under.prompt
+    assert script.prompts()[-2:] == ["/spawn", body["content"]]
 
-    for type_, body in {"message": asked, "session_interrupt": {"session_id": sid}}.items():
-        assert_refused(phone.request(type_, body), "SESS_NOT_ACTIVE", True, sid)
+    for type_, fields in {"message": body, "session_interrupt": {"session_id": sid}}.items():
+        assert_refused(phone.request(type_, fields), "SESS_NOT_ACTIVE", True, sid)
     assert_error(http_say(bridge, sid), 409, "SESSION_CLOSED")
     queued, id_of_it = {"session_id": sid, "content": "from the queue", "role": "user"}, new_id()
     refused = send(phone, "message", id_of_it, queued)
@@ -153,32 +127,30 @@ def test_a_bridge_that_ends_in_the_middle_of_a_turn(
     checkpoint = f"scripted-{script.lines('new')[-1]['pid']}"
     assert script.lines("load")[-1]["session"] == checkpoint, "its own id"
     # as a phone does that does not know whether it has arrived (D31)
-    phone.send("message", asked, id=id_)
+    phone.send("message", body, id=id_)
     phone.send("message", queued, id=id_of_it)
     say(phone, sid, "onward")
     phone.collect(lambda: "onward" in words(stream(phone.messages, sid)), "its answer")
     prompts = script.prompts()
     assert prompts[-2:] == ["from the queue", "onward"]
-    assert prompts.count(asked["content"]) == 1 and prompts.count(f"queued behind it {how}") <= 1
+    assert prompts.count(body["content"]) == 1 and prompts.count(f"queued behind it {how}") <= 1
     end(phone, sid)
     script.assert_gone()
     phone.close()
 
 
 @pytest.mark.parametrize("name", ["asks", "runs"])
-def test_a_turn_that_is_cut_off_has_an_end(
-    bridge: Bridge, under: Under, phone: Phone, name: str
-) -> None:
-    """D35: its call has a result without success; every device is told once, and how to go on."""
-    sid = under.sessions[name]
-    why = (
-        f"The bridge was {'stopped' if under.how == 'stop' else 'restarted'} in the middle of "
-        "a turn."
-    )
+def test_a_turn_that_is_cut_off(bridge: Bridge, under: Under, phone: Phone, name: str) -> None:
+    """D35: its call has a result without success; every device is told once, and how to go on.
+    D38: what was pending is rejected, and nobody is asked again.
+    """
+    sid, call_id = under.sessions[name], under.calls[name]
+    ended = "stopped" if under.how == "stop" else "restarted"
+    why = f"The bridge was {ended} in the middle of a turn."
     phone.expect("notification", session_id=sid, notification_type="error")
     phone.join(sid)
-    [told] = notifications(phone, sid, "error")
-    assert (told["body"], told["priority"]) == (f"{why} Resume the session to go on.", "high")
+    [notice] = notifications(phone, sid, "error")
+    assert (notice["body"], notice["priority"]) == (f"{why} Resume the session to go on.", "high")
     log = log_of(phone, sid)
     assert [message["type"] for message in log if message["type"] != "agent_event"] == [
         *("stream_start", "stream_end", "approval_required", "tool_result"),
@@ -187,71 +159,46 @@ def test_a_turn_that_is_cut_off_has_an_end(
     [first, last] = of_type(log, "stream_end")
     assert (first["finish_reason"], last["finish_reason"]) == ("tool_call", "error")
     assert first["message_id"] != last["message_id"]
-    [asked], [result] = of_type(log, "approval_required"), of_type(log, "tool_result")
-    assert (result["tool_call_id"], result["tool"]) == (under.calls[name], asked["tool"])
+    [question], [result] = of_type(log, "approval_required"), of_type(log, "tool_result")
+    assert (result["tool_call_id"], result["tool"]) == (call_id, question["tool"])
     assert result["result"]["success"] is False
     assert result["result"]["error"] == "The call has no result because the session was paused."
-
-
-def test_a_bridge_that_ends_while_somebody_thinks(
-    bridge: Bridge, under: Under, phone: Phone
-) -> None:
-    """D35, D38: what was pending is rejected, every phone is told, and nobody is asked again."""
-    sid, call_id = under.sessions["asks"], under.calls["asks"]
-    told = phone.expect("notification", session_id=sid, notification_type="approval_decided")
-    notice = told["payload"]["data"]
-    assert (notice["tool_call_id"], notice["decision"]) == (call_id, "rejected")
-    assert (notice["reason"], notice["decided_by"]) == ("session_paused", "bridge")
-    assert call_id not in pending(bridge, sid)
-    assert_stands(decide(phone, sid, call_id, "approved"), "rejected", "bridge")
+    if name == "asks":
+        told = phone.expect("notification", session_id=sid, notification_type="approval_decided")
+        rejected = {"decision": "rejected", "reason": "session_paused", "decided_by": "bridge"}
+        assert told["payload"]["data"] == {"tool_call_id": call_id} | rejected
+    assert pending(bridge, sid) == []
     assert resume(bridge, phone, sid)["type"] == "session_ready"
     assert words(ask(phone, sid, "and on"))
     assert len(of_type(log_of(phone, sid), "approval_required")) == 1, "the prompt was not repeated"
     end(phone, sid)
 
 
+NOT_RESUMABLE = {"no-load": "", "forgets": "that conversation was deleted"}
+NOT_RESUMABLE["removed"] = "no such working directory"
+
+
 @pytest.mark.spec("state.not_resumable", "wscode.SESS_NOT_RESUMABLE")
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("no-load", ""),
-        ("forgets", "that conversation was deleted"),
-        ("removed", "no such working directory"),
-    ],
-)
-def test_a_session_that_cannot_be_resumed(
-    bridge: Bridge, scripts: dict[str, Script], under: Under, phone: Phone, name: str, reason: str
-) -> None:
+def test_what_stays_paused(bridge: Bridge, scripts: Scripts, under: Under, phone: Phone) -> None:
     """Spec: it stays paused, again and again, and no process is left; it can be read and ended."""
-    sid = under.sessions[name]
-    for _ in range(2):
-        error = assert_refused(resume(bridge, phone, sid), "SESS_NOT_RESUMABLE", False, sid)
-        assert reason in error["message"] and len(error["message"].split()) > 3, error
-        assert status(bridge, sid) == "paused"
-    if name in scripts:
-        scripts[name].assert_gone()
-    phone.join(sid)
-    assert words(log_of(phone, sid))
-    end(phone, sid)
-    assert status(bridge, sid) == "closed"
-
-
-def test_a_session_that_failed_is_left(bridge: Bridge, under: Under, phone: Phone) -> None:
-    """D35: error is a state of its own, which a restart does not change, with its reason."""
-    sid = under.sessions["fails"]
-    assert status(bridge, sid) == "error"
-    phone.join(sid)
-    told = of_type(log_of(phone, sid), "error")
-    assert told and "it went wrong" in told[0]["message"]
-    assert resume(bridge, phone, sid)["type"] == "session_ready"
-    assert "4 characters" in words(ask(phone, sid, "well"))
-    end(phone, sid)
+    for name, reason in NOT_RESUMABLE.items():
+        sid = under.sessions[name]
+        for _ in range(2):
+            error = assert_refused(resume(bridge, phone, sid), "SESS_NOT_RESUMABLE", False, sid)
+            assert reason in error["message"] and len(error["message"].split()) > 3, error
+            assert status(bridge, sid) == "paused"
+        if name in scripts:
+            scripts[name].assert_gone()
+        phone.join(sid)
+        assert words(log_of(phone, sid))
+        end(phone, sid)
+        assert status(bridge, sid) == "closed"
 
 
 def test_a_restart_closes_nothing(bridge: Bridge, under: Under, phone: Phone) -> None:
     """D35: however long nobody comes: the grace time is for sessions that are active."""
     sid = under.sessions["left"]
-    wait_for(max(0.1, under.restarted + GRACE + 1.5 - time.monotonic()), phone)
+    phone.stay(under.restarted + GRACE + 1.5 - time.monotonic())
     assert status(bridge, sid) == "paused"
     assert resume(bridge, phone, sid)["type"] == "session_ready"
     end(phone, sid)

@@ -4,59 +4,24 @@ its words reach the phones (D26, D28 to D30, D34 to D38; issue, The session's li
 
 import json
 import time
-from pathlib import Path
 
 import pytest
 
-from tests.conformance.agent_tools import (
-    Script,
-    alive,
-    begun,
-    bridge_of,
-    http_say,
-    restart,
-    script_of,
-    status,
-    stream,
-    wait_for,
-    wait_status,
-)
-from tests.conformance.agents import (
-    answer_to,
-    ask,
-    begin,
-    end,
-    log_of,
-    say,
-    send_start,
-    start,
-    tool,
-    words,
-)
+from tests.conformance.agent_tools import Script, begun, bridge_of, http_say, script_of, stream
+from tests.conformance.agents import ask, begin, end, log_of, resume, say, send_start, start, words
 from tests.conformance.approvals import assert_refused, decide, of
 from tests.conformance.bridge import Bridge, eventually
-from tests.conformance.phone import Message, Phone
+from tests.conformance.phone import Phone
 from tests.conformance.samples import new_session
 from tests.faults.quick import with_limits
 
 GRACE = 4
 SESSIONS, PER_SECOND, COUNT = 10, 100, 200
 
-
 script = script_of("plain", "told", "no-load", "forgets", "hangs", "stuck")
 # a phone that does not read is left alone
 PATIENT = with_limits(SLOW_SOCKET_SECONDS=300, LIVENESS_SECONDS=300)
 bridge = bridge_of(first=PATIENT, BRIDGE_SESSION_GRACE_SECONDS=str(GRACE), BRIDGE_MAX_SESSIONS="50")
-
-
-@pytest.fixture
-def go(script: Script) -> Path:
-    script.go.unlink(missing_ok=True)
-    return script.go
-
-
-def resume(bridge: Bridge, phone: Phone, session_id: str) -> Message:
-    return start(phone, bridge.root, session_id, resume=True)
 
 
 def listed(bridge: Bridge, session_id: str) -> tuple[str, bool]:
@@ -66,35 +31,26 @@ def listed(bridge: Bridge, session_id: str) -> tuple[str, bool]:
     return found["status"], found["resumable"]
 
 
-def wait_end(phone: Phone, session_id: str) -> None:
-    phone.collect(lambda: bool(of(phone, "stream_end", session_id)), "its end")
-
-
-def test_agents_that_are_not_waited_for(
-    bridge: Bridge, script: Script, phone: Phone, go: Path
-) -> None:
+def test_agents_that_are_not_waited_for(bridge: Bridge, script: Script, phone: Phone) -> None:
     """A bridge that ends while an agent starts; D39: what was accepted is said when it runs."""
-    early: dict[str, list[str]] = {}
-    for how, said in {"stop": [], "kill": ["early"]}.items():
-        early[sid := new_session()] = said
+    sessions = {how: new_session() for how in ("stop", "kill")}
+    for how, sid in sessions.items():
         send_start(phone, bridge.root, sid, "told")
         eventually(lambda sid=sid: bridge.knows(sid) and script.processes())
-        for content in said:
-            answer = http_say(bridge, sid, {"type": "user_message", "content": content})
-            assert answer.json()["accepted"] is True
-        assert status(bridge, sid) == "created"
-        restart(bridge, how)
+        early = http_say(bridge, sid, {"type": "user_message", "content": f"before the {how}"})
+        assert early.json()["accepted"] is True
+        assert bridge.session(sid)["status"] == "created"
+        bridge.restart(how)
         script.assert_gone()
-        assert status(bridge, sid) == "paused"
+        assert bridge.session(sid)["status"] == "paused"
         phone.ready()
-    go.touch()
-    for sid, said in early.items():
+    script.go.touch()
+    for how, sid in sessions.items():
         assert resume(bridge, phone, sid)["type"] == "session_ready"
         say(phone, sid, "and now")
-        phone.collect(lambda sid=sid: "and now" in words(stream(phone.messages, sid)), "its answer")  # type: ignore[misc]
-        assert script.prompts()[-1 - len(said) :] == [*said, "and now"]
+        said = [f"before the {how}", "and now"]
+        eventually(lambda said=said: script.prompts()[-2:] == said)
         end(phone, sid)
-    assert script.prompts().count("and now") == 2
 
 
 @pytest.mark.spec("ws.session_interrupt")
@@ -103,10 +59,8 @@ def test_an_agent_that_does_not_yield(bridge: Bridge, script: Script, phone: Pho
     sid = begun(bridge, phone, "/deaf")
     began = time.monotonic()
     phone.send("session_interrupt", {"session_id": sid})
-    assert phone.expect("stream_end", session_id=sid, finish_reason="stop")["payload"][
-        "interrupted"
-    ]
-    wait_status(bridge, sid, "paused")
+    phone.expect("stream_end", session_id=sid, finish_reason="stop", interrupted=True)
+    eventually(lambda: bridge.session(sid)["status"] == "paused")
     assert time.monotonic() - began > 4
     script.assert_gone()
     assert resume(bridge, phone, sid)["type"] == "session_ready"
@@ -114,16 +68,14 @@ def test_an_agent_that_does_not_yield(bridge: Bridge, script: Script, phone: Pho
     end(phone, sid)
 
 
-def test_a_start_that_hangs_is_ended(
-    bridge: Bridge, script: Script, phone: Phone, sid: str
-) -> None:
+def test_a_start_that_hangs(bridge: Bridge, script: Script, phone: Phone, sid: str) -> None:
     """Issue: whoever wants to ends it, without having joined; its process is gone at once."""
     asked = send_start(phone, bridge.root, sid, "hangs")
     eventually(lambda: bridge.knows(sid) and script.processes())
-    alive(phone)
+    phone.ping()
     with bridge.phones(1) as (other,):
         assert end(other, sid)["type"] == "session_end"
-        assert_refused(answer_to(phone, asked), "SESS_CLOSED", False, sid)
+        assert_refused(phone.answer_to(asked), "SESS_CLOSED", False, sid)
         script.assert_gone()
         assert listed(bridge, sid) == ("closed", False)
         assert_refused(start(other, bridge.root, sid), "SESS_CLOSED", False, sid)
@@ -133,7 +85,7 @@ def test_a_resume_that_hangs_is_interrupted(bridge: Bridge, script: Script, phon
     """Also when another phone resumes it at that moment: there are never two agents of it."""
     sid = begin(bridge, phone, agent="stuck")
     ask(phone, sid, "hello")
-    restart(bridge, "kill")
+    bridge.restart("kill")
     phone.ready()
     with bridge.phones(1) as (other,):
         for at_once in (False, True):
@@ -142,67 +94,57 @@ def test_a_resume_that_hangs_is_interrupted(bridge: Bridge, script: Script, phon
             eventually(lambda loads=loads: len(script.lines("load")) > loads)
             phone.send("session_interrupt", {"session_id": sid})
             again = send_start(other, "", sid, "", resume=True) if at_once else ""
-            assert_refused(answer_to(phone, asked), "SESS_NOT_ACTIVE", True, sid)
+            assert_refused(phone.answer_to(asked), "SESS_NOT_ACTIVE", True, sid)
             if not at_once:
                 assert listed(bridge, sid) == ("paused", True)
                 script.assert_gone()
         eventually(lambda: len(script.processes()) <= 1)
         phone.join(sid)
         end(phone, sid)
-        answer_to(other, again)
+        other.answer_to(again)
         script.assert_gone()
 
 
 @pytest.mark.spec("state.grace", "state.grace_over", "limit.grace")
-def test_the_grace_time_of_an_agent(bridge: Bridge, script: Script) -> None:
-    """D60: it can be resumed then, also after a restart."""
-    with bridge.phones(1) as (leaves,):
-        stays = bridge.phone().ready()
-        script.assert_gone()
-        sid = begin(bridge, leaves, agent="plain")
-        (pid,) = script.processes()
-        ask(leaves, sid, "hello")
-        leaves.vanish()
-        gone = time.monotonic()
-        assert stays.expect("session_end", session_id=sid)["payload"]["reason"] == "timeout"
-        assert time.monotonic() - gone >= GRACE - 0.5
-        eventually(lambda: pid not in script.processes())
-        restart(bridge, "kill")
-        assert listed(bridge, sid) == ("closed", True)
-        leaves.connect()
-        open_ones = leaves.auth()["payload"]["active_sessions"]
-        assert sid not in [one["session_id"] for one in open_ones], "D25"
-        leaves.health_check()
-        refused = assert_refused(start(leaves, bridge.root, sid), "SESS_CLOSED", False, sid)
-        assert "Resume it" in refused["message"]
-        answer = resume(bridge, leaves, sid)
-        assert answer["payload"]["session_status"] == "active", answer
-        assert script.lines("load")[-1]["session"] == f"scripted-{pid}"
-        assert listed(bridge, sid) == ("active", False)
-        stays.ready()
-        stays.expect("session_started", session_id=sid)
-        types = [m["type"] for m in stays.messages if m.get("payload", {}).get("session_id") == sid]
-        # the end comes again unless it was acknowledged meanwhile
-        assert types[-1] == "session_started", "who was away ends up with the truth"
-        assert "5 characters" in words(ask(leaves, sid, "again"))
-        end(leaves, sid)
-        stays.close()
-
-
-def test_what_the_grace_timer_closed(bridge: Bridge, phone: Phone) -> None:
-    """D60: a person ends it for good; what its agent cannot load is not resumable, or no more."""
+def test_what_the_grace_timer_closed(bridge: Bridge, script: Script, phone: Phone) -> None:
+    """D60: it can be resumed, also after a restart; not what a person has ended for good since, nor
+    what its agent cannot load.
+    """
+    script.assert_gone()
     with bridge.phones(2) as (leaves, other):
+        kept = begin(bridge, leaves, agent="plain")
+        (pid,) = script.processes()
         agents = ("plain", "no-load", "forgets")
         ended, *lost = sessions = [begin(bridge, leaves, agent=agent) for agent in agents]
-        for sid in sessions:
+        for sid in (kept, *sessions):
             ask(leaves, sid, "hello")
         unasked = begin(bridge, leaves, agent="no-load")
         leaves.vanish()
-        for sid in (*sessions, unasked):
+        gone = time.monotonic()
+        for sid in (kept, *sessions, unasked):
             other.expect("session_end", session_id=sid, reason="timeout")
-        states = [listed(bridge, sid) for sid in (*sessions, unasked)]
-        assert states == [("closed", resumable) for resumable in (True, False, True, True)]
-        assert end(phone, ended)["type"] == "session_end"
+            assert time.monotonic() - gone >= GRACE - 0.5
+        script.assert_gone()
+        bridge.restart("kill")
+        states = [listed(bridge, sid) for sid in (kept, *sessions, unasked)]
+        assert states == [("closed", resumable) for resumable in (True, True, False, True, True)]
+
+        open_ones = leaves.connect().auth()["payload"]["active_sessions"]
+        assert kept not in [one["session_id"] for one in open_ones], "D25"
+        leaves.health_check()
+        refused = assert_refused(start(leaves, bridge.root, kept), "SESS_CLOSED", False, kept)
+        assert "Resume it" in refused["message"]
+        assert resume(bridge, leaves, kept)["payload"]["session_status"] == "active"
+        assert script.lines("load")[-1]["session"] == f"scripted-{pid}"
+        assert listed(bridge, kept) == ("active", False)
+        other.ready().expect("session_started", session_id=kept)
+        about = [one for one in other.messages if one.get("payload", {}).get("session_id") == kept]
+        # the end comes again unless it was acknowledged meanwhile
+        assert about[-1]["type"] == "session_started", "who was away ends up with the truth"
+        assert "5 characters" in words(ask(leaves, kept, "again"))
+        end(leaves, kept)
+
+        assert end(phone.ready(), ended)["type"] == "session_end"
         other.expect("session_end", session_id=ended, reason="user_request")
     for answer in (resume(bridge, phone, ended), end(phone, ended)):
         assert_refused(answer, "SESS_CLOSED", False, ended)
@@ -222,16 +164,19 @@ def test_what_keeps_a_session(bridge: Bridge) -> None:
     with bridge.phones(3) as (phone, watcher, other):
         back, watched, deciding, left = (begin(bridge, phone) for _ in range(4))
         watcher.join(watched)
-        call_id = tool(phone, deciding)["tool_call_id"]
+        say(phone, deciding, '/tool Bash {"command": "make"}')
+        asked = phone.expect("approval_required", session_id=deciding)["payload"]
         phone.vanish()
         gone = time.monotonic()
         eventually(lambda: not bridge.session(back)["websocket_connected"])
         phone.ready()
         phone.join(back)
         other.expect("session_end", session_id=left, reason="timeout")
-        wait_for(max(0.1, gone + 2 * GRACE + 1 - time.monotonic()), other)
-        assert [status(bridge, sid) for sid in (back, watched, deciding)] == ["active"] * 3
-        assert decide(other, deciding, call_id, "approved")["payload"]["forwarded"] is True
+        other.stay(gone + 2 * GRACE + 1 - time.monotonic())
+        for sid in (back, watched, deciding):
+            assert bridge.session(sid)["status"] == "active"
+        answer = decide(other, deciding, asked["tool_call_id"], "approved")
+        assert answer["payload"]["forwarded"] is True
         other.expect("session_end", session_id=deciding, reason="timeout")
         phone.vanish()
         watcher.vanish()
@@ -267,7 +212,7 @@ def test_a_tunnel_in_the_middle_of_a_stream(bridge: Bridge, phone: Phone) -> Non
     again = [message for message in replayed if message in seen]
     assert again == seen[len(seen) - len(again) :] and len(replayed) > len(again)
     phone.send("session_interrupt", {"session_id": sid})
-    wait_end(phone, sid)
+    phone.expect("stream_end", session_id=sid)
     whole = [*seen, *replayed[len(again) :], *stream(phone.messages, sid)]
     said = words(whole)
     assert said == "".join(f"t-{number} " for number in range(said.count(" ")))
@@ -285,8 +230,8 @@ def test_ten_sessions_to_two_phones(bridge: Bridge) -> None:
             say(first, sid, f"/rate s{number} {COUNT} {PER_SECOND}")
         rows = 0
         for number, sid in enumerate(sessions):
-            wait_end(first, sid)
-            wait_end(second, sid)
+            first.expect("stream_end", session_id=sid)
+            second.expect("stream_end", session_id=sid)
             _, *chunks, ended = seen = stream(first.messages, sid)
             assert stream(second.messages, sid) == seen, f"other rows of session {number}"
             assert words(chunks) == "".join(f"s{number}-{chunk} " for chunk in range(COUNT))
@@ -306,7 +251,7 @@ def test_a_phone_that_does_not_read_slows_nobody(bridge: Bridge, script: Script)
         messages = ask(reads, sid, f"/rate {label} {count} 1000000")
         assert script.lines("said")[-1]["label"] == label, "the agent has said it all"
         assert words(messages) == "".join(f"{label}-{number} " for number in range(count))
-        wait_end(slow, sid)
+        slow.expect("stream_end", session_id=sid)
         assert stream(slow.messages, sid) == stream(reads.messages, sid)
         with bridge.phones(1) as (late,):
             late.join(sid)

@@ -8,25 +8,15 @@ import pytest
 
 from bridge_project.kernel import limits
 from sessions_app.agents.acp.permissions import CHANGED
-from tests.conformance.agent_tools import (
-    CHAT,
-    Script,
-    begun,
-    bridge_of,
-    http_say,
-    script_of,
-    wait_status,
-)
-from tests.conformance.agents import ask, begin, end, reasons, say, start, words
-from tests.conformance.approvals import assert_refused, decide, notifications, of
+from tests.conformance.agent_tools import CHAT, Script, begun, bridge_of, http_say, script_of
+from tests.conformance.agents import ask, asked, begin, end, reasons, resume, say, words
+from tests.conformance.approvals import assert_refused, decide, decision_of, notifications, of
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.phone import Phone
 from tests.conformance.samples import hook
 from tests.faults.quick import with_limits
 
 WAITING, LEASE, REPLAYED = 2, 2, 2
-
-
 SMALL = with_limits(
     AGENT_CLOSE_SECONDS=300,
     AGENT_PROMPTS_WAITING=WAITING,
@@ -49,9 +39,7 @@ def session(bridge: Bridge, phone: Phone) -> Iterator[str]:
     end(phone, session_id)
 
 
-def test_the_end_of_a_turn_is_told_to_those_who_did_not_see_it(
-    bridge: Bridge, script: Script
-) -> None:
+def test_the_end_of_a_turn_that_nobody_saw(bridge: Bridge, script: Script) -> None:
     """D13: a notification task_complete, unless somebody follows the session."""
     script.go.unlink(missing_ok=True)
     with bridge.phones(2) as (phone, other):
@@ -67,8 +55,10 @@ def test_the_end_of_a_turn_is_told_to_those_who_did_not_see_it(
         assert told["body"] == "followed"
 
 
-def test_large_output_comes_in_pieces_that_a_phone_can_take(phone: Phone, session: str) -> None:
-    """D30: each message stays small; a tool's output is cut, and says so."""
+def test_what_an_agent_says_is_what_a_phone_can_take(phone: Phone, session: str) -> None:
+    """D30: each message stays small; a tool's output is cut, and says so. Issue, bad input: what is
+    no Unicode or no JSON is made so.
+    """
     size = limits.TOOL_OUTPUT_BYTES + 1
     said = ask(
         phone,
@@ -84,10 +74,6 @@ def test_large_output_comes_in_pieces_that_a_phone_can_take(phone: Phone, sessio
     [result] = [one["payload"]["result"] for one in said if one["type"] == "tool_result"]
     assert result["content"].endswith(f"[cut: {size} bytes in all]")
     assert len(result["content"]) < limits.TOOL_OUTPUT_BYTES + 100
-
-
-def test_garbage_in_a_call(phone: Phone, session: str) -> None:
-    """Issue, bad input: what is no Unicode or no JSON is made so."""
     said = ask(
         phone,
         session,
@@ -123,11 +109,9 @@ def test_a_yes_that_comes_behind_an_interrupt_starts_nothing(
     bridge: Bridge, phone: Phone, session: str, script: Script
 ) -> None:
     """D40: who had stopped the turn has stopped it."""
-    say(phone, session, "/run touch made")
-    call_id = phone.expect("approval_required", session_id=session)["payload"]["tool_call_id"]
-    yes = {"session_id": session, "tool_call_id": call_id, "decision": "approved"}
+    call_id = asked(phone, session, "/run touch made")
     phone.send("session_interrupt", {"session_id": session})
-    phone.send("approval_response", yes | {"modifications": None})
+    phone.send("approval_response", decision_of(session, call_id, "approved"))
     phone.expect("stream_end", session_id=session, finish_reason="stop")
     eventually(lambda: [line for line in script.lines("decided") if line["call"] == call_id])
     assert not (bridge.root / "made").exists()
@@ -137,33 +121,28 @@ def test_a_decision_while_the_lease_has_run_out_is_told(
     bridge: Bridge, phone: Phone, session: str, script: Script
 ) -> None:
     """D38: a machine that slept has no lease when it wakes, and its agent still waits."""
-    say(phone, session, "/ask make test")
-    call_id = phone.expect("approval_required", session_id=session)["payload"]["tool_call_id"]
+    call_id = asked(phone, session)
     assert bridge.process is not None
     bridge.process.send_signal(signal.SIGSTOP)
-    yes = {"session_id": session, "tool_call_id": call_id, "decision": "approved"}
-    phone.send("approval_response", yes | {"modifications": None})
+    phone.send("approval_response", decision_of(session, call_id, "approved"))
     time.sleep(LEASE + 1)
     bridge.process.send_signal(signal.SIGCONT)
     phone.expect("stream_end", session_id=session, finish_reason="stop")
     assert script.lines("decided")[-1]["outcome"]["optionId"] == "allow_once"
 
 
-def test_a_prompt_that_comes_while_the_timer_closes(
-    bridge: Bridge, phone: Phone, script: Script
-) -> None:
+def test_a_prompt_while_the_timer_closes(bridge: Bridge, phone: Phone, script: Script) -> None:
     """D60: it was accepted, so it waits for the resume."""
     script.go.unlink(missing_ok=True)
     with bridge.phones(1) as (leaves,):
         session = begin(bridge, leaves, agent="lingers")
         ask(leaves, session, "hello")
     eventually(lambda: script.lines("over"))
-    content = {"type": "user_message", "content": "just in time"}
-    said = http_say(bridge, session, content)
+    said = http_say(bridge, session, {"type": "user_message", "content": "just in time"})
     assert said.json()["accepted"] is True, "its agent has not ended yet"
     script.go.touch()
-    wait_status(bridge, session, "closed")
-    assert start(phone, bridge.root, session, resume=True)["type"] == "session_ready"
+    eventually(lambda: bridge.session(session)["status"] == "closed")
+    assert resume(bridge, phone, session)["type"] == "session_ready"
     eventually(lambda: script.prompts()[-1] == "just in time")
     assert script.prompts().count("just in time") == 1
     end(phone, session)
@@ -176,8 +155,7 @@ def test_changed_parameters(bridge: Bridge, agent: str) -> None:
     assert {one["name"]: one["can_modify"] for one in told}[agent] is False
     with bridge.phones(1) as (phone,):
         session = begin(bridge, phone, agent=agent)
-        say(phone, session, "/ask make one")
-        call_id = phone.expect("approval_required", session_id=session)["payload"]["tool_call_id"]
+        call_id = asked(phone, session, "/ask make one")
         recorded = decide(phone, session, call_id, "modified", {"command": "make two"})["payload"]
         assert (recorded["decision"], recorded["forwarded"]) == ("modified", True)
         told = phone.expect("tool_result", session_id=session, tool_call_id=call_id)

@@ -5,7 +5,6 @@ D35, D36, D38 to D40, D46).
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -19,24 +18,12 @@ from tests.conformance.agent_tools import (
     script_of,
     status,
     stream,
-    wait_for,
     wait_status,
 )
-from tests.conformance.agents import (
-    answer_to,
-    ask,
-    begin,
-    end,
-    log_of,
-    reasons,
-    say,
-    send_start,
-    start,
-    tool,
-    words,
-)
+from tests.conformance.agents import ask, asked, begin, end, log_of, resume, say, send_start, words
 from tests.conformance.approvals import assert_refused, decide, of
 from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.delivery import send
 from tests.conformance.phone import PATIENCE, Phone
 from tests.conformance.samples import new_id, new_session
 from tests.faults.quick import QuickBridge, with_limits
@@ -47,7 +34,6 @@ pytestmark = pytest.mark.spec("processes")
 GRACE, LEASE = 20, 8
 LIMIT = 3  # sessions at once, on all processes together
 Pair = tuple[Bridge, Bridge]
-
 
 script = script_of("plain", "told")
 # two that the tests use, and one that is killed
@@ -63,17 +49,14 @@ def pair(three: list[QuickBridge]) -> Pair:
 
 @pytest.fixture
 def near(pair: Pair) -> Iterator[Phone]:
-    yield from _phone(pair[0], pair[0])
+    with pair[0].phones(1) as (phone,):
+        yield phone
 
 
 @pytest.fixture
 def far(pair: Pair) -> Iterator[Phone]:
-    yield from _phone(pair[1], pair[0])
-
-
-def _phone(bridge: Bridge, mints: Bridge) -> Iterator[Phone]:
-    """A ready phone that does not check the pin: each process has its own certificate here."""
-    phone = Phone(bridge.port, mints.pairing().token, None)
+    """It does not check the pin: each process has its own certificate here."""
+    phone = Phone(pair[1].port, pair[0].device_token())
     yield phone.ready()
     phone.vanish()
 
@@ -84,14 +67,14 @@ def test_one_id_on_both_at_once(pair: Pair, script: Script, near: Phone, far: Ph
     and it is talked to, also over HTTP, and ended from each process.
     """
     sid, agents = new_session(), len(script.lines("new"))
-    beside = Phone(pair[0].port, pair[0].pairing().token, None).ready()
+    beside = pair[0].phone().ready()
     phones = (near, beside, far)
-    asked = {phone: send_start(phone, pair[0].root, sid, "told") for phone in phones}
+    starts = {phone: send_start(phone, pair[0].root, sid, "told") for phone in phones}
     eventually(lambda: pair[0].knows(sid) and script.processes())
     assert status(pair[1], sid) == "created"
     script.go.touch()
-    for phone, id_ in asked.items():
-        assert answer_to(phone, id_)["payload"]["status"] == "ready"
+    for phone, id_ in starts.items():
+        assert phone.answer_to(id_)["payload"]["status"] == "ready"
     assert status(pair[1], sid) == "active" and len(script.lines("new")) == agents + 1
     answer = http_say(pair[1], sid)
     assert answer.status == 202 and answer.json()["accepted"] is True, "wherever it is"
@@ -110,12 +93,10 @@ def test_a_repeated_creation_at_the_other_process(pair: Pair, script: Script, ne
     body = {"agent": "plain", "session_id": None, "resume": False}
     body["working_directory"] = str(pair[0].root)
     id_, agents = new_id(), len(script.lines("new"))
-    near.send("session_start", body, id=id_)
-    first = near.expect("session_ready")
+    first = send(near, "session_start", id_, body)
     near.vanish()
-    elsewhere = Phone(pair[1].port, near.token, None).ready()
-    elsewhere.send("session_start", body, id=id_)
-    sid = elsewhere.expect("session_ready")["payload"]["session_id"]
+    elsewhere = Phone(pair[1].port, near.token).ready()
+    sid = send(elsewhere, "session_start", id_, body)["payload"]["session_id"]
     assert sid == first["payload"]["session_id"] and len(script.lines("new")) == agents + 1
     assert "5 characters" in words(ask(elsewhere, sid, "hello"))
     end(elsewhere, sid)
@@ -143,28 +124,6 @@ def test_an_interrupt_from_the_other_process(
     eventually(lambda: not agents & script.processes().keys())
 
 
-@pytest.mark.spec("decision.forwarded")
-def test_a_decision_after_its_phone_has_vanished(pair: Pair, script: Script, near: Phone) -> None:
-    """Issue, Shown by: from a second phone, on another process: a real process is told."""
-    sid, before = begin(pair[0], near, agent="plain"), len(script.lines("decided"))
-    say(near, sid, "/ask make test")
-    call_id = near.expect("approval_required", session_id=sid)["payload"]["tool_call_id"]
-    near.vanish()
-    far = Phone(pair[1].port, pair[0].pairing().token, None).ready()
-    far.expect("approval_required", session_id=sid, tool_call_id=call_id)
-    far.join(sid)
-    buffer = far.expect("replay_buffer", session_id=sid)["payload"]["messages"]
-    assert "approval_required" not in [message["type"] for message in buffer], "it has that"
-    known = stream(near.messages, sid)
-    assert known and all(one in buffer for one in known)
-    assert decide(far, sid, call_id, "approved")["payload"]["forwarded"] is True
-    eventually(lambda: len(script.lines("decided")) > before)
-    assert script.lines("decided")[-1]["outcome"]["optionId"] == "allow_once"
-    eventually(lambda: "tool_result" in [message["type"] for message in log_of(far, sid)])
-    end(far, sid)
-    far.close()
-
-
 def test_without_redis(pair: Pair, redis_server: Redis, near: Phone, far: Phone) -> None:
     """D46: a prompt and a decision still reach the agent at the other process."""
     sid = begin(pair[0], near, agent="plain")
@@ -172,10 +131,9 @@ def test_without_redis(pair: Pair, redis_server: Redis, near: Phone, far: Phone)
     redis_server.stop()
     try:
         assert "in spite of it" in words(ask(far, sid, "in spite of it"))
-        say(far, sid, "/ask make test")
-        call_id = near.expect("approval_required", session_id=sid)["payload"]["tool_call_id"]
+        call_id = asked(far, sid)
         assert decide(far, sid, call_id, "rejected")["payload"]["forwarded"] is True
-        far.collect(lambda: reasons(far, sid).count("stop") == 2, "the end of the turn")
+        far.expect("stream_end", session_id=sid, finish_reason="stop")
         near.collect(
             lambda: len(of(near, "stream_end", sid)) == len(of(far, "stream_end", sid)),
             "the same at the other",
@@ -188,29 +146,7 @@ def test_without_redis(pair: Pair, redis_server: Redis, near: Phone, far: Phone)
     end(near, sid)
 
 
-def test_an_owner_that_is_stopped(pair: Pair, script: Script, near: Phone, far: Phone) -> None:
-    """D35: it hands over at once: paused, the turn ended, and resumed at the other."""
-    first, second = pair
-    sid = begun(first, near, "/rate y 1200 20")
-    far.join(sid)
-    far.expect("stream_chunk", session_id=sid)
-    near.vanish()
-    first.stop()
-    try:
-        assert status(second, sid) == "paused", "before it has ended"
-        assert far.expect("stream_end", session_id=sid)["payload"]["finish_reason"] == "error"
-        script.assert_gone()
-        assert start(far, first.root, sid, resume=True)["type"] == "session_ready"
-        assert "6 characters" in words(ask(far, sid, "onward"))
-    finally:
-        first.start()
-    assert status(first, sid) == "active"
-    end(far, sid)
-
-
-def test_a_process_that_slept_for_longer_than_its_lease(
-    pair: Pair, script: Script, near: Phone, far: Phone
-) -> None:
+def test_a_process_that_slept(pair: Pair, script: Script, near: Phone, far: Phone) -> None:
     """D46: a session that is resumed has one agent, whose words alone are told."""
     first, second = pair
     script.assert_gone()
@@ -220,12 +156,11 @@ def test_a_process_that_slept_for_longer_than_its_lease(
     try:
         for sid in (taken, back):
             wait_status(second, sid, "paused")
-        assert start(far, "", taken, resume=True)["type"] == "session_ready"
-        asked = send_start(near, "", back, "", resume=True)
+        assert resume(second, far, taken)["type"] == "session_ready"
+        id_ = send_start(near, "", back, "", resume=True)
     finally:
         first.process.send_signal(signal.SIGCONT)
-    with suppress(ConnectionError):
-        assert answer_to(near, asked)["type"] == "session_ready"
+    assert near.answer_to(id_)["type"] == "session_ready"
     far.join(back)
     eventually(lambda: len(script.processes()) == 2)
     for sid in (taken, back):
@@ -257,11 +192,11 @@ def test_processes_whose_database_was_away_are_not_dead(
     eventually(lambda: health(pair[0]).get("active_websockets", connected) < connected)
     time.sleep(2 * limits.POLL_SECONDS)  # for its owner to see that nobody watches the session
     postgres_server.stop()
-    wait_for(max(GRACE, LEASE) + 1, far)
+    far.stay(max(GRACE, LEASE) + 1)
     postgres_server.start()
     for bridge in pair:
         eventually(lambda bridge=bridge: health(bridge).get("status") == "healthy")
-    wait_for(2 * limits.POLL_SECONDS, far)  # it looks again
+    far.stay(2 * limits.POLL_SECONDS)  # it looks again
     near.ready().join(sessions[0][2])
     for _, phone, sid in sessions:
         assert words(ask(phone, sid, "still here")).endswith("still here")
@@ -277,10 +212,10 @@ def test_an_owner_that_is_killed(three: list[QuickBridge], script: Script, far: 
     """
     first, second, killed = three
     script.assert_gone()
-    near = Phone(killed.port, first.pairing().token, None).ready()
+    near = Phone(killed.port, first.pairing().token).ready()
     asking, speaking = sids = begin(killed, near), begin(killed, near, agent="plain")
     ask(near, asking, "remember this")
-    call_id = tool(near, asking)["tool_call_id"]
+    call_id = asked(near, asking, '/tool Bash {"command": "make test"}')
     ask(near, speaking, "/spawn")
     say(near, speaking, "/rate z 1200 20")
     for sid in sids:
@@ -294,13 +229,13 @@ def test_an_owner_that_is_killed(three: list[QuickBridge], script: Script, far: 
     assert not agents & script.processes().keys(), "the agent has ended with its bridge"
     told = far.expect("notification", session_id=asking, notification_type="approval_decided")
     decided = told["payload"]["data"]
-    assert (decided["tool_call_id"], decided["decision"]) == (call_id, "rejected")
+    assert decided == decided | {"tool_call_id": call_id, "decision": "rejected"}
     assert decided["reason"] == "session_paused"
     for sid in sids:
         far.expect("stream_end", session_id=sid, finish_reason="error")
-        assert start(far, first.root, sid, resume=True)["type"] == "session_ready"
-    kept = stream(log_of(far, speaking), speaking)
-    ends = [m["payload"]["finish_reason"] for m in kept if m["type"] == "stream_end"]
+        assert resume(first, far, sid)["type"] == "session_ready"
+    kept = [one for one in log_of(far, speaking) if one["type"] == "stream_end"]
+    ends = [one["payload"]["finish_reason"] for one in kept]
     assert ends == ["stop", "error"], "the turn that was cut has one end"
     assert "6 characters" in words(ask(far, speaking, "onward"))
     assert script.prompts().count("/rate z 1200 20") == 1
@@ -319,7 +254,8 @@ def test_an_owner_that_is_killed(three: list[QuickBridge], script: Script, far: 
 def test_limits_and_grace_hold_across(pair: Pair, near: Phone, far: Phone) -> None:
     first, second = pair
     kept = [begin(first, near), begin(first, near), begin(second, far)]
-    assert_refused(start(far, first.root), "SESS_LIMIT_REACHED", True)
+    one_more = send_start(far, first.root, None, "plain")
+    assert_refused(far.answer_to(one_more), "SESS_LIMIT_REACHED", True)
     far.join(kept[0])
     near.vanish()
     far.expect("session_end", session_id=kept[1], reason="timeout")
