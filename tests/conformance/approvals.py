@@ -14,34 +14,18 @@ ERROR_FIELDS = {"code", "message", "session_id", "recoverable"}
 
 
 def pre(
-    session_id: str,
-    params: Any = None,
-    /,
-    *,
-    tool: str = "Bash",
-    approval: bool = False,
-    risk: str = "low",
-    **more: Any,
+    session_id: str, params: Any = None, /, approval: bool = False, risk: str = "low", **more: Any
 ) -> dict[str, Any]:
     """A PreToolUse; `more` goes into its payload."""
-    body = {"tool": tool, "params": {"command": "ls"} if params is None else params}
+    call = {"tool": "Bash", "params": {"command": "ls"} if params is None else params}
     asks = {"risk_level": risk, "requires_approval": approval}
-    return hook("PreToolUse", session_id, body | asks | more)
+    return hook("PreToolUse", session_id, call | asks | more)
 
 
-def post(
-    session_id: str,
-    params: Any = None,
-    /,
-    *,
-    tool: str = "Bash",
-    result: Any = "done",
-    success: bool = True,
-    **more: Any,
-) -> dict[str, Any]:
-    """A PostToolUse; `more` goes into its payload."""
-    body = {"tool": tool, "params": {"command": "ls"} if params is None else params}
-    return hook("PostToolUse", session_id, body | {"result": result, "success": success} | more)
+def post(session_id: str, params: Any = None, /, **more: Any) -> dict[str, Any]:
+    """A PostToolUse of a call that went well; `more` goes into its payload."""
+    call = {"tool": "Bash", "params": {"command": "ls"} if params is None else params}
+    return hook("PostToolUse", session_id, call | {"result": "done", "success": True} | more)
 
 
 def of(phone: Phone, type_: str, session_id: str) -> list[Message]:

@@ -42,19 +42,27 @@ class Ageing(QuickBridge):
 
 @pytest.mark.spec("client.repeat")
 def test_kill_9(make_bridge: Callable[..., Bridge], sid: str) -> None:
-    """D38: what was answered stands; D31: for who repeats it too; D28: the rest is asked again."""
+    """D38: what was answered stands; D31: for who repeats it too; D28: the rest is asked again.
+    D35: the session stays open. D15: the device stays bound, a revoked one revoked.
+    """
     bridge = make_bridge("killed")
-    pairing = bridge.pairing()
-    phone = bridge.phone(pairing).ready()
+    pairing, revoked = bridge.pairing(), bridge.pairing()
+    bridge.phone(revoked).ready().close()
+    phone = bridge.phone(pairing, device_id="bound").ready()
     bridge.watch(phone, sid)
     left, settled, granted = (ask(bridge, phone, sid, {"command": one}) for one in "abc")
     bridge.accept(post(sid, {"command": "c"}))
     question = of(phone, "approval_required", sid)[0]
     id_, body = new_id(), decision_of(sid, settled, "approved")
     answer = send(phone, "approval_response", id_, body)
+    bridge.manage("revoke_device", revoked.name)
     bridge.kill()
     assert phone.wait_closed() == 1006
     bridge.start()
+    view = bridge.session(sid)
+    assert (view["status"], view["websocket_connected"]) == ("active", False)
+    for stranger in (bridge.phone(pairing, device_id="other"), bridge.phone(revoked)):
+        assert stranger.connect().auth()["payload"]["code"] == "AUTH_FAILED"
     with bridge.phones(1) as (other,):
         assert_stands(decide(other, sid, settled, "rejected"), "approved", pairing.name)
         assert_stands(decide(other, sid, granted, "rejected"), "approved", "agent")
@@ -83,7 +91,6 @@ def test_no_passing_of_time_approves(make_bridge: Callable[..., Ageing], sid: st
 
     def later(seconds: int) -> None:
         """Let the time pass; the phone has all that waited for it."""
-        phone.close()
         bridge.later(seconds)
         phone.ready()
         for session_id in (new_session(), new_session()):  # as `greeted`, by the server's clock

@@ -1,5 +1,6 @@
 """Asking and deciding (spec, Approval decision; D13, D21, D28, D37, D38, D40)."""
 
+import itertools
 from typing import Any
 
 import pytest
@@ -10,7 +11,6 @@ from tests.conformance.approvals import (
     ask,
     assert_recorded,
     assert_stands,
-    call_ids,
     decide,
     decided,
     greeted,
@@ -21,7 +21,6 @@ from tests.conformance.approvals import (
     pre,
 )
 from tests.conformance.bridge import Bridge
-from tests.conformance.delivery import away
 from tests.conformance.https import assert_now, is_uuid
 from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, prompt
@@ -52,30 +51,28 @@ def test_the_question(bridge: Bridge, sid: str, joined: Phone) -> None:
     assert not of(joined, "tool_call", sid), "asked or told, not both"
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [("approved", "rejected"), ("rejected", "modified"), ("modified", "modified")],
-)
 @pytest.mark.spec(
     "ws.approval_response ws.approval_recorded decision.approved decision.rejected",
     "decision.modified decision.logged wscode.TOOL_ALREADY_DECIDED",
 )
 @on_both
-def test_the_first_decision_wins(bridge: Bridge, sid: str, first: str, second: str) -> None:
+def test_the_first_decision_wins(bridge: Bridge, sid: str) -> None:
     """D38: a different one later is told which stands; D13: each device is told, joined or not."""
     one, two = bridge.pairing(), bridge.pairing()
     winner, loser = bridge.phone(one).ready(), bridge.phone(two).ready()
     bridge.watch(winner, sid)
-    call_id = ask(bridge, winner, sid)
-    answer = decide(winner, sid, call_id, first, {"a": 1} if first == "modified" else None)
-    recorded = assert_recorded(answer, sid, call_id, first)
-    assert_now(recorded["decided_at"])
-    assert_stands(decide(loser, sid, call_id, second), first, one.name)
-    assert_stands(decide(winner, sid, call_id, second), first, one.name)
-    assert not of(loser, "approval_required", sid), "D28: live rows of joined sessions only"
-    bridge.fence(winner, loser)
-    assert decided(winner, sid) == decided(loser, sid) == {call_id: first}
-    assert pending(bridge, sid) == []
+    stands = {}
+    for first, second in itertools.pairwise(("approved", "rejected", "modified", "modified")):
+        call_id = ask(bridge, winner, sid)
+        stands[call_id] = first
+        answer = decide(winner, sid, call_id, first, {"a": 1} if first == "modified" else None)
+        assert_now(assert_recorded(answer, sid, call_id, first)["decided_at"])
+        assert_stands(decide(loser, sid, call_id, second), first, one.name)
+        assert_stands(decide(winner, sid, call_id, second), first, one.name)
+        assert not of(loser, "approval_required", sid), "D28: live rows of joined sessions only"
+        bridge.fence(winner, loser)
+        assert decided(winner, sid) == decided(loser, sid) == stands
+        assert pending(bridge, sid) == []
     winner.close()
     loser.close()
 
@@ -84,37 +81,28 @@ def test_what_needs_no_approval_cannot_be_approved(bridge: Bridge, sid: str, joi
     """A later question about it is not answered by the attempt."""
     bridge.accept(pre(sid, tool_call_id="x"))
     answer = decide(joined, sid, "x", "approved")
-    assert answer["type"] == "error" and answer["payload"]["code"] in (
-        "TOOL_CALL_NOT_FOUND",
-        "TOOL_ALREADY_DECIDED",
-    ), answer
+    codes = ("TOOL_CALL_NOT_FOUND", "TOOL_ALREADY_DECIDED")
+    assert answer["type"] == "error" and answer["payload"]["code"] in codes, answer
     bridge.accept(pre(sid, approval=True, permission_request=True))
     assert pending(bridge, sid) == ["x"]
 
 
 @on_both
-@pytest.mark.parametrize(
-    ("decision", "params", "ended"),
-    [
-        ("rejected", None, True),
-        ("approved", {"command": "rm -r /"}, True),
-        ("approved", {"command": "rm -r /"}, False),
-    ],
-)
-def test_nothing_is_decided_by_a_reused_id(
-    bridge: Bridge, sid: str, joined: Phone, decision: str, params: Any, ended: bool
-) -> None:
+def test_nothing_is_decided_by_a_reused_id(bridge: Bridge, sid: str, joined: Phone) -> None:
     """Issue: also while the decided call is still open; only an equal open one is that call."""
-    call_id = ask(bridge, joined, sid, tool_call_id="x")
-    decide(joined, sid, call_id, decision)
-    if ended:
-        bridge.accept(post(sid, tool_call_id="x"))
-    second = ask(bridge, joined, sid, params, tool_call_id="x")
-    assert second != "x" and pending(bridge, sid) == [second]
-    if not ended:
-        bridge.accept(pre(sid, approval=True, tool_call_id="x"))
-        assert pending(bridge, sid) == [second]
-    assert_recorded(decide(joined, sid, second, "rejected"), sid, second, "rejected")
+    other = {"command": "rm -r /"}
+    cases = {"no": ("rejected", None), "yes": ("approved", other), "open": ("approved", other)}
+    for call_id, (decision, params) in cases.items():
+        assert ask(bridge, joined, sid, tool_call_id=call_id) == call_id
+        decide(joined, sid, call_id, decision)
+        if call_id != "open":
+            bridge.accept(post(sid, tool_call_id=call_id))
+        second = ask(bridge, joined, sid, params, tool_call_id=call_id)
+        assert second != call_id and pending(bridge, sid) == [second]
+        if call_id == "open":
+            bridge.accept(pre(sid, approval=True, tool_call_id=call_id))
+            assert pending(bridge, sid) == [second]
+        assert_recorded(decide(joined, sid, second, "rejected"), sid, second, "rejected")
 
 
 def asked(phone: Phone, session_id: str) -> list[str]:
@@ -122,41 +110,24 @@ def asked(phone: Phone, session_id: str) -> list[str]:
 
 
 @pytest.mark.spec("offline.pending")
-def test_again_on_each_connection(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """D28: also when it was acknowledged, with the same id, until it is decided."""
-    call_id = ask(bridge, joined, sid)
+def test_again_and_once_on_each_connection(bridge: Bridge, sid: str, joined: Phone) -> None:
+    """D28: with the same id, also when it was acknowledged, until it is decided: the backlog, the
+    greeting and the join bring one question.
+    """
+    with bridge.phones(1) as (late,):
+        call_id = ask(bridge, joined, sid)
+        late.join(sid)
+        late.expect("approval_required", session_id=sid, tool_call_id=call_id)
     first = asked(joined, sid)
     for expected in (first, first, []):
         if not expected:
             decide(joined, sid, call_id, "rejected")
-        joined.ack(*joined.messages)
-        joined.close()
-        greeted(bridge, joined.ready())
+        greeted(bridge, joined.again())
+        for _ in range(2):
+            joined.join(sid)
+        bridge.fence(joined)
         assert asked(joined, sid) == expected
-
-
-@pytest.mark.spec("offline.pending")
-def test_once_per_connection(bridge: Bridge, sid: str, device: Phone) -> None:
-    """D28: the backlog, the greeting and the join bring one question."""
-    bridge.accept(prompt(sid, 0))
-    away(device)
-    with bridge.phones(1) as (late,):
-        bridge.accept(
-            prompt(sid, 1), pre(sid, approval=True, tool_call_id="x"), hook("Notification", sid)
-        )
-        greeted(bridge, late)
-        assert asked(late, sid) == []
-        late.join(sid)
-        late.expect("approval_required", session_id=sid)
-    device.ready()
-    device.join(sid)
-    device.join(sid)
-    greeted(bridge, device)
-    assert call_ids(device, "approval_required", sid) == ["x"]
-    bridge.accept(hook("SessionEnd", sid))
-
-
-DECIDED = {"decision", "decided_at", "decided_by"}
+        joined.ack(*joined.messages)
 
 
 def decisions(messages: list[dict[str, Any]]) -> dict[str, tuple[str, str] | None]:
@@ -164,7 +135,7 @@ def decisions(messages: list[dict[str, Any]]) -> dict[str, tuple[str, str] | Non
     found: dict[str, tuple[str, str] | None] = {}
     for payload in (m["payload"] for m in messages if m["type"] == "approval_required"):
         found[payload["tool_call_id"]] = None
-        if DECIDED & payload.keys():
+        if {"decision", "decided_at", "decided_by"} & payload.keys():
             assert_now(payload["decided_at"])
             found[payload["tool_call_id"]] = payload["decision"], payload["decided_by"]
     return found
@@ -191,20 +162,17 @@ def test_what_is_sent_after_its_decision(bridge: Bridge, sid: str, joined: Phone
             "refused": ("rejected", "agent"),
             "open": None,
         }
-        missing.ready()
-        greeted(bridge, missing)
+        greeted(bridge, missing.ready())
         backlog = of(missing, "approval_required", sid)
         assert len(backlog) == 4 and decisions(backlog) == told
         questions = {message["id"]: message for message in of(joined, "approval_required", sid)}
         assert decisions(list(questions.values())) == dict.fromkeys(told), "nobody had decided then"
         for later in backlog:
             first = questions[later["id"]]
-            kept = {k: v for k, v in later["payload"].items() if k in first["payload"]}
-            assert kept == first["payload"] and later["timestamp"] == first["timestamp"]
-        changed = {
-            one["payload"]["tool_call_id"]: "modifications" in one["payload"] for one in backlog
-        }
-        assert changed == dict.fromkeys(told, False) | {"phone": True}
+            assert later["timestamp"] == first["timestamp"]
+            assert later["payload"] == later["payload"] | first["payload"]
+            changed = later["payload"]["tool_call_id"] == "phone"
+            assert ("modifications" in later["payload"]) is changed
         assert decisions(log_of(joined, sid)) == told
         bridge.accept(hook("SessionEnd", sid), pre(sid, approval=True, tool_call_id="late"))
         bridge.fence(joined)
@@ -222,6 +190,11 @@ def test_decisions_of_a_session_of_the_bridge(bridge: Bridge, phone: Phone) -> N
         told[call_id] = (decision, "device")
         phone.expect("stream_end", session_id=sid, finish_reason="stop")
     interrupted = tool(phone, sid)["tool_call_id"]
+    with bridge.phones(1) as (other,):
+        other.expect("approval_required", session_id=sid, tool_call_id=interrupted)
+        other.join(sid)
+        buffer = other.expect("replay_buffer", session_id=sid)["payload"]["messages"]
+        assert decisions(buffer) == told, "it has the one that is pending"
     phone.send("session_interrupt", {"session_id": sid})
     phone.expect("stream_end", session_id=sid, finish_reason="stop")
     assert notifications(phone, sid, "approval_decided")[-1]["data"]["reason"] == "interrupted"

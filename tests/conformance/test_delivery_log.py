@@ -16,38 +16,47 @@ pytestmark = [
 ]
 
 
+@pytest.mark.spec("ws.notification_ack", "delivery.cursor")
 def test_what_came_while_away(bridge: Bridge, sid: str, device: Phone) -> None:
-    """D28: right after connection_ack, no join needed, oldest first, as ordinary messages."""
+    """D28: right after connection_ack, no join needed, oldest first, as ordinary messages; D27:
+    with the same ids until it is acknowledged, in whatever order, and then never again.
+    """
     began = new_session()  # of which the device has never heard
     bridge.accept(prompt(sid, 0))
     away(device)
     bridge.accept(*[prompt(sid, number) for number in range(1, 8)])
     bridge.accept(hook("SessionStart", began), prompt(began, 1))
-    device.connect().auth()
-    device.wait_numbers(sid, range(1, 8))
-    device.wait_numbers(began, [None, 1])
-    device.expect("session_started", session_id=began)
-    assert device.messages[0]["type"] == "connection_ack"
-    assert "replay_buffer" not in {message["type"] for message in device.messages}
-    assert device.health_check()["payload"]["ready"] is True
+
+    def missed() -> list[str]:
+        """The ids of what comes on the next connection."""
+        device.close()
+        device.connect().auth()
+        events = [*device.wait_numbers(sid, range(1, 8)), *device.wait_numbers(began, [None, 1])]
+        device.expect("session_started", session_id=began)
+        assert device.messages[0]["type"] == "connection_ack"
+        assert "replay_buffer" not in {message["type"] for message in device.messages}
+        assert device.health_check()["payload"]["ready"] is True
+        return [event["id"] for event in events]
+
+    ids = missed()
+    assert missed() == ids
+    device.ack(*ids[1:7], new_id(), "", ids[0], ids[6])
+    nothing_more(bridge, device.again(), sid, [])
 
 
-@pytest.mark.parametrize(("character", "size"), [("\U0001f600", 4), ("\n", 2)])
 @pytest.mark.spec("limit.max_message_size_mb")
-def test_nine_megabytes_arrive_whole(
-    bridge: Bridge, sid: str, device: Phone, character: str, size: int
-) -> None:
+def test_nine_megabytes_arrive_whole(bridge: Bridge, sid: str, device: Phone) -> None:
     """A message that is hard to send keeps a device from nothing after it (D30)."""
     bridge.accept(prompt(sid, 0))
     away(device)
-    text = character * (9 * 1024 * 1024 // size)
-    large = hook("UserPromptSubmit", sid, {"prompt": text, "number": 2})
-    body = json.dumps(large, ensure_ascii=False).encode()
-    bridge.accept(prompt(sid, 1))
-    assert bridge.https().post(EVENT, token=bridge.hook_token, body=body).status == 200
+    texts = ["\U0001f600" * (9 * 2**20 // 4), "\n" * (9 * 2**20 // 2)]
+    for number, text in enumerate(texts, 1):
+        large = hook("UserPromptSubmit", sid, {"prompt": text, "number": number})
+        body = json.dumps(large, ensure_ascii=False).encode()
+        assert bridge.https().post(EVENT, token=bridge.hook_token, body=body).status == 200
     bridge.accept(prompt(sid, 3))
     events = back(device, sid, [1, 2, 3])
-    assert events[1]["payload"]["payload"]["prompt"] == text
+    assert [event["payload"]["payload"]["prompt"] for event in events[:2]] == texts
 
 
 def test_a_new_device_starts_at_the_present(bridge: Bridge, sid: str, device: Phone) -> None:
@@ -60,20 +69,3 @@ def test_a_new_device_starts_at_the_present(bridge: Bridge, sid: str, device: Ph
     bridge.fence(device)
     told = {message["type"] for message in device.messages}
     assert not told & {"notification", "approval_required", "tool_call", "tool_result"}
-
-
-@pytest.mark.spec("ws.notification_ack", "delivery.cursor")
-def test_unacknowledged_is_sent_again(bridge: Bridge, sid: str, device: Phone) -> None:
-    """D27: with the same id, in order; acknowledged, never again, in whatever order."""
-    bridge.accept(prompt(sid, 0))
-    away(device)
-    bridge.accept(*[prompt(sid, number) for number in (1, 2, 3)])
-    first = back(device, sid, [1, 2, 3])
-    device.close()
-    device.connect().auth()
-    second = device.wait_numbers(sid, [1, 2, 3])
-    assert [event["id"] for event in first] == [event["id"] for event in second]
-    device.ack(second[1])
-    device.ack(second[2]["id"], new_id(), "", second[0]["id"], second[2]["id"])
-    device.close()
-    nothing_more(bridge, device.ready(), sid, [])
