@@ -110,12 +110,12 @@ def _names(node: ast.AST) -> tuple[str, ...]:
 
 def proofs(all_marks: Iterable[Mark]) -> dict[str, list[Mark]]:
     """Row id → the markers that name it, for each row that something can prove."""
-    found: dict[str, list[Mark]] = {id_: [] for id_ in ROWS if id_ not in OF_CLIENTS}
-    for mark in all_marks:
-        for id_, named in found.items():
-            if any(fnmatchcase(id_, name) for name in mark.names):
-                named.append(mark)
-    return found
+    every = list(all_marks)
+    return {
+        id_: [mark for mark in every if any(fnmatchcase(id_, name) for name in mark.names)]
+        for id_ in ROWS
+        if id_ not in OF_CLIENTS
+    }
 
 
 def problems(all_marks: list[Mark]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.approvals import ask, assert_recorded, assert_refused
+from tests.conformance.approvals import ask, assert_recorded, assert_refused, decision_of
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.raw import TEXT, RawSocket
@@ -67,8 +67,7 @@ def test_which_message_was_too_large_is_said(shared: Bridge, framing: str) -> No
 
 def test_a_large_message_that_comes_compressed(shared: Bridge) -> None:
     """As browsers send it: the same error, and the close is orderly (D9, D58)."""
-    phone = shared.phone()
-    phone.compress = True
+    phone = shared.phone(compress=True)
     own = phone.ready().send("nonsense", {"x": secrets.token_hex(11 * MIB // 2)})
     error = phone.expect("error")
     assert (error["id"], error["payload"]["code"]) == (own, "PAYLOAD_TOO_LARGE")
@@ -95,18 +94,15 @@ def test_odd_modifications(bridge: Bridge, sid: str, joined: Phone) -> None:
 def test_odd_words_of_a_client(bridge: Bridge, sid: str, joined: Phone) -> None:
     """NULs in ids: unknown or no message, on every database."""
     for odd in ("\x00", "a\x00b", "x" * 100_000):
-        decision = {"tool_call_id": odd, "decision": "approved", "modifications": None}
         requests: list[tuple[str, dict[str, Any]]] = [
-            ("approval_response", decision),
-            ("replay_request", {"after_id": odd}),
-            ("git_commit", {"message": odd, "files": [odd]}),
-            ("session_end", {"reason": odd}),
+            ("approval_response", decision_of(sid, odd, "approved")),
+            ("replay_request", {"session_id": sid, "after_id": odd}),
+            ("git_commit", {"session_id": sid, "message": odd, "files": [odd]}),
+            ("session_end", {"session_id": sid, "reason": odd}),
             ("replay_request", {"session_id": odd}),
             ("session_start", {"session_id": odd, "agent": "a", "resume": True}),
         ]
         for type_, fields in requests:
-            answer = joined.request(type_, {"session_id": sid} | fields)
-            code = answer["payload"].get("code")
-            assert code not in ("STORAGE_UNAVAILABLE", "BRIDGE_ERROR"), (type_, str(answer)[:500])
+            code = joined.request(type_, fields)["payload"].get("code")
+            assert code not in ("STORAGE_UNAVAILABLE", "BRIDGE_ERROR"), (type_, code)
         joined.ack(odd)
-    joined.ping()

@@ -1,4 +1,4 @@
-"""Requests that nobody should make (D7, D10 to D12, D38), and each message in each phase in which
+"""Requests that nobody should make (D7, D10 to D12), and each message in each phase in which
 it may not come (D21): the right code, `recoverable` right, the connection alive, nothing changed.
 """
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.approvals import ask, assert_refused, decide, decision_of, pending
+from tests.conformance.approvals import assert_refused, decide
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Message, Phone
 from tests.conformance.repositories import Repository, Work
@@ -105,27 +105,6 @@ def test_closed_sessions(shared: Bridge, crime_scene: Repository, phone: Phone) 
         assert ask_in(phone, sid, type_)["type"] != "error", type_
     assert phone.request("replay_request", {"session_id": sid})["type"] == "replay_buffer"
     assert_refused(decide(phone, sid, "x", "approved"), "SESS_CLOSED", False, sid)
-
-
-# what is changed in a decision, and the code that answers it
-BAD_DECISIONS: list[tuple[dict[str, Any], str]] = [
-    ({"decision": "modified"}, "PROTO_INVALID_MESSAGE"),  # without modifications
-    ({"tool_call_id": "unknown"}, "TOOL_CALL_NOT_FOUND"),
-    ({"tool_call_id": "THE CALL"}, "TOOL_CALL_NOT_FOUND"),
-    ({"tool_call_id": " the call "}, "TOOL_CALL_NOT_FOUND"),
-    ({"session_id": "another"}, "SESSION_NOT_FOUND"),
-]
-
-
-def test_bad_decisions(shared: Bridge, sid: str, joined: Phone) -> None:
-    """Nothing is decided by any of them."""
-    call_id = ask(shared, joined, sid, tool_call_id="the call")
-    body = decision_of(sid, call_id, "approved")
-    for change, code in BAD_DECISIONS:
-        answer = joined.request("approval_response", body | change)
-        assert_refused(answer, code, code == "PROTO_INVALID_MESSAGE")
-        joined.ping()
-    assert pending(shared, sid) == [call_id]
 
 
 def assert_sequence(answer: Message, received: str, phase: str, expected: str) -> None:

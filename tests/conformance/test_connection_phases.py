@@ -1,7 +1,6 @@
 """Phases of a connection, versions, how many there may be (D4, D7, D15, D20 to D25, D28, D44)."""
 
 import json
-from collections.abc import Iterator
 from contextlib import closing, suppress
 
 import pytest
@@ -17,8 +16,11 @@ from tests.conformance.samples import hook, new_id, new_session, now, prompt
 
 
 @pytest.mark.spec("ws.connection_ack phase.accepted mode.local_only ws.auth versioning.names")
+@pytest.mark.spec("mode.direct_public")
 def test_connection_ack(shared: Bridge, device: Phone) -> None:
-    """With the version of /info and /health; what it says of sessions: test_home_screen.py."""
+    """With the version of /info and /health; what it says of sessions: test_home_screen.py. D20:
+    forwarding headers from a peer that is no trusted proxy make it direct_public.
+    """
     answer = device.connect().auth()
     assert answer["type"] == "connection_ack"
     assert_now(answer["timestamp"])
@@ -31,11 +33,16 @@ def test_connection_ack(shared: Bridge, device: Phone) -> None:
     for path in ("info", "health"):
         told = shared.get(f"/api/v1/{path}", shared.hook_token).json()
         assert told["version"] == payload["server_version"]
+    device.close()
+    forwarded = device.connect(headers={"X-Forwarded-For": "127.0.0.1"}).auth()
+    assert forwarded["payload"]["connection_mode"] == "direct_public"
 
 
 @pytest.mark.spec("ws.health_check", "ws.health_status", "phase.health", "phase.ready")
 def test_health_status(device: Phone) -> None:
-    """local_only is healthy and ready at once."""
+    """local_only is healthy and ready at once; D25: a clock that is more than five minutes off is a
+    warning, and ready stays true.
+    """
     device.connect().auth()
     answer = device.health_check()
     payload = answer["payload"]
@@ -46,23 +53,17 @@ def test_health_status(device: Phone) -> None:
     assert payload == payload | healthy | {"checks": dict.fromkeys(checks, True)}
     assert isinstance(payload["latency_ms"], int | float) and payload["latency_ms"] >= 0
     assert_now(payload["server_timestamp"])
-
-
-@pytest.mark.spec("ws.health_status")
-def test_a_wrong_clock_is_a_warning(device: Phone) -> None:
-    """D25: more than 5 minutes off; ready stays true."""
-    device.connect().auth()
     for seconds in (-600, 600):
-        payload = device.health_check(timestamp=now(seconds))["payload"]
-        assert (payload["status"], payload["warnings"]) == ("warning", ["CLOCK_SKEW"])
-        assert "CLOCK_SKEW" in payload["warning_details"]
-        assert payload["ready"] is True and payload["requires_acknowledgment"] is False
-        assert payload["checks"]["clock_sync"] is False
+        skewed = device.health_check(timestamp=now(seconds))["payload"]
+        assert (skewed["status"], skewed["warnings"]) == ("warning", ["CLOCK_SKEW"])
+        assert "CLOCK_SKEW" in skewed["warning_details"]
+        assert skewed["ready"] is True and skewed["requires_acknowledgment"] is False
+        assert skewed["checks"]["clock_sync"] is False
         assert device.health_check(timestamp=now(seconds / 3))["payload"]["warnings"] == []
 
 
 @pytest.mark.spec("phase.rejected", "connerror.AUTH_FAILED", "ws.connection_error", "auth.device")
-def test_what_is_no_device_token(shared: Bridge, device: Phone) -> None:
+def test_what_is_no_device_token_or_version(shared: Bridge, device: Phone) -> None:
     """D14: the hook and the admin token open no socket."""
     wrong = ("wrong", "", "x" * 300, "ünïcode", "a\x00b", shared.hook_token, shared.admin_token)
     for token in wrong:
@@ -70,6 +71,9 @@ def test_what_is_no_device_token(shared: Bridge, device: Phone) -> None:
         assert answer["type"] == "connection_error", answer
         assert answer["payload"]["code"] == "AUTH_FAILED" and answer["payload"]["message"]
         assert device.wait_closed() == 4401
+    for version in ("banana", "", "1.2.3.4", "v1.2.3", "-1.2.3", "1.2.3-", "1.2.3\n", "１.2.3"):
+        answer = device.connect().auth(client_version=version)
+        assert answer["payload"]["code"] in ("PROTO_INVALID_MESSAGE", "VERSION_INCOMPATIBLE")
 
 
 @pytest.mark.spec("envelope.id", "ws.auth")
@@ -103,8 +107,7 @@ def test_joining_an_observed_session(shared: Bridge, sid: str, phone: Phone) -> 
         ready = send(phone, "session_start", id_, joining | {"resume": resume})["payload"]
         assert ready == ready | told and "branch" in ready
         assert shared.accept(prompt(sid, 1))[0]["broadcast_count"] == 1
-        phone.close()
-        phone.ready()
+        phone.again()
 
 
 @pytest.mark.spec("phase.misconfigured", "mode.misconfigured", "connerror.MISCONFIGURED")
@@ -157,36 +160,25 @@ def test_direct_public(public: Bridge) -> None:
     phone.close()
 
 
-@pytest.mark.spec("mode.direct_public")
-def test_forwarding_headers_from_a_stranger(device: Phone) -> None:
-    """D20: from a peer that is no trusted proxy they make it direct_public."""
-    device.connect(headers={"X-Forwarded-For": "127.0.0.1"})
-    assert device.auth()["payload"]["connection_mode"] == "direct_public"
+# which bridge, versions, why they are refused
+VERSIONS = [
+    ("public", "1.1.9 0.99.99", "CLIENT_TOO_OLD"),
+    ("public", "1.2.0 1.9.9 1.10.0", None),
+    ("public", "1.10.1 10.0.0", "CLIENT_TOO_NEW"),
+    ("shared", "0.9.9", "CLIENT_TOO_OLD"),
+    ("shared", "1.0.0 1.999.999", None),
+    ("shared", "2.0.0", "CLIENT_TOO_NEW"),
+]
 
 
-# fixture → version → why it is refused; None: it is not
-VERSIONS: dict[str, dict[str, str | None]] = {
-    "public": {
-        "1.1.9": "CLIENT_TOO_OLD",
-        "0.99.99": "CLIENT_TOO_OLD",
-        "1.10.1": "CLIENT_TOO_NEW",
-        "10.0.0": "CLIENT_TOO_NEW",
-        **dict.fromkeys(("1.2.0", "1.9.9", "1.10.0")),
-    },
-    "shared": {
-        "0.9.9": "CLIENT_TOO_OLD",
-        "2.0.0": "CLIENT_TOO_NEW",
-        **dict.fromkeys(("1.0.0", "1.999.999")),
-    },
-}
-
-
-@pytest.mark.parametrize("name", VERSIONS)
+@pytest.mark.parametrize(("name", "versions", "reason"), VERSIONS)
 @pytest.mark.spec("connerror.VERSION_INCOMPATIBLE", "versioning.compatible")
-def test_versions_of_clients(request: pytest.FixtureRequest, name: str) -> None:
+def test_versions_of_clients(
+    request: pytest.FixtureRequest, name: str, versions: str, reason: str | None
+) -> None:
     """Compared as numbers; the defaults of D44. D15: a version that is refused claims nothing."""
     bridge: Bridge = request.getfixturevalue(name)
-    for version, reason in VERSIONS[name].items():
+    for version in versions.split():
         pairing = bridge.pairing()
         phone = bridge.phone(pairing, device_id="app", client_version=version).connect()
         answer = phone.auth()
@@ -201,66 +193,36 @@ def test_versions_of_clients(request: pytest.FixtureRequest, name: str) -> None:
         phone.close()
 
 
-def test_what_is_no_version(device: Phone) -> None:
-    for version in ("banana", "", "1.2.3.4", "v1.2.3", "-1.2.3", "1.2.3-", "1.2.3\n", "１.2.3"):
-        wrong = device.connect().auth(client_version=version)
-        assert wrong["payload"]["code"] in ("PROTO_INVALID_MESSAGE", "VERSION_INCOMPATIBLE"), wrong
-
-
-def refused(phone: Phone) -> bool:
-    """Connect; whether there was no place."""
+def let_in(phone: Phone) -> bool:
+    """Connect; whether there was a place."""
     answer = phone.connect().auth()
     if answer["type"] == "connection_ack":
-        return False
+        return True
     assert answer["payload"]["code"] == "RATE_LIMITED", answer
     assert answer["type"] == "connection_error" and phone.wait_closed() == 4429
-    return True
-
-
-def connect_patiently(phone: Phone) -> Phone:
-    """Reconnect until the place that a closed connection held is free."""
-    eventually(lambda: not refused(phone))
-    return phone
-
-
-@pytest.fixture
-def full(narrow: Bridge) -> Iterator[list[Phone]]:
-    """Three ready phones: the bridge is full. Places that earlier tests left are free first."""
-    phones = [connect_patiently(narrow.phone()) for _ in range(3)]
-    yield phones
-    for phone in phones:
-        phone.close()
+    return False
 
 
 @pytest.mark.spec("limit.max_websocket_connections", "connerror.RATE_LIMITED")
-def test_one_too_many(narrow: Bridge, full: list[Phone]) -> None:
-    """The others stay; /info names BRIDGE_MAX_WEBSOCKETS (D44)."""
-    assert refused(narrow.phone())
-    limits = narrow.get("/api/v1/info", narrow.hook_token).json()["limits"]
-    assert limits["max_websocket_connections"] == 3
-    for phone in full:
-        phone.ping()
-
-
-def test_a_replaced_connection_frees_its_place_first(narrow: Bridge, full: list[Phone]) -> None:
-    """A device of a full bridge comes back while its old socket still looks open."""
-    again = Phone(narrow.port, full[1].token, full[1].pin)
-    assert not refused(again)
-    assert full[1].wait_closed() == 4409
-    full[0].ping()
-    full[2].ping()
-    again.close()
-
-
-def test_only_authenticated_connections_count(narrow: Bridge, full: list[Phone]) -> None:
-    for phone in full:
-        phone.close()
+def test_one_too_many(narrow: Bridge) -> None:
+    """D23: only authenticated connections count, and a replaced one, which still looks open, frees
+    its place first; the others stay. /info names BRIDGE_MAX_WEBSOCKETS (D44).
+    """
     strangers = [RawSocket(narrow.port) for _ in range(6)]
     for stranger in strangers:
         assert stranger.upgrade().status == 101
+    full = [narrow.phone() for _ in range(3)]
     for phone in full:
-        connect_patiently(phone)
+        eventually(lambda phone=phone: let_in(phone))  # the places of earlier tests are freed first
+    assert not let_in(narrow.phone())
+    info, health = (narrow.get(f"/api/v1/{it}", narrow.hook_token) for it in ("info", "health"))
+    assert info.json()["limits"]["max_websocket_connections"] == 3
+    assert health.json()["active_websockets"] >= 3
+    again = Phone(narrow.port, full[1].token, full[1].pin)
+    assert let_in(again)
+    assert full[1].wait_closed() == 4409
+    for phone in (full[0], full[2], again):
+        phone.ping()
+        phone.close()
     for stranger in strangers:
         stranger.close()
-    health = narrow.get("/api/v1/health", narrow.hook_token).json()
-    assert health["active_websockets"] >= 3
