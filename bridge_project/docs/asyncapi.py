@@ -35,10 +35,7 @@ sent again, with the same id, until `notification_ack` names it or heartbeats pr
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Describe a message in one direction.
-
-    What both sides send comes twice, once as ``TYPE.server``.
-    """
+    """Describe a message in one direction; what both sides send comes twice."""
 
     model: type[Payload]
     from_client: bool
@@ -54,15 +51,11 @@ class Message:
 
     @property
     def rule(self) -> str:
-        """Say when a client may send a message, and what follows.
-
-        Empty for a message from the bridge.
-        """
+        """Say when a client may send it; empty for a message from the bridge."""
         if not self.from_client:
             return ""
         joined = ", in a joined session" if self.model.needs_joined else ""
-        again = "; repeated with its id, it is not done twice"
-        once = again if self.model.idempotent else ""
+        once = "; repeated with its id, it is not done twice" if self.model.idempotent else ""
         return f"May be sent {_PHASES[self.model.phase]}{joined}{once}."
 
     @property

@@ -33,8 +33,7 @@ OWN_ERRORS: Final[dict[str, tuple[str, ...]]] = {
     "file_content": (*FILE_CODES, "FILE_TOO_LARGE"),
     "reload_hooks": ("HOOK_INVALID_PAYLOAD",),
 }
-# ends the operation of a hook endpoint at its second address (D2)
-WITHOUT_PREFIX: Final = "_without_prefix"
+WITHOUT_PREFIX: Final = "_without_prefix"  # of a hook endpoint's operation at its second address
 # The first two are of the edge: what is not HTTP, and a body that is too large where none is
 # expected.
 _EVERYWHERE: Final = (
@@ -45,8 +44,7 @@ _EVERYWHERE: Final = (
     "RATE_LIMIT_EXCEEDED",
     "INTERNAL_ERROR",
 )
-# of an upgrade while the bridge stops
-_MORE_STATUSES: Final = {("websocket", "INTERNAL_ERROR"): 503}
+_MORE_STATUSES: Final = {("websocket", "INTERNAL_ERROR"): 503}  # while the bridge stops
 
 _KINDS: Final = {
     "device": ("deviceToken", "The token of a paired device."),

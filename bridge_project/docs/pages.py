@@ -43,8 +43,7 @@ def _page(name: str, fill: Callable[..., dict[str, object]] = dict) -> Callable[
 
 def inline(text: str) -> SafeString:
     """Mark the parts of a text between backticks as code."""
-    escaped = conditional_escape(text)
-    return mark_safe(_CODE.sub(r"<code>\1</code>", escaped))  # noqa: S308
+    return mark_safe(_CODE.sub(r"<code>\1</code>", conditional_escape(text)))  # noqa: S308
 
 
 def _error(code: str) -> dict[str, object]:

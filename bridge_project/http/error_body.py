@@ -1,7 +1,4 @@
-"""Write the error that a client gets, over HTTP or on a socket (D9).
-
-Each error is counted here, and reported to devices when it is severe.
-"""
+"""Write the error that a client gets, count it, and alert devices to a severe one (D9)."""
 
 import logging
 import re
@@ -13,7 +10,7 @@ from typing import Any, Final
 import structlog
 
 from bridge_project.kernel import database, failure_alerts, limits, metrics
-from bridge_project.kernel.errors import ERRORS, BridgeError, documentation_path
+from bridge_project.kernel.errors import ERRORS, BridgeError
 from bridge_project.protocol import jsontext
 from bridge_project.protocol.server_messages import ConnectionError_, Error_
 from bridge_project.protocol.types import now_text
@@ -41,11 +38,7 @@ class ErrorAnswer:
 def error_answer(
     error: BridgeError, request_id: str, base_url: str, *, status: int | None = None
 ) -> ErrorAnswer:
-    """Write an HTTP error with the six fields of D9, then the error's own.
-
-    `base_url` is an address without a path. `status` is needed only where the row has none, or
-    another one is sent.
-    """
+    """Write an HTTP error (D9); `base_url` has no path, `status` replaces that of the row."""
     metrics.http_errors.labels(error.code).inc()
     failure_alerts.report(error.code, request_id)
     status = status or error.row.status or 500
@@ -61,7 +54,7 @@ def error_answer(
         "code": error.code,
         "request_id": request_id,
         "timestamp": now_text(),
-        "documentation_url": base_url + documentation_path(error.code),
+        "documentation_url": f"{base_url}/docs/errors/{error.code}",
         **error.fields,
     }
     return ErrorAnswer(status, headers, fields)
@@ -90,7 +83,7 @@ def connection_error_payload(error: BridgeError, base_url: str) -> ConnectionErr
     return ConnectionError_(
         code=error.code,
         message=error.message,
-        documentation_url=base_url + documentation_path(error.code),
+        documentation_url=f"{base_url}/docs/errors/{error.code}",
         remediation=error.row.remedy,
         details=error.fields.get("details"),
     )
@@ -102,11 +95,7 @@ def _count_on_socket(error: BridgeError, reference: str = "") -> None:
 
 
 def log_error(code: str, **where: Any) -> None:
-    """Log an error answer at its code's severity; `where` names the request.
-
-    A refusal with a `client` is logged once a minute for each client and code, then counted
-    (`logging.LogRateLimiter`).
-    """
+    """Log an error at its code's severity; `LogRateLimiter` thins out those with a `client`."""
     level = logging.getLevelNamesMapping()[ERRORS[code].severity.upper()]
     log.log(level, "refused" if level < logging.ERROR else "failed", code=code, **where)
 

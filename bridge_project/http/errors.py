@@ -60,7 +60,7 @@ def exception_handler(exception: Exception, context: dict[str, Any]) -> HttpResp
 
 
 def error_response(
-    request: HttpRequest, error: BridgeError, *, status: int | None = None, logged: bool = False
+    request: HttpRequest, error: BridgeError, *, status: int | None = None, exc_info: bool = False
 ) -> HttpResponse:
     """Answer a failure, as JSON or as a page of the admin site, and log it."""
     answer = error_answer(error, request_id_of(request), base_url(request), status=status)
@@ -76,8 +76,9 @@ def error_response(
     response._bridge_error = error.code  # type: ignore[attr-defined]
     # or Django would log it again, without the code
     response._has_been_logged = True  # type: ignore[attr-defined]
-    if not logged:
-        log_error(error.code, status=answer.status, **_where(request))
+    where = {"method": request.method, "path": request.path[:200]}
+    where |= {"client": client_address(request)}
+    log_error(error.code, status=answer.status, exc_info=exc_info, **where)
     return response
 
 
@@ -99,9 +100,4 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 def server_error(request: HttpRequest) -> HttpResponse:
     """Answer 500 as Django's `handler500`; only the log has the traceback."""
-    log.error("failed", code="INTERNAL_ERROR", status=500, exc_info=True, **_where(request))  # noqa: LOG014
-    return error_response(request, BridgeError("INTERNAL_ERROR"), logged=True)
-
-
-def _where(request: HttpRequest) -> dict[str, Any]:
-    return {"method": request.method, "path": request.path[:200], "client": client_address(request)}
+    return error_response(request, BridgeError("INTERNAL_ERROR"), exc_info=True)

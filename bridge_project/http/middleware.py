@@ -79,10 +79,7 @@ class RequestMiddleware:
 
 
 def _refusal(request: HttpRequest) -> BridgeError | None:
-    """Return why a request goes no further: its body's size, before it is read, or its host (D18).
-
-    A request without `Host` passes: no browser sends one.
-    """
+    """Return why a request goes no further: its size, before it is read, or its host (D18)."""
     scope = scope_of(request)
     if scope.get("bridge.body") == "awaited" and not request.path.startswith(API_PREFIXES):
         return BridgeError("PAYLOAD_TOO_LARGE", errors.NO_LARGE_BODY)
@@ -91,7 +88,7 @@ def _refusal(request: HttpRequest) -> BridgeError | None:
         length = int(request.META.get("CONTENT_LENGTH") or "0")
         if "HTTP_TRANSFER_ENCODING" in request.META or length > limits.ADMIN_FORM_BYTES:
             return BridgeError("PAYLOAD_TOO_LARGE", "This form is too large.")
-    if host := request.META.get("HTTP_HOST", ""):
+    if host := request.META.get("HTTP_HOST", ""):  # no browser leaves it out
         if not host_allowed(own_names(scope), host):
             return BridgeError("HOST_NOT_ALLOWED")
         request.checked_host = host  # type: ignore[attr-defined]

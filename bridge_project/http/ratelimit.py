@@ -23,8 +23,7 @@ log = structlog.get_logger("bridge.ratelimit")
 
 T = TypeVar("T")
 
-# after a failure Redis is left alone for so long, so that no request waits for its time-out
-REDIS_PAUSE_SECONDS: Final = 5
+REDIS_PAUSE_SECONDS: Final = 5  # after a failure, so that few requests wait for Redis' time-out
 REDIS_LOG_SECONDS: Final = 60
 WINDOW_SECONDS: Final = 60  # of every rate in ``limits.RATES``
 

@@ -35,9 +35,6 @@ def request_id_of(request: HttpRequest) -> str:
 
 
 def base_url(request: HttpRequest) -> str:
-    """Return the address under which this client reaches the bridge, without a path.
-
-    Without BRIDGE_PUBLIC_URL it is that of the checked `Host`, else the socket's own.
-    """
+    """Return the address, without a path, under which this client reaches the bridge."""
     host = "" if conf.bridge_public_url else getattr(request, "checked_host", "")
     return f"https://{host}" if host else transport_of(request).base_url

@@ -1,6 +1,6 @@
 """Run Django's request cycle in a few threads that keep database connections."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final, cast
 from urllib.parse import quote
 
@@ -10,11 +10,10 @@ from django.core.handlers.asgi import ASGIHandler, ASGIRequest, get_script_prefi
 from django.http import HttpResponse
 from django.urls import set_script_prefix
 
+from bridge_project.http.asgi_types import Scope
 from bridge_project.kernel.threads import Threads, requests
 
 _ASCII: Final = bytes(range(128))
-
-Message = Mapping[str, Any]
 
 
 class Handler(ASGIHandler):
@@ -29,12 +28,7 @@ class Handler(ASGIHandler):
         super(ASGIHandler, self).__init__()
         self.load_middleware(is_async=False)
 
-    async def __call__(
-        self,
-        scope: Message,
-        receive: Callable[[], Awaitable[Message]],
-        send: Callable[[Message], Awaitable[None]],
-    ) -> None:
+    async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         try:
             body = await self.read_body(receive)
         except RequestAborted:
@@ -48,7 +42,7 @@ class Handler(ASGIHandler):
             # or it would be in memory until the garbage collector finds the response
             response.content = b""
 
-    def _answer(self, scope: Message, body: Any) -> HttpResponse:
+    def _answer(self, scope: Scope, body: Any) -> HttpResponse:
         set_script_prefix(get_script_prefix(scope))
         signals.request_started.send(sender=self.__class__, scope=scope)
         # Django refuses a query that is no UTF-8 before any middleware runs, without D9's fields.

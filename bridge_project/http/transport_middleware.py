@@ -88,10 +88,9 @@ def transport_from_scope(scope: Mapping[str, Any]) -> Transport:
 
 
 class ServerSocket:
-    """Replace our edge's socket object when another server runs the bridge.
+    """Stand for our edge's socket (`scope["bridge.socket"]`) under another server.
 
-    It is `scope["bridge.socket"]` there. It sends through ASGI, and leaves it to the server's own
-    ping to notice a lost peer.
+    It sends through ASGI, and leaves it to the server's own ping to notice a lost peer.
     """
 
     def buffered(self) -> int:
@@ -114,10 +113,7 @@ class ServerSocket:
     last_frame = last_progress
 
     def abort(self) -> None:
-        """Do nothing: another server offers no reset, only a close.
-
-        That came before.
-        """
+        """Do nothing: another server offers only a close, which came before."""
 
 
 def _capped(receive: Receive) -> Receive:
