@@ -1,8 +1,6 @@
-"""Tell how old data is; a clock that was set forward counts only a day later.
+"""Tell how old data is, so that a clock that is set forward expires nothing at once.
 
-The chores of the serving process delete data by its age. When the clock is set forward by a year,
-all data would be old at once: unsent rows, open approvals, the ids of events that may be posted
-again.
+Otherwise unsent rows, open approvals and the ids of events that may be posted again would be gone.
 """
 
 import threading

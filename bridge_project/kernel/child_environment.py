@@ -1,16 +1,12 @@
-"""Remove the bridge's secrets from its child processes' environment (D45).
+"""Remove the bridge's secrets from the environment of everything that it starts (D45)."""
 
-Git, its filters, a commit's hooks, agents, their commands and shells all get ``scrubbed``: the
-user's environment without the bridge's own variables.
-"""
-
+import ctypes
 import os
 import re
-import sys
 from collections.abc import Iterable, Mapping
 from urllib.parse import unquote, urlsplit
 
-from bridge_project.kernel.config import Conf, conf
+from bridge_project.kernel.config import SECRETS, Conf, conf
 
 PR_SET_DUMPABLE = 4  # linux/prctl.h
 # Names are compared in capitals, here and below: some libraries read them in any case.
@@ -27,8 +23,7 @@ _OURS = (
     " PYTHONPATH PYTHONHOME VIRTUAL_ENV"
 )
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH", re.IGNORECASE)
-# a shorter one would be found by chance in values that have nothing to do with it
-_SHORTEST_SECRET = 8
+_SHORTEST_SECRET = 8  # a shorter one would be found in unrelated values by chance
 
 
 def scrubbed(**more: str) -> dict[str, str]:
@@ -55,14 +50,8 @@ def secrets_in(environ: Mapping[str, str], words: Iterable[str]) -> list[str]:
 
 
 def _secrets() -> list[str]:
-    """Return tokens, Django's key, URLs with a password, and their passwords."""
-    found = [
-        conf.secret("hook_token"),
-        conf.secret("admin_token"),
-        conf.secret("django_secret"),
-        conf.secret("push_key"),
-        os.environ.get("PGPASSWORD", ""),
-    ]
+    """Return tokens, keys, URLs with a password, and their passwords."""
+    found = [*map(conf.secret, SECRETS), os.environ.get("PGPASSWORD", "")]
     for url in (conf.database_url, conf.redis_url):
         password = urlsplit(url).password
         if password:
@@ -76,7 +65,4 @@ def hide_process() -> None:
     Linux then gives its /proc entries to root, and writes no core dump. Its child processes are not
     hidden.
     """
-    if sys.platform == "linux":
-        import ctypes
-
-        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, *[ctypes.c_ulong(0)] * 4)
+    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, *[ctypes.c_ulong(0)] * 4)

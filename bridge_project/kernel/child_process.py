@@ -1,7 +1,4 @@
-"""Run a program in its own group, with a deadline and bounded output.
-
-When it ends, all processes of its group are ended.
-"""
+"""Run a program in its own group, with a deadline and bounded output; end all of the group."""
 
 import asyncio
 import contextlib
@@ -20,10 +17,8 @@ from bridge_project.kernel import limits
 
 CHUNK: Final = 64 * 1024
 UMASK: Final = 0o022  # the bridge's own is 077, for its data; what a program writes is the user's
-# For what a program has printed when it has ended: a child of it may print for ever.
-LAST_OUTPUT_SECONDS: Final = 0.5
-# How soon it is noticed that a program has ended while a child of it holds its output open.
-_LOOK_SECONDS: Final = 0.05
+LAST_OUTPUT_SECONDS: Final = 0.5  # for what an ended program printed: its child may go on for ever
+_LOOK_SECONDS: Final = 0.05  # until an end is noticed while a child holds the output open
 _ERR_MAX_BYTES: Final = 64 * 1024
 
 _running: set[subprocess.Popen[bytes]] = set()
@@ -208,11 +203,9 @@ def _exits_by(process: subprocess.Popen[bytes], deadline: float) -> bool:
 
 
 def _exited(process: subprocess.Popen[bytes]) -> bool:
-    """Return whether it has ended, without reaping it where the system can."""
+    """Return whether it has ended, without reaping it."""
     if process.returncode is not None:
         return True
-    if not hasattr(os, "waitid"):
-        return process.poll() is not None
     try:
         return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:  # another thread has waited for it

@@ -1,8 +1,4 @@
-"""Read, check and describe every setting (D44); nothing else reads one.
-
-`docs/settings.md` is generated from the fields of `Conf`. Values come from the environment first,
-then from `.env` in the data directory.
-"""
+"""Read, check and describe every setting (D44); docs/settings.md is generated from `Conf`."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ import secrets
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
@@ -22,6 +18,9 @@ from bridge_project.kernel.private_files import make_private_dir, write_private_
 
 PROJECT_DIR = Path(__file__).resolve().parents[2]
 OWN_TIME_ZONE = os.environ.get("TZ")  # read before Django sets its own
+
+SecretName = Literal["hook_token", "admin_token", "django_secret", "push_key"]
+SECRETS: tuple[SecretName, ...] = get_args(SecretName)
 
 
 class ConfError(ValueError):
@@ -171,9 +170,7 @@ class Conf(BaseModel):
         """Return the secret files that settings name: the private key, each `X_FILE`."""
         return (*self._secret_files, *filter(None, [self.bridge_tls_key]))
 
-    def secret(
-        self, name: Literal["hook_token", "admin_token", "django_secret", "push_key"]
-    ) -> str:
+    def secret(self, name: SecretName) -> str:
         """Return a secret from the settings, else from the data directory; make it once."""
         if given := getattr(self, f"bridge_{name}", ""):
             return str(given)
@@ -203,7 +200,7 @@ SECRET_FIELDS = [name for name, field in Conf.model_fields.items() if field.json
 
 
 def load() -> Conf:
-    """Read the settings now. Raises ConfError when a value is wrong."""
+    """Read the settings from the environment, else from `.env`. Raises ConfError."""
     data_dir = types.make_absolute(Path(os.environ.get("BRIDGE_DATA_DIR") or "var"))
     env_file = os.path.join(data_dir, ".env")
     try:

@@ -38,10 +38,7 @@ def is_running() -> bool:
 
 
 def is_tls(server: Sequence[Any] | None) -> bool:
-    """Return whether a connection accepted at `scope["server"]` is encrypted.
-
-    It is when each endpoint that it may have come by ends TLS. What is not known is plain.
-    """
+    """Return whether every endpoint that may accept at `scope["server"]` ends TLS."""
     host, port = map(str, server[:2]) if server else ("", "")
     accepting = {*EVERY_INTERFACE, host}
     found = [one for one in _endpoints() if one.port == port and one.interface in accepting]
@@ -49,10 +46,7 @@ def is_tls(server: Sequence[Any] | None) -> bool:
 
 
 def use_its_address() -> None:
-    """Set BRIDGE_PORT and BRIDGE_HOST from daphne's only TLS endpoint.
-
-    Pairing codes, certificates and the commands go by these settings.
-    """
+    """Set BRIDGE_PORT and BRIDGE_HOST, which others go by, from daphne's only TLS endpoint."""
     found = [endpoint for endpoint in _endpoints() if endpoint.kind == "ssl"]
     if len(found) == 1:
         os.environ["BRIDGE_PORT"] = found[0].port

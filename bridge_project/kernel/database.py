@@ -18,8 +18,7 @@ DELETE_ROWS = 500  # in one transaction
 # What says that the database is away: the last of them that a transaction was ended because this
 # process slept in it (UNREACHABLE).
 STORAGE_ERRORS: Final = (OperationalError, InterfaceError, InternalError)
-# set when a request was refused for one of them, until the database has been written again
-refused = threading.Event()
+refused = threading.Event()  # set when a request met one, until the database was written again
 # FULL: a power cut undoes nothing that was acknowledged (D26).
 SQLITE_INIT = (
     "PRAGMA journal_mode=wal; PRAGMA synchronous=FULL; PRAGMA busy_timeout=20000;"
@@ -49,10 +48,7 @@ UNREACHABLE: dict[str, Any] = {
 
 
 def database_settings(conf: Conf) -> dict[str, Any]:
-    """Return Django's settings of the database.
-
-    SQLite commits with ``synchronous=FULL``, so that a power cut undoes nothing acknowledged (D26).
-    """
+    """Return Django's settings of the database."""
     parts = urlsplit(conf.database_url)
     name = sqlite_file(conf)
     if name is not None:
@@ -90,10 +86,7 @@ def database_settings(conf: Conf) -> dict[str, Any]:
 def delete_in_steps(
     rows: QuerySet[Any], within: Callable[[], AbstractContextManager[Any]] = nullcontext
 ) -> int:
-    """Delete a query's rows in small transactions, each ``within`` a lock; return how many.
-
-    Each step queries again, so rows that no longer match stay.
-    """
+    """Delete rows that still match in small transactions ``within`` a lock; return how many."""
     deleted = 0
     while keys := list(rows.order_by().values_list("pk", flat=True)[:DELETE_ROWS]):
         with within():

@@ -1,8 +1,4 @@
-"""Define every error code, one row of a table each (SPEC Errors, D7 to D12, D50).
-
-The pages under `/docs/errors/<CODE>`, which every `documentation_url` opens, and `docs/errors.md`
-are generated from this table; to raise a code that is not in it is a KeyError.
-"""
+"""Define every error code, one row each, of which pages are made (SPEC Errors, D7 to D12, D50)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -189,11 +185,7 @@ TOOL_RETRIES: Mapping[str, int] = {
 
 
 class BridgeError(Exception):
-    """Report a failure to the client: a row of the table, and its details.
-
-    `fields` are added to the body (HTTP) or the payload (WebSocket), `headers` to an HTTP answer;
-    `http/error_body.py` writes both.
-    """
+    """Report a failure to the client; `fields` are added to the body (HTTP) or the payload."""
 
     def __init__(
         self,
@@ -222,8 +214,3 @@ class Ignoring:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         return isinstance(error, BridgeError) and error.code in self.codes
-
-
-def documentation_path(code: str) -> str:
-    """Return the path of the page that explains a code (D9)."""
-    return f"/docs/errors/{code}"

@@ -1,7 +1,4 @@
-"""Queue failures of severity `error` for a notification to devices (D51).
-
-`sessions_app.polling` takes them and writes a notification. Commands other than `serve` drop them.
-"""
+"""Queue failures of severity `error`, which `sessions_app.polling` notifies devices of (D51)."""
 
 import threading
 import time
@@ -14,14 +11,11 @@ from bridge_project.kernel.errors import ERRORS, ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Hold a failure; `reference` finds it in the log.
-
-    It is the id of a request or a message, or a chore's name.
-    """
+    """Hold a failure."""
 
     row: ErrorCode
-    reference: str = ""
-    session_id: str | None = None
+    reference: str  # which the log has too: the id of a request or message, or a chore's name
+    session_id: str | None
 
 
 _lock = threading.Lock()

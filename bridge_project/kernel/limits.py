@@ -1,7 +1,4 @@
-"""Define the limits and periods that several modules share, with their reasons.
-
-Settings may override those that D44 names.
-"""
+"""Define the limits and periods of all modules, with reasons; settings replace some (D44)."""
 
 from typing import Final
 
@@ -120,9 +117,7 @@ VOID_DEVICE_KEEP_SECONDS: Final = 24 * 3600  # listed after its unused code beca
 DEVICE_ID_MAX_CHARS: Final = 256  # a column must hold it; real ones are UUIDs
 
 # -- push (D56) ------------------------------------------------------------------------------------
-PUSH_PROOF_SECONDS: Final = (
-    20.0  # an unproven row is pushed then: a frozen phone's socket looks alive
-)
+PUSH_PROOF_SECONDS: Final = 20.0  # then an unproven row is pushed: a frozen phone looks alive
 PUSH_ANSWER_SECONDS: Final = 10.0  # for a push service, from the connection to its answer
 PUSH_TEST_SECONDS: Final = 15.0  # for the answer to push_test, looking up the name included
 PUSH_CLAIM_SECONDS: Final = 60  # after which another process sends what one had begun
@@ -170,12 +165,9 @@ CA_DAYS: Final = 3650
 
 # -- the server's edge (D9, D19, D30) --------------------------------------------------------------
 REQUEST_SECONDS: Final = 60  # for a request to arrive whole, or the next one to begin
-# Large bodies in memory, once for hook events and once for devices' requests.
-# Parsed, one of small parts takes thirty times its size.
+# large bodies in memory, of hook events and as much of requests; parsed, up to 30 times that
 BODIES_IN_FLIGHT_BYTES: Final = 2 * MAX_MESSAGE_SIZE_MB * MB
-# A larger body is read after its token was looked at, and may wait; an ordinary hook event never
-# does.
-SMALL_BODY_BYTES: Final = 64 * 1024
+SMALL_BODY_BYTES: Final = 64 * 1024  # a larger body is read after its token, and may have to wait
 DRAIN_SECONDS: Final = 30  # that a refused client may go on sending, to read why
 DRAIN_BYTES: Final = 1024 * MB  # and how much; what is drained is not kept
 LINGER_SECONDS: Final = 15  # without a byte leaving a closed connection, then it is reset
@@ -207,18 +199,13 @@ LOG_CLIENT_REQUESTS: Final = 200  # of one client with one status; a device need
 # -- health (D48) ----------------------------------------------------------------------------------
 DISK_FREE_MIN_BYTES: Final = 100 * MB
 STORAGE_RETRY_SECONDS: Final = 5  # Retry-After of STORAGE_UNAVAILABLE
-# D46: whether the files in use are still in place; two looks decide
-DATA_FILES_LOOK_SECONDS: Final = 1.0
-# D51: devices are told of the same code once in this time; a lasting failure must not hide the
-# rest
-FAILURE_REPEAT_SECONDS: Final = 600
+DATA_FILES_LOOK_SECONDS: Final = 1.0  # whether files in use are in place; two looks decide (D46)
+FAILURE_REPEAT_SECONDS: Final = 600  # between two alerts of a code: others shall be seen too (D51)
 
 # -- agents' processes, and the calls that they ask the bridge to make (D41) -----------------------
 AGENT_END_SECONDS: Final = 2.0  # between asking an agent to end and ending it
-# of an agent's output read ahead; longer lines are put together from pieces
-AGENT_LINE_BYTES: Final = 256 * 1024
-# of one message of an agent; a file of MAX_MESSAGE_SIZE_MB in JSON is shorter
-AGENT_MESSAGE_BYTES: Final = 32 * MB
+AGENT_LINE_BYTES: Final = 256 * 1024  # of an agent's output read ahead; a line may be longer
+AGENT_MESSAGE_BYTES: Final = 32 * MB  # a file of MAX_MESSAGE_SIZE_MB in JSON is shorter
 AGENT_QUESTIONS_WAITING: Final = 100  # that one agent may ask at a time: each phone gets them all
 AGENT_CALL_BYTES: Final = 4 * MB  # of a call's parameters; nobody is asked about more
 AGENT_NOISE_LINES: Final = 1000  # in a row that are no message: then what runs is no agent
@@ -226,10 +213,8 @@ AGENT_STDERR_CHARS: Final = 2000  # of an agent's last words, when it has ended 
 CLAUDE_MEMORY_FILE_BYTES: Final = 64 * 1024  # of each memory file (D57)
 CLAUDE_MEMORY_BYTES: Final = 256 * 1024  # of all of them, which is a third of a small context
 CLAUDE_RULES: Final = 1000  # entries of .claude/rules that are looked at
-# without an update: an agent that loaded a session has told its history
-ACP_QUIET_SECONDS: Final = 0.3
+ACP_QUIET_SECONDS: Final = 0.3  # without an update: a loaded session's history has been told
 ACP_HISTORY_SECONDS: Final = 10.0  # to tell it at most
 ACP_MODE_SECONDS: Final = 5.0  # for an agent to be back in the mode in which it asks (D59)
-# times in one turn that it is set back; one that leaves it again is told to stop
-ACP_MODE_RETURNS: Final = 3
+ACP_MODE_RETURNS: Final = 3  # in one turn that it is set back; if it leaves it again, it must stop
 ACP_TERMINALS: Final = 16  # that one agent may have open

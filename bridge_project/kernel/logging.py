@@ -122,10 +122,7 @@ class Terminal(logging.StreamHandler[TextIO]):
 
 
 class LogFile(RotatingFileHandler):
-    """Write `logs/bridge.log` in the data directory, 0600, at most 60 MB.
-
-    A full disk costs lines, never the request that wanted to log.
-    """
+    """Write `logs/bridge.log` (0600, at most 60 MB); a full disk costs lines, never a request."""
 
     def __init__(self) -> None:
         directory = conf.bridge_data_dir / "logs"

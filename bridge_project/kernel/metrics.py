@@ -1,8 +1,4 @@
-"""Count what happens in this process, for GET /metrics (D46).
-
-A counter is one line here and one where it is counted. Figures that are computed on request
-(sessions, the queue, the spool) are in `composition/metrics.py`.
-"""
+"""Count what happens in this process (D46); figures are computed in `composition/metrics.py`."""
 
 import platform
 from collections.abc import Iterable, Sequence
@@ -44,18 +40,18 @@ groups = Histogram(
     buckets=EVENTS,
     registry=REGISTRY,
 )
-_started = Gauge(
+Gauge(
     PREFIX + "start_time_seconds",
     "When this process started, seconds since 1970.",
     registry=REGISTRY,
+).set_to_current_time()
+Info(PREFIX + "build", "What runs.", registry=REGISTRY).info(
+    {
+        "version": __version__,
+        "protocol_version": PROTOCOL_VERSION,
+        "python": platform.python_version(),
+    }
 )
-_started.set_to_current_time()
-_build = {
-    "version": __version__,
-    "protocol_version": PROTOCOL_VERSION,
-    "python": platform.python_version(),
-}
-Info(PREFIX + "build", "What runs.", registry=REGISTRY).info(_build)
 ProcessCollector(registry=REGISTRY)  # process_*: memory, processor time, open files; Linux only
 
 

@@ -13,21 +13,11 @@ from functools import cached_property
 
 import psutil
 
-from bridge_project.kernel import limits
+from bridge_project.kernel import limits, path_walk
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.database import sqlite_file
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.path_walk import (
-    Identity,
-    Names,
-    Opened,
-    Rules,
-    Walk,
-    Want,
-    identity,
-    names_of,
-    split,
-)
+from bridge_project.kernel.path_walk import Identity, Names, Opened, Want, identity, names_of, split
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -54,7 +44,7 @@ class Jail:
         self.first: Names = real[0]
         self.roots = frozenset(real)
         self._forbidden = tuple(os.path.realpath(path) for path in forbidden)
-        self._rules = Rules(
+        self._rules = path_walk.Rules(
             self.roots,
             frozenset(root[:depth] for root in self.roots for depth in range(len(root))),
             tuple(names_of(path) for path in (*self._forbidden, *hidden)),
@@ -74,10 +64,7 @@ class Jail:
             return opened.path
 
     def below(self, directory: Opened, names: Iterable[str], want: Want = "directory") -> Opened:
-        """Open a path below an open directory, by the system's own names.
-
-        With `any`, a file's `fd` is -1.
-        """
+        """Open a path below an open directory; with `any`, a file's `fd` is -1."""
         return self._walk(want, names, directory)
 
     def at(self, names: Names) -> Opened:
@@ -107,7 +94,7 @@ class Jail:
         return self._walk(want, (*split(base), ".", *split(asked)))
 
     def _walk(self, want: Want, names: Iterable[str], at: Opened | None = None) -> Opened:
-        return Walk(self._rules, self.forbidden_identities, want, names, at).run()
+        return path_walk.Walk(self._rules, self.forbidden_identities, want, names, at).run()
 
 
 def default_jail() -> Jail:
@@ -130,10 +117,7 @@ def mount_points() -> list[str]:
 
 
 def shown(text: str) -> str:
-    """Make a path valid UTF-8 for JSON; the result may name no file any more.
-
-    Bytes that are no UTF-8 become U+FFFD.
-    """
+    """Make a path valid UTF-8 for JSON: bytes that are none become U+FFFD."""
     return _SURROGATE.sub("\ufffd", text)
 
 

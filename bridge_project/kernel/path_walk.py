@@ -50,14 +50,11 @@ _CODES = {
 
 @dataclass(slots=True)
 class Opened:
-    """Hold an open descriptor inside a root; close it as a context manager.
+    """Hold an open descriptor inside a root; close it as a context manager."""
 
-    `fd` is readable (a file's is non-blocking), `stat` what it said when it was opened.
-    """
-
-    fd: int
+    fd: int  # readable, a file's non-blocking
     names: Names
-    stat: os.stat_result
+    stat: os.stat_result  # as it was when it was opened
 
     @property
     def path(self) -> str:
