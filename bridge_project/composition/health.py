@@ -29,11 +29,11 @@ log = structlog.get_logger("bridge.health")
 
 CHECK_SECONDS: Final = 2.0  # a check that takes longer has failed
 
-Check = Callable[[], str | None]
-
 
 def check_database() -> str | None:
-    """Check that the database can be written."""
+    """Check that the database's files are in place, and that it can be written."""
+    if wrong := data_files.files.unhealthy():
+        return wrong
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1 FROM django_migrations LIMIT 1")
@@ -69,16 +69,16 @@ def check_disk_space() -> str | None:
 
 # Parts of the 503 body → their checks: each returns None, or what is wrong, for the log. They run
 # in threads.
-CHECKS: dict[HealthPart, tuple[Check, ...]] = {
-    "websocket_server": (check_channel_layer,),
-    "hook_endpoint": (check_database, data_files.files.unhealthy),
-    "agent_sdk": (breaker.check,),
-    "disk_space": (check_disk_space,),
+CHECKS: dict[HealthPart, Callable[[], str | None]] = {
+    "websocket_server": check_channel_layer,
+    "hook_endpoint": check_database,
+    "agent_sdk": breaker.check,
+    "disk_space": check_disk_space,
 }
 
 _started = time.monotonic()
 _unhealthy: frozenset[str] = frozenset()
-_running: dict[Check, Future[str | None]] = {}
+_running: dict[HealthPart, Future[str | None]] = {}
 _lock = threading.Lock()
 
 
@@ -115,14 +115,14 @@ def report(mode: ConnectionMode) -> tuple[int, Health | HealthDegraded]:
 def _failures() -> dict[str, str]:
     """Run all checks at once under one deadline; return part → what is wrong."""
     with _lock:
-        for check in (check for checks in CHECKS.values() for check in checks):
+        for part, check in CHECKS.items():
             # one that hangs is waited for again, and takes only one thread
-            if check not in _running or _running[check].done():
-                _running[check] = threads.health.begin(check)
-        futures = [(part, _running[check]) for part, checks in CHECKS.items() for check in checks]
+            if part not in _running or _running[part].done():
+                _running[part] = threads.health.begin(check)
+        futures = _running.copy()
     deadline = time.monotonic() + CHECK_SECONDS
     failed: dict[str, str] = {}
-    for part, future in futures:
+    for part, future in futures.items():
         try:
             reason = future.result(max(0.0, deadline - time.monotonic()))
         except TimeoutError:
@@ -130,7 +130,7 @@ def _failures() -> dict[str, str]:
         except Exception as error:  # noqa: BLE001 - whatever it is, this part does not work
             reason = f"{error.__class__.__name__}: {error}".strip()
         if reason is not None:
-            failed.setdefault(part, reason)
+            failed[part] = reason
     return failed
 
 

@@ -34,9 +34,6 @@ class _Process(CollectorRegistry):
 
 
 def exposition(accept: str) -> tuple[bytes, str]:
-    """Return this process's metrics and their content type.
-
-    OpenMetrics where `accept` (the header) asks for it, else the plain text format.
-    """
+    """Return this process's metrics in the format of an `Accept` header, and its name."""
     encode, content_type = choose_encoder(accept)
     return encode(_Process()), content_type
