@@ -22,15 +22,7 @@ from pydantic import BaseModel
 from bridge_project import __version__
 from bridge_project.kernel.config import Conf
 from bridge_project.kernel.database import sqlite_file
-from bridge_project.operations.database_copies import (
-    applied_migrations,
-    check,
-    copy_sqlite,
-    newer,
-    now_name,
-    opened,
-    unknown_migrations,
-)
+from bridge_project.operations import database_copies as copies
 from bridge_project.protocol.types import parse_version
 
 DATABASE: Final = "bridge.sqlite3"
@@ -44,19 +36,15 @@ MEMBER: Final = re.compile(
 # locks, and files that are being written
 NOT_KEPT: Final = re.compile(r"(.*/)?(lock|\.draft.*|\..*\.[0-9a-f]{8})")
 ASIDE: Final = "before-restore-"  # and the time: the directory of what a restore replaced
-# `serve.lock` is held; the backups are no part of what a restore replaces
-STAYS: Final = frozenset({"serve.lock", "backups"})
+STAYS: Final = frozenset({"serve.lock", "backups"})  # the one is held, the others are not replaced
 DAMAGED: Final = (tarfile.TarError, zlib.error, EOFError, ValueError, KeyError)
 
 
 class SavedFile(BaseModel):
-    """Describe a file of the archive.
-
-    The time of a spooled event is a part of its id: it must be exact.
-    """
+    """Describe a file of the archive."""
 
     sha256: str
-    mtime_ns: int
+    mtime_ns: int  # exact, for the time of a spooled event is a part of its id
 
 
 class Manifest(BaseModel):
@@ -70,11 +58,10 @@ class Manifest(BaseModel):
 
 
 def back_up(conf: Conf, target: Path) -> Manifest:
-    """Write the archive (0600) while the bridge runs. Raises CommandError.
+    """Write the archive (0600), never over a file, while the bridge runs. Raises CommandError.
 
-    An existing file is never replaced. The spool is read before the database: an event that is
-    accepted meanwhile is in both, and its id keeps it from being stored twice (D31); the other way
-    round it could be in neither.
+    The spool is read before the database: an event that is accepted meanwhile is in both, and its
+    id keeps it from being stored twice (D31); the other way round it could be in neither.
     """
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     copy = part.with_name(f"{part.name}.sqlite3")
@@ -91,10 +78,9 @@ def back_up(conf: Conf, target: Path) -> Manifest:
                         _add(archive, manifest, name, conf.bridge_data_dir / name)
                 if (source := sqlite_file(conf)) is not None:
                     if not source.exists() or not source.stat().st_size:
-                        text = "There is no database yet. Start the bridge: `make run`."
-                        raise CommandError(text)
-                    copy_sqlite(source, copy)
-                    manifest.migrations = applied_migrations(copy)
+                        raise CommandError("There is no database yet: `make run` makes one.")
+                    copies.copy_sqlite(source, copy)
+                    manifest.migrations = copies.applied_migrations(copy)
                     _add(archive, manifest, DATABASE, copy)
                 about = manifest.model_dump_json(indent=1).encode()
                 entry = tarfile.TarInfo(MANIFEST)
@@ -149,7 +135,7 @@ def restore(conf: Conf, file: Path) -> tuple[Manifest | None, Path | None]:
             staged = Path(place)
             manifest = _stage(file, staged)
             target = _database_place(conf, staged, manifest)
-            when = f"{ASIDE}{now_name()}-"
+            when = f"{ASIDE}{copies.now_name()}-"
             aside = Path(tempfile.mkdtemp(prefix=when, dir=directory))
             try:
                 if manifest is None:
@@ -173,14 +159,14 @@ def _stage(file: Path, staged: Path) -> Manifest | None:
         is_database = found.read(16) == b"SQLite format 3\0"
     try:
         if is_database:
-            copy_sqlite(file, staged / DATABASE)
-            manifest, migrations = None, applied_migrations(staged / DATABASE)
+            copies.copy_sqlite(file, staged / DATABASE)
+            manifest, migrations = None, copies.applied_migrations(staged / DATABASE)
         else:
             manifest = _unpack(file, staged)
             migrations = manifest.migrations
             if (staged / DATABASE).exists():
-                with opened(staged / DATABASE) as database:
-                    check(database)
+                with copies.opened(staged / DATABASE) as database:
+                    copies.check(database)
             elif parse_version(manifest.version) > parse_version(__version__):
                 text = f"{file} was written by version {manifest.version} of the bridge"
                 raise CommandError(f"{text}; this is {__version__}. Update the bridge.")
@@ -189,8 +175,8 @@ def _stage(file: Path, staged: Path) -> Manifest | None:
         raise CommandError(text) from None
     except sqlite3.Error as error:
         raise CommandError(f"The database in {file} cannot be used ({error}).") from None
-    if unknown := unknown_migrations(migrations):
-        raise newer(unknown, f"{file}")
+    if unknown := copies.unknown_migrations(migrations):
+        raise copies.newer(unknown, f"{file}")
     return manifest
 
 
@@ -202,8 +188,7 @@ def _unpack(archive: Path, staged: Path) -> Manifest:
             # Regular files with names of ours, each once: nothing else gets a path.
             ours = member.isreg() and MEMBER.fullmatch(member.name)
             if not ours or ".." in Path(member.name).parts or member.name in digests:
-                text = f"{archive} is no backup of a bridge: it holds {member.name!r}."
-                raise CommandError(text)
+                raise CommandError(f"{archive} is no backup of a bridge: it holds {member.name!r}.")
             path, source = staged / member.name, members.extractfile(member)
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             assert source is not None
@@ -218,9 +203,8 @@ def _unpack(archive: Path, staged: Path) -> Manifest:
     (staged / MANIFEST).unlink()
     wrong = digests.items() ^ {name: about.sha256 for name, about in manifest.files.items()}.items()
     if wrong:
-        name = min(wrong)[0]
-        text = f"the checksum of {name!r} is not that of its manifest."
-        raise CommandError(f"{archive} is damaged: {text}")
+        text = f"the checksum of {min(wrong)[0]!r} is not that of its manifest"
+        raise CommandError(f"{archive} is damaged: {text}.")
     for name, about in manifest.files.items():
         os.utime(staged / name, ns=(about.mtime_ns, about.mtime_ns))
     return manifest

@@ -16,6 +16,7 @@ from bridge_project import __version__
 from bridge_project.kernel.config import Conf
 
 REMOVED_APPS: Final = ("axes",)  # older databases have their tables; devices_app.0002 drops them
+APPLIED: Final = "SELECT app || '.' || name FROM django_migrations ORDER BY id"
 
 
 def now_name() -> str:
@@ -30,17 +31,14 @@ def newest_copy(conf: Conf) -> Path | None:
     return max(found, key=lambda path: path.stat().st_mtime_ns, default=None)
 
 
-def opened(path: Path, mode: str = "rw") -> contextlib.closing[sqlite3.Connection]:
-    """Open an existing database file, for a `with`."""
-    uri = f"{path.absolute().as_uri()}?mode={mode}"
-    return contextlib.closing(sqlite3.connect(uri, uri=True, timeout=20))
+def opened(path: Path, *, wait: float = 20) -> contextlib.closing[sqlite3.Connection]:
+    """Open an existing database file, for a `with`; wait so many seconds for a lock."""
+    uri = f"{path.absolute().as_uri()}?mode=rw"
+    return contextlib.closing(sqlite3.connect(uri, uri=True, timeout=wait))
 
 
 def copy_sqlite(source: Path, target: Path) -> None:
-    """Copy a database (0600) as of one moment, without blocking its writers.
-
-    Raises CommandError.
-    """
+    """Copy a database (0600) as of one moment; no writer waits. Raises CommandError."""
     try:
         with opened(source) as original:
             copy_open(original, target)
@@ -82,8 +80,7 @@ def check(database: sqlite3.Connection) -> None:
 def applied_migrations(path: Path) -> list[str]:
     """Return `application.name` of each, the oldest first. Raises sqlite3.Error."""
     with opened(path) as database:
-        rows = database.execute("SELECT app, name FROM django_migrations ORDER BY id")
-        return [f"{app}.{name}" for app, name in rows]
+        return [name for (name,) in database.execute(APPLIED)]
 
 
 def unknown_migrations(applied: Iterable[str], loader: MigrationLoader | None = None) -> list[str]:

@@ -1,7 +1,4 @@
-"""Check which agents can start and whether they ask (D41, D43, D59).
-
-Only `demo` and the one that `--agent` names are started.
-"""
+"""Check which agents can start and whether they ask (D41, D43, D59)."""
 
 import asyncio
 import contextlib
@@ -24,10 +21,10 @@ REAL_SECONDS: Final = limits.AGENT_START_SECONDS  # as long as the bridge itself
 
 
 def agents(seen: Snapshot) -> list[Finding]:
-    """Check every agent, and talk to the demo in a temporary directory."""
+    """Check every agent, and start only demo, in a temporary directory."""
     registry.load()
-    kinds = registry.KINDS
-    return [_look_at(seen, kind) if kind.real else _try(seen, kind) for kind in kinds.values()]
+    kinds = registry.KINDS.values()
+    return [_look_at(seen, kind) if kind.real else _try(seen, kind) for kind in kinds]
 
 
 def _look_at(seen: Snapshot, kind: AgentKind) -> Finding:
@@ -66,9 +63,7 @@ def _look_at(seen: Snapshot, kind: AgentKind) -> Finding:
 def _remedies(seen: Snapshot, kind: AgentKind) -> list[str]:
     if command := kind.mend():
         return [command]
-    setting = (
-        f"BRIDGE_ACP_AGENTS='{kind.name}=…' {seen.start_command}   # with the path of its program"
-    )
+    setting = f"BRIDGE_ACP_AGENTS='{kind.name}=…' {seen.start_command}   # its program's path"
     return [setting] if kind.name in seen.conf.bridge_acp_agents else []
 
 
@@ -77,24 +72,21 @@ def _start_command(seen: Snapshot, kind: AgentKind) -> str:
 
 
 def trial(seen: Snapshot, name: str) -> Finding:
-    """Start an agent and close it again; prompt only demo, which costs nothing.
-
-    To be called on the main thread, so that Ctrl-C closes the agent.
-    """
+    """Start an agent and close it; call this on the main thread, so that Ctrl-C closes it."""
     registry.load()
-    kinds = registry.KINDS
-    if name not in kinds:
-        text = f"There is no agent {name}; known are: {', '.join(kinds)}."
+    if (kind := registry.KINDS.get(name)) is None:
+        text = f"There is no agent {name}; known are: {', '.join(registry.KINDS)}."
         return broken(text, f"BRIDGE_ACP_AGENTS='name=command line' {seen.start_command}")
     mark = f"doctor-{os.getpid()}"
     groups.reap(mark)  # from here on what is started carries this mark, and not the bridge's
     try:
-        return _try(seen, kinds[name])
+        return _try(seen, kind)
     finally:
         groups.reap(mark)  # whatever a driver that was too slow to close has left
 
 
 def _try(seen: Snapshot, kind: AgentKind) -> Finding:
+    """Start an agent and close it again; prompt only demo, which costs nothing."""
     seconds, prompt = (REAL_SECONDS, "") if kind.real else (DEMO_SECONDS, "doctor")
     again, began, driver = _start_command(seen, kind), time.monotonic(), kind.make()
     try:

@@ -16,8 +16,7 @@ from bridge_project.operations.doctor.findings import Finding, broken, ok, warni
 from bridge_project.operations.doctor.snapshot import PAGE, Snapshot, fetch
 
 GIVEN_ENDS_SOON: Final = timedelta(days=14)
-# a bridge that runs has renewed its own by then
-OWN_ENDS_SOON: Final = timedelta(days=limits.LEAF_RENEW_BEFORE_DAYS - 1)
+OWN_ENDS_SOON: Final = timedelta(days=limits.LEAF_RENEW_BEFORE_DAYS - 1)  # should be renewed
 SET_CLOCK: Final = "sudo timedatectl set-ntp true"
 
 
@@ -46,10 +45,7 @@ def tokens(seen: Snapshot) -> list[Finding]:
             text = f"The bridge does not take the {token} that is set here: it has another one."
             with_this = f"or stop the bridge, and with this one: {seen.start_command}"
             found.append(broken(text, f"unset BRIDGE_{name.upper()}   # {with_this}"))
-        elif status == 429:
-            text = f"The {token} could not be tried: too many requests in the last minute."
-            found.append(warning(text, "sleep 60"))
-        else:
+        elif status != 429:  # which says nothing about the token
             found.append(ok(f"The bridge takes the {token}."))
     return found
 
@@ -59,20 +55,16 @@ def certificate(seen: Snapshot) -> Finding:
     conf = seen.conf
     path, key_path, soon = conf.bridge_tls_cert, conf.bridge_tls_key, GIVEN_ENDS_SOON
     renew = "sudo certbot renew --reuse-key"
-    again = "Set BRIDGE_TLS_CERT and BRIDGE_TLS_KEY to a certificate chain and its key, both PEM."
     if path is None or key_path is None:
         directory = conf.bridge_data_dir / "tls"
         path, key_path, soon = directory / "server.crt", directory / "server.key", OWN_ENDS_SOON
         renew = seen.start_command
-        again = (
-            f"rm -f '{path}' '{key_path}' && {renew}   # the last resort: pair all devices again"
-        )
         if seen.recorded is None and not path.exists():
-            return warning("There is none yet: the first start makes it.", seen.start_command)
+            return warning("There is none yet: the first start makes it.", renew)
     try:
         found = read_given(path, key_path)
     except ConfError as error:
-        return broken(f"{str(error).partition(': ')[2]}.", renew, again)
+        return broken(f"{str(error).partition(': ')[2]}.", renew)
     return _contents(seen, found, soon, renew)
 
 
@@ -85,8 +77,7 @@ def _contents(seen: Snapshot, found: Certificates, soon: timedelta, renew: str) 
         return broken(text, "date", SET_CLOCK)
     if seen.recorded and found.pin != seen.recorded.pin:
         text = "The certificate on disk has another key than the one that devices were paired with."
-        when = "# after it was stopped, and server.crt and server.key were put back"
-        back = f"{seen.start_command}   {when}"
+        back = f"{seen.start_command}   # stopped before, with server.crt and server.key put back"
         return broken(text, back, f"{seen.make('qr')}   # for each device, without a backup")
     if (left := found.not_after - now) < soon:
         return warning(f"It ends in {left.days} days, on {found.not_after:%Y-%m-%d}.", renew)
@@ -138,14 +129,11 @@ def address(seen: Snapshot) -> Finding | None:
 
 
 def reach(seen: Snapshot, url: str, pin: str) -> Finding | None:
-    """Fetch a page by the public address, without a token.
-
-    A failure is only a warning: some networks do not route back to the sender.
-    """
+    """Fetch a page by the public address, without a token."""
     elsewhere = f"curl -vk {url}{PAGE}   # from another machine of that network"
     try:
         there = fetch(url, PAGE)
-    except OSError as error:
+    except OSError as error:  # only a warning: some networks do not route back to the sender
         return warning(f"{url} cannot be reached from this machine: {error}.", elsewhere)
     if there.body.get("code") == "INSECURE_TRANSPORT":
         text = f"{url}: the proxy there does not send X-Forwarded-Proto: https"
@@ -155,9 +143,7 @@ def reach(seen: Snapshot, url: str, pin: str) -> Finding | None:
         )
     if there.certificate and pin_of(there.certificate) != pin:
         text = f"{url} shows another key than the pairing codes promise: clients will refuse it."
-        given = (
-            f"BRIDGE_TLS_CERT=… BRIDGE_TLS_KEY=… {seen.start_command}   # the proxy's certificate"
-        )
+        given = f"BRIDGE_TLS_CERT=… BRIDGE_TLS_KEY=… {seen.start_command}   # the proxy's"
         return warning(text, given)
     if there.status not in (200, 429):
         return warning(f"{url} answers {there.status}, which is not the bridge.", elsewhere)
@@ -165,10 +151,7 @@ def reach(seen: Snapshot, url: str, pin: str) -> Finding | None:
 
 
 def proxy(seen: Snapshot) -> Finding | None:
-    """Check the settings of the port for a TLS-terminating proxy (D19).
-
-    What the proxy sends, `address` sees when the bridge is asked by its public URL.
-    """
+    """Check the settings of the port for a proxy (D19); what it sends, `address` checks."""
     conf, port = seen.conf, seen.conf.bridge_plain_port
     if port is None:
         return None

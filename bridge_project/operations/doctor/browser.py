@@ -20,8 +20,7 @@ from bridge_project.network.transport import ConnectionMode, mode_of_url
 from bridge_project.operations.doctor.findings import Finding, ok, warning
 from bridge_project.operations.doctor.snapshot import Snapshot
 
-TAILSCALE_SECONDS = 3
-HANDSHAKE_SECONDS = 3
+ANSWER_SECONDS = 3  # of Tailscale, and for a handshake
 
 
 def address(seen: Snapshot) -> Finding | None:
@@ -90,7 +89,7 @@ def _distrust(url: str) -> str:
     host, port = urlsplit(url).hostname or "", urlsplit(url).port or 443
     try:
         with (
-            socket.create_connection((host, port), HANDSHAKE_SECONDS) as plain,
+            socket.create_connection((host, port), ANSWER_SECONDS) as plain,
             ssl.create_default_context().wrap_socket(plain, server_hostname=host),
         ):
             return ""
@@ -104,7 +103,7 @@ def _ask_tailscale(*words: str) -> dict[str, Any]:
         return {}
     try:
         asked = [command, *words, "--json"]
-        told = json.loads(subprocess.check_output(asked, timeout=TAILSCALE_SECONDS))
+        told = json.loads(subprocess.check_output(asked, timeout=ANSWER_SECONDS))
     except (OSError, subprocess.SubprocessError, ValueError):
         return {}
     return told if isinstance(told, dict) else {}

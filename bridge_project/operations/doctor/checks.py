@@ -43,11 +43,7 @@ CHECKS: Final[dict[str, Check]] = {
 
 
 def examine(conf: Conf, agent: str = "") -> list[Finding]:
-    """Run all checks and return the findings. A check that hangs keeps its thread.
-
-    With `agent`, start this one too, which takes a time of its own. It is started on the thread
-    that calls, which must be the main one.
-    """
+    """Run all checks; with `agent`, start this one too. Call this on the main thread."""
     pool = ThreadPoolExecutor(len(CHECKS) + 1, thread_name_prefix="doctor")
     seen = take(conf)
 

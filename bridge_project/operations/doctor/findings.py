@@ -25,15 +25,12 @@ MARKS: Final = {Level.OK: "✓", Level.WARNING: "!", Level.BROKEN: "✗"}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Hold what a check found.
+    """Hold what a check found."""
 
-    `check`: what was checked; `mend`: shell commands in order, `#` begins a remark.
-    """
-
-    check: str
+    check: str  # what was checked
     level: Level
     text: str
-    mend: tuple[str, ...] = ()
+    mend: tuple[str, ...] = ()  # shell commands in order; `#` begins a remark
 
     def report_as(self, check: str) -> Self:
         """Return it under the check's name, in single lines without secrets."""

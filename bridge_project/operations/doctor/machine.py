@@ -6,7 +6,6 @@ import shlex
 import shutil
 import sqlite3
 import stat
-from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -26,7 +25,6 @@ from hooks_app.producer.spool import spool_status
 
 WAITING_SECONDS: Final = 30.0  # a running forwarder needs less than one
 SERVER_SECONDS: Final = 1.5  # for a lock, or an answer
-APPLIED: Final = "SELECT app, name FROM django_migrations"
 
 
 def files(seen: Snapshot) -> Finding:
@@ -36,11 +34,9 @@ def files(seen: Snapshot) -> Finding:
     if not os.access(root, os.R_OK | os.W_OK | os.X_OK):
         own = f'sudo chown -R "$(id -u)" {quoted} && chmod 700 {quoted}'
         return broken(f"{root} is not yours to write.", own)
-    private = (root, root / ".env", *root.glob("secrets/*"), *root.glob("tls/*.key"))
-    for path in private:
-        if path.exists() and stat.S_IMODE(path.stat().st_mode) & 0o077:
-            text = f"{path} has mode {stat.S_IMODE(path.stat().st_mode):04o}"
-            text += ": nothing but the mode of its directory keeps other users out."
+    for path in (root, root / ".env", *root.glob("secrets/*"), *root.glob("tls/*.key")):
+        if path.exists() and (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077:
+            text = f"{path} has mode {mode:04o}: only its directory's keeps other users out."
             return broken(text, f"chmod -R go= {quoted}")
     if not all(read_secret(seen.conf, name) for name in ("hook_token", "admin_token")):
         return broken("A token is missing: a start makes it.", seen.start_command)
@@ -122,10 +118,7 @@ def hooks(seen: Snapshot) -> Finding:
 
 
 def database(seen: Snapshot) -> Finding:
-    """Check the database: reachable, writable, of this version.
-
-    No Django connection is used, so nothing waits long.
-    """
+    """Check that the database can be written and is of this version, without waiting long."""
     path = sqlite_file(seen.conf)
     return _postgresql(seen) if path is None else _sqlite(seen, path)
 
@@ -140,11 +133,10 @@ def _sqlite(seen: Snapshot, path: Path) -> Finding:
         restore = seen.manage(f"restore {shlex.quote(str(copy))}")
         return broken(f"{path} is missing.", restore, seen.manage(anew))
     try:
-        uri = f"{path.as_uri()}?mode=rw"
-        with closing(sqlite3.connect(uri, uri=True, timeout=SERVER_SECONDS)) as opened:
+        with database_copies.opened(path, wait=SERVER_SECONDS) as opened:
             opened.execute("BEGIN IMMEDIATE")
             opened.execute("ROLLBACK")
-            applied = {(str(app), str(name)) for app, name in opened.execute(APPLIED)}
+            applied = {str(name) for (name,) in opened.execute(database_copies.APPLIED)}
     except sqlite3.OperationalError as error:  # locked, read-only, without tables
         look = f"fuser -v {quoted}; ls -l {quoted}   # who holds it, and who may write it"
         return broken(f"{path} cannot be used: {error}.", look, seen.start_command)
@@ -170,25 +162,22 @@ def _postgresql(seen: Snapshot) -> Finding:
     try:
         with psycopg.connect(**how) as opened:
             opened.execute("SET statement_timeout = '2s'")
-            applied = {(str(app), str(name)) for app, name in opened.execute(APPLIED)}
+            applied = {str(name) for (name,) in opened.execute(database_copies.APPLIED)}
     except psycopg.Error as error:
         why = str(error).strip().splitlines()[0]
-        ready = (
-            f"pg_isready -h {host} -p {port}   # if it is, a start makes tables that are missing"
-        )
+        ready = f"pg_isready -h {host} -p {port}   # if it is, a start makes missing tables"
         return broken(f"PostgreSQL at {host}:{port} does not answer as it should: {why}.", ready)
     return _versions(seen, applied) or ok(f"PostgreSQL at {host}:{port}, up to date.")
 
 
-def _versions(seen: Snapshot, applied: set[tuple[str, str]]) -> Finding | None:
+def _versions(seen: Snapshot, applied: set[str]) -> Finding | None:
     """Return None when the tables are what this code expects."""
     loader = MigrationLoader(None)
-    names = [f"{app}.{name}" for app, name in applied]
-    if newer := database_copies.unknown_migrations(names, loader):
+    if newer := database_copies.unknown_migrations(applied, loader):
         text = f"A newer version of the bridge has used it ({', '.join(newer[:3])})."
         return broken(text, f"git pull && {seen.start_command}")
-    replacing = {key for key, one in loader.disk_migrations.items() if one.replaces}
-    if missing := loader.disk_migrations.keys() - applied - replacing:
+    needed = {str(one) for one in loader.disk_migrations.values() if not one.replaces}
+    if missing := needed - applied:
         text = f"{len(missing)} changes of its tables are still to be made: a start makes them."
         return broken(text, seen.start_command)
     return None

@@ -5,8 +5,7 @@ import fcntl
 import http.client
 import json
 import ssl
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -19,8 +18,7 @@ from bridge_project.terminal.client import pinned_context
 
 FETCH_SECONDS: Final = 2.0
 HEALTH_SECONDS: Final = 4.5  # a bridge whose database is away needs more than three to say so
-# Answers without a token; /health without one would count as a failed authentication (D16).
-PAGE: Final = "/pair"
+PAGE: Final = "/pair"  # needs no token; /health without one is a failed authentication (D16)
 BODY_MAX_BYTES: Final = 2**20
 
 
@@ -32,7 +30,7 @@ class Reached(NamedTuple):
     certificate: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Snapshot:
     """Hold the facts that all checks read."""
 
@@ -42,8 +40,8 @@ class Snapshot:
     holder: str = ""  # process id of who serves from the data directory; empty: nobody
     health: Reached | None = None  # its answer to the hook token
     trouble: str = ""  # why there is none
-    statuses: Mapping[str, int] = field(default_factory=dict)  # token → what it is answered
-    info: Mapping[str, Any] = field(default_factory=dict)  # the body of its answer to /info
+    statuses: dict[str, int] = field(default_factory=dict)  # token → what it is answered
+    info: dict[str, Any] = field(default_factory=dict)  # the body of its answer to /info
 
     @property
     def start_command(self) -> str:
@@ -76,13 +74,12 @@ def take(conf: Conf) -> Snapshot:
         return fetch(url, f"/api/v1/{path}", token=given, pin=pin, seconds=seconds)
 
     try:
-        health = ask("health", "hook_token", HEALTH_SECONDS)
-        seen = replace(seen, health=health, statuses={"hook_token": health.status})
-        info = ask("info", "admin_token", FETCH_SECONDS)
+        seen.health = ask("health", "hook_token", HEALTH_SECONDS)
+        seen.statuses["hook_token"] = seen.health.status
+        seen.statuses["admin_token"], seen.info, _ = ask("info", "admin_token", FETCH_SECONDS)
     except OSError as error:  # of a slow one the first answer has said enough
-        return replace(seen, trouble=str(error))
-    statuses = {**seen.statuses, "admin_token": info.status}
-    return replace(seen, statuses=statuses, info=info.body)
+        seen.trouble = str(error)
+    return seen
 
 
 def read_secret(conf: Conf, name: str) -> str:
