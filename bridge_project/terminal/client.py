@@ -7,7 +7,7 @@ import ssl
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
@@ -21,9 +21,9 @@ from bridge_project.protocol.types import now_text
 Message = dict[str, Any]
 Accept = Callable[[str], Awaitable[None]]
 Take = Callable[[Message], None]
+T = TypeVar("T")
 
-# for the answer to a request, which may have to start an agent
-ANSWER_SECONDS: Final = limits.AGENT_START_SECONDS + 30.0
+ANSWER_SECONDS: Final = limits.AGENT_START_SECONDS + 30.0  # a request may start an agent
 
 
 class Lost(Exception):
@@ -36,15 +36,12 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Hold where to connect and as whom.
-
-    ``pin``: hex SHA-256 of the server's public key.
-    """
+    """Hold where to connect and as whom."""
 
     url: str
     token: str
-    pin: str = ""
-    device_id: str | None = None
+    pin: str  # hex SHA-256 of the server's public key
+    device_id: str
 
 
 def pinned_context() -> ssl.SSLContext:
@@ -56,16 +53,12 @@ def pinned_context() -> ssl.SSLContext:
 
 
 class Client:
-    """Send messages, and pass on what arrives.
+    """Send messages, and pass to ``take`` what arrives, but for errors of requests."""
 
-    ``take`` gets what arrives, and answers to what the client asks by itself; ``learn`` gets other
-    answers. Neither gets errors of requests.
-    """
-
-    def __init__(self, connection: ClientConnection, take: Take, learn: Take) -> None:
-        self._connection = connection
-        self._take, self._learn = take, learn
-        self._answers: dict[str, tuple[asyncio.Future[Message], Take]] = {}
+    def __init__(self, connection: ClientConnection, take: Take) -> None:
+        self._connection, self._take = connection, take
+        # request's id → its answer, and whether ``take`` gets it too, in the order of arrival
+        self._answers: dict[str, tuple[asyncio.Future[Message], bool]] = {}
 
     async def send(self, type_: str, payload: Message, id_: str = "") -> None:
         """Send a message. Raises Lost."""
@@ -75,17 +68,11 @@ class Client:
         except ConnectionClosed as closed:
             raise _lost(closed) from None
 
-    async def request(self, type_: str, payload: Message) -> Message:
-        """Send a message; return the answer that carries its id (D4).
-
-        Raises Lost or Refused.
-        """
-        return await self._request(type_, payload, self._learn)
-
-    async def _request(self, type_: str, payload: Message, told: Take) -> Message:
+    async def request(self, type_: str, payload: Message, *, shown: bool = False) -> Message:
+        """Send a message; return the answer with its id (D4). Raises Lost or Refused."""
         own = str(uuid.uuid4())
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        self._answers[own] = answer, told
+        self._answers[own] = answer, shown
         try:
             await self.send(type_, payload, own)
             async with asyncio.timeout(ANSWER_SECONDS):
@@ -96,10 +83,7 @@ class Client:
             self._answers.pop(own, None)
 
     async def get_ready(self, target: Target, accept: Accept) -> None:
-        """Authenticate, check health, and ask ``accept`` before each warning is accepted.
-
-        Raises Lost or Refused, and what ``accept`` raises.
-        """
+        """Authenticate, check health, ``accept`` its warnings. Raises Lost or Refused."""
         about = {"client_version": PROTOCOL_VERSION, "platform": "web"}
         own = {"token": target.token, "device_id": target.device_id}
         await self._exchange("auth", about | own, "connection_ack")
@@ -112,15 +96,12 @@ class Client:
             await self._exchange("acknowledge_warning", taken, "acknowledgment_accepted")
 
     async def join(self, session_id: str) -> Message:
-        """Join a session that the bridge has listed; return the answer.
-
-        Raises Lost or Refused.
-        """
+        """Join a listed session; return the answer. Raises Lost or Refused."""
         asked = {"agent": "", "session_id": session_id, "working_directory": "", "resume": False}
-        return await self._request("session_start", asked, self._take)
+        return await self.request("session_start", asked, shown=True)
 
     async def _exchange(self, type_: str, payload: Message, wanted: str) -> Message:
-        answer = await self._request(type_, payload, self._take)
+        answer = await self.request(type_, payload, shown=True)
         body: Message = answer.get("payload") or {}
         if answer["type"] != wanted:
             said = f"{answer['type']} {body.get('code', '')} {body.get('message', '')}"
@@ -152,30 +133,25 @@ class Client:
             raise _refusal(payload)
         if message["type"] == "error" and payload.get("code") == "CONN_REPLACED":
             raise Refused("Another connection of this device took over.")
-        answer, told = self._answers.pop(message.get("id", ""), (None, self._take))
-        if answer is None or message["type"] != "error":
-            told(message)
+        answer, shown = self._answers.pop(message.get("id", ""), (None, True))
+        if answer is None or (shown and message["type"] != "error"):
+            self._take(message)
         if answer is not None and not answer.done():
             answer.set_result(message)
 
 
-async def converse(
-    target: Target, take: Take, learn: Take, talk: Callable[[Client], Awaitable[None]]
-) -> None:
-    """Connect, and pass incoming messages to ``take`` or ``learn`` until ``talk`` ends.
-
-    Raises Lost or Refused.
-    """
+async def converse(target: Target, take: Take, talk: Callable[[Client], Awaitable[T]]) -> T:
+    """Connect, and ``take`` what arrives until ``talk`` returns. Raises Lost or Refused."""
     connection = await _connect(target)
-    client = Client(connection, take, learn)
-    tasks = asyncio.ensure_future(talk(client)), asyncio.ensure_future(client.read())
+    client = Client(connection, take)
+    talking, reading = asyncio.ensure_future(talk(client)), asyncio.ensure_future(client.read())
     try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        await next(task for task in tasks if task.done())
+        await asyncio.wait((talking, reading), return_when=asyncio.FIRST_COMPLETED)
+        return await (talking if talking.done() else reading)
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        talking.cancel()
+        reading.cancel()
+        await asyncio.gather(talking, reading, return_exceptions=True)
         await connection.close()
 
 

@@ -154,15 +154,13 @@ class Commands:
             self.show(line)
 
     async def _ask(self, type_: str, **payload: Any) -> Message:
-        """Send a request about the chosen session; return its answer's payload.
-
-        Raises Wrong with the error's words.
-        """
+        """Send a request about the chosen session; return its answer. Raises Wrong."""
         client, about = self._about(payload)
         answer = await client.request(type_, about)
         body: Message = answer.get("payload") or {}
         if answer["type"] == "error":
             raise Wrong(f"{body.get('code')}: {clean(body.get('message'))}")
+        self.console.learn(answer)
         return body
 
     async def _send(self, type_: str, **payload: Any) -> None:

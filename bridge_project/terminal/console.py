@@ -13,19 +13,14 @@ class Console:
     """Track sessions and approvals, and write messages as lines."""
 
     def __init__(self) -> None:
-        # the connection, once commands can be sent over it
-        self.client: Client | None = None
+        self.client: Client | None = None  # once commands can be sent over it
         # id → open session, as the bridge showed it last; the newest of its list first
         self.sessions: dict[str, Message] = {}
         self.titles: dict[str, str] = {}
-        # the session that commands are about
-        self.current: str | None = None
-        # (session, call) → the approval_required that waits
-        self.pending: dict[tuple[str, str], Message] = {}
-        # this device's name: notifications of its own decisions are not shown
-        self.name: str | None = None
-        # message_id → what the agent has said of it so far
-        self._answers: dict[str, str] = {}
+        self.current: str | None = None  # the session that commands are about
+        self.pending: dict[tuple[str, str], Message] = {}  # (session, call) → approval_required
+        self.name: str | None = None  # this device's, whose own decisions are not shown
+        self._answers: dict[str, str] = {}  # message_id → what the agent has said of it so far
 
     def learn(self, message: Message) -> None:
         """Update sessions and approvals from a message."""

@@ -18,8 +18,7 @@ from bridge_project.terminal.client import Lost, Refused, Target
 from devices_app import pairing, tokens
 from devices_app.models import Device
 
-# the token goes into a private file, not on a screen: the bridge may be started later
-CLAIM_WITHIN: Final = timedelta(days=1)
+CLAIM_WITHIN: Final = timedelta(days=1)  # the token is on no screen; the bridge may start later
 
 
 class Identity:
@@ -31,10 +30,7 @@ class Identity:
         self.known: dict[str, Any] = {}
 
     def target(self) -> Target:
-        """Return the bridge's address and our token; pair if need be.
-
-        Raises Lost while the bridge was never started, Refused when the device was revoked.
-        """
+        """Return the bridge's address and our token; pair if need be. Raises Lost or Refused."""
         here = server_address.recorded(self.conf)
         if here is None:
             where = f"the data directory {self.conf.bridge_data_dir}"

@@ -29,10 +29,7 @@ def paint(text: str, style: int) -> str:
 
 
 def line(message: Message, title: str, *, colour: bool = False) -> str | None:
-    """Return time, session and content of a message; None for a silent one.
-
-    The time is the event's own where it has one: when it happened, not when it came.
-    """
+    """Return a message's time (the event's own), session and content; None for a silent one."""
     payload = _object(message.get("payload"))
     name, body = str(message["type"]), payload
     if name == "agent_event":
@@ -54,10 +51,7 @@ def line(message: Message, title: str, *, colour: bool = False) -> str | None:
 
 
 def _content(name: str, body: Message) -> tuple[str, int, str] | None:
-    """Return what kind of message it is, its colour, and its text.
-
-    None for what another message says: events about tool calls, and some notifications.
-    """
+    """Return a message's kind, colour and text; None for what another message says."""
     match name:
         case "session_started":
             one = _object(body.get("session"))

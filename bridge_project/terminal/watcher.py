@@ -14,8 +14,7 @@ from bridge_project.terminal.console import Console
 from bridge_project.terminal.identity import Identity
 from bridge_project.terminal.render import plain
 
-# ids of shown messages, so that one sent again after a reconnect is not shown again
-REMEMBERED: Final = 20_000
+REMEMBERED: Final = 20_000  # ids of shown messages: those sent again are not shown again
 
 Printer = Callable[[str], None]
 Asker = Callable[[str], Awaitable[bool]]
@@ -55,7 +54,7 @@ class Watcher:
             try:
                 target = await asyncio.to_thread(self.device.target)
                 talk = partial(self._talk, target)
-                await converse(target, self.take, self.console.learn, talk)
+                await converse(target, self.take, talk)
             except Lost as lost:
                 if self.console.client is not None:  # it was ready: begin with the shortest
                     delays = list(limits.RECONNECT_DELAYS_SECONDS)

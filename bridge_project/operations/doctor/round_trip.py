@@ -39,8 +39,7 @@ class Stopped(Exception):
 def event(seen: Snapshot) -> Finding:
     """Send a session's start and end, and see both arrive at a device.
 
-    Leaves no device behind, and one ended session, which the next run deletes: a phone that is
-    connected now may be about to join it.
+    Leaves the ended session to the next run to delete: a phone may be about to join it.
     """
     if seen.health is None or seen.recorded is None:
         return warning("No event was sent: the bridge does not answer.", seen.start_command)
@@ -58,9 +57,8 @@ def event(seen: Snapshot) -> Finding:
         took = asyncio.run(_send(target, seen.conf.bridge_data_dir / "spool", session))
     except (Lost, Refused) as error:
         if str(error).startswith("RATE_LIMITED"):
-            more = (
-                f"BRIDGE_MAX_WEBSOCKETS={2 * seen.conf.bridge_max_websockets} {seen.start_command}"
-            )
+            most = 2 * seen.conf.bridge_max_websockets
+            more = f"BRIDGE_MAX_WEBSOCKETS={most} {seen.start_command}"
             return warning(f"No event was sent: no device could be tried: {error}", more)
         return broken(f"A device cannot stay connected: {error}.", seen.log_tail)
     except (Stopped, DatabaseError, subprocess.TimeoutExpired) as error:
@@ -84,14 +82,10 @@ def _remove(device: Device | None) -> None:
 
 
 async def _send(target: Target, spool: Path, session: str) -> float:
-    """Return the seconds from the hook command to the device.
-
-    Raises Lost, Refused or Stopped.
-    """
+    """Return the seconds from hook command to device. Raises Lost, Refused or Stopped."""
     arrived: asyncio.Queue[Message] = asyncio.Queue()
-    took = []
 
-    async def talk(client: Client) -> None:
+    async def talk(client: Client) -> float:
         await client.get_ready(target, _accept)
         began = time.perf_counter()
         for fields in (
@@ -101,17 +95,16 @@ async def _send(target: Target, spool: Path, session: str) -> float:
             about = {"session_id": session, "cwd": NAME, "source": NAME}
             await asyncio.to_thread(_run_hook, spool, json.dumps(about | fields))
         await _receive(client, arrived, session)
-        took.append(time.perf_counter() - began)
+        return time.perf_counter() - began
 
     try:
         async with asyncio.timeout(EVENT_SECONDS):
-            await converse(target, arrived.put_nowait, arrived.put_nowait, talk)
+            return await converse(target, arrived.put_nowait, talk)
     except TimeoutError:
         waiting = spool_status(spool)["waiting"]
         where = f"({waiting} events wait in the spool)"
         await asyncio.to_thread(_take_back, spool, session)
         raise Stopped(f"The event did not arrive within {EVENT_SECONDS:g} s {where}.") from None
-    return took[0]
 
 
 def _take_back(spool: Path, session: str) -> None:
