@@ -86,10 +86,7 @@ def _sessions() -> list[dict[str, Any]]:
 
 
 def _chart(now: datetime) -> list[dict[str, Any]]:
-    """Return a bar for the events of each of the last 24 hours; now's is the last.
-
-    They are counted in the index of their times, EVENTS_COUNTED of an hour at most.
-    """
+    """Return a bar for the events of each of the last 24 hours, counted in an index."""
     bars: list[dict[str, Any]] = []
     for number in range(HOURS):
         begins = now.replace(minute=0, second=0, microsecond=0) - HOUR * (HOURS - 1 - number)

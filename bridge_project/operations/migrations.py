@@ -30,8 +30,7 @@ from bridge_project.operations.startup import restore_command
 
 log = structlog.get_logger("bridge.startup")
 
-# any number that all processes of this bridge take, and nothing else in its database does
-MIGRATION_LOCK: Final = 0x42524944
+MIGRATION_LOCK: Final = 0x42524944  # any number that nothing else in this database takes
 KEPT_COPIES: Final = 5
 UNFINISHED: Final = "-unfinished.sqlite3"
 FAILED: Final = "-failed.sqlite3"
@@ -46,11 +45,7 @@ class MigrationFailed(CommandError):
 
 
 def migrate(conf: Conf) -> None:
-    """Apply pending migrations; of several starting processes one does it.
-
-    Raises CommandError, one line, when the database does not answer, cannot be copied, or was
-    written by a newer version.
-    """
+    """Apply pending migrations, in one of several starting processes. Raises CommandError."""
     with _usable():
         if not _pending() and not _unfinished(conf):
             return

@@ -21,8 +21,7 @@ from bridge_project.operations.doctor import snapshot
 COMMAND: Final = "manage.py serve"
 USER: Final[tuple[str, ...]] = ("systemctl", "--user")
 SYSTEM: Final[tuple[str, ...]] = ("systemctl",)
-# a stop takes 25 seconds at most, a first answer after a start a few
-PATIENCE_SECONDS: Final = 60.0
+PATIENCE_SECONDS: Final = 60.0  # a stop takes 25 at most, a first answer after a start a few
 SYSTEMCTL_SECONDS: Final = 90
 
 
@@ -47,10 +46,11 @@ class Unit:
             text = f"`{shlex.join([*self.manager, *words, self.name])}` failed ({said})"
             raise CommandError(f"{text}. Run `{self.command(*words)}`, then this again.")
 
-    @property
-    def pid(self) -> str:
-        """Return the process that it runs; "0" when none, "" when systemd does not say."""
-        return _run([*self.manager, "show", "--property=MainPID", "--value", self.name]).stdout
+    def remove(self) -> None:
+        """Stop it and remove its file. Raises CommandError or OSError."""
+        self.control("disable", "--now")
+        self.file.unlink()
+        _run([*self.manager, "daemon-reload"])
 
 
 def units(conf: Conf) -> list[Unit]:
@@ -70,7 +70,11 @@ def units(conf: Conf) -> list[Unit]:
 def running_unit(conf: Conf) -> Unit | None:
     """Return the unit whose process holds the data directory."""
     holder = snapshot.holder(conf)
-    return next((unit for unit in units(conf) if holder and unit.pid.strip() == holder), None)
+    for unit in units(conf) if holder else []:
+        shown = _run([*unit.manager, "show", "--property=MainPID", "--value", unit.name])
+        if shown.stdout.strip() == holder:
+            return unit
+    return None
 
 
 def stop(conf: Conf, unit: Unit | None) -> bool:
@@ -102,11 +106,6 @@ def start(conf: Conf, unit: Unit) -> None:
     if not _wait(lambda: snapshot.take(conf).health is not None):
         log = shlex.join(["journalctl", *unit.manager[1:], "-n", "20", "-u", unit.name])
         raise CommandError(f"{unit.name} was started and does not answer; `{log}` says why.")
-
-
-def reload(unit: Unit) -> None:
-    """Have systemd forget a unit whose file is gone."""
-    _run([*unit.manager, "daemon-reload"])
 
 
 def _wait(condition: Callable[[], bool]) -> bool:

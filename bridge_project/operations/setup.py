@@ -58,11 +58,7 @@ def main(arguments: list[str]) -> int:
 
 
 def prepare(kind: str) -> None:
-    """Make `.venv` hold what `kind` ("run" or "test") needs. Raises Missing.
-
-    Two at once wait for each other. An environment that was interrupted, moved, or whose Python is
-    gone is made anew.
-    """
+    """Make `.venv` hold what `kind` ("run" or "test") needs; two at once wait. Raises Missing."""
     if shutil.which("git") is None:
         raise Missing("git is missing: install the package git (Debian: apt install git).")
     with only_one() as lock:

@@ -48,10 +48,7 @@ class Standalone:
             raise BridgeError("STORAGE_UNAVAILABLE")
 
     def prepare(self) -> None:
-        """Take the data directory and check all that `serve` checks.
-
-        Raises CommandError or ConfError, one line, when another bridge has it or it is not ready.
-        """
+        """Take the data directory and check all that `serve` does. Raises as it does."""
         with ExitStack() as held:
             startup.check_made(conf)
             held.enter_context(startup.only_server(conf))
@@ -100,10 +97,7 @@ class Standalone:
                 return await send({"type": "lifespan.shutdown.complete"})
 
     def start_with_daphne(self) -> None:
-        """Start and stop with daphne, which calls this on import.
-
-        Ends the process, with one line, where the bridge cannot run.
-        """
+        """Start and stop with daphne; end the process, with one line, if that cannot be."""
         options = daphne_command.arguments()
         if options is not None and options.proxy_headers:
             sys.exit(

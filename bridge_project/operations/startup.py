@@ -13,7 +13,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 from bridge_project.kernel import child_environment, data_files
-from bridge_project.kernel.config import PROJECT_DIR, Conf
+from bridge_project.kernel.config import PROJECT_DIR, SECRETS, Conf
 from bridge_project.kernel.database import sqlite_file
 from bridge_project.kernel.private_files import make_private_dir
 from bridge_project.network import server_address
@@ -63,12 +63,9 @@ def only_server(conf: Conf) -> Iterator[None]:
 
 
 def check_system(conf: Conf) -> None:
-    """Make or check the tokens, run Django's system checks.
-
-    Raises ConfError, or CommandError with what is wrong.
-    """
-    for name in ("hook_token", "admin_token", "push_key"):
-        conf.secret(name)
+    """Make or read the secrets, run Django's checks. Raises ConfError or CommandError."""
+    for secret in SECRETS:
+        conf.secret(secret)
     # named as it should be: the log takes `bridge_hook_…` for a token
     for name, place in conf.unread:
         log.warning(
@@ -112,10 +109,7 @@ def make_database(conf: Conf, *, new: bool = False) -> None:
 
 
 def check_made(conf: Conf) -> None:
-    """Refuse a data directory that `serve` never made, or without its database.
-
-    Raises CommandError, one line.
-    """
+    """Raise CommandError, one line, where `serve` has made no data directory or database."""
     if server_address.recorded(conf) is None:
         raise CommandError(
             f"BRIDGE_DATA_DIR: {conf.bridge_data_dir} was never made ready."

@@ -47,9 +47,8 @@ class Command(DatabaseCommand):
             user.validate_unique()
             validate_password(password, user)
         except ValidationError as error:
-            raise CommandError(
-                " ".join([*map(str.strip, error.messages), "No user was made."])
-            ) from None
+            why = " ".join(map(str.strip, error.messages))
+            raise CommandError(f"{why} No user was made.") from None
         user.set_password(password)
         user.save()
         where = f"{bridge_address().base_url}/admin/"

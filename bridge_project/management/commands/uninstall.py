@@ -80,9 +80,7 @@ def _remove_services() -> list[str]:
     left = []
     for unit in service.units(conf):
         try:
-            unit.control("disable", "--now")
-            unit.file.unlink()
-            service.reload(unit)
+            unit.remove()
         except (CommandError, OSError):
             sudo = "sudo " if unit.manager == service.SYSTEM else ""
             remove = f"{sudo}rm {shlex.quote(str(unit.file))}"

@@ -15,8 +15,7 @@ from bridge_project.kernel.database import sqlite_file
 from bridge_project.operations import migrations, service, startup
 from bridge_project.operations.database_copies import newest_copy
 
-# besides the copy, and the table that a migration writes anew
-ROOM_BYTES: Final = 16 * 2**20
+ROOM_BYTES: Final = 16 * 2**20  # besides the copy, and the table that a migration writes anew
 
 
 class Command(BaseCommand):

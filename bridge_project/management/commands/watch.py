@@ -38,8 +38,7 @@ class Command(BaseCommand):
         raw = "print the messages as JSON, one a line; everything else goes to standard error"
         parser.add_argument("--raw", action="store_true", help=raw)
         commands = (
-            "carry out commands from standard input, one a line (`help` lists them), and end with"
-            " it"
+            "carry out commands from standard input, one a line (try `help`), and end with it"
         )
         parser.add_argument("--commands", action="store_true", help=commands)
         yes = "accept warnings, such as that a connection is public, without asking"
