@@ -12,11 +12,11 @@ import threading
 from pathlib import Path
 from typing import Any, Final
 
+from bridge_project.kernel.path_walk import Identity, identity
+
 # sysexits.h calls it EX_CONFIG. The units in docs/deploy do not restart a bridge that ends with it:
 # started again, it would go on with a wrong database, or with none.
 NEEDS_A_PERSON: Final = 78
-
-Identity = tuple[int, int]
 
 
 class NotInPlace(sqlite3.OperationalError):
@@ -138,10 +138,6 @@ class Connection(sqlite3.Connection):
 
 def _address(database: str) -> str:
     return f"{Path(database).absolute().as_uri()}?mode=rw"
-
-
-def identity(status: os.stat_result) -> Identity:
-    return status.st_dev, status.st_ino
 
 
 def _difference(path: str, noted: Identity) -> str:

@@ -211,10 +211,7 @@ def _unpack(archive: Path, staged: Path) -> Manifest:
 
 
 def _database_place(conf: Conf, staged: Path, manifest: Manifest | None) -> Path | None:
-    """Return where the settings, restored ones included, want an SQLite database.
-
-    Raises CommandError when they and the staged files do not mean the same kind of database.
-    """
+    """Return the SQLite file that the settings name; CommandError if the backup has no such."""
     url = conf.database_url
     if manifest is not None:  # not all of them need be right: that is for the start to say
         given = {**dotenv_values(staged / ".env"), **os.environ}

@@ -15,6 +15,7 @@ from django.core.management.base import CommandError
 from bridge_project.kernel import child_environment, data_files
 from bridge_project.kernel.config import PROJECT_DIR, SECRETS, Conf
 from bridge_project.kernel.database import sqlite_file
+from bridge_project.kernel.path_walk import identity
 from bridge_project.kernel.private_files import make_private_dir
 from bridge_project.network import server_address
 from bridge_project.operations import database_copies
@@ -55,8 +56,7 @@ def only_server(conf: Conf) -> Iterator[None]:
         os.write(held, f"{os.getpid()}\n".encode())
         directory = hold(root, os.O_RDONLY | os.O_DIRECTORY)
         data_files.files.others = {
-            str(path): data_files.identity(os.fstat(one))
-            for path, one in ((root, directory), (lock, held))
+            str(path): identity(os.fstat(one)) for path, one in ((root, directory), (lock, held))
         }
         opened.callback(data_files.files.others.clear)
         yield
