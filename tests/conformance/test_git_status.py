@@ -23,7 +23,8 @@ def test_each_kind_of_change(repository: Repository, work: Work) -> None:
     """
     tracked = {"staged": "1\n", "removed": "1\n", "deleted": "1\n2\n", ".gitignore": "*.log\n"}
     tracked |= {"modified": "1\n2\n3\n", "old name": "a\nb\nc\nd\ne\n", "moved": "d\ne\nf\n"}
-    repository.commit_files(tracked | {"p": "p\nq\nr\n"})
+    unlisted = {"unlisted": "u\nv\n", "unlisted and changed": "w\nx\n"}
+    repository.commit_files(tracked | unlisted | {"p": "p\nq\nr\n"})
     repository.write("modified", "1\ntwo\n3\n4\n")
     repository.write("staged", "1\n2\n")
     repository.write("added", "1\n2\n3\n")
@@ -31,6 +32,8 @@ def test_each_kind_of_change(repository: Repository, work: Work) -> None:
     repository.git("add", "staged", "added", "soon gone")
     repository.write("staged", "1\n2\n3\n")
     repository.git("rm", "-q", "removed")
+    repository.git("rm", "-q", "--cached", *unlisted)
+    repository.write("unlisted and changed", "w\nx\ny\n")
     for old, new in {"old name": "new name", "moved": "and gone", "p": "rewritten"}.items():
         repository.git("mv", old, new)
     repository.write("new name", "a\nb\nc\nd\ne\nmore\n")
@@ -50,6 +53,7 @@ def test_each_kind_of_change(repository: Repository, work: Work) -> None:
     expected |= {"added": ("added", 3, 0), "moved": ("deleted", 0, 3)}
     expected |= {"deleted": ("deleted", 0, 2), "removed": ("deleted", 0, 1)}
     expected |= {"new name": ("renamed", 1, 0), "rewritten": ("renamed", 2, 3)}
+    expected |= {"unlisted": ("deleted", 0, 2), "unlisted and changed": ("modified", 1, 0)}
     assert changes(payload) == expected
 
 

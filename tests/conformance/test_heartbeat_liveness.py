@@ -14,7 +14,7 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.delivery import nothing_more, replayed
 from tests.conformance.phone import Phone
 from tests.conformance.raw import PONG, RawSocket
-from tests.conformance.samples import hook, new_session, now, prompt
+from tests.conformance.samples import PAYLOADS, hook, new_session, now, prompt
 from tests.faults.quick import QuickBridge, with_limits
 from tests.servers import PATIENCE
 
@@ -67,18 +67,23 @@ def heartbeat_proof(bridge: Bridge) -> None:
     """D27: a ping proves what came before a pong ten seconds older: event 1, but not event 2.
 
     It proves nothing for a device that acknowledges some rows (event 0), nor do two pings at once.
-    Who acknowledges notifications alone, all that the spec asks, counts as one that never does.
+    Who answers notifications alone, or these and tool results, which is all that the spec asks,
+    counts as one that never does.
     """
     session_id = new_session()
     bridge.accept(prompt(session_id, "before"))
-    notified, patient, acknowledging, hasty = phones = [bridge.phone().ready() for _ in range(4)]
+    phones = [bridge.phone().ready() for _ in range(5)]
+    notified, answering, _, acknowledging, hasty = phones
     for phone in phones:
         phone.join(session_id)
-    bridge.accept(prompt(session_id, 0))
+    bridge.accept(hook("PostToolUse", session_id, PAYLOADS["PostToolUse"] | {"number": 0}))
     for phone in phones:
         phone.wait_numbers(session_id, [0])
     acknowledging.ack(*acknowledging.events(session_id))
-    notified.ack(notified.expect("notification"))
+    types = ("notification", "tool_result")
+    for phone, answered in ((notified, types[:1]), (answering, types)):
+        ids = [phone.expect(type_)["id"] for type_ in answered]
+        phone.send("notification_ack", {"notification_ids": ids})  # without a ping
     bridge.accept(prompt(session_id, 1))
     for phone in phones:
         phone.wait_numbers(session_id, [0, 1])
@@ -95,12 +100,13 @@ def heartbeat_proof(bridge: Bridge) -> None:
         time.sleep(1)
         for phone in phones:
             phone.health_check()  # alive, and no heartbeat
-    for phone in phones[:3]:
+    for phone in phones[:4]:
         phone.ping()
         phone.close()
         phone.ready()
     bridge.accept(prompt(session_id, 3))
-    for phone, expected in ((notified, [2, 3]), (patient, [2, 3]), (acknowledging, [1, 2, 3])):
+    for phone in phones[:4]:
+        expected = [1, 2, 3] if phone is acknowledging else [2, 3]
         phone.join(session_id)
         phone.collect(lambda phone=phone: 3 in phone.numbers(session_id), "the last event")  # type: ignore[misc]
         assert phone.numbers(session_id) == expected

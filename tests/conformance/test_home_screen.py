@@ -87,6 +87,29 @@ def test_an_observed_session(bridge: Bridge, phone: Phone) -> None:
     assert bridge.session(sid)["turn"] == "idle", "it has ended"
 
 
+def test_several_calls_at_once(bridge: Bridge, phone: Phone) -> None:
+    """A session waits as long as one of its calls does; else it shows the newest that runs."""
+    sid = new_session()
+    run = [pre(sid, {"command": name}, tool_call_id=name) for name in "abc"]
+    bridge.accept(hook("SessionStart", sid), *run)
+
+    def ends(name: str, waits: int, shown: str | None) -> None:
+        bridge.accept(post(sid, {"command": name}, tool_call_id=name))
+        until(phone, sid, lambda one: (one["doing"] or {}).get("summary") == shown)
+        turn = "waiting" if waits else "working"
+        agree(bridge, phone, sid, turn=turn, pending_approvals=waits)
+
+    ends("b", 0, "Bash: c")
+    ends("c", 0, "Bash: a")
+    bridge.accept(
+        pre(sid, {"command": "d"}, approval=True, tool_call_id="d"),
+        pre(sid, {"command": "e"}, tool_call_id="e"),
+    )
+    ends("e", 1, "Bash: d")
+    ends("d", 0, "Bash: a")
+    ends("a", 0, None)
+
+
 def test_a_session_of_the_bridge(bridge: Bridge, phone: Phone) -> None:
     with bridge.phones(1) as (other,):
         sid = begin(bridge, phone)

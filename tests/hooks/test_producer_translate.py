@@ -62,7 +62,9 @@ psql -c 'DROP TABLE users'
 find . -name '*.pyc' -delete
 git branch -D topic
 git checkout -- .
-git stash drop""",
+git stash drop
+git push origin :topic
+su -c id""",
     "low": """\
 cat form -rf
 cat a.py | grep -n 'def ' | head -20
@@ -108,7 +110,11 @@ GIT_PAGER=touch git log
 LD_PRELOAD=./a.so ls
 bash -c 'bash -c ls'
 cat ~/.ssh/id_ed25519
-head .env""",
+head .env
+cat .en?
+git show HEAD:.env
+cat ~/.npmrc server.key
+echo $AWS_SECRET_ACCESS_KEY""",
 }
 
 
