@@ -22,11 +22,11 @@ import pytest
 TEST_PORTS = (12_000, 32_000)
 PATIENCE = 300.0  # seconds that a test waits at the least before it fails: machines are busy
 MOST_WORKERS = 8
-_given: set[int] = set()
+_claims: list[socket.socket] = []  # of the ports that this process has given
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A TCP port that nothing listens on; each test worker has its own, and gives none twice.
+    """A TCP port that nothing listens on; no two test workers of any run are given the same.
 
     Not one that the system gives to connections going out: it could be taken before the start.
     """
@@ -37,21 +37,24 @@ def free_port(host: str = "127.0.0.1") -> int:
     )
     # not the generator that hypothesis seeds
     for port in random.SystemRandom().sample(range(first, first + share), 200):
+        claim = socket.socket(socket.AF_UNIX)  # of an abstract name, held until this process ends
         with socket.socket() as probe, suppress(OSError):
-            if port in _given:
-                continue
+            claim.bind(f"\0port-{port}-for-a-test")
             probe.bind((host, port))
-            _given.add(port)
+            _claims.append(claim)
             return port
+        claim.close()
     raise AssertionError(f"no free port in {TEST_PORTS}")
 
 
-def wait_until(condition: Callable[[], object], what: str, *, seconds: float = PATIENCE) -> None:
+def wait_until(
+    condition: Callable[[], object], what: str | Callable[[], str], *, seconds: float = PATIENCE
+) -> None:
     """Poll until `condition` is true; AssertionError naming `what` after `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds} s: {what}")
+            raise AssertionError(f"not within {seconds} s: {what() if callable(what) else what}")
         time.sleep(0.02)
 
 

@@ -13,9 +13,9 @@ SECRET_KEYS: Final = frozenset(
 )
 
 
-def printable(text: str) -> str:
+def printable(text: str, *, keep: str = "") -> str:
     """Replace control characters by spaces; NULs fit into no database column."""
-    return "".join(c if c.isprintable() else " " for c in text).strip()
+    return "".join(c if c.isprintable() or c in keep else " " for c in text).strip()
 
 
 def terminal_safe(text: str, *, keep: str = "") -> str:

@@ -42,7 +42,8 @@ async function goTo(path) {
   show();
 }
 
-const app = { model, go, offer: null };
+const pairAgain = () => welcome("", () => location.assign(BASE));
+const app = { model, go, offer: null, pairAgain };
 
 // Home and approvals come with the page; the others are loaded when first needed, or soon after.
 const VIEWS = { home: homeView, approvals: approvalsView };
@@ -280,9 +281,9 @@ function begin() {
   show().then(loadServer);
 }
 
-async function welcome(problem) {
+async function welcome(problem, paired = begin) {
   const { welcomeView } = await import("./views/welcome.js");
-  const view = welcomeView(model, begin, problem);
+  const view = welcomeView(model, paired, problem);
   fill(root, view.node);
   view.node.querySelector("h1").focus();
 }

@@ -84,7 +84,7 @@ def set_title(session: Session, prompt: Any) -> None:
 
 
 def _title(text: str) -> str:
-    return printable(text)[: limits.TITLE_MAX_CHARS]
+    return printable(text, keep="\N{ZERO WIDTH JOINER}")[: limits.TITLE_MAX_CHARS]  # of emoji
 
 
 def close_idle() -> int:

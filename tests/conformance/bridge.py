@@ -133,7 +133,7 @@ class Bridge:
         return subprocess.run(command, **more, **self.surroundings)
 
     def wait_ready(self) -> Bridge:
-        wait_until(self._healthy, f"serve answers /health; its log: {self.tail()}")
+        wait_until(self._healthy, lambda: f"serve answers /health; its log: {self.tail()}")
         return self
 
     def start(self) -> Bridge:

@@ -1,11 +1,11 @@
 """The disk under the data directory is full (D26, D27, D46 to D48): nothing half-written."""
 
+import errno
 import json
 import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +39,17 @@ class Disk:
 
     def fill(self) -> None:
         """No room for a byte; again and again, for the bridge may give some room back."""
-        with open(self.data / "filler", "ab", buffering=0) as filler, suppress(OSError):
-            while filler.write(bytes(4096)):
-                pass
+        with open(self.data / "filler", "ab", buffering=0) as filler:
+            try:
+                while filler.write(bytes(4096)):
+                    pass
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
 
     def free(self) -> None:
-        (self.data / "filler").unlink(missing_ok=True)
+        if (filler := self.data / "filler").exists():  # a disk that is read-only has none
+            filler.unlink()
 
     def store_nothing(self) -> None:
         """Return when nothing can be stored; the database keeps some room for itself."""

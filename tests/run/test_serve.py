@@ -27,7 +27,7 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     """As a newcomer starts it: a process of its own, which makes its own tokens."""
     made = Bridge(tmp_path_factory.mktemp("fresh"), **OWN_TOKENS)
     made.spawn()
-    wait_until(lambda: "To stop: Ctrl-C" in made.tail(), f"the banner; so far: {made.tail()}")
+    wait_until(lambda: "To stop: Ctrl-C" in made.tail(), lambda: f"the banner in: {made.tail()}")
     made.hook_token = (made.data / "secrets" / "hook_token").read_text().strip()
     yield made
     made.stop()

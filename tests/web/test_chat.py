@@ -133,6 +133,44 @@ def test_a_conversation_from_yesterday(
     page.wait_text("This session has ended.")
 
 
+MARKDOWN = """**Changes:**
+1. one
+2. two
+- a
+- b
+
+Counts:
+| file | lines |
+|---|--:|
+| x\\|y | 2 |
+
+\\*No emphasis\\*, see https://example.org/wiki/A_(b) or [it](https://example.org/C_(d))."""
+READ = "document.elementFromPoint(100, 300).closest('.item')?.innerText"
+
+
+def test_answers_as_models_write_them(page: Page, bridge: Bridge) -> None:
+    """Without the empty lines that Markdown may want. Where one reads one comes back to."""
+    session_id = new_session()
+    post_prompts(bridge, session_id, 0, 60)
+    bridge.accept(hook("Stop", session_id, {"reason": "task_completed", "message": MARKDOWN}))
+    page.open(f"s/{session_id}")
+    page.wait_text("x|y", "*No emphasis*")
+    blocks = "[...document.querySelector('.markdown').children].map(({tagName}) => tagName)"
+    page.wait_equal(blocks, ["P", "OL", "UL", "P", "DIV", "P"])
+    targets = ["https://example.org/wiki/A_(b)", "https://example.org/C_(d)"]
+    page.wait_equal("[...document.querySelectorAll('.markdown a')].map(({href}) => href)", targets)
+    page.js("document.querySelector('.scroller.anchored').scrollTop -= 1500")
+    page.find(".newer", "Newest")
+    read = page.js(READ)
+    assert read.startswith("prompt ")
+    page.tap(".tabs a", "Changes")
+    page.find(".tabs a[aria-current=page]", "Changes")
+    page.driver.back()
+    page.wait_equal(READ, read)
+    page.tap(".newer", "Newest")
+    page.find(".markdown td", "x|y")
+
+
 ROWS = 10_000
 BATCH = 500
 LONG = 600  # seconds for so many on a busy machine

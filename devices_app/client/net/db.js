@@ -106,7 +106,7 @@ export class Database {
       const met = brought.find(({ id }) => known.has(id));
       const whole = met && (await this.placeBefore(store, session, known.get(met.id))) !== null;
       // Nothing is missing before a row that came and whose predecessor is kept here.
-      const wanted = whole ? rows.filter(({ type }) => type !== "gap") : rows;
+      const wanted = whole ? rows.filter((/** @type {any} */ row) => row.type !== "gap") : rows;
       const byId = new Map(wanted.map((row) => [row.id, row]));
       const placed = placeRows([...byId.values()], known, last, before);
       for (const some of inSlices(placed)) {

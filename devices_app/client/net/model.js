@@ -230,11 +230,8 @@ export class Model {
   }
 
   /**
-   * Run a command of the engine, in this tab or in the one that leads.
-   *
-   * A tab in front takes the lead when nobody answers.
-   *
-   * @returns {Promise<any>} what it gives; rejects with `Unanswered` when nobody leads or answers
+   * Run a command of the engine, in this tab or in the one that leads; a tab in front takes the
+   * lead when nobody answers. Rejects with `Unanswered` when nobody leads or answers.
    */
   async call(name, ...args) {
     while (!this.engine) {

@@ -105,12 +105,8 @@ export class Requests {
 }
 
 /**
- * Ask the bridge over HTTP.
- *
- * @param {string} path below `/api/v1`
- * @param {string} token
- * @returns {Promise<any>} the decoded body
- * @throws {Error} with `code` and a message for a person, when the bridge refuses or is not there
+ * Ask the bridge over HTTP for a path below `/api/v1`; returns the decoded body. Throws an Error
+ * with `code` and a message for a person when it refuses.
  */
 export async function fetchJson(path, token) {
   const response = await fetch(`/api/v1${path}`, {

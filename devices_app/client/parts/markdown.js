@@ -5,10 +5,9 @@ import { h } from "./dom.js";
 
 /**
  * Show Markdown in an element; call it again with a longer text while an answer streams.
+ * `linkTo(path)` gives what makes an element a link to a file.
  *
- * @param {any} node an element
- * @param {string} text
- * @param {(path: string) => object} linkTo what makes an element a link to a file
+ * @param {any} node
  */
 export function showMarkdown(node, text, linkTo) {
   // Bidi controls turn the text around them round.
@@ -49,13 +48,28 @@ function split(text) {
     } else if (!line.trim()) {
       end();
     } else {
-      if (/^#{1,6}\s/.test(line)) end();
+      const isHeading = /^#{1,6}\s/.test(line);
+      if (isHeading || beginsList(line, lines[0])) end();
+      if (lines.length > 1 && RULE.test(line) && lines.at(-1).includes("|")) {
+        const head = lines.pop(); // a table's
+        end();
+        lines.push(head);
+      }
       lines.push(line);
-      if (/^#{1,6}\s/.test(line)) end();
+      if (isHeading) end();
     }
   }
   end();
   return blocks;
+}
+
+const RULE = /^\|?[\s:|-]+\|[\s:|-]*$/; // below the head of a table
+
+// Whether a list begins in the line, behind other text or a list of another kind.
+function beginsList(line, first) {
+  const [item, before] = [ITEM.exec(line), ITEM.exec(first ?? "")];
+  if (!item || !first || !before) return Boolean(item && first);
+  return item[1].length <= before[1].length && isNumber(item[2]) !== isNumber(before[2]);
 }
 
 function render(block) {
@@ -77,17 +91,18 @@ function render(block) {
       ...lines.map((line) => [inline(line.replace(/^>\s?/, "")), h("br")]),
     );
   if (ITEM.test(lines[0])) return list(lines);
-  if (lines.length > 1 && /^\|?[\s:|-]+\|[\s:|-]*$/.test(lines[1]) && lines[0].includes("|"))
-    return table(lines);
+  if (lines.length > 1 && RULE.test(lines[1]) && lines[0].includes("|")) return table(lines);
   return h("p", {}, ...lines.map((line, index) => [index ? h("br") : null, inline(line)]));
 }
 
 const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])\s+(.*)$/;
+const isNumber = (marker) => /\d/.test(marker);
 
 function list(lines) {
   const first = ITEM.exec(lines[0]);
-  const numbered = /\d/.test(first[2]);
-  const node = h(numbered ? "ol" : "ul", numbered ? { start: String(parseInt(first[2], 10)) } : {});
+  const numbered = isNumber(first[2]);
+  const start = numbered && String(parseInt(first[2], 10));
+  const node = h(numbered ? "ol" : "ul", { dir: "auto", start });
   const depth = first[1].length;
   let nested = [];
   const endNested = () => {
@@ -119,7 +134,7 @@ function table(lines) {
     line
       .trim()
       .replace(/^\||\|$/g, "")
-      .split("|")
+      .split(/(?<!\\)\|/)
       .map((cell) => cell.trim());
   const row = (line, tag) =>
     h(
@@ -141,14 +156,15 @@ function table(lines) {
 
 const INLINE = new RegExp(
   [
-    /(`+)([^`]|[^`][\s\S]*?[^`])\1(?!`)/, // code
+    /\\([!-/:-@[-`{-~])/, // a sign that is no mark
+    /(`+)([^`]|[^`][\s\S]*?[^`])\2(?!`)/, // code
     /\*\*([^\s*](?:[\s\S]*?[^\s*])?)\*\*/, // strong
     /(?<!\w)__([^\s_](?:[\s\S]*?[^\s_])?)__(?!\w)/, // strong
     /\*([^\s*](?:[^*]*[^\s*])?)\*/, // emphasis
     /(?<![\w])_([^\s_](?:[^_]*[^\s_])?)_(?![\w])/, // emphasis
     /~~([^~]+)~~/, // struck out
-    /\[([^\]\n]{1,500})\]\(([^()\s]{1,2000})\)/, // a link
-    /(https?:\/\/[^\s<>"')\]]{1,2000})/, // a bare address
+    /\[([^\]\n]{1,500})\]\(((?:\([^()\s]*\)|[^()\s]){1,2000})\)/, // a link
+    /(https?:\/\/(?:\([^\s<>"'()]*\)|[^\s<>"'()\]]){1,2000})/, // a bare address
   ]
     .map(({ source }) => source)
     .join("|"),
@@ -162,8 +178,9 @@ function inline(text) {
   for (const found of text.matchAll(INLINE)) {
     if (found.index > from) nodes.push(text.slice(from, found.index));
     from = found.index + found[0].length;
-    const [whole, , code, strong, strong2, em, em2, gone, label, target, bare] = found;
-    if (code !== undefined) nodes.push(h("code", {}, code.trim() || code));
+    const [whole, sign, , code, strong, strong2, em, em2, gone, label, target, bare] = found;
+    if (sign) nodes.push(sign);
+    else if (code !== undefined) nodes.push(h("code", {}, code.trim() || code));
     else if (strong ?? strong2) nodes.push(h("strong", {}, inline(strong ?? strong2)));
     else if (em ?? em2) nodes.push(h("em", {}, inline(em ?? em2)));
     else if (gone) nodes.push(h("s", {}, gone));
@@ -199,7 +216,7 @@ function linkPaths(block, linkTo) {
     if (found === path) node.replaceWith(link(path, node.textContent));
   }
   const walker = document.createTreeWalker(block, NodeFilter.SHOW_TEXT);
-  const texts = [];
+  const texts = /** @type {any[]} */ ([]);
   while (walker.nextNode())
     if (!walker.currentNode.parentElement.closest("a, pre")) texts.push(walker.currentNode);
   for (const node of texts) {

@@ -5,14 +5,7 @@ import { button, guard, h } from "./dom.js";
 export const HOLD_MS = 1200;
 const ARMED_MS = 10_000; // for the second of two steps
 
-/**
- * Open a full-height sheet; the browser's back closes it, and the focus returns to where it was.
- *
- * @param {string} title
- * @param {Node[]} content
- * @param {Node[]} actions at the foot, always in reach
- * @param {() => void} closed
- */
+/** Open a full-height sheet, with `actions` at its foot; the focus returns to where it was. */
 export function openSheet(title, content, actions, closed) {
   const heading = h("h1", { id: "sheet-title", tabindex: "-1" }, title);
   const body = h(
@@ -42,12 +35,7 @@ export function openSheet(title, content, actions, closed) {
 /** Tell whether an element's content has been seen to its end. */
 export const seenToEnd = (node) => node.scrollTop + node.clientHeight >= node.scrollHeight - 8;
 
-/**
- * Make a button that must be held; beside it one that needs no holding, in two steps.
- *
- * @param {string} label
- * @param {() => void} act
- */
+/** Make a button that must be held; beside it one that needs no holding, in two steps. */
 export function holdButton(label, act) {
   let timer = 0;
   const node = h(

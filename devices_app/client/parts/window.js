@@ -32,7 +32,7 @@ export class WindowedList {
     this.moved = 0; // where the list itself scrolled to
     this.node.addEventListener("scroll", () => this.scrolled(), { passive: true });
     this.resize = new ResizeObserver(() => this.following && this.toEnd());
-    this.resize.observe(this.node);
+    for (const node of [this.node, this.list]) this.resize.observe(node);
   }
 
   /** Show these items; `prepended` of them are new before the old first one. */
@@ -112,6 +112,26 @@ export class WindowedList {
     this.moved = this.node.scrollTop;
   }
 
+  /** Return what is read now, for `goTo`; null at the end. */
+  place() {
+    const anchor = this.following ? null : this.anchor();
+    const [key] = [...this.nodes].find(([, { node }]) => node === anchor?.node) ?? [];
+    return key && { key, offset: anchor.offset };
+  }
+
+  /** Show a place again; tells whether it is among the items. */
+  goTo(place) {
+    const at = place ? this.items.findIndex(({ key }) => key === place.key) : -1;
+    if (at < 0) return false;
+    this.following = false;
+    this.on.unread(0);
+    this.start = Math.max(0, at - STEP);
+    this.end = Math.min(this.items.length, this.start + WINDOW);
+    this.paint();
+    this.restore({ node: this.nodes.get(place.key).node, offset: place.offset });
+    return true;
+  }
+
   scrolled() {
     const { scrollTop, scrollHeight, clientHeight } = this.node;
     const last = this.end === this.items.length;
@@ -120,7 +140,10 @@ export class WindowedList {
       if (!this.following) this.follow();
       return;
     }
-    if (Math.abs(scrollTop - this.moved) > 2) this.following = false;
+    if (this.following && Math.abs(scrollTop - this.moved) > 2) {
+      this.following = false;
+      this.on.unread(0);
+    }
     if (scrollTop < NEAR) this.up();
     else if (below < NEAR && !last) this.down();
   }

@@ -52,11 +52,11 @@ export function decided(home, payload) {
 
 const PLACES = { agent: "somebody at the machine", bridge: "the bridge", device: "a device" };
 
-function who(home, { device, decided_by: place, forwarded }) {
+function who(home, { device, decided_by: place, forwarded, why }) {
   if (device) return device === home.device ? "you" : named(device);
   // `approval_recorded` answers this device, and the same decision of another one too.
   if (forwarded !== undefined) return "";
-  return PLACES[place] ?? "";
+  return [PLACES[place] ?? "", place === "bridge" && why].filter(Boolean).join(" ");
 }
 
 /** Close approvals that nobody can decide any more: `keys` of them, by whom in words. */
@@ -68,14 +68,9 @@ export function closeApprovals(home, keys, by = "") {
 }
 
 /**
- * Find approvals that are over although nothing said so: the bridge shows every connection all that
- * are open.
- *
- * @param {any} home
- * @param {string} session
- * @param {Set<string>} shown ids of the messages that the bridge has shown on this connection
- * @param {number} expected how many of this session the bridge holds open
- * @returns {string[]} their keys; none before the bridge has shown as many as it holds
+ * Find the keys of approvals that are over although nothing said so: the bridge shows every
+ * connection all that are open. `shown`: ids of what it has shown; `expected`: how many of this
+ * session it holds open; before it has shown as many none is over.
  */
 export function staleApprovals(home, session, shown, expected) {
   const open = openApprovals(home).filter(({ session_id: id }) => id === session);

@@ -7,13 +7,7 @@ import { named } from "../protocol/messages.js";
 
 export const emptyChat = () => ({ items: [], byKey: new Map(), seen: new Set(), queued: [] });
 
-/**
- * Take rows into a chat, which is changed in place: a session may have ten thousand.
- *
- * @param {any} chat
- * @param {import("../protocol/messages.js").Message[]} rows in the order of the log
- * @returns {any} the same chat
- */
+/** Take rows, in the log's order, into a chat; it is changed in place: they may be thousands. */
 export function foldChat(chat, rows) {
   for (const row of rows) {
     if (chat.seen.has(row.id)) continue;
@@ -49,7 +43,9 @@ const FOLDS = {
     const { finish_reason: reason, usage = null, interrupted = false } = row.payload;
     change(answer(chat, row), { done: true, reason: interrupted ? "stopped" : reason, usage });
     const next = reason === "tool_call" ? undefined : chat.queued.shift();
-    if (next) change(next, { queued: false });
+    if (!next) return;
+    change(next, { queued: false });
+    chat.items.push(...chat.items.splice(chat.items.indexOf(next), 1)); // its turn begins here
   },
   tool_call: (chat, row) => call(chat, row.payload, row.timestamp),
   approval_required: (chat, row) => {

@@ -121,7 +121,8 @@ function notified(home, message, viewing) {
   const { notification_type: kind, data, session_id: id } = message.payload;
   let state = home;
   if (kind === "approval_decided" && id && data.tool_call_id) {
-    state = decided(state, { decided_at: message.timestamp, ...data, session_id: id });
+    const told = { decided_at: message.timestamp, ...data, session_id: id };
+    state = decided(state, { ...told, why: /because [^.]+/.exec(message.payload.body)?.[0] });
   }
   if (!id || !state.sessions[id]) return state;
   const view = { session_id: id, last_activity_at: message.timestamp };

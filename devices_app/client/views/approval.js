@@ -7,13 +7,7 @@ import { ago, hasOdd, oneLine, visible } from "../parts/text.js";
 import { itemOf, outcome, RISK, standing } from "./approvals.js";
 import { questionForm, questionsOf } from "./questions.js";
 
-/**
- * Open the sheet of one approval.
- *
- * @param {string} key
- * @param {any} app `model` and `go`
- * @returns {{paint: () => void, close: () => void}}
- */
+/** Open the sheet of one approval; `closed` is called when somebody has closed it. */
 export function openApproval(key, { model, go }, closed) {
   const approval = model.home.approvals[key];
   if (!approval) {
@@ -28,6 +22,7 @@ export function openApproval(key, { model, go }, closed) {
     ? questionForm(asked, { readOnly: atMachine, changed: () => answered() })
     : null;
   const title = oneLine(session?.title) || approval.session_id;
+  const when = h("dd");
   const content = [
     form
       ? form.node
@@ -42,7 +37,7 @@ export function openApproval(key, { model, go }, closed) {
       h("dt", {}, "Directory"),
       h("dd", {}, h("code", {}, visible(session?.working_directory ?? "not known"))),
       h("dt", {}, "Asked"),
-      h("dd", {}, `${new Date(approval.at).toLocaleString()} (${ago(approval.at)})`),
+      when,
     ),
   ];
 
@@ -66,10 +61,14 @@ export function openApproval(key, { model, go }, closed) {
   const edit = () => editParameters(approval, sheet, parts);
   const name = form ? "A question" : oneLine(approval.tool);
   const sheet = openSheet(name, content, [parts.status, parts.actions], () => closed());
-  parts.paint();
-  const age = setInterval(parts.paint, 5000);
+  const paint = () => {
+    setText(when, `${new Date(approval.at).toLocaleString()} (${ago(approval.at)})`);
+    parts.paint();
+  };
+  paint();
+  const age = setInterval(paint, 5000);
   return {
-    paint: parts.paint,
+    paint,
     close: () => {
       clearInterval(age);
       sheet.dialog.close();
@@ -78,12 +77,8 @@ export function openApproval(key, { model, go }, closed) {
 }
 
 /**
- * Make what decides an approval: how it stands, and the buttons for that.
- *
- * @param {any} approval
- * @param {any} model
- * @param {{open: (reject: any, approve: any[]) => any[], done: () => any[]}} buttons what stands
- *   there while it is open, and once it was decided
+ * Make what decides an approval: how it stands, and the buttons for that: `open` gives those of an
+ * open one, from the button that rejects and those that approve, `done` those of a decided one.
  */
 function decider(approval, model, { open, done }) {
   const { key } = approval;

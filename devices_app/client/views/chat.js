@@ -7,6 +7,7 @@ import { makeItem, updateItem } from "./chat_items.js";
 import { composer } from "./composer.js";
 
 const LOADED = 600; // rows of a session that are read when it is opened
+const places = new Map(); // session → what was read there last, while this page lives
 
 /** Make the chat tab of a session. */
 export function chatView(id, { model, go }) {
@@ -25,11 +26,11 @@ export function chatView(id, { model, go }) {
     update: updateItem,
     earlier: () => loadEarlier(),
     unread: (count) => {
-      newer.hidden = count === 0;
-      setText(newer, `${count} new`);
+      newer.hidden = list.following;
+      setText(newer, count ? `${count} new` : "Newest");
     },
   });
-  const bottom = composer(id, { model });
+  const bottom = composer(id, { model, sent: () => list.follow() });
   const empty = h("p.empty", { role: "status" });
   list.node.prepend(empty);
   const node = h("section.chat", {}, list.node, newer, bottom.node);
@@ -96,9 +97,14 @@ export function chatView(id, { model, go }) {
 
   read(Infinity, LOADED).then(() => {
     started = true;
-    list.follow();
+    sayStanding(); // it may take room above what is read
+    if (!list.goTo(places.get(id))) list.follow();
     paint();
   });
   paint();
-  return { node, paint, close: () => list.close() };
+  const close = () => {
+    places.set(id, list.place());
+    list.close();
+  };
+  return { node, paint, close };
 }

@@ -9,7 +9,7 @@ const NOT_KEPT = "The draft could not be kept: this device's storage is full or 
 const touch = () => matchMedia("(pointer: coarse)").matches;
 
 /** Make the foot of a conversation: waiting messages, the field, stop and resume. */
-export function composer(id, { model }) {
+export function composer(id, { model, sent }) {
   const area = h("textarea", {
     rows: "1",
     "aria-label": "Message to the agent",
@@ -46,6 +46,7 @@ export function composer(id, { model }) {
     try {
       await model.call("say", id, text);
       keep();
+      sent();
     } catch (error) {
       area.value = [text, area.value].filter(Boolean).join("\n");
       grow();

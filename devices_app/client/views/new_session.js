@@ -9,6 +9,7 @@ export function newSessionView({ model, go }) {
   const recent = [
     ...new Set(
       Object.values(model.home.sessions)
+        .filter(({ kind }) => kind === "bridge") // an agent may start there
         .sort((a, b) => b.last_activity_at.localeCompare(a.last_activity_at))
         .map(({ working_directory: path }) => path)
         .filter(Boolean),

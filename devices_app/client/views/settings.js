@@ -129,23 +129,16 @@ export function settingsView(app) {
   const paint = () => {
     const { acked, health, phase } = model.connection;
     const mode = health?.connection_mode ?? acked?.connection_mode;
-    fill(
-      facts,
-      h("dt", {}, "Bridge"),
-      h("dd", {}, location.host),
-      h("dt", {}, "Connection"),
-      h("dd", {}, phase === "ready" ? (MODES[mode] ?? mode) : "not connected"),
-      h("dt", {}, "Bridge version"),
-      h("dd", {}, acked?.server_version ?? "not known"),
-      h("dt", {}, "Client version"),
-      h("dd", {}, CLIENT_VERSION),
-      h("dt", {}, "This device"),
-      h("dd", {}, oneLine(model.home.device) || "not known"),
-      h("dt", {}, "Paired"),
-      h("dd", {}, model.identity ? new Date(model.identity.paired).toLocaleString() : "no"),
-      h("dt", {}, "Kept on this device"),
-      storage,
-    );
+    const told = {
+      Bridge: location.host,
+      Connection: phase === "ready" ? (MODES[mode] ?? mode) : "not connected",
+      "Bridge version": acked?.server_version ?? "not known",
+      "Client version": CLIENT_VERSION,
+      "This device": oneLine(model.home.device) || "not known",
+      Paired: model.identity ? new Date(model.identity.paired).toLocaleString() : "no",
+    };
+    const rows = Object.entries(told).map((one) => [h("dt", {}, one[0]), h("dd", {}, one[1])]);
+    fill(facts, ...rows, h("dt", {}, "Kept on this device"), storage);
     fill(installing, served.worker === "kept" && installRow(app.offer));
     installing.hidden = !installing.childElementCount;
     push.paint();

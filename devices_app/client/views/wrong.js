@@ -7,7 +7,7 @@ import { showMinutes } from "../parts/text.js";
 const SKEW_MS = 60_000; // a clock that is further off shows wrong ages and refuses certificates
 
 /** Make the screen "What is wrong?". */
-export function wrongView({ model, go }) {
+export function wrongView({ model, go, pairAgain }) {
   const list = h("ul.findings", { role: "list" });
   const notes = h("ol.findings");
   const notesTitle = h("h2.section", {}, "What was noted");
@@ -27,7 +27,7 @@ export function wrongView({ model, go }) {
     const now = JSON.stringify([found, model.problems]);
     if (now === painted) return; // a selection in it survives
     painted = now;
-    fill(list, found.map(finding));
+    fill(list, ...found.map((one) => finding(one, pairAgain)));
     fill(
       notes,
       model.problems.map(({ at, what, detail }) =>
@@ -46,7 +46,7 @@ export function wrongView({ model, go }) {
   return { node, paint };
 }
 
-function finding({ tone, text, detail = "", steps = [], newer = false }) {
+function finding({ tone, text, detail = "", steps = [], newer = false, pair = false }, pairAgain) {
   return h(
     `li.finding.${tone}`,
     {},
@@ -59,6 +59,7 @@ function finding({ tone, text, detail = "", steps = [], newer = false }) {
       steps.length === 1 && h("p.step", {}, steps[0]),
       steps.length > 1 && h("ol", {}, ...steps.map((step) => h("li", {}, step))),
       newer && button("button", useNewer, "Use it now"),
+      pair && button("button", pairAgain, "Pair again"),
     ),
   );
 }
@@ -89,6 +90,7 @@ function connection({ phase, fault, neverOpened, reached }) {
       tone: "bad",
       text: fault.message,
       steps: [REMEDIES[fault.code] ?? fault.remediation ?? "Pair this device again."],
+      pair: fault.code === "AUTH_FAILED",
     };
   // What was asked last counts: here, or where the connection is held.
   const answers = served.reached ?? reached;

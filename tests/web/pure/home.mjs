@@ -150,7 +150,8 @@ test("a conversation has what was said at its end, allowed and waited for", () =
   assert.deepEqual([later.params, later.was], [{ command: "ls -a" }, {}]);
   assert.equal(items[1].queued, true);
   foldChat(chat, [message("stream_end", { session_id: "s", message_id: "m", finish_reason: "stop" })]);
-  assert.equal(items[1].queued, false);
+  const { text, queued } = items.at(-1); // its turn begins there
+  assert.deepEqual([text, queued], ["two", false]);
 });
 
 test("what is not in the list of open sessions has ended; the long list knows what can resume", () => {
