@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import tarfile
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from tests.conformance.phone import Phone
 from tests.conformance.samples import new_session, prompt
 from tests.faults.load import Poster
 from tests.faults.quick import QuickBridge, nursery
-from tests.servers import stop_process, wait_until
+from tests.servers import Postgres, stop_process, wait_until
 
 POSTERS = 4
 SPOOLED_NS = 1_700_000_000_123_456_789
@@ -347,3 +347,18 @@ def test_postgresql_is_the_operators_to_dump(
         restore(target, saved)
     manifest, _ = restore(target, rest)
     assert manifest is not None and "bridge.sqlite3" not in manifest.files
+
+
+def test_processes_that_start_together(postgres_server: Postgres, tmp_path: Path) -> None:
+    """docs/operations.md: the tables are made once, and whoever comes second waits for them."""
+    url = postgres_server.create_database()
+    tokens = {"BRIDGE_HOOK_TOKEN": "h" * 43, "BRIDGE_ADMIN_TOKEN": "a" * 43}
+    both = [Bridge(tmp_path / name, database_url=url, **tokens) for name in ("first", "second")]
+    with ExitStack() as ending:
+        for bridge in both:
+            ending.callback(bridge.spawn().kill)
+        for bridge in both:
+            bridge.wait_ready()
+        sid = new_session()
+        both[0].accept(prompt(sid, 1))
+        assert both[1].knows(sid)
