@@ -1,5 +1,6 @@
 """What ACP agents do with the protocol: pieces of calls, echoes, noise, histories."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from sessions_app.agents.events import (
     ToolSucceeded,
 )
 from tests.agents.conftest import Open
-from tests.agents.drive import APPROVED, eventually, kinds, only, text
+from tests.agents.drive import APPROVED, REJECTED, eventually, kinds, only, text
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 # the agent of most tests here: one that greets whoever starts it before it speaks the protocol
@@ -98,6 +99,25 @@ async def test_what_real_agents_say_of_a_call(
     assert name != "codex-read" or calls[-1].reasoning == "command failed; retry without sandbox?"
     if isinstance(failed := said[-2], ToolFailed):
         assert failed.failure.details.exit_code and "{" not in failed.failure.message
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "content"),
+    [("opencode-write", "new.txt", "some text"), ("codex-patch", "p.txt", "hello\n")],
+)
+async def test_what_a_real_agent_was_allowed_to_write(
+    opened: Open, root: Path, name: str, path: str, content: str
+) -> None:
+    """Its approval covers the file as the bridge writes it, and nobody is asked twice."""
+    told = (CAPTURED / f"{name}.json").read_text().replace(HOME, str(root))
+    (call,) = [one for one in json.loads(told) if "sessionUpdate" not in one]
+    drive = await opened(APPROVED, REJECTED)
+    said = await drive.turn(
+        f"/do call = {call}; allowed(ask(call.pop('toolCallId'), **call))\n"
+        f"have('fs/write_text_file', '', path={str(root / path)!r}, content={content!r})"
+    )
+    assert kinds(said) == ["ApprovalAsked", "ToolStopped", "TurnEnded"]
+    assert (root / path).read_text() == content
 
 
 LATE_HISTORY = [
