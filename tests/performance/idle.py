@@ -44,8 +44,7 @@ def idle(rounds: int, seconds: float) -> Report:
             phone.close()
         before = ours.memory()
         await Flight(ours, []).run(64, 2 * seconds)
-        grown = (ours.memory() - before) / MB
-        report.goal("memory that 64 posters add", grown, GROWTH_MB, "MB")
+        report.goal("memory that 64 posters add", (ours.memory() - before) / MB, GROWTH_MB, "MB")
 
     with directory() as path, bridge(path / "bridge") as ours:
         for _ in range(rounds):
