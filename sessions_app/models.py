@@ -160,7 +160,7 @@ class Session(models.Model):
 
     @property
     def calls(self) -> list[dict[str, Any]]:
-        """Calls of this turn that run or wait, as ``doing`` holds them."""
+        """Return the calls of this turn that run or wait, as ``doing`` holds them."""
         return json.loads(self.doing) if self.doing else []
 
     def set_calls(self, calls: list[dict[str, Any]]) -> None:

@@ -57,6 +57,8 @@ AGENT_TESTS = pytest("tests/agents/real -m agents -n 2 --dist loadgroup -rfE")
 WEB_TESTS = pytest("tests/web -n 2 --dist loadfile -rs -m", "web or not web")
 # without its dependencies: only the script in it is used
 AXE = "axe-playwright-python==0.1.8"
+TYPESCRIPT = "typescript@5.9.3"  # Debian's is too old for the browser's newer functions
+TSC = f"{sys.prefix}/{TYPESCRIPT}/node_modules/.bin/tsc"
 
 MEMORY = "/dev/shm"
 ROOM = 4 * 2**30  # bytes that tests may need at once
@@ -131,7 +133,7 @@ def test_agents(arguments: list[str]) -> int:
 
 
 def test_web(arguments: list[str]) -> int:
-    """Where chromium is, its accessibility checker is installed, all is run; else it is said."""
+    """Where chromium and npm are, what checks the pages and the types is installed, and run."""
     missing = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
     if not missing:
         name, _, version = AXE.partition("==")
@@ -139,6 +141,10 @@ def test_web(arguments: list[str]) -> int:
             pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", AXE]
             with only_one() as lock:
                 run_step(pip, "Installing the accessibility checker", lock)
+    if shutil.which("npm") and not os.path.exists(TSC):
+        npm = ["npm", "install", "--silent", "--prefix", f"{sys.prefix}/{TYPESCRIPT}", TYPESCRIPT]
+        with only_one() as lock:
+            run_step(npm, "Installing the type checker", lock)
     use_memory()
     code = run([("web", [*WEB_TESTS, *arguments])])
     if missing:

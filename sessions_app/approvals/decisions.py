@@ -93,9 +93,9 @@ def store_decision(
     session.pending_approvals -= 1
     # The agent of an observed session still waits for the person at its machine.
     if session.kind == Session.Kind.BRIDGE and session.turn == Session.Turn.WAITING:
-        waits = {"waits": False}
+        waited = record.tool_call_id
         session.set_calls(
-            [one | waits if one["id"] == record.tool_call_id else one for one in session.calls]
+            [one | {"waits": one["waits"] and one["id"] != waited} for one in session.calls]
         )
     box.append_to_all(encode(notifications.approval_decided(session, record)))
     # an approval_required that is sent from now on says so: nobody is asked again
