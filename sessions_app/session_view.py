@@ -37,7 +37,8 @@ def is_starting(session: Session) -> bool:
 def doing_of(session: Any) -> dict[str, Any] | None:
     """Return the newest call that waits, else the newest that runs; None without one (D54)."""
     calls = json.loads(session.doing or "[]")
-    shown = next((call for call in reversed(calls) if call["waits"]), calls[-1] if calls else None)
+    waiting = [call for call in calls if call["waits"] and session.turn == Session.Turn.WAITING]
+    shown = next(reversed(waiting or calls), None)
     return shown and {name: shown[name] for name in ("tool", "summary", "since")}
 
 

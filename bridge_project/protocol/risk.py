@@ -27,10 +27,10 @@ CRITICAL_COMMAND = re.compile(
     r"""\brm\b["']?\s+(?:-\S+\s+){0,9}(?:-[a-zA-Z]*[rRf]|--recursive|--force)   # rm -rf, -r -f, -f
     |\b(?:xargs|find)\b[^;|\n]{0,300}\s(?:\S{0,100}/)?(?:rm|shred)\b|\b(?:shred|truncate)\s+-*\w
     |\bcrontab\s+-r|\brsync\b[^;&|\n]{0,300}\s--(?:del|remove-source)
-    |\b(?:sudo|doas|pkexec|mkfs(?:\.\w+)?|shutdown|reboot|wipefs)\b|\bsu\s+-|\bgh\s+repo\s+delete\b
+    |\b(?:sudo|doas|pkexec|mkfs(?:\.\w+)?|shutdown|reboot|wipefs)\b|(?<![-\w])su\s+-|\bgh\s+repo\s+delete\b
     |\b(?:curl|wget)\b[^|;\n]{0,300}\|\s*(?:sudo\s+)?(?:\S{0,100}/)?(?:env\s+)?(?:ba|z|da|k)?(?:sh|python[\d.]*|perl|node|ruby)\b
     |\b(?:eval|sh|bash|zsh|source)\b[^;\n]{0,40}[$<]\(\s*(?:curl|wget)\b
-    |\bgit\s+(?:\S+\s+){0,9}?push\b[^;&|\n]{0,200}\s(?:--force\S*|-[a-zA-Z]*f[a-zA-Z]*|--mirror|--delete|\+\S+|:\S+)(?:\s|$)
+    |\bgit\s+(?:\S+\s+){0,9}?push\b[^;&|\n]{0,200}\s(?:--force\S*|-[a-eg-z]*f[a-z]*|--mirror|--delete|\+\S+|:\S+)(?:\s|$)
     |\bgit\s+(?:reset\s+(?:\S+\s+){0,5}?--hard|clean\s+(?:\S+\s+){0,5}?-[a-zA-Z]*f)
     |\bdd\b[^;|\n]{0,200}\bof=/dev/|>\s*/dev/(?:sd|nvme|vd|hd|mmcblk|disk)
     |\bchmod\s+(?:-\S+\s+){0,5}(?:-R|--recursive)\b|\bchown\s+(?:-\S+\s+){0,5}(?:-R|--recursive)\b
@@ -78,9 +78,11 @@ SILENT_COMMAND = re.compile(
 )
 # words that name what may be secret, or may do so once the shell has read them
 SECRET_PATH = re.compile(
-    r"""/\.(?:ssh|gnupg|aws|kube|netrc|docker)|(?:^|[/:=])\.(?:env|npmrc|pypirc)\b|/etc/g?shadow|/proc/
-    |\bid_(?:rsa|ed25519)|credentials|\.(?:pem|key|p12|pfx|tfstate)$|_history$|(?:^|/)secrets?\b
-    |\$\{?\w*(?:token|secret|key|pass)|(?:^|[/:=])\.[^/]*[*?\[]""",
+    r"""(?:^|[/:=])\.(?:ssh|gnupg|aws|kube|netrc|npmrc|pypirc|pgpass|env(?:rc)?|docker/config)\b
+    |/etc/g?shadow|/proc/|\bid_(?:rsa|ed25519)|credentials|(?:^|[/:])secrets?[./]|_history$
+    |\w\.(?:pem|key|p12|pfx|tfstate)$
+    |\$\{?(?:\w*_key|(?:\w*_)?(?:token|secret|pass(?:word|wd)?))(?!\w)
+    |(?:^|/)\.[a-z][^/\s]*[*?]""",  # a pattern that may name one of these
     re.VERBOSE | re.IGNORECASE,
 )
 COMMAND_READABLE_CHARS = 100_000  # a longer one has been read by nobody

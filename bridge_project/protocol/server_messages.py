@@ -149,7 +149,8 @@ class StreamEnd(SessionRow):
     """End an answer, and say why.
 
     ``usage`` (added), only with a turn's last one: its tokens, cost and ``duration_ms``, as far as
-    the agent says. ``interrupted`` (added): true when somebody stopped the turn (D40).
+    the agent says. ``interrupted`` (added): true when a person, or the bridge, stopped the turn
+    (D40, D59).
     """
 
     type = "stream_end"

@@ -42,7 +42,11 @@ async function goTo(path) {
   show();
 }
 
-const pairAgain = () => welcome("", () => location.assign(BASE));
+const pairAgain = () => {
+  history.pushState(null, "", location.href); // the browser leads back, to a page made anew
+  addEventListener("popstate", () => location.reload());
+  welcome("", () => location.assign(BASE));
+};
 const app = { model, go, offer: null, pairAgain };
 
 // Home and approvals come with the page; the others are loaded when first needed, or soon after.

@@ -10,6 +10,13 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
+        # Whoever answered results counted as answering everything; who does is known again by the
+        # next acknowledgement.
+        migrations.RunSQL(
+            "UPDATE devices_app_device SET ack_style = 'notifications'"
+            " WHERE ack_style = 'everything'",
+            migrations.RunSQL.noop,
+        ),
         migrations.AlterField(
             model_name='device',
             name='ack_style',

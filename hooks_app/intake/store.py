@@ -1,5 +1,6 @@
 """Store hook events with their messages and effects (D26, D31 to D37)."""
 
+import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,13 +13,13 @@ from bridge_project.kernel.database import delete_in_steps
 from bridge_project.kernel.text import printable
 from bridge_project.protocol.catalogue import encode, encode_raw
 from bridge_project.protocol.hooks import HookEvent
-from bridge_project.protocol.types import now_text
+from bridge_project.protocol.types import now_text, parse_timestamp
 from hooks_app.intake import projection
 from hooks_app.models import HookEvent as StoredEvent
 from sessions_app.approvals import service as approvals
 from sessions_app.log import ingest_sql
 from sessions_app.log.outbox import Outbox, outbox
-from sessions_app.models import Session, ToolCall
+from sessions_app.models import LogRow, Session, ToolCall
 from sessions_app.observed import sessions as observed_sessions
 
 NAME_CHARS = 128
@@ -89,7 +90,7 @@ def store(posted: Sequence[Posted]) -> list[Receipt]:
                 session.agent_type = printable(source)[:NAME_CHARS] or session.agent_type
             count = listening.get(session.pk, 0)
             receipt = Receipt(event.event_id or str(uuid.uuid4()), count)
-            whole = _summarize(box, event, records)
+            whole = _summarize(box, session, event, records)
             seq = _store_one(box, session, whole, receipt.event_id, new=new)
             known[receipt.event_id] = receipt
             receipts.append(receipt)
@@ -102,7 +103,9 @@ def store(posted: Sequence[Posted]) -> list[Receipt]:
     return receipts
 
 
-def _summarize(box: Outbox, event: HookEvent, unwritten: Sequence[Sequence[Any]]) -> HookEvent:
+def _summarize(
+    box: Outbox, session: Session, event: HookEvent, unwritten: Sequence[Sequence[Any]]
+) -> HookEvent:
     """Add what an agent's own SessionEnd lacks: its duration, messages and tools (D47).
 
     They are counted from the session's last SessionStart; nothing is added when the bridge no
@@ -110,9 +113,12 @@ def _summarize(box: Outbox, event: HookEvent, unwritten: Sequence[Sequence[Any]]
     """
     if event.event != "SessionEnd" or "reason" not in event.payload:
         return event
-    stored = StoredEvent.objects.filter(session_id=event.session_id).order_by("seq")
-    known = list(stored.values_list("event", "tool", "received_at"))
-    known += [(r[1], r[3], box.now) for r in unwritten if r[2] == event.session_id]
+    # received_at has an index, the session's id has none
+    stored = StoredEvent.objects.filter(
+        received_at__gte=session.created_at, session_id=event.session_id
+    ).order_by("seq")
+    known = list(stored.values_list("event", "tool", "seq"))
+    known += [(r[1], r[3], r[4]) for r in unwritten if r[2] == event.session_id]
     starts = [index for index, (name, _, _) in enumerate(known) if name == "SessionStart"]
     if not starts:
         return event
@@ -121,9 +127,32 @@ def _summarize(box: Outbox, event: HookEvent, unwritten: Sequence[Sequence[Any]]
         "message_count": sum(name in ("UserPromptSubmit", "Stop") for name, _, _ in known),
         "tools_used": list(dict.fromkeys(tool for _, tool, _ in known if tool)),
     }
-    if "occurred_at" not in event.extra:  # else it was received long after it happened
-        summary["duration_seconds"] = round((box.now - known[0][2]).total_seconds(), 3)
+    if (duration := _duration(box, known[0][2], event)) is not None:
+        summary["duration_seconds"] = duration
     return replace(event, payload=summary | event.payload)
+
+
+def _duration(box: Outbox, start_seq: int, end: HookEvent) -> float | None:
+    """Return the seconds from a SessionStart's row to an end, by the agent's own clock.
+
+    None when the row is not kept any more, or the times make no sense.
+    """
+    frame = next((row.frame for row in box.rows if row.seq == start_seq), None) or (
+        LogRow.objects.filter(seq=start_seq).values_list("frame", flat=True).first()
+    )
+    if frame is None:
+        return None
+    began = json.loads(frame)["payload"]
+    times = [
+        told.get("occurred_at") or told["timestamp"]
+        for told in (began, {"timestamp": end.timestamp, **end.extra})
+    ]
+    try:
+        start, stop = map(parse_timestamp, times)
+    except (TypeError, ValueError):  # a producer's own "occurred_at"
+        return None
+    seconds = (stop - start).total_seconds()
+    return round(seconds, 3) if seconds >= 0 else None
 
 
 def _store_one(box: Outbox, session: Session, event: HookEvent, event_id: str, *, new: bool) -> int:

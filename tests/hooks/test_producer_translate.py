@@ -74,6 +74,8 @@ sed -n '1,200p' a.py
 find . -name '*.py' 2>/dev/null | wc -l
 for f in *.py; do echo "== $f"; head -5 "$f"; done
 cd src && printf '%s\\n' "$HOME"
+jq '.items[0].name' a.json && grep -rn '.*secret' src
+for key in a b; do echo $key; done
 /bin/bash -lc 'ls -la'""",
     "medium": """\
 make

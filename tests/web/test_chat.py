@@ -143,9 +143,12 @@ Counts:
 | file | lines |
 |---|--:|
 | x\\|y | 2 |
+| - | - |
+| z | 3 |
 
 \\*No emphasis\\*, see https://example.org/wiki/A_(b) or [it](https://example.org/C_(d))."""
-READ = "document.elementFromPoint(100, 300).closest('.item')?.innerText"
+SHOWN = "[...document.querySelectorAll('.stream .item')]"
+READ = f"{SHOWN}.find((item) => item.getBoundingClientRect().bottom > 300)?.innerText"
 
 
 def test_answers_as_models_write_them(page: Page, bridge: Bridge) -> None:
@@ -174,7 +177,6 @@ def test_answers_as_models_write_them(page: Page, bridge: Bridge) -> None:
 ROWS = 10_000
 BATCH = 500
 LONG = 600  # seconds for so many on a busy machine
-SHOWN = "[...document.querySelectorAll('.stream .item')]"
 
 
 def post_prompts(bridge: Bridge, session_id: str, first: int, last: int) -> None:

@@ -55,16 +55,18 @@ def certificate(seen: Snapshot) -> Finding:
     conf = seen.conf
     path, key_path, soon = conf.bridge_tls_cert, conf.bridge_tls_key, GIVEN_ENDS_SOON
     renew = "sudo certbot renew --reuse-key"
+    again = "Set BRIDGE_TLS_CERT and BRIDGE_TLS_KEY to a certificate chain and its key, both PEM."
     if path is None or key_path is None:
         directory = conf.bridge_data_dir / "tls"
         path, key_path, soon = directory / "server.crt", directory / "server.key", OWN_ENDS_SOON
         renew = seen.start_command
+        again = f"rm -f '{path}' '{key_path}' && {renew}   # the last resort: pair all again"
         if seen.recorded is None and not path.exists():
             return warning("There is none yet: the first start makes it.", renew)
     try:
         found = read_given(path, key_path)
     except ConfError as error:
-        return broken(f"{str(error).partition(': ')[2]}.", renew)
+        return broken(f"{str(error).partition(': ')[2]}.", renew, again)
     return _contents(seen, found, soon, renew)
 
 

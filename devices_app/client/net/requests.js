@@ -104,10 +104,8 @@ export class Requests {
   }
 }
 
-/**
- * Ask the bridge over HTTP for a path below `/api/v1`; returns the decoded body. Throws an Error
- * with `code` and a message for a person when it refuses.
- */
+// Ask the bridge over HTTP for a path below `/api/v1`; returns the decoded body, or throws an Error
+// with `code` and a message for a person.
 export async function fetchJson(path, token) {
   const response = await fetch(`/api/v1${path}`, {
     headers: { Authorization: `Bearer ${token}` },

@@ -4,8 +4,8 @@
 import { h } from "./dom.js";
 
 /**
- * Show Markdown in an element; call it again with a longer text while an answer streams.
- * `linkTo(path)` gives what makes an element a link to a file.
+ * Show Markdown in an element, again with a longer text while an answer streams; `linkTo(path)`
+ * gives what makes an element a link to a file.
  *
  * @param {any} node
  */
@@ -50,7 +50,7 @@ function split(text) {
     } else {
       const isHeading = /^#{1,6}\s/.test(line);
       if (isHeading || beginsList(line, lines[0])) end();
-      if (lines.length > 1 && RULE.test(line) && lines.at(-1).includes("|")) {
+      if (lines.length > 1 && isRule(line) && lines.at(-1).includes("|") && !isRule(lines[1])) {
         const head = lines.pop(); // a table's
         end();
         lines.push(head);
@@ -63,7 +63,8 @@ function split(text) {
   return blocks;
 }
 
-const RULE = /^\|?[\s:|-]+\|[\s:|-]*$/; // below the head of a table
+// Whether a line stands below the head of a table.
+const isRule = (line) => /^[\s:|-]+$/.test(line) && line.includes("|") && line.includes("-");
 
 // Whether a list begins in the line, behind other text or a list of another kind.
 function beginsList(line, first) {
@@ -91,7 +92,7 @@ function render(block) {
       ...lines.map((line) => [inline(line.replace(/^>\s?/, "")), h("br")]),
     );
   if (ITEM.test(lines[0])) return list(lines);
-  if (lines.length > 1 && RULE.test(lines[1]) && lines[0].includes("|")) return table(lines);
+  if (lines.length > 1 && isRule(lines[1]) && lines[0].includes("|")) return table(lines);
   return h("p", {}, ...lines.map((line, index) => [index ? h("br") : null, inline(line)]));
 }
 

@@ -67,11 +67,8 @@ export function closeApprovals(home, keys, by = "") {
   );
 }
 
-/**
- * Find the keys of approvals that are over although nothing said so: the bridge shows every
- * connection all that are open. `shown`: ids of what it has shown; `expected`: how many of this
- * session it holds open; before it has shown as many none is over.
- */
+// The keys of approvals that are over though nothing said so: the bridge shows every connection all
+// that are open. `shown`: ids of what it has shown; before it has shown as many as `expected`, none.
 export function staleApprovals(home, session, shown, expected) {
   const open = openApprovals(home).filter(({ session_id: id }) => id === session);
   const stale = open.filter(({ row_id: id }) => !shown.has(id));

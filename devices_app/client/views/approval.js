@@ -76,10 +76,8 @@ export function openApproval(key, { model, go }, closed) {
   };
 }
 
-/**
- * Make what decides an approval: how it stands, and the buttons for that: `open` gives those of an
- * open one, from the button that rejects and those that approve, `done` those of a decided one.
- */
+// Make what decides an approval: how it stands, and the buttons for that. `open` arranges what
+// rejects and approves, `done` gives the buttons of a decided one.
 function decider(approval, model, { open, done }) {
   const { key } = approval;
   const status = h("p.status", { role: "status", tabindex: "-1" });
@@ -187,17 +185,18 @@ function watchEnd(body, buttons, hint) {
   const all = buttons.flatMap((node) =>
     node.matches("button") ? [node] : [...node.querySelectorAll("button")],
   );
+  const scrolling = [body, body.parentElement]; // the one, or on a low screen the other
   const look = () => {
-    const seen = seenToEnd(body);
+    const seen = scrolling.every(seenToEnd);
     all.forEach((button) => (button.disabled = !seen));
     hint(seen ? "" : "Scroll to the end to approve.");
     if (!seen) return;
-    body.removeEventListener("scroll", look);
+    for (const node of scrolling) node.removeEventListener("scroll", look);
     resizes.disconnect();
   };
   const resizes = new ResizeObserver(look); // looks at once, too
   resizes.observe(body);
-  body.addEventListener("scroll", look, { passive: true });
+  for (const node of scrolling) node.addEventListener("scroll", look, { passive: true });
 }
 
 // The whole command or parameters, never cut; an edit as a difference.
