@@ -68,7 +68,7 @@ export function closeApprovals(home, keys, by = "") {
 }
 
 // The keys of approvals that are over though nothing said so: the bridge shows every connection all
-// that are open. `shown`: ids of what it has shown; before it has shown as many as `expected`, none.
+// that are open. `shown`: ids of what it has shown; before it has shown `expected` of them, none.
 export function staleApprovals(home, session, shown, expected) {
   const open = openApprovals(home).filter(({ session_id: id }) => id === session);
   const stale = open.filter(({ row_id: id }) => !shown.has(id));
