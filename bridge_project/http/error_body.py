@@ -54,7 +54,7 @@ def error_answer(
         "code": error.code,
         "request_id": request_id,
         "timestamp": now_text(),
-        "documentation_url": f"{base_url}/docs/errors/{error.code}",
+        "documentation_url": _documentation_url(error, base_url),
         **error.fields,
     }
     return ErrorAnswer(status, headers, fields)
@@ -83,10 +83,14 @@ def connection_error_payload(error: BridgeError, base_url: str) -> ConnectionErr
     return ConnectionError_(
         code=error.code,
         message=error.message,
-        documentation_url=f"{base_url}/docs/errors/{error.code}",
+        documentation_url=_documentation_url(error, base_url),
         remediation=error.row.remedy,
         details=error.fields.get("details"),
     )
+
+
+def _documentation_url(error: BridgeError, base_url: str) -> str:
+    return f"{base_url}/docs/errors/{error.code}"
 
 
 def _count_on_socket(error: BridgeError, reference: str = "") -> None:
