@@ -7,7 +7,7 @@ from typing import Any
 from django.db import models
 from django.utils import timezone
 
-OPEN_CALLS_SHOWN = 20  # of a turn, the newest
+from bridge_project.kernel import limits
 
 
 class RowNumber(models.BigIntegerField):  # type: ignore[type-arg]
@@ -166,7 +166,7 @@ class Session(models.Model):
     def set_calls(self, calls: list[dict[str, Any]]) -> None:
         """Set the open calls of a turn that goes on: it works, or waits for a decision."""
         self.turn = self.Turn.WAITING if self.pending_approvals else self.Turn.WORKING
-        self.doing = json.dumps(calls[-OPEN_CALLS_SHOWN:]) if calls else ""
+        self.doing = json.dumps(calls[-limits.OPEN_CALLS_SHOWN :]) if calls else ""
 
 
 class ToolCall(models.Model):

@@ -86,6 +86,7 @@ JSON_MAX_DEPTH: Final = 100  # D8
 SESSION_ID_MAX_CHARS: Final = 256  # an index entry must hold it; real ids are UUIDs
 TITLE_MAX_CHARS: Final = 120
 RECENT_EVENTS: Final = 20  # D35
+OPEN_CALLS_SHOWN: Final = 20  # of a turn, the newest; `doing` is one of them (D54)
 OBSERVED_IDLE_SECONDS: Final = 24 * 3600  # without an event an observed session is closed (D34)
 REQUEST_MEMORY_SECONDS: Final = 600  # a repeated client message is only answered again (D31)
 REQUEST_POLL_SECONDS: Final = 0.1
