@@ -1,4 +1,4 @@
-"""Decide who may use which endpoint (D14): four permissions, one for each view."""
+"""Authenticate bearer tokens; define which kinds of token a view admits (D14)."""
 
 from typing import Any, NoReturn, cast
 

@@ -139,7 +139,7 @@ class AuditEntry(models.Model):
     """Store who decided or changed something; never changed, never deleted."""
 
     class Actor(models.TextChoices):
-        """List who acts: a device, a person, the agent, the bridge itself."""
+        """List who acts: device, admin, terminal command, person at the agent, bridge."""
 
         DEVICE = "device"
         ADMIN = "admin"

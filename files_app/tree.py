@@ -117,7 +117,7 @@ class _Tree:
 
     def _fill(self, parent: _Found, directory: Opened) -> list[_Found]:
         """Add a directory's entries while there is room; return its directories."""
-        found = sorted(self._look(parent, directory), key=lambda one: one.order)
+        found = sorted(self._scan(parent, directory), key=lambda one: one.order)
         for count, one in enumerate(found):
             self.bytes -= _ENTRY_BYTES + len(dumps_unicode(one.entry["name"]).encode())
             if self.bytes < 0 or count == self.room:
@@ -129,7 +129,7 @@ class _Tree:
             parent.entry["children"] = [one.entry for one in found]
         return [one for one in found if one.is_entered and one.level < self.levels]
 
-    def _look(self, parent: _Found, directory: Opened) -> list[_Found]:
+    def _scan(self, parent: _Found, directory: Opened) -> list[_Found]:
         with translate_os_errors(), os.scandir(directory.fd) as entries:
             scanned = [entry.name for entry in islice(entries, self.looks + 1)]
         if len(scanned) > self.looks:

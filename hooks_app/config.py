@@ -1,4 +1,4 @@
-"""Read and check the hook configuration file; never run its commands (D49).
+"""Validate the file BRIDGE_HOOKS_CONFIG for /admin/reload-hooks (D49).
 
 SPEC Hook producer configuration.
 """

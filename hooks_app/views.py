@@ -47,7 +47,7 @@ class HookView(BridgeAPIView):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
         if said := request.headers.get(forwarders.HEADER):
-            forwarders.note(client_address(request._request), said)
+            forwarders.record(client_address(request._request), said)
 
     def handle_exception(self, exc: Exception) -> Response:
         if isinstance(exc, HookInvalid):  # in all three forms that the spec shows, at once

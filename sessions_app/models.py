@@ -183,7 +183,7 @@ class ToolCall(models.Model):
         MODIFIED = "modified"
 
     class DecidedBy(models.TextChoices):
-        """List who decides: a device, the person at the machine, the bridge at an end."""
+        """List who decides: a device, the person at the machine, or the bridge."""
 
         DEVICE = "device"
         AGENT = "agent"
@@ -274,7 +274,7 @@ class Command(models.Model):
 
 
 class Process(models.Model):
-    """Store a serving process, which counts while its lease lasts (D46)."""
+    """Store a serving process; it is alive while its lease lasts (D46)."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     # The data directory's own id: a successor there takes over at once (D35).

@@ -28,7 +28,7 @@ def make(
     notification_id: str = "",
     **data: Any,
 ) -> Notification:
-    """Make a notification; shorten its body and omit empty texts from ``data``."""
+    """Return a notification; shorten its body and omit empty texts from ``data``."""
     body = " ".join(body.split())
     return Notification(
         notification_id=notification_id or str(uuid.uuid4()),
@@ -42,7 +42,7 @@ def make(
 
 
 def gap(session_id: str | None) -> Notification:
-    """Report that a device missed rows that are no longer kept (D29)."""
+    """Return the notification that a device missed rows that are no longer kept (D29)."""
     where = "of this session" if session_id else "for all devices"
     body = f"Older messages {where} were discarded before this device received them."
     title, code = "Messages were missed", "MESSAGES_DISCARDED"
@@ -50,7 +50,7 @@ def gap(session_id: str | None) -> Notification:
 
 
 def paired(device: Device, address: str) -> Notification:
-    """Report a new device, in case it is not the owner's (D15)."""
+    """Return the notification of a new device, in case it is not the owner's (D15)."""
     body = f"{device.name} was paired" + (f" from {address}." if address else ".")
     return make("agent_notification", "New device", body, device=device.name)
 
@@ -69,13 +69,13 @@ def _about(
     priority: Priority = "normal",
     **data: Any,
 ) -> Notification:
-    """Make a notification about a tool call."""
+    """Return a notification about a tool call."""
     ids = {"session_id": session.session_id, "tool_call_id": call.tool_call_id}
     return make(type_, title, body, priority=priority, **ids, **data)
 
 
 def approval_required(session: Session, call: ToolCall) -> Notification:
-    """Ask for a decision; calls reported by hooks are decided at the machine."""
+    """Return the request for a decision; for calls from hooks, at the machine."""
     asker = "The agent" if call.tool == QUESTION else call.tool
     asks = "asks you" if call.tool == QUESTION else "needs approval"
     by_hooks = call.source == ToolCall.Source.HOOKS
@@ -95,7 +95,7 @@ WHY = {
 
 
 def approval_decided(session: Session, call: ToolCall) -> Notification:
-    """Report a decision, wherever it was made."""
+    """Return the notification of a decision, wherever it was made."""
     name, decided = _decided(call)
     title, body = f"{name}: {decided}", f"{name} was {decided}{_where(call)}."
     given = json.loads(call.modifications or "{}").get("answers") if call.tool == QUESTION else None
@@ -112,7 +112,7 @@ def approval_decided(session: Session, call: ToolCall) -> Notification:
 
 
 def changes_of(call: ToolCall) -> dict[str, Any]:
-    """Return the ``modifications`` that a call was approved with, unless they are large."""
+    """Return the ``modifications`` of an approved call, unless they are large."""
     given = call.modifications or ""
     return {"modifications": json.loads(given)} if 0 < len(given) <= CHANGES_CHARS else {}
 
@@ -129,7 +129,7 @@ def _decided(call: ToolCall) -> tuple[str, str]:
 
 
 def _where(call: ToolCall) -> str:
-    """Say who decided, to be put after "was approved"."""
+    """Return who decided, as words that follow "was approved"."""
     if call.decided_by == ToolCall.DecidedBy.AGENT:
         return " at the machine"
     if call.decided_by == ToolCall.DecidedBy.BRIDGE:
@@ -138,7 +138,7 @@ def _where(call: ToolCall) -> str:
 
 
 def was_not_run(session: Session, call: ToolCall) -> Notification:
-    """Report that a call was not run after a device decided about it."""
+    """Return the notification that a call was decided about and not run."""
     name, decided = _decided(call)
     title, what = f"{name} was not run", f"{name} was {decided}{_where(call)}"
     body = f"{what}, and was not run at the machine: {call.description}"
@@ -147,7 +147,7 @@ def was_not_run(session: Session, call: ToolCall) -> Notification:
 
 
 def ran_anyway(session: Session, call: ToolCall) -> Notification:
-    """Report that a call ran although it was rejected, or before anybody had decided."""
+    """Return the notification that a call ran rejected, or before a decision."""
     title = "A rejected tool call ran"
     body = f"{call.tool} ran although it had not been approved: {call.description}"
     return _about(session, call, "error", title, body, "high", code="REJECTED_CALL_RAN")
@@ -168,14 +168,14 @@ _HAPPENED: dict[str, tuple[NotificationType, str, Priority, str]] = {
 
 
 def happened(session: Session, what: str, body: str, **data: str) -> Notification:
-    """Make a bridge-run session's notification, listed in the table as ``what``."""
+    """Return a bridge-run session's notification of kind ``what`` in _HAPPENED."""
     type_, title, priority, code = _HAPPENED[what]
     about = {"session_id": session.session_id, "code": code, **data}
     return make(type_, title, body, priority=priority, **about)
 
 
 def silent(session: Session) -> Notification:
-    """Report that a turn has given no sign for long, and waits for nobody."""
+    """Return the notification that a turn is silent and waits for nobody."""
     silence = f"no sign for {limits.TURN_SILENCE_SECONDS:g} s"
     if doing := doing_of(session):
         return happened(session, "working", f"{doing['summary']} ({silence})")
@@ -184,7 +184,7 @@ def silent(session: Session) -> Notification:
 
 
 def unasked(session: Session) -> Notification:
-    """Report that an agent acts without asking, or may do so (D59)."""
+    """Return the notification that an agent acts without asking, or may (D59)."""
     name, asks = session.agent_type, session.asks
     if asks is None:
         title = f"Nobody knows whether {name} asks"
@@ -200,7 +200,7 @@ def unasked(session: Session) -> Notification:
 
 
 def failed(failure: Failure) -> Notification:
-    """Report an unforeseen failure (D51)."""
+    """Return the notification of an unforeseen failure (D51)."""
     row, reference = failure.row, failure.reference
     where = f"The bridge's log has more, at {reference}." if reference else row.remedy
     title, body = row.message.rstrip("."), f"{row.message} {where}"

@@ -1,4 +1,4 @@
-"""Renew this process's lease, and poll for changes (D15, D46, D51, D54)."""
+"""Renew this process's lease; poll for rows, sockets to end, failures, sessions."""
 
 import asyncio
 import contextlib
@@ -96,7 +96,7 @@ def _notify(failure: Failure) -> None:
 async def _renew() -> None:
     """Extend the lease; delete records of sockets that this process has no more."""
     if not registry.opening:
-        on_record = await readers.run(presence.held)
+        on_record = await readers.run(presence.recorded)
         lost = on_record - {socket.connection_id for socket in registry.sockets}
         if lost and not registry.opening:  # one may have begun to open meanwhile
             await writers.run(presence.close_connections, lost)

@@ -1,4 +1,4 @@
-"""Push rows to devices that have not received them (D56).
+"""Send Web Pushes for important notifications that a device lacks (D56).
 
 The log is the queue: a subscription has a position in the feed for all devices, and the rows after
 it are read in order. Each push is stored with the position, so no process pushes a row twice, and
@@ -56,7 +56,7 @@ class _Row(NamedTuple):
     at: datetime
 
 
-def look(settled: dict[int, int]) -> tuple[list[Due], bool]:
+def find_due(settled: dict[int, int]) -> tuple[list[Due], bool]:
     """Find the next push of each device, and whether others are not yet due.
 
     ``settled``: subscription → row up to which nothing is to be pushed; it is brought up to date.
@@ -82,7 +82,7 @@ def look(settled: dict[int, int]) -> tuple[list[Due], bool]:
 
 
 def _next_row(device_id: int, after: int, now: datetime) -> _Row | None:
-    """Return the next row to push that the device has not proven to have received (D27)."""
+    """Return the next row to push that the device has not acknowledged (D27)."""
     cursor = Cursor.objects.filter(feed=Feed.ALL, device=device_id).first()
     position, ahead = (cursor.position, cursor.ahead) if cursor else (0, ())
     rows = LogRow.objects.filter(feed=Feed.ALL, type="notification", seq__gt=max(after, position))
@@ -159,7 +159,7 @@ async def _deliver(due: Due) -> None:
     await writers.run(store_outcome, due.subscription, outcome, due.seq)
 
 
-_waiting: list[Due] = []  # of the last look, not begun
+_waiting: list[Due] = []  # found last, not begun
 _sending: dict[int, tuple[str, asyncio.Task[None]]] = {}  # subscription → host, push on its way
 
 
@@ -173,7 +173,7 @@ async def _run() -> None:
             continue
         upto = tail.head
         try:
-            found, waits = await readers.run(look, settled)
+            found, waits = await readers.run(find_due, settled)
         except DatabaseError:
             continue  # polling reports it
         except Exception:
@@ -208,17 +208,17 @@ def _end(subscription: PushSubscription, task: asyncio.Task[None]) -> None:
     _begin()
 
 
-_looking = BackgroundTask(_run)
+_sender = BackgroundTask(_run)
 
 
 async def start() -> None:
     if conf.bridge_push == "on":
-        await _looking.start()
+        await _sender.start()
 
 
 async def stop() -> None:
     """Stop; pushes on their way have some seconds to finish."""
-    await _looking.stop()
+    await _sender.stop()
     _waiting.clear()
     if _sending:
         _, late = await asyncio.wait([task for _, task in _sending.values()], timeout=STOP_SECONDS)

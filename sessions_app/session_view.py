@@ -16,7 +16,7 @@ COLUMNS = (
 
 
 def is_at_rest(session: Any) -> bool:
-    """Return whether a session rests: paused, failed or closed by its timer (D60)."""
+    """Return whether a session is paused, failed or closed by its timer (D60)."""
     return session.status in (Session.Status.PAUSED, Session.Status.ERROR) or (
         session.status == Session.Status.CLOSED and session.expired
     )
@@ -35,7 +35,7 @@ def is_starting(session: Session) -> bool:
 
 
 def doing_of(session: Any) -> dict[str, Any] | None:
-    """Return the newest call that waits, else the newest that runs; None without one (D54)."""
+    """Return the newest call that waits, else the newest that runs, or None (D54)."""
     calls = json.loads(session.doing or "[]")
     waiting = [call for call in calls if call["waits"] and session.turn == Session.Turn.WAITING]
     shown = next(reversed(waiting or calls), None)
@@ -43,7 +43,7 @@ def doing_of(session: Any) -> dict[str, Any] | None:
 
 
 def state_of(session: Any) -> dict[str, Any]:
-    """Return a session's fields beyond the specification, from it or a row of COLUMNS."""
+    """Return the fields that the bridge adds to a session (model or row of COLUMNS)."""
     over = session.status == Session.Status.CLOSED  # its late events may have set another
     return {
         "kind": str(session.kind),

@@ -1,4 +1,4 @@
-"""Find a session's repository and branch, without running git.
+"""Check where an agent may work; find its repository and branch without git.
 
 It follows git's rules, but inside the roots only: a repository with any part outside is refused
 (D10, D12).

@@ -1,4 +1,4 @@
-"""Write this process's counters and the apps' figures for GET /metrics."""
+"""Collect this process's counters and the apps' gauges for GET /metrics."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -17,12 +17,12 @@ log = structlog.get_logger("bridge.metrics")
 # Each may use the database, and may raise DatabaseError and OSError.
 COLLECTORS: dict[str, Callable[[], Iterable[Metric]]] = {
     "sessions": session_metrics.collect,
-    "hooks": server_forwarder.figures,
+    "hooks": server_forwarder.collect,
 }
 
 
 class _Process(CollectorRegistry):
-    """Collect counters and figures; those that cannot be had are left out, and logged."""
+    """Collect counters and gauges; gauges that fail are left out, and logged."""
 
     def collect(self) -> Iterator[Metric]:
         yield from REGISTRY.collect()
@@ -30,7 +30,7 @@ class _Process(CollectorRegistry):
             try:
                 yield from list(collect())
             except (DatabaseError, OSError) as error:
-                log.warning("figures_unavailable", app=name, error=error.__class__.__name__)
+                log.warning("gauges_unavailable", app=name, error=error.__class__.__name__)
 
 
 def exposition(accept: str) -> tuple[bytes, str]:

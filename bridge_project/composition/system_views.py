@@ -47,7 +47,7 @@ class HealthView(BridgeAPIView):
         return Response(body.wire(), status=status)
 
     def handle_exception(self, exc: Exception) -> Response:
-        """Say what is wrong also when the database cannot say whose token it is."""
+        """Report health without a token while the database cannot check it."""
         error = errors.as_bridge_error(exc)
         if error is not None and error.code == "STORAGE_UNAVAILABLE":
             try:

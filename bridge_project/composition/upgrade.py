@@ -1,4 +1,4 @@
-"""Refuse WebSocket upgrades with a wrong host, origin, token or rate (D17, D18)."""
+"""Check a WebSocket upgrade's path, host, rate, origin and token (D17, D18)."""
 
 from typing import Final
 

@@ -185,7 +185,7 @@ class Protocol(Handshake):
             self._refuse_too_large()
 
     def _refuse_too_large(self) -> None:
-        """Answer with the message's id, or a client would send it again; close with 1009 (D9)."""
+        """Answer with the message's id, so that no client sends it again; close with 1009."""
         reason, self._too_large = self._too_large, ""
         id = id_at_beginning(self._beginning().decode(errors="ignore"))
         if id is not None and self._authenticated:

@@ -1,1 +1,1 @@
-"""What all HTTP endpoints share: errors, JSON bodies, authentication, rate limits."""
+"""Share errors, JSON bodies, authentication and rate limits among HTTP endpoints."""

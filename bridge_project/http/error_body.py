@@ -1,4 +1,4 @@
-"""Write the error that a client gets, count it, and alert devices to a severe one (D9)."""
+"""Write an HTTP error's body; log and count errors, alert devices to severe ones."""
 
 import logging
 import re
@@ -38,7 +38,7 @@ class ErrorAnswer:
 def error_answer(
     error: BridgeError, request_id: str, base_url: str, *, status: int | None = None
 ) -> ErrorAnswer:
-    """Write an HTTP error (D9); `base_url` has no path, `status` replaces that of the row."""
+    """Write an HTTP error (D9); `base_url` has no path, `status` replaces the row's."""
     metrics.http_errors.labels(error.code).inc()
     failure_alerts.report(error.code, request_id)
     status = status or error.row.status or 500
@@ -99,7 +99,7 @@ def _count_on_socket(error: BridgeError, reference: str = "") -> None:
 
 
 def log_error(code: str, **where: Any) -> None:
-    """Log an error at its code's severity; `LogRateLimiter` thins out those with a `client`."""
+    """Log an error at its code's severity; those with a `client` are rate-limited."""
     level = logging.getLevelNamesMapping()[ERRORS[code].severity.upper()]
     log.log(level, "refused" if level < logging.ERROR else "failed", code=code, **where)
 

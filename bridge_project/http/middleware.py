@@ -79,7 +79,7 @@ class RequestMiddleware:
 
 
 def _refusal(request: HttpRequest) -> BridgeError | None:
-    """Return why a request goes no further: its size, before it is read, or its host (D18)."""
+    """Return why a request is refused before it is read: its size or its host (D18)."""
     scope = scope_of(request)
     if scope.get("bridge.body") == "awaited" and not request.path.startswith(API_PREFIXES):
         return BridgeError("PAYLOAD_TOO_LARGE", errors.NO_LARGE_BODY)

@@ -21,7 +21,7 @@ def transport_of(request: HttpRequest) -> Transport:
 
 
 def client_address(request: HttpRequest) -> str:
-    """Return the address for which requests count; `RequestMiddleware` has set it."""
+    """Return the client's address, as `RequestMiddleware` set it for rate limits."""
     return str(request.META.get("REMOTE_ADDR", ""))
 
 

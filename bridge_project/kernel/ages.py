@@ -1,4 +1,4 @@
-"""Tell how old data is, so that a clock that is set forward expires nothing at once.
+"""Give the time by which data expires; it follows a clock set forward a day later.
 
 Otherwise unsent rows, open approvals and the ids of events that may be posted again would be gone.
 """

@@ -1,4 +1,4 @@
-"""Remove the bridge's secrets from the environment of everything that it starts (D45)."""
+"""Remove the bridge's secrets from the environment of all that it starts (D45)."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""Run a program in its own group, with a deadline and bounded output; end all of the group."""
+"""Run a program with a deadline and bounded output; end its whole process group."""
 
 import asyncio
 import contextlib
@@ -122,7 +122,7 @@ def run(
 
 
 def end_all() -> None:
-    """End all programs when the server stops; later ones have GIT_END_SECONDS.
+    """End running programs; those that start later get at most GIT_END_SECONDS.
 
     A thread whose program was ended may start another, as a commit does with its last steps.
     """

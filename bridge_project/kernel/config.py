@@ -1,4 +1,4 @@
-"""Read, check and describe every setting (D44); docs/settings.md is generated from `Conf`."""
+"""Read and check every setting (D44); docs/settings.md is generated from `Conf`."""
 
 from __future__ import annotations
 

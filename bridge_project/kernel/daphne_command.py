@@ -1,4 +1,4 @@
-"""Read the command line of a bridge that is started by `daphne`, not `serve` (D61)."""
+"""Read the command line of a bridge started by `daphne` instead of `serve` (D61)."""
 
 import argparse
 import os
@@ -38,7 +38,7 @@ def is_running() -> bool:
 
 
 def is_tls(server: Sequence[Any] | None) -> bool:
-    """Return whether every endpoint that may accept at `scope["server"]` ends TLS."""
+    """Return whether only TLS endpoints can have accepted at `scope["server"]`."""
     host, port = map(str, server[:2]) if server else ("", "")
     accepting = {*EVERY_INTERFACE, host}
     found = [one for one in _endpoints() if one.port == port and one.interface in accepting]
@@ -46,7 +46,7 @@ def is_tls(server: Sequence[Any] | None) -> bool:
 
 
 def use_its_address() -> None:
-    """Set BRIDGE_PORT and BRIDGE_HOST, which others go by, from daphne's only TLS endpoint."""
+    """Set BRIDGE_PORT and BRIDGE_HOST from daphne's TLS endpoint, if it has only one."""
     found = [endpoint for endpoint in _endpoints() if endpoint.kind == "ssl"]
     if len(found) == 1:
         os.environ["BRIDGE_PORT"] = found[0].port

@@ -46,7 +46,7 @@ class DataFiles:
             self._database = {}
 
     def hold(self, database: str) -> None:
-        """Keep a connection open, so that SQLite keeps -wal and -shm. Raises sqlite3.Error."""
+        """Keep a connection open so that SQLite keeps its files. Raises sqlite3.Error."""
         held = sqlite3.connect(_address(database), uri=True, timeout=20, check_same_thread=False)
         held.execute("SELECT count(*) FROM sqlite_master").fetchall()  # opens -wal and -shm
         self.note_database(database)

@@ -86,7 +86,7 @@ def database_settings(conf: Conf) -> dict[str, Any]:
 def delete_in_steps(
     rows: QuerySet[Any], within: Callable[[], AbstractContextManager[Any]] = nullcontext
 ) -> int:
-    """Delete rows that still match in small transactions ``within`` a lock; return how many."""
+    """Delete rows in small transactions, each ``within`` a lock; return how many."""
     deleted = 0
     while keys := list(rows.order_by().values_list("pk", flat=True)[:DELETE_ROWS]):
         with within():

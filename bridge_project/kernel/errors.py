@@ -1,4 +1,4 @@
-"""Define every error code, one row each, of which pages are made (SPEC Errors, D7 to D12, D50)."""
+"""Define every error code in one table, from which docs/errors.md is generated."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -185,7 +185,7 @@ TOOL_RETRIES: Mapping[str, int] = {
 
 
 class BridgeError(Exception):
-    """Report a failure to the client; `fields` are added to the body (HTTP) or the payload."""
+    """Report a failure to the client; `fields` are added to the body or payload."""
 
     def __init__(
         self,

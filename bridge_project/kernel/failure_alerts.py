@@ -1,4 +1,4 @@
-"""Queue failures of severity `error`, which `sessions_app.polling` notifies devices of (D51)."""
+"""Queue failures until `sessions_app.polling` notifies devices of them (D51)."""
 
 import threading
 import time

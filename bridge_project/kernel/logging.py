@@ -122,7 +122,7 @@ class Terminal(logging.StreamHandler[TextIO]):
 
 
 class LogFile(RotatingFileHandler):
-    """Write `logs/bridge.log` (0600, at most 60 MB); a full disk costs lines, never a request."""
+    """Write `logs/bridge.log` (at most 60 MB); on a full disk lines are dropped."""
 
     def __init__(self) -> None:
         directory = conf.bridge_data_dir / "logs"

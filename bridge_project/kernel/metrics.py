@@ -1,4 +1,4 @@
-"""Count what happens in this process (D46); figures are computed in `composition/metrics.py`."""
+"""Define this process's counters, and make gauges for the apps (D46)."""
 
 import platform
 from collections.abc import Iterable, Sequence
@@ -61,7 +61,7 @@ def gauge(name: str, text: str, value: float) -> Metric:
 
 
 def gauges(name: str, text: str, labels: Sequence[str], samples: Iterable[Sequence[Any]]) -> Metric:
-    """Make a gauge with labels; a sample is their values and, last, its own."""
+    """Make a gauge with labels; each sample is its label values and then its value."""
     family = GaugeMetricFamily(PREFIX + name, text, labels=labels)
     for *values, figure in samples:
         family.add_metric(values, figure)

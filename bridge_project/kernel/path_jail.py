@@ -136,7 +136,7 @@ def _check(path: object) -> str:
 
 
 def _identities(path: str) -> Iterator[Identity]:
-    """Yield device and inode of a path and of everything below it that can be looked at."""
+    """Yield device and inode of a path and of everything readable below it."""
     with suppress(OSError):
         yield identity(os.stat(path))
     for directory, inner, files in os.walk(path):

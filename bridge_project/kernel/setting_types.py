@@ -46,7 +46,7 @@ def _must(message: str, pattern: str) -> AfterValidator:
 
 
 def _check_parts(value: str) -> str:
-    """Refuse a URL that cannot be taken apart, without a word of it: it may hold a password."""
+    """Refuse a URL that cannot be parsed, without showing it: it may hold a password."""
     try:
         _ = urlsplit(value).port
     except ValueError:

@@ -109,12 +109,12 @@ def _renew_own(directory: Path, names: tuple[str, ...]) -> Certificates:
         leaf = _make_leaf(key, ca_key, ca, names)
         write_private_file(chain, authority.pem(leaf) + authority.pem(ca))
     if left_out:
-        _tell(", ".join(left_out))
+        _log_left_out(", ".join(left_out))
     return describe(leaf, chain, key_path, ca_path)
 
 
 @cache
-def _tell(left_out: str) -> None:
+def _log_left_out(left_out: str) -> None:
     """Log once the bridge's names that the authority may not sign."""
     log.warning(
         "The certificate authority is not for %s, so the certificate is not either;"

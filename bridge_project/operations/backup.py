@@ -58,7 +58,7 @@ class Manifest(BaseModel):
 
 
 def back_up(conf: Conf, target: Path) -> Manifest:
-    """Write the archive (0600), never over a file, while the bridge runs. Raises CommandError.
+    """Write a new archive (0600), also while the bridge runs. Raises CommandError.
 
     The spool is read before the database: an event that is accepted meanwhile is in both, and its
     id keeps it from being stored twice (D31); the other way round it could be in neither.
@@ -211,7 +211,7 @@ def _unpack(archive: Path, staged: Path) -> Manifest:
 
 
 def _database_place(conf: Conf, staged: Path, manifest: Manifest | None) -> Path | None:
-    """Return the SQLite file that the settings name; CommandError if the backup has no such."""
+    """Return the settings' SQLite file. Raises CommandError if the backup has none."""
     url = conf.database_url
     if manifest is not None:  # not all of them need be right: that is for the start to say
         given = {**dotenv_values(staged / ".env"), **os.environ}

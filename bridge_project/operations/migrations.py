@@ -45,7 +45,7 @@ class MigrationFailed(CommandError):
 
 
 def migrate(conf: Conf) -> None:
-    """Apply pending migrations, in one of several starting processes. Raises CommandError."""
+    """Apply pending migrations, in one process at a time. Raises CommandError."""
     with _usable():
         if not _pending() and not _unfinished(conf):
             return
@@ -113,7 +113,7 @@ def _locked(conf: Conf) -> Iterator[None]:
 
 
 def _apply(conf: Conf) -> None:
-    """Apply the migrations. Raises MigrationFailed, one line that names the copy to go back to."""
+    """Apply the migrations. Raises MigrationFailed, which names the copy to restore."""
     try:
         call_command("migrate", interactive=False, verbosity=0)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Keep server.json, the bridge's address, current; stop when its files are gone (D46)."""
+"""Keep server.json current; stop the server when its files are gone (D46)."""
 
 import asyncio
 import os

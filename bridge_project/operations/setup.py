@@ -1,4 +1,4 @@
-"""Make `.venv`, install the requirements, then run what `make` was asked for (D42).
+"""Make `.venv`, install the requirements, then run what `make` asks for (D42).
 
 Standard library only: it runs before anything is installed, with the Python that the Makefile has
 chosen. Everything is run as `.venv/bin/python -m …`: scripts in `.venv/bin` break in a path with a
@@ -58,7 +58,7 @@ def main(arguments: list[str]) -> int:
 
 
 def prepare(kind: str) -> None:
-    """Make `.venv` hold what `kind` ("run" or "test") needs; two at once wait. Raises Missing."""
+    """Install in `.venv` what `kind` ("run" or "test") needs, once. Raises Missing."""
     if shutil.which("git") is None:
         raise Missing("git is missing: install the package git (Debian: apt install git).")
     with only_one() as lock:

@@ -109,7 +109,7 @@ def make_database(conf: Conf, *, new: bool = False) -> None:
 
 
 def check_made(conf: Conf) -> None:
-    """Raise CommandError, one line, where `serve` has made no data directory or database."""
+    """Raise CommandError unless `serve` has made a data directory and a database."""
     if server_address.recorded(conf) is None:
         raise CommandError(
             f"BRIDGE_DATA_DIR: {conf.bridge_data_dir} was never made ready."

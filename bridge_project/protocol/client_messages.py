@@ -53,7 +53,7 @@ class HealthCheck(ClientPayload):
 
 
 class AcknowledgeWarning(ClientPayload):
-    """Tell the bridge that the user accepted a warning."""
+    """Send whether the user acknowledges a warning."""
 
     type = "acknowledge_warning"
     phase = Phase.AUTHENTICATED

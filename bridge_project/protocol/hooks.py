@@ -87,7 +87,7 @@ _RULES: Final = {
 
 
 class _Base(Received):
-    """Validate a hook event but for its payload's fields; the context is the server's time."""
+    """Validate all of a hook event but its payload; the context is the server's time."""
 
     event: types.HookEventName
     timestamp: types.Timestamp

@@ -9,7 +9,7 @@ from bridge_project.protocol.base import Sent
 
 
 class Doing(Sent):
-    """Describe the newest tool call that waits for a person, else the newest that runs."""
+    """Describe the newest call that waits for a person, else the newest that runs."""
 
     tool: str
     summary: str

@@ -141,7 +141,7 @@ class Client:
 
 
 async def converse(target: Target, take: Take, talk: Callable[[Client], Awaitable[T]]) -> T:
-    """Connect, and ``take`` what arrives until ``talk`` returns. Raises Lost or Refused."""
+    """Connect, and ``take`` each message until ``talk`` ends. Raises Lost or Refused."""
     connection = await _connect(target)
     client = Client(connection, take)
     talking, reading = asyncio.ensure_future(talk(client)), asyncio.ensure_future(client.read())

@@ -30,7 +30,7 @@ class Identity:
         self.known: dict[str, Any] = {}
 
     def target(self) -> Target:
-        """Return the bridge's address and our token; pair if need be. Raises Lost or Refused."""
+        """Return the bridge's address and our token; pair if needed. Raises Lost, Refused."""
         here = server_address.recorded(self.conf)
         if here is None:
             where = f"the data directory {self.conf.bridge_data_dir}"

@@ -29,7 +29,7 @@ def paint(text: str, style: int) -> str:
 
 
 def line(message: Message, title: str, *, colour: bool = False) -> str | None:
-    """Return a message's time (the event's own), session and content; None for a silent one."""
+    """Return a message's time, session and content; None when nothing is shown."""
     payload = _object(message.get("payload"))
     name, body = str(message["type"]), payload
     if name == "agent_event":

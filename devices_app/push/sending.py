@@ -56,7 +56,7 @@ class Outcome:
 
 
 def send(subscription: PushSubscription, push: Push) -> Outcome:
-    """Send a push now: PUSH_ANSWER_SECONDS to connect, as many to answer, and the look-up.
+    """Send a push; connecting and the answer may take PUSH_ANSWER_SECONDS each.
 
     Raises BridgeError PUSH_ENDPOINT_REFUSED when the address may not be connected to any more, or
     sends the bridge elsewhere.

@@ -30,7 +30,7 @@ _COMPARED_MAX: Final = 50  # files that take a git call each
 
 @dataclass(slots=True)
 class Entry:
-    """Describe a change; ``old``: the earlier name; ``moved``: a submodule's HEAD moved.
+    """Describe a change; ``old``: its earlier name; ``moved``: a submodule's HEAD did.
 
     ``unlisted``: taken out of the index, and in the work tree all the same.
     """
@@ -176,7 +176,7 @@ def _dirty_submodules(git: Git, state: State) -> list[str]:
 
 
 def _may_be_told(git: Git, entry: Entry) -> bool:
-    """Return whether a change is none of a submodule outside the roots, where git reads too."""
+    """Return whether a change is shown: not that of a submodule outside the roots."""
     return not (entry.moved and leads_out(git, entry.name))
 
 

@@ -1,4 +1,4 @@
-"""Store ordinary hook events without Django's request cycle.
+"""Store plain POST /hooks/event requests without Django's request cycle.
 
 For each request Django's ASGI handler starts a thread, opens a database connection and passes every
 middleware: four times the cost of storing the event. So this application stands in front of it. A

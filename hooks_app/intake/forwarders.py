@@ -17,7 +17,7 @@ _FORM: Final = re.compile(r"([0-9]{1,6}) ([0-9]{1,9})")
 _KEY: Final = "hook-forwarders"
 
 
-def note(address: str, said: str) -> None:
+def record(address: str, said: str) -> None:
     """Store a forwarder's report of its backlog; ignore one of another form."""
     if (found := _FORM.fullmatch(said)) is None:
         return

@@ -106,7 +106,7 @@ def store(posted: Sequence[Posted]) -> list[Receipt]:
 def _summarize(
     box: Outbox, session: Session, event: HookEvent, unwritten: Sequence[Sequence[Any]]
 ) -> HookEvent:
-    """Add what an agent's own SessionEnd lacks: its duration, messages and tools (D47).
+    """Add what an agent's own SessionEnd lacks: duration, messages and tools (D47).
 
     They are counted from the session's last SessionStart; nothing is added when the bridge no
     longer remembers that one (D31). ``unwritten``: the records of this transaction.
@@ -133,7 +133,7 @@ def _summarize(
 
 
 def _duration(box: Outbox, start_seq: int, end: HookEvent) -> float | None:
-    """Return the seconds from a SessionStart's row to an end, by the agent's own clock.
+    """Return the seconds from a SessionStart's row to an end, by the agent's clock.
 
     None when the row is not kept any more, or the times make no sense.
     """
@@ -218,6 +218,6 @@ def _tool(event: HookEvent) -> str:
 
 
 def forget_old() -> int:
-    """Forget events older than D31 asks for; return how many."""
+    """Delete hook event records past EVENT_ID_MEMORY_SECONDS (D31); return how many."""
     memory = timedelta(seconds=limits.EVENT_ID_MEMORY_SECONDS)
     return delete_in_steps(StoredEvent.objects.filter(received_at__lte=ages.now() - memory))

@@ -1,4 +1,4 @@
-"""Send the spool's events to the bridge, each until it is taken (D47)."""
+"""Send the spool's events to the bridge until it accepts or refuses each (D47)."""
 
 from __future__ import annotations
 
@@ -127,13 +127,13 @@ class Forwarder:
         """Send all that can be sent; return how many were taken. Raises OSError."""
         if not self._locked():
             return 0
-        taken, look_at = 0, 0.0
+        taken, next_read = 0, 0.0
         try:
             while True:
                 # A spool of many thousands takes its time to list: events go out meanwhile.
-                if (began := time.monotonic()) >= look_at or not self.queue.items:
-                    self.queue.look()
-                    look_at = time.monotonic() + 4 * (time.monotonic() - began)
+                if (began := time.monotonic()) >= next_read or not self.queue.items:
+                    self.queue.read_new()
+                    next_read = time.monotonic() + 4 * (time.monotonic() - began)
                 if not self.queue.items or time.monotonic() < self._retry_at:
                     break
                 taken += self._round()

@@ -57,7 +57,7 @@ def installed(text: str, spool: str) -> bool:
 
 
 def _ours(entries: list[Any], spool: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Yield our hook objects of an event, of the first version too, each after its entry."""
+    """Yield each of our hook objects of an event, also the first version's."""
     places = (
         shell_command.quoted(f"{spool}/{shell_command.HOOK_SCRIPT}"),
         (f"cd {shell_command.quoted(spool)}&&"),
@@ -72,7 +72,7 @@ def _ours(entries: list[Any], spool: str) -> Iterator[tuple[dict[str, Any], dict
 
 
 def _parse(text: str) -> dict[str, Any]:
-    """Parse the settings, which may be empty, and check what is edited. Raises SettingsError."""
+    """Parse the settings, which may be empty, and check them. Raises SettingsError."""
     try:
         settings = json.loads(text.removeprefix("\ufeff") or "{}")
     except (ValueError, RecursionError) as error:

@@ -81,7 +81,7 @@ def _result(stored: Receipt | Exception) -> Result:
     return Result("waits" if passing else "refused", f"{type(stored).__name__}: {stored}"[:500])
 
 
-FIGURES = {
+GAUGES = {
     "waiting": "Hook events in the spool that the bridge has not accepted yet.",
     "oldest_age_seconds": "How long the oldest of them has waited; 0 when none waits.",
     "bytes": "Bytes of the disk that they take.",
@@ -90,10 +90,10 @@ FIGURES = {
 }
 
 
-def figures() -> Iterator[Metric]:
+def collect() -> Iterator[Metric]:
     """Yield the spool's metrics for GET /metrics."""
     status = spool_status(spool())
-    for name, help_text in FIGURES.items():
+    for name, help_text in GAUGES.items():
         yield metrics.gauge(f"spool_{name}", help_text, float(status[name] or 0))
 
 

@@ -1,4 +1,4 @@
-"""Keep events as files, from the hook command to the forwarder, one each (D47)."""
+"""Keep each hook event as a file, from the hook command to the forwarder (D47)."""
 
 from __future__ import annotations
 

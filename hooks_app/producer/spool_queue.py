@@ -57,7 +57,7 @@ class SpoolQueue:
         # (session, kind, what became of them) → events of which no notice has told yet
         self._untold: Counter[tuple[str, str, str]] = Counter()
 
-    def look(self) -> None:
+    def read_new(self) -> None:
         """Find new files. Raises OSError when the spool is gone."""
         known = {item.file.name for item in self.items} | self.spool.stuck
         before, self.young = self.young, {}

@@ -1,4 +1,4 @@
-"""Run the forwarder on another machine than the bridge's, from one file (D47).
+"""Run the forwarder as one file on a machine other than the bridge's (D47).
 
     python3 producer.py --spool DIR --print-hooks         # what to add to the agent's settings file
     python3 producer.py --spool DIR --url https://HOST:8443 --token-file F --pin HEX      # forwards

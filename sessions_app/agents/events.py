@@ -85,7 +85,7 @@ class RanAnyway(Event):
 
 @dataclass(frozen=True, slots=True)
 class AnswerEnded(Event):
-    """Report the end of an answer whose turn goes on with another prompt."""
+    """Report that an answer ended but not its turn: the driver prompts once more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class SessionIdentified(Event):
 
 @dataclass(frozen=True, slots=True)
 class StoppedAsking(Event):
-    """Report that the agent asks no more; the driver has told it to stop (D59)."""
+    """Report that the agent no longer asks; the driver interrupts its turn (D59)."""
 
     reason: str
 

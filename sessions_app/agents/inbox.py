@@ -1,4 +1,4 @@
-"""Queue commands for a session's agent, written with their cause (D35, D46).
+"""Queue commands for an agent in the transaction that causes them (D35, D46).
 
 Whichever process runs the agent takes each once.
 """

@@ -235,18 +235,18 @@ def pause_orphans(
     return frozenset(found_now)
 
 
-class Look(NamedTuple):
-    """Hold keys of sessions: with queued commands, joined by a device, still owned."""
+class InUse(NamedTuple):
+    """List keys of sessions: with queued commands, joined by a device, still owned."""
 
     waiting: set[int]
     watched: set[int]
     held: set[int]
 
 
-def look(session_pks: Collection[int]) -> Look:
+def find_in_use(session_pks: Collection[int]) -> InUse:
     """Find which of these sessions have commands, joined devices, this owner."""
     held = Session.objects.filter(pk__in=list(session_pks), owner=leases.current())
-    return Look(
+    return InUse(
         inbox.waiting(session_pks),
         presence.followed(session_pks),
         set(held.values_list("pk", flat=True)),

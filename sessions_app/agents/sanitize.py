@@ -60,7 +60,7 @@ def storable_reason(text: str) -> str:
 
 
 def is_too_large(params: Mapping[str, Any]) -> bool:
-    """Return whether a call's parameters are more than a device is sent."""
+    """Return whether parameters exceed AGENT_CALL_BYTES, the most a device is sent."""
     return len(json.dumps(params, default=str)) > limits.AGENT_CALL_BYTES
 
 

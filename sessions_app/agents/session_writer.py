@@ -1,4 +1,4 @@
-"""Write a session: rows, approvals, states, its agent's events (D35, D37, D40)."""
+"""Store what a session's agent does: rows, approvals, states (D35, D37, D40)."""
 
 import uuid
 from collections.abc import Iterator, Sequence
@@ -36,7 +36,7 @@ class OwnershipLost(Exception):
 
 
 class SessionWriter:
-    """Write one session in one transaction; ``save`` comes last.
+    """Change one session inside an outbox's transaction; call ``save`` last.
 
     Raises OwnershipLost when the session is not ``owner``'s; None: whoever owns it.
     """
@@ -81,7 +81,7 @@ class SessionWriter:
                 self.stop(Session.Status.ERROR, reason, "agent_died")
                 self.report_failure(reason)
             case _:
-                self._tell(event)
+                self._notify_of(event)
 
     # -- the stream --------------------------------------------------------------------------------
 
@@ -161,7 +161,7 @@ class SessionWriter:
         ids = {"error_id": row.id, "notification_id": notification_id}
         self.notify(notifications.happened(self.session, "failed", why, **ids))
 
-    def _tell(self, event: events.Event) -> None:
+    def _notify_of(self, event: events.Event) -> None:
         """Notify every device of an event that no message of the session shows."""
         match event:
             case events.RanAnyway(call):
@@ -229,7 +229,7 @@ def writing(session_pk: int, owner: uuid.UUID | None) -> Iterator[SessionWriter]
 
 
 class SessionLog:
-    """Write one session's rows in the log as its owner, one transaction a method.
+    """Store a running agent's events and take its commands, one transaction a call.
 
     The methods raise OwnershipLost. A failed try may be repeated: if it had committed and only the
     answer was lost, nothing is done twice.

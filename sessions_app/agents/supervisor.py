@@ -175,12 +175,12 @@ class Supervisor:
         await launch.driver.start(Path(session.working_directory), session.resume_id or None)
 
     async def _end_lost(self, session_pk: int) -> None:
-        """End the agent of a session that is no longer this process's, before it is reserved again.
+        """End the agent of a session that this process no longer owns, before a resume.
 
         From then on what that agent has said would be written as the session's, after its end.
         """
         if session_pk in self._running or session_pk in self._ending:
-            found = await readers.run(ownership.look, [session_pk])
+            found = await readers.run(ownership.find_in_use, [session_pk])
             if session_pk not in found.held:
                 await self._end_former(session_pk)
 
@@ -228,7 +228,7 @@ class Supervisor:
         while True:
             await asyncio.sleep(limits.POLL_SECONDS)
             try:
-                await self._look()
+                await self._check_all()
                 away = False
             except DatabaseError as error:
                 self._suspected = frozenset()  # the others could not renew their leases either
@@ -238,15 +238,15 @@ class Supervisor:
                     log.warning("agents_wait_for_database", error=error.__class__.__name__)
                 away = True
             except Exception:
-                log.exception("look_failed")
+                log.exception("check_failed")
 
-    async def _look(self) -> None:
-        """Look for commands, unwatched sessions, and sessions of dead processes."""
+    async def _check_all(self) -> None:
+        """Find commands, unwatched sessions, and sessions of dead processes."""
         now = time.monotonic()
         if self._running or self._starting:
             runners, starts = tuple(self._running.values()), dict(self._starting)
             ours = (*self._running, *starts)
-            found = await readers.run(ownership.look, ours)
+            found = await readers.run(ownership.find_in_use, ours)
             for runner in runners:
                 self._check(runner, found)
             for pk in starts.keys() - found.held:
@@ -259,7 +259,7 @@ class Supervisor:
             known = frozenset({*self._running, *self._launching, *self._ending})
             self._suspected = await threads.run(ownership.pause_orphans, known, self._suspected)
 
-    def _check(self, runner: SessionRunner, found: ownership.Look) -> None:
+    def _check(self, runner: SessionRunner, found: ownership.InUse) -> None:
         """End a session that is lost, expired or idle (D35), but not during a turn.
 
         By the monotonic clock, which stands still while the machine sleeps.

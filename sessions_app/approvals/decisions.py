@@ -18,7 +18,7 @@ from sessions_app.models import LogRow, Session, ToolCall
 
 
 def decide(device: Device, asked: ApprovalResponse) -> ApprovalRecorded:
-    """Store a device's decision; answer the same one again when it is repeated.
+    """Store a device's decision once, and queue it for an agent that the bridge runs.
 
     Raises BridgeError SESSION_NOT_FOUND, SESS_CLOSED, TOOL_CALL_NOT_FOUND, or TOOL_ALREADY_DECIDED
     with the decision that stands in ``details``.

@@ -268,7 +268,7 @@ def reject_pending(
 
 
 def reject_passed_over(box: Outbox, session: Session) -> None:
-    """Reject pending calls whose agent went on, as refused at the machine."""
+    """Reject pending calls whose agent went on; record it as decided at the machine."""
     reject_pending(box, session, by=ToolCall.DecidedBy.AGENT)
     _report_not_run(box, session)
 

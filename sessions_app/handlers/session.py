@@ -89,7 +89,7 @@ async def _create(connection: ClientConnection, message: ClientMessage) -> None:
 
 async def _new(connection: ClientConnection, payload: c.SessionStart) -> Session:
     what = (payload.session_id, payload.agent, payload.working_directory)
-    with _told_once(connection) as failure_id:
+    with _notified_once(connection) as failure_id:
         return await supervisor.create(*what, connection.paired, failure_id)
 
 
@@ -102,13 +102,13 @@ async def _start(connection: ClientConnection, message: ClientMessage) -> None:
     elif session.status == Session.Status.CREATED:
         session = await starting.wait_for_start(session)
     elif resumed := _must_wait(session, resume=payload.resume):
-        with _told_once(connection) as failure_id:
+        with _notified_once(connection) as failure_id:
             session = await supervisor.resume(session, connection.paired, failure_id)
     await _join(connection, message, session, resumed=resumed)
 
 
 @contextmanager
-def _told_once(connection: ClientConnection) -> Iterator[str]:
+def _notified_once(connection: ClientConnection) -> Iterator[str]:
     """Keep a failed start's notification from the client that gets it as its answer."""
     failure_id = str(uuid.uuid4())
     connection.delivery.withheld.add(failure_id)

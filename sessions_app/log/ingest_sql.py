@@ -1,7 +1,7 @@
-"""Read and write the log by handwritten SQL, because the ORM is slower.
+"""Read and write the log for each event by handwritten SQL.
 
-It is for what every event does. The ORM compiles a query anew for each event, which costs more than
-running it. Portable between SQLite and PostgreSQL. Every function takes the cursor of an outbox.
+The ORM compiles a query anew for each event, which costs more than running it. Portable between
+SQLite and PostgreSQL. Every function takes the cursor of an outbox.
 """
 # ruff: noqa: S608 - only our own names are put into statements
 

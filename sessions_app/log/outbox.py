@@ -1,4 +1,4 @@
-"""Append log rows in their cause's transaction, and delete old ones (D26, D30)."""
+"""Append log rows in the transaction that causes them; delete old ones (D26, D30)."""
 
 import time
 from collections.abc import Iterator

@@ -125,7 +125,7 @@ def forget_closed() -> int:
 
 
 def forget(old: QuerySet[Feed]) -> int:
-    """Delete sessions' feeds with all that is in them; return how many.
+    """Delete sessions with their rows, calls and cursors; return how many.
 
     A session that begins again meanwhile stays, with all that it is sent from then on.
     """

@@ -35,7 +35,7 @@ class Acknowledgements:
         self._writer: asyncio.Task[None] | None = None
 
     def sent_summary(self, message_id: str, feed_id: int, through: int, gap: int) -> None:
-        """Record that acknowledging this message covers its feed up to ``through``.
+        """Record that acknowledging this replay or notice covers rows to ``through``.
 
         It is a ``replay_buffer``, or a notice that rows up to ``gap`` are gone (0: none).
         """

@@ -132,6 +132,6 @@ def _claim(device_id: int, digest: str) -> tuple[ClientRequest, bool] | None:
 
 
 def forget_old() -> int:
-    """Delete requests older than D31 asks for; return how many."""
+    """Delete requests past REQUEST_MEMORY_SECONDS (D31); return how many."""
     since = ages.now() - timedelta(seconds=limits.REQUEST_MEMORY_SECONDS)
     return delete_in_steps(ClientRequest.objects.filter(created_at__lt=since))

@@ -15,7 +15,7 @@ from sessions_app.models import Connection, Join, LogHead, Process, Session
 
 
 def live() -> QuerySet[Connection]:
-    """Return connections that count: of a living process and not replaced."""
+    """Return connections of living processes that no newer connection has replaced."""
     return Connection.objects.filter(replaced=False, process__lease_until__gt=leases.clock())
 
 
@@ -44,7 +44,7 @@ def close_connections(connection_ids: Collection[int]) -> None:
     Connection.objects.filter(pk__in=list(connection_ids)).delete()
 
 
-def held() -> set[int]:
+def recorded() -> set[int]:
     """Return the connections on record for this process."""
     ours = Connection.objects.filter(process_id=leases.current())
     return set(ours.values_list("pk", flat=True))

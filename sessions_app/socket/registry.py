@@ -72,7 +72,7 @@ class Registry:
     def retire(
         self, replaced: Collection[int], ended: Collection[int], revoked: int | None = None
     ) -> None:
-        """End connections that were replaced, ended ones, and those of a revoked device."""
+        """End connections that were replaced, whose token ended, or of a revoked device."""
         for connection in tuple(self.sockets):
             if connection.connection_id in ended or connection.device_id == revoked:
                 self._spawn(self._end(connection, "AUTH_FAILED"))
@@ -102,7 +102,7 @@ class Registry:
             connection.connection_id = None
 
     async def _give_back(self, connection_id: int) -> None:
-        """Delete the record of an ended connection; while the database is away polling does."""
+        """Delete an ended connection's record; polling does when the database fails."""
         with suppress(DatabaseError):
             await writers.run(presence.close_connections, {connection_id})
 

@@ -1,5 +1,6 @@
 """The tree itself: nothing of one machine in it, every requirement pinned, links that lead on."""
 
+import ast
 import re
 import subprocess
 from pathlib import Path
@@ -51,6 +52,19 @@ def test_lines_have_a_hundred_columns() -> None:
             text = re.sub(r"(?ms)^( *)```.*?^\1```|^ *\|.*?$", "", path.read_text(encoding="utf-8"))
             wide = [line for line in text.splitlines() if len(line) > 100 and line[:4].strip()]
             found += [f"{path.relative_to(REPOSITORY)}: {line[:80]}" for line in wide]
+    assert not found, "\n".join(found)
+
+
+def test_first_lines_of_docstrings_have_eighty_characters() -> None:
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    found = []
+    for path in tracked():
+        if path.suffix == ".py" and not {"tests", "migrations"} & set(path.parts):
+            nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            texts = [
+                ast.get_docstring(node) or "" for node in nodes if isinstance(node, documented)
+            ]
+            found += [f"{path.name}: {text}" for text in texts if len(text.split("\n")[0]) > 80]
     assert not found, "\n".join(found)
 
 

@@ -24,11 +24,11 @@ def agents(seen: Snapshot) -> list[Finding]:
     """Check every agent, and start only demo, in a temporary directory."""
     registry.load()
     kinds = registry.KINDS.values()
-    return [_look_at(seen, kind) if kind.real else _try(seen, kind) for kind in kinds]
+    return [_check_real(seen, kind) if kind.real else _try(seen, kind) for kind in kinds]
 
 
-def _look_at(seen: Snapshot, kind: AgentKind) -> Finding:
-    """Check a real agent without starting it; a warning for one that the settings name."""
+def _check_real(seen: Snapshot, kind: AgentKind) -> Finding:
+    """Check a real agent without starting it; warn of one that the settings name."""
     start, name, conf = _start_command(seen, kind), kind.name, seen.conf
     if (reason := kind.why_not()) is not None:
         text = f"{name} cannot start here: {reason}"
@@ -72,7 +72,7 @@ def _start_command(seen: Snapshot, kind: AgentKind) -> str:
 
 
 def trial(seen: Snapshot, name: str) -> Finding:
-    """Start an agent and close it; call this on the main thread, so that Ctrl-C closes it."""
+    """Start an agent and close it, on the main thread, where Ctrl-C closes it too."""
     registry.load()
     if (kind := registry.KINDS.get(name)) is None:
         text = f"There is no agent {name}; known are: {', '.join(registry.KINDS)}."

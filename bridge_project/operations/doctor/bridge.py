@@ -153,7 +153,7 @@ def reach(seen: Snapshot, url: str, pin: str) -> Finding | None:
 
 
 def proxy(seen: Snapshot) -> Finding | None:
-    """Check the settings of the port for a proxy (D19); what it sends, `address` checks."""
+    """Check the plain port's settings (D19); ``address`` checks what the proxy sends."""
     conf, port = seen.conf, seen.conf.bridge_plain_port
     if port is None:
         return None

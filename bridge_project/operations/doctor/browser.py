@@ -85,7 +85,7 @@ def _tailscale(seen: Snapshot, url: str, port: int | None) -> Finding | None:
 
 
 def _distrust(url: str) -> str:
-    """Return why this machine's authorities do not vouch for an address; "" if they do."""
+    """Return why this machine does not trust an address's certificate; "" if it does."""
     host, port = urlsplit(url).hostname or "", urlsplit(url).port or 443
     try:
         with (

@@ -118,7 +118,7 @@ def hooks(seen: Snapshot) -> Finding:
 
 
 def database(seen: Snapshot) -> Finding:
-    """Check that the database can be written and is of this version, without waiting long."""
+    """Check soon whether the database can be written and is of this version."""
     path = sqlite_file(seen.conf)
     return _postgresql(seen) if path is None else _sqlite(seen, path)
 

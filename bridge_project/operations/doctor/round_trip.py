@@ -108,7 +108,7 @@ async def _send(target: Target, spool: Path, session: str) -> float:
 
 
 def _take_back(spool: Path, session: str) -> None:
-    """Remove the two events from the spool, if neither was sent: no device is to see them later."""
+    """Remove the two events from the spool unless one was sent: no device needs them."""
     with contextlib.suppress(OSError):  # one was sent just now
         files = [path for path in spool.iterdir() if path.is_file()]
         ours = [path for path in files if session in path.read_text(errors="replace")]

@@ -1,1 +1,1 @@
-"""Run git safely: no repository can run programs or leave the roots (D10)."""
+"""Keep git in the roots, and run no repository program but commit hooks (D10)."""

@@ -11,7 +11,7 @@ from bridge_project.kernel.path_walk import translate_os_errors
 from files_app.git.sandbox.error_text import git_error
 
 
-def look_at(directory: str, jail: Jail, *, but: Collection[str] = ()) -> list[str]:
+def check(directory: str, jail: Jail, *, but: Collection[str] = ()) -> list[str]:
     """Check a directory; return its subdirectories, also behind links.
 
     Raises BridgeError FILE_ACCESS_DENIED when a link leads out of the roots and is not named in
@@ -29,7 +29,7 @@ def look_at(directory: str, jail: Jail, *, but: Collection[str] = ()) -> list[st
     return found + [real for link in links if os.path.isdir(real := _target(link, jail))]
 
 
-def look_below(directory: str, jail: Jail) -> None:
+def check_below(directory: str, jail: Jail) -> None:
     """Check everything below, behind links, and in alternate object directories."""
     deadline = time.monotonic() + limits.GIT_READ_SECONDS
     waiting, seen = [directory], {directory}
@@ -37,7 +37,7 @@ def look_below(directory: str, jail: Jail) -> None:
         current = waiting.pop()
         others = set(_alternates(current, jail))
         with Ignoring("FILE_NOT_FOUND"):  # they vanish while git packs objects
-            others.update(look_at(current, jail))
+            others.update(check(current, jail))
         waiting += others - seen
         seen |= others
         if time.monotonic() > deadline:

@@ -31,7 +31,7 @@ from files_app.git.sandbox import config, git
 from files_app.git.sandbox.config import Setting
 from files_app.git.sandbox.error_text import git_error
 from files_app.git.sandbox.git import Git
-from files_app.git.sandbox.links import look_at, look_below
+from files_app.git.sandbox.links import check, check_below
 from sessions_app.working_directory import Repository
 
 _SHARED: Final = ("packed-refs", "shallow", "reftable", "info/exclude", "info/attributes")
@@ -111,11 +111,11 @@ class Mirror:
         for name in ("objects", "refs"):
             if not (real := self._link(name)):
                 raise git_error("Not a git repository: it has no objects or no references.")
-            look_below(real, self.place.jail)
+            check_below(real, self.place.jail)
         os.mkdir(f"{self.directory}/info")
         for name in _SHARED:
             if os.path.isdir(real := self._link(name)):
-                look_below(real, self.place.jail)
+                check_below(real, self.place.jail)
         self._link("info/sparse-checkout", self.place.git_dir)
         head = self._read(f"{self.place.git_dir}/HEAD", limits.FILE_PATH_MAX_BYTES)
         self._check_head(head)
@@ -140,9 +140,9 @@ class Mirror:
     def link_logs(self) -> None:
         """Link to the logs that a commit writes; refuse links out of the roots."""
         for directory in {self.place.git_dir, self.place.common_dir}:
-            look_at(directory, self.place.jail, but=_NOT_WRITTEN)
+            check(directory, self.place.jail, but=_NOT_WRITTEN)
             if os.path.isdir(f"{directory}/logs"):
-                look_below(f"{directory}/logs", self.place.jail)
+                check_below(f"{directory}/logs", self.place.jail)
         with contextlib.suppress(FileExistsError):
             # git makes it with the first commit, but not through a link
             os.mkdir(f"{self.place.common_dir}/logs")

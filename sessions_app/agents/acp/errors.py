@@ -45,7 +45,7 @@ def _words(error: Exception) -> str:
 
 
 def _took_too_long(error: Exception) -> bool:
-    """Return whether it is the bridge's own limit; the system's time-outs have an errno."""
+    """Return whether the bridge's own limit has passed: the system's has an errno."""
     return isinstance(error, TimeoutError) and error.errno is None
 
 

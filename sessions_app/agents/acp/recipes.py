@@ -178,7 +178,7 @@ _OPTIONS: dict[str, tuple[set[str], set[str]]] = {
 
 
 def _find(command: Sequence[str]) -> tuple[Recipe | None, int]:
-    """Find the program behind env, npx and node: its recipe, and where env's words end."""
+    """Find the program behind env, npx or node: its recipe, the end of env's words."""
     at: int | None = 0
     after_env = 0
     while at is not None and at < len(command):

@@ -124,7 +124,7 @@ class ClaudeDriver(Driver):
         # until all that the agent said before the question is reported
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_KNOWN_SECONDS), self._heard:
-                await self._heard.wait_for(lambda: self._translation.knows(call_id))
+                await self._heard.wait_for(lambda: self._translation.has_call(call_id))
         call = self._translation.ask(call_id, tool, params, context.decision_reason)
         try:
             verdict = await self.approvals.ask(call)

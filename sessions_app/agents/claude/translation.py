@@ -89,7 +89,7 @@ class Translation:
         """Note an interrupt: the turn's and its calls' ends are no failures."""
         self._interrupted = True
 
-    def knows(self, call_id: str) -> bool:
+    def has_call(self, call_id: str) -> bool:
         """Return whether a call is open."""
         return call_id in self._open
 

@@ -263,7 +263,7 @@ def _sweep(name: str, value: str) -> None:
 
 
 def _carrying(name: str, value: str) -> list[psutil.Process]:
-    """Return our user's processes with this mark, but not ourselves nor who started us.
+    """Return our user's processes with this mark, without this one and its parents.
 
     An agent of one bridge may start another on a copy of the same data.
     """
