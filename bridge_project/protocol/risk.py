@@ -16,7 +16,7 @@ _LOW = (
     "Read Glob Grep LS NotebookRead TodoWrite ToolSearch AskUserQuestion ExitPlanMode BashOutput "
     "TaskOutput"
 )
-_HIGH = "Bash PowerShell Monitor"
+_HIGH = "Bash PowerShell Monitor Delete Move"
 RISK_OF_TOOL: dict[str, RiskLevel] = {
     **dict.fromkeys(_LOW.split(), "low"),
     **dict.fromkeys(_HIGH.split(), "high"),
@@ -87,7 +87,8 @@ SECRET_PATH = re.compile(
 )
 COMMAND_READABLE_CHARS = 100_000  # a longer one has been read by nobody
 SENSITIVE_PATH = re.compile(
-    r"^/(?:etc|usr|boot|bin|sbin|lib)/|/\.(?:ssh|gnupg|aws|kube)/|/\.git/hooks/|/\.(?:bashrc|zshrc|profile|bash_profile)$|(?:^|/)\.env(?:\.|$)"
+    r"^/(?:etc|usr|boot|bin|sbin|lib)/|(?:^|/)\.(?:(?:ssh|gnupg|aws|kube|git/hooks)/"
+    r"|(?:bashrc|zshrc|profile|bash_profile)$|env(?:\.|$))"
 )
 
 
@@ -108,9 +109,19 @@ def risk_of(tool: str, params: Mapping[str, Any]) -> RiskLevel:
         if unread or CRITICAL_COMMAND.search(command):
             return "critical"
         return _risk_of_command(command) if tool == "Bash" else "high"
-    path = params.get("file_path") or params.get("notebook_path") or ""
-    sensitive = isinstance(path, str) and SENSITIVE_PATH.search(path)
-    return "high" if risk == "medium" and sensitive else risk
+    sensitive = risk == "medium" and any(map(SENSITIVE_PATH.search, _paths(params)))
+    return "high" if sensitive else risk
+
+
+def _paths(params: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the files that a call names, also beside its first one."""
+    for name in ("file_path", "notebook_path", "path", "paths", "more"):
+        found = params.get(name)
+        for one in found if isinstance(found, list) else [found]:
+            if isinstance(one, str):
+                yield one
+            elif isinstance(one, dict):
+                yield from _paths({"file_path": one.get("file_path")})
 
 
 # -- what a shell command does ---------------------------------------------------------------------

@@ -46,6 +46,18 @@ def prompt_of(event: HookEvent) -> str:
     return _text(event, _PROMPTS.get(event.event, ""))
 
 
+def leaves_subagents(event: HookEvent) -> bool:
+    """Return whether an agent stops, or is woken, while its subagents may still wait."""
+    context = event.payload.get("context")
+    if not isinstance(context, dict):
+        return False
+    tasks = context.get("background_tasks")
+    running = isinstance(tasks, list) and any(
+        isinstance(task, dict) and task.get("status") == "running" for task in tasks
+    )
+    return running or context.get("synthetic") is True
+
+
 def _text(event: HookEvent, name: str) -> str:
     value = event.payload.get(name)
     return value if isinstance(value, str) else ""

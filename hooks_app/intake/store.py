@@ -198,9 +198,11 @@ def _apply(box: Outbox, session: Session, event: HookEvent) -> None:
             call, outcome = projection.call_of(event), projection.outcome_of(event)
             approvals.record_hook_outcome(box, session, call, outcome, projection.failure_of(event))
         case "UserPromptSubmit" | "Stop":
-            approvals.reject_passed_over(box, session)
-            stops = event.event == "Stop"
-            session.set_turn(Session.Turn.IDLE if stops else Session.Turn.WORKING)
+            if not projection.leaves_subagents(event):
+                approvals.reject_passed_over(box, session)
+            if not session.pending_approvals:  # else a subagent waits for a person
+                stops = event.event == "Stop"
+                session.set_turn(Session.Turn.IDLE if stops else Session.Turn.WORKING)
         case "SessionEnd" if session.status == Session.Status.CLOSED:
             return  # it was said then
         case "SessionEnd":

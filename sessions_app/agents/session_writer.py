@@ -24,7 +24,6 @@ from sessions_app.log.outbox import Outbox, outbox
 from sessions_app.log.reader import Row
 from sessions_app.models import Command, LogRow, Session
 from sessions_app.observed import sessions as observed_sessions
-from sessions_app.socket import presence
 
 _STATE = ("status", "reason", "owner", "closed_at", "expired", "forgotten", "asks")
 _TURN = ("turn", "doing", "pending_approvals")
@@ -147,7 +146,7 @@ class SessionWriter:
         self.session.set_turn(Session.Turn.IDLE)
         if event.error:
             self.report_failure(event.error)
-        elif not presence.followed([self.session.pk]):
+        else:  # also while a device has joined: another one may sleep, or that one (D56)
             self.notify(notifications.happened(self.session, "done", self.session.title))
 
     def reject_pending(self, reason: str, **which: str) -> None:
@@ -190,7 +189,8 @@ class SessionWriter:
         approvals.fail_unfinished_calls(self.box, self.session, reason)
         if cut:
             self.open_stream()
-        self.close_stream(finish, interrupted=reason == "interrupted" or None)
+        stopped = reason in ("interrupted", "session_closed")  # by somebody, or by a timer
+        self.close_stream(finish, interrupted=stopped or None)
         self.session.set_turn(Session.Turn.IDLE)
 
     def stop(

@@ -3,6 +3,7 @@
 import signal
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from bridge_project.kernel import limits
 from sessions_app.agents.acp.permissions import CHANGED
 from tests.conformance.agent_tools import CHAT, Script, begun, bridge_of, http_say, script_of
 from tests.conformance.agents import ask, asked, begin, end, reasons, resume, say, words
-from tests.conformance.approvals import assert_refused, decide, decision_of, notifications, of
+from tests.conformance.approvals import assert_refused, decide, decision_of, of
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.phone import Phone
 from tests.conformance.samples import hook
@@ -39,20 +40,20 @@ def session(bridge: Bridge, phone: Phone) -> Iterator[str]:
     end(phone, session_id)
 
 
-def test_the_end_of_a_turn_that_nobody_saw(bridge: Bridge, script: Script) -> None:
-    """D13: a notification task_complete, unless somebody follows the session."""
+def test_the_end_of_a_turn(bridge: Bridge, script: Script) -> None:
+    """D13, D56: a notification task_complete, whether a device has joined the session or none."""
     script.go.unlink(missing_ok=True)
+    wanted: Any = {"notification_type": "task_complete", "body": "followed"}
     with bridge.phones(2) as (phone, other):
         session = begin(bridge, phone, agent="plain")
         ask(phone, session, "followed")
+        other.expect("notification", session_id=session, **wanted)
         say(phone, session, "/do while not os.path.exists(JOURNAL + '-go'): time.sleep(0.01)")
         phone.close()
         seen = hook("Notification", session)
         eventually(lambda: bridge.post_hook(seen).json()["broadcast_count"] == 0)
         script.go.touch()
-        other.expect("notification", session_id=session, notification_type="task_complete")
-        [told] = notifications(other, session, "task_complete")
-        assert told["body"] == "followed"
+        other.expect("notification", session_id=session, **wanted)
 
 
 def test_what_an_agent_says_is_what_a_phone_can_take(phone: Phone, session: str) -> None:

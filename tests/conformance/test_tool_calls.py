@@ -196,6 +196,22 @@ def test_not_granted_at_the_machine(bridge: Bridge, sid: str, joined: Phone, eve
     bridge.accept(hook("SessionEnd", other))
 
 
+def test_a_subagent_waits_while_its_agent_stops(bridge: Bridge, sid: str, joined: Phone) -> None:
+    """D37 for an agent's own report of subagents that run: it stopped, and they still wait."""
+    task = {"id": "a", "type": "subagent", "status": "running"}
+    waits = {"reason": "task_completed", "context": {"background_tasks": [task]}}
+    woken = {"prompt": "<task-notification>", "context": {"synthetic": True}}
+    call_id = ask(bridge, joined, sid)
+    bridge.accept(hook("Stop", sid, waits), hook("UserPromptSubmit", sid, woken))
+    assert pending(bridge, sid) == [call_id]
+    assert bridge.session(sid)["turn"] == "waiting" and bridge.session(sid)["doing"]
+    bridge.accept(post(sid, {"n": 1}, tool_call_id=call_id))
+    bridge.accept(hook("Stop", sid, waits | {"context": {"background_tasks": []}}))
+    told = joined.expect("notification", session_id=sid, notification_type="approval_decided")
+    assert told["payload"]["data"]["decision"] == "approved"
+    assert bridge.session(sid)["turn"] == "idle"
+
+
 @pytest.mark.spec("notification.priority")
 @pytest.mark.parametrize("how", ["rejected", "rejected Stop", "rejected SessionEnd", "modified"])
 def test_a_rejected_call_that_ran_anyway(bridge: Bridge, sid: str, joined: Phone, how: str) -> None:

@@ -98,10 +98,17 @@ def unnamed(
             path == name or path.endswith("/" + name.removeprefix("./")) for name in named
         )
 
-    more = [{"file_path": path, "content": new} for path, _, new in changes if is_new(path)]
+    more = [shown_change(change) for change in changes if is_new(change.path)]
     changed = {path for path, _, _ in changes}
     others = [path for path in paths if is_new(path) and path not in changed]
     return ({"more": more} if more else {}) | ({"paths": others} if others else {})
+
+
+def shown_change(change: Change) -> dict[str, str]:
+    """Return a change as parameters: an edit has both texts, a new file its content."""
+    if change.old:
+        return {"file_path": change.path, "old_string": change.old, "new_string": change.new}
+    return {"file_path": change.path, "content": change.new}
 
 
 def paths_in(value: Any, depth: int = _DEPTH) -> Iterator[str]:

@@ -16,7 +16,7 @@ from acp import schema
 
 from bridge_project.protocol.agent_text import for_person
 from sessions_app.agents.acp import content
-from sessions_app.agents.acp.grants import PATH_MAX_CHARS, Grant, grant_of, unnamed
+from sessions_app.agents.acp.grants import PATH_MAX_CHARS, Grant, grant_of, shown_change, unnamed
 from sessions_app.agents.diffs import Change, diff_of_texts
 from sessions_app.agents.driver import describe_call
 from sessions_app.agents.events import (
@@ -135,8 +135,7 @@ class Record:
             harmless = self.kind in content.CHANGES_NOTHING
             return params | ({} if harmless else unnamed(params, self.changes, self.paths))
         if self.changes:
-            shown = ({"file_path": one.path, "content": one.new} for one in self.changes)
-            first, *others = shown
+            first, *others = (shown_change(one) for one in self.changes)
             return {**first, "more": others} if others else first
         if self.kind == "execute" and self.title:
             return {"command": self.title}

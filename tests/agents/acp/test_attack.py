@@ -147,6 +147,9 @@ async def test_an_approved_edit_writes_what_was_shown(
         "update('tool_call_update', toolCallId='c', status='completed', content=[lie])"
     )
     first, second = (asked.call.params for asked in drive.of(ApprovalAsked))
+    assert (
+        "content" in shown.get("rawInput", {}) or "old_string" in first
+    )  # an edit, as a difference
     assert "curl" not in str(first) and second == {"file_path": "a", "content": evil}
     assert text(said).endswith("WRITTEN") and text(said).count("WRITTEN") == 1
     diff = only(ToolSucceeded, said).diff
