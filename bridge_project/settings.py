@@ -85,9 +85,9 @@ CACHES: dict[str, Any] = {
         # of the default, 300, an attacker with a few addresses would wash out the counts of others
         "OPTIONS": {"MAX_ENTRIES": 100_000},
     },
-    "rates": {"BACKEND": "bridge_project.http.ratelimit.FallbackCache"},
+    "shared": {"BACKEND": "bridge_project.http.ratelimit.FallbackCache"},
 }
-RATELIMIT_USE_CACHE = "rates"
+RATELIMIT_USE_CACHE = "shared"
 CACHES["default"] = CACHES["local"]
 CHANNEL_LAYERS: dict[str, Any] = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
 if conf.redis_url:

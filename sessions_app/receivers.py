@@ -1,4 +1,4 @@
-"""Notify devices of a new one, and close the sockets of a revoked one (D15, D28)."""
+"""Notify devices of a new one; end sockets and prompts of a revoked one (D15)."""
 
 from typing import Any
 
@@ -10,6 +10,7 @@ from bridge_project.protocol.catalogue import encode
 from devices_app.models import Device
 from devices_app.signals import device_paired, device_revoked
 from sessions_app import notifications
+from sessions_app.agents import inbox
 from sessions_app.log.outbox import outbox
 from sessions_app.socket.registry import registry
 
@@ -32,6 +33,10 @@ def on_device_paired(
 
 
 @receiver(device_revoked)
-def close_sockets(sender: type[Device], device: Device, **_: Any) -> None:
-    """Close this process's sockets at once; other processes find out by polling."""
+def on_device_revoked(sender: type[Device], device: Device, **_: Any) -> None:
+    """Withdraw its waiting prompts; close its sockets here, elsewhere polling does."""
+    with outbox() as box:
+        for session in inbox.withdraw(device.pk):
+            why = f"{device.name}, which had sent it, was revoked before the agent took it."
+            box.append_to_all(encode(notifications.happened(session, "withdrawn", why)))
     transaction.on_commit(lambda: registry.revoked(device.pk))

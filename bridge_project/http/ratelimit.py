@@ -94,6 +94,14 @@ class FallbackCache(BaseCache):
     def __init__(self, _location: str, params: dict[str, Any]) -> None:
         super().__init__(params)
 
+    def get(self, key: str, default: Any = None, version: int | None = None) -> Any:
+        return _either(lambda cache: cache.get(key, default, version))
+
+    def set(
+        self, key: str, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
+    ) -> None:
+        _either(lambda cache: cache.set(key, value, timeout, version))
+
     def add(
         self, key: str, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
     ) -> bool:

@@ -8,38 +8,57 @@ from __future__ import annotations
 
 import re
 
-_TASK = re.compile(r"\s*<task-notification>.*", re.DOTALL)
-_TASK_PART = r"<{0}>(.*?)</{0}>"
-_SUMMARY = re.compile(r"\s*(?:<analysis>.*?</analysis>)?\s*<summary>(.*)</summary>\s*", re.DOTALL)
+_TASK = "<task-notification>"
+_SUMMARY = re.compile(r"(?:<analysis>.*?</analysis>)?\s*<summary>(.*)</summary>", re.DOTALL)
 _ERROR = re.compile(r"<tool_use_error>(.*)</tool_use_error>", re.DOTALL)
 _HAND_BACK = re.compile(r"^\[Subagent hand-back\][^\n]*\n", re.MULTILINE)
 _AGENT_ID = re.compile(
-    r"\s*^agentId: \w+(?: \([^\n]*\))?\s*(?:<usage>.*</usage>\s*)?\Z", re.MULTILINE | re.DOTALL
+    r"\nagentId: \w+(?: \([^\n]*\))?\s*(?:<usage>.*</usage>\s*)?", re.MULTILINE | re.DOTALL
 )
+_REMINDER, _REMINDER_ENDS = "<system-reminder>", "</system-reminder>"
 _NOTE = re.compile(
-    r"\s*(?:<system-reminder>(?:(?!</system-reminder>).)*</system-reminder>"
-    r"|\(file state is current in your context[^)\n]*\)|\(\w+ completed with no output\))\s*\Z",
-    re.DOTALL,
+    r"\(file state is current in your context[^)\n]*\)|\(\w+ completed with no output\)"
 )
 
 
 def is_task_notification(prompt: str) -> bool:
     """Return whether the agent wrote a prompt to itself, about a background job."""
-    return _TASK.fullmatch(prompt) is not None
+    return prompt.lstrip().startswith(_TASK)
 
 
 def for_person(text: str) -> str:
-    """Return an agent's text without the markup for its model."""
+    """Return an agent's text without the markup for its model.
+
+    It takes time that grows with the text and no faster: a tool may have printed anything.
+    """
     if is_task_notification(text):
-        parts = (
-            re.search(_TASK_PART.format(name), text, re.DOTALL) for name in ("summary", "result")
-        )
-        return ": ".join(part[1].strip() for part in parts if part) or "A background job reports."
-    for whole in (_SUMMARY, _ERROR):
-        if found := whole.fullmatch(text):
-            return found[1].strip()
-    text = _AGENT_ID.sub("", text)
+        parts = (_between(text, f"<{name}>", f"</{name}>") for name in ("summary", "result"))
+        return ": ".join(part.strip() for part in parts if part) or "A background job reports."
+    bare = text.strip()
+    if bare.endswith("</summary>") and (found := _SUMMARY.fullmatch(bare)):
+        return found[1].strip()
+    if found := _ERROR.fullmatch(text):
+        return found[1].strip()
+    lines = f"\n{text}"
+    if (at := lines.rfind("\nagentId: ")) >= 0 and _AGENT_ID.fullmatch(lines, at):
+        text = text[: max(at - 1, 0)].rstrip()
     if frame := _HAND_BACK.search(text):  # each line of the report is indented, and nothing else
-        lines = text[frame.end() :].splitlines()
-        text = "\n".join(line[2:] for line in lines if line.startswith("  ") or not line)
-    return _NOTE.sub("", text)
+        report = text[frame.end() :].splitlines()
+        text = "\n".join(line[2:] for line in report if line.startswith("  ") or not line)
+    at = _note(text.rstrip())
+    return text if at < 0 else text[:at].rstrip()
+
+
+def _between(text: str, begin: str, end: str) -> str:
+    """Return what is between the first ``begin`` and the next ``end``, else ""."""
+    inside, ends, _ = text.partition(begin)[2].partition(end)
+    return inside if ends else ""
+
+
+def _note(text: str) -> int:
+    """Return where the note begins with which a text ends, else -1."""
+    if text.endswith(_REMINDER_ENDS):
+        before = text.rfind(_REMINDER_ENDS, 0, -len(_REMINDER_ENDS))
+        return text.find(_REMINDER, max(before, 0))
+    at = text.rfind("(")
+    return at if at >= 0 and _NOTE.fullmatch(text, at) else -1

@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from django.core.cache import cache
+from django.core.cache import caches
 
 from bridge_project.protocol.http import ForwarderInfo
 from bridge_project.protocol.types import now_text, parse_timestamp
@@ -24,10 +24,10 @@ def record(address: str, said: str) -> None:
     others = [one for one in behind() if one.address != address][-(MOST - 1) :]
     waiting, seconds = int(found[1]), int(found[2])
     one = ForwarderInfo(address=address, waiting=waiting, seconds=seconds, at=now_text())
-    cache.set(_KEY, [*others, one], KEPT_SECONDS)
+    caches["shared"].set(_KEY, [*others, one], KEPT_SECONDS)
 
 
 def behind() -> list[ForwarderInfo]:
     """Return the forwarders that lately reported to be a minute or more behind."""
     since = datetime.now(UTC) - timedelta(seconds=KEPT_SECONDS)
-    return [one for one in cache.get(_KEY, []) if parse_timestamp(one.at) > since]
+    return [one for one in caches["shared"].get(_KEY, []) if parse_timestamp(one.at) > since]

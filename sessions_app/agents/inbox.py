@@ -59,10 +59,10 @@ def taken_at(session_pk: int, moment: datetime) -> Command | None:
     return Command.objects.filter(session_id=session_pk, taken_at=moment).first()
 
 
-def was_queued_since(session_pk: int, content: str, moment: datetime) -> bool:
-    """Return whether a prompt with this text was queued at or after ``moment``."""
-    payload = jsontext.dumps({"content": content})
-    same = Command.objects.filter(session_id=session_pk, kind=Kind.PROMPT, payload=payload)
+def was_queued_since(session_pk: int, moment: datetime, **payload: Any) -> bool:
+    """Return whether an equal prompt was queued at or after ``moment``."""
+    same = Command.objects.filter(session_id=session_pk, kind=Kind.PROMPT)
+    same = same.filter(payload=jsontext.dumps(payload))
     return same.filter(created_at__gte=moment).exists()
 
 
@@ -77,6 +77,14 @@ def waiting(session_pks: Collection[int]) -> set[int]:
     """Return the sessions with a waiting command."""
     found = Command.objects.filter(session_id__in=list(session_pks), taken_at=None)
     return set(found.values_list("session_id", flat=True))
+
+
+def withdraw(device_pk: int) -> list[Session]:
+    """Delete the prompts of a device that wait; return the session of each."""
+    prompts = Command.objects.filter(kind=Kind.PROMPT, taken_at=None).select_related("session")
+    found = [one for one in prompts if jsontext.loads(one.payload).get("device") == device_pk]
+    Command.objects.filter(pk__in=[one.pk for one in found]).delete()
+    return [one.session for one in found]
 
 
 def forget(session: Session, *, prompts: bool) -> None:

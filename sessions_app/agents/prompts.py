@@ -37,7 +37,8 @@ def send_prompt(
     """
     # it holds the head of the log: the session cannot be paused or closed meanwhile
     with outbox() as box:
-        if begun is not None and inbox.was_queued_since(session_pk, content, begun):
+        prompt = {"content": content, "device": device.pk if device else None}
+        if begun is not None and inbox.was_queued_since(session_pk, begun, **prompt):
             return
         session = _active(session_pk)
         count, characters = inbox.prompts_waiting(session_pk)
@@ -61,7 +62,7 @@ def send_prompt(
             queued=count > 0 or session.turn != Session.Turn.IDLE,
         )
         box.append(session.feed, encode(shown))
-        inbox.add(session, inbox.Kind.PROMPT, content=content)
+        inbox.add(session, inbox.Kind.PROMPT, **prompt)
         _record("message", session, device, characters=len(content))
 
 

@@ -18,7 +18,7 @@ TOOL_FAILED = "The tool failed."
 INTERRUPTED = "The call was interrupted."
 IN_BACKGROUND = "It works in the background; what comes of it will be said."
 NOTHING_FOUND = "Nothing was found."
-_EXIT = re.compile(r"^(?:Error: )?Exit code (\d+)\n?")
+_EXIT = re.compile(r"^(?:Error: )?Exit code (\d{1,9})(?!\d)\n?")
 _TIMED_OUT = re.compile(r"\btimed out after \d")
 _TEXTS = ("error", "content", "output", "result", "listing", "message")
 

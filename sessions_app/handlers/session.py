@@ -12,7 +12,7 @@ from bridge_project.protocol import client_messages as c
 from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.catalogue import encode, encode_replay
 from bridge_project.protocol.parse import ClientMessage
-from bridge_project.protocol.types import SessionEndReason, SessionStatus
+from bridge_project.protocol.types import SessionEndReason, SessionStatus, is_uuid
 from devices_app import audit
 from devices_app.models import Device
 from sessions_app import session_view, working_directory
@@ -75,7 +75,13 @@ async def _create(connection: ClientConnection, message: ClientMessage) -> None:
     """Create a session, once for repeated messages, and join it each time (D31)."""
 
     async def create(connection: ClientConnection, message: ClientMessage) -> s.SessionReady:
-        return await _ready(await _new(connection, message.payload))
+        # found again by whoever repeats the message, also after a crash before it was answered
+        text = f"{connection.paired.pk} {idempotency.digest_of(connection, message)}"
+        session_id = str(uuid.uuid5(uuid.NAMESPACE_OID, text)) if is_uuid(message.id) else None
+        found = await readers.run(observed_sessions.find, session_id)
+        if found is not None and session_view.is_at_rest(found):
+            return await _ready(await _resumed(connection, found))
+        return await _ready(await _new(connection, message.payload, session_id))
 
     frame = await idempotency.once(connection, message, create)
     answer = json.loads(frame)
@@ -87,10 +93,17 @@ async def _create(connection: ClientConnection, message: ClientMessage) -> None:
     return await _join(connection, message, session)
 
 
-async def _new(connection: ClientConnection, payload: c.SessionStart) -> Session:
-    what = (payload.session_id, payload.agent, payload.working_directory)
+async def _new(
+    connection: ClientConnection, payload: c.SessionStart, session_id: str | None
+) -> Session:
+    what = (session_id, payload.agent, payload.working_directory)
     with _notified_once(connection) as failure_id:
         return await supervisor.create(*what, connection.paired, failure_id)
+
+
+async def _resumed(connection: ClientConnection, session: Session) -> Session:
+    with _notified_once(connection) as failure_id:
+        return await supervisor.resume(session, connection.paired, failure_id)
 
 
 async def _start(connection: ClientConnection, message: ClientMessage) -> None:
@@ -98,12 +111,11 @@ async def _start(connection: ClientConnection, message: ClientMessage) -> None:
     payload: c.SessionStart = message.payload
     session, resumed = await readers.run(observed_sessions.find, payload.session_id), False
     if session is None:
-        session = await _new(connection, payload)
+        session = await _new(connection, payload, payload.session_id)
     elif session.status == Session.Status.CREATED:
         session = await starting.wait_for_start(session)
     elif resumed := _must_wait(session, resume=payload.resume):
-        with _notified_once(connection) as failure_id:
-            session = await supervisor.resume(session, connection.paired, failure_id)
+        session = await _resumed(connection, session)
     await _join(connection, message, session, resumed=resumed)
 
 

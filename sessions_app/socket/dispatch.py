@@ -141,6 +141,7 @@ async def _work_off(connection: ClientConnection, key: Queue) -> None:
     queue = connection.queues[key]
     while queue:
         message, size = queue.popleft()
+        await connection.socket.drain()  # one large answer at a time (D30)
         await _handle(connection, message)
         connection.queued -= size
         connection.room.set()
@@ -148,7 +149,9 @@ async def _work_off(connection: ClientConnection, key: Queue) -> None:
 
 
 async def _handle(connection: ClientConnection, message: ClientMessage) -> None:
-    """Answer an admitted message by its handler."""
+    """Answer an admitted message by its handler, unless the connection ended."""
+    if connection.over:
+        return
     act = partial(idempotency.answer, handle=HANDLERS[message.type])
     await guarded(connection, message, act)
 
@@ -200,10 +203,10 @@ async def _parse(connection: ClientConnection, data: str | bytes) -> ClientMessa
 
 async def _admit(connection: ClientConnection, message: ClientMessage) -> None:
     check_phase(connection, message.type)
-    _meter(connection, message.type)
     if message.type not in UNMETERED:
         # a client that does not read its answers must wait before it asks for more (D30)
         await connection.socket.drain()
+    _meter(connection, message.type)
 
 
 def _meter(connection: ClientConnection, type_: str | None) -> None:
@@ -216,6 +219,7 @@ def _meter(connection: ClientConnection, type_: str | None) -> None:
 async def _answer_invalid(connection: ClientConnection, invalid: ProtocolInvalid) -> None:
     """Answer an unparsable message; a wrong phase or rate is reported first."""
     error = BridgeError("PROTO_INVALID_MESSAGE", invalid.message, violations=invalid.violations)
+    await connection.socket.drain()  # as above
     try:
         known = CATALOGUE.get(invalid.type or "")
         if known is not None and known.from_client:

@@ -11,6 +11,7 @@ from tests.conformance.agent_tools import Script, begun, bridge_of, http_say, sc
 from tests.conformance.agents import ask, begin, end, log_of, resume, say, send_start, start, words
 from tests.conformance.approvals import assert_refused, decide, of
 from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.delivery import send
 from tests.conformance.phone import Phone
 from tests.conformance.samples import new_session
 from tests.faults.quick import with_limits
@@ -51,6 +52,28 @@ def test_agents_that_are_not_waited_for(bridge: Bridge, script: Script, phone: P
         said = [f"before the {how}", "and now"]
         eventually(lambda said=said: script.prompts()[-2:] == said)
         end(phone, sid)
+
+
+@pytest.mark.spec("client.repeat")
+def test_a_creation_that_a_crash_cut_off(bridge: Bridge, script: Script, phone: Phone) -> None:
+    """D31: with `session_id: null`, sent again after the restart: that session, and no other."""
+    script.go.unlink(missing_ok=True)
+    body = {"agent": "told", "session_id": None, "resume": False}
+    body["working_directory"] = str(bridge.root)
+
+    def known() -> set[str]:
+        listing = bridge.get("/api/v1/sessions", bridge.admin_token).json()
+        return {one["id"] for one in listing["sessions"]}
+
+    before = known()
+    id_ = phone.send("session_start", body)
+    eventually(script.processes)
+    bridge.restart("kill")
+    script.go.touch()
+    answer = send(phone.ready(), "session_start", id_, body)
+    made = known() - before
+    assert made == {answer["payload"]["session_id"]} and answer["type"] == "session_ready"
+    end(phone, *made)
 
 
 @pytest.mark.spec("ws.session_interrupt")

@@ -106,6 +106,22 @@ def test_what_waits_for_an_agent_is_bounded(bridge: Bridge, phone: Phone, script
     end(phone, session)
 
 
+def test_a_prompt_of_a_revoked_device(bridge: Bridge, phone: Phone, script: Script) -> None:
+    """D15: what it sent and no agent has begun with is withdrawn, which every device is told."""
+    session, pairing = begun(bridge, phone, "/rate x 6000 100"), bridge.pairing()
+    thief = bridge.phone(pairing).ready()
+    thief.join(session)
+    say(thief, session, "of the thief")
+    phone.until(lambda message: "of the thief" in str(message), "it was accepted")
+    say(phone, session, "of the owner")
+    bridge.manage("revoke_device", pairing.name)
+    phone.expect("notification", session_id=session, title="A message was withdrawn")
+    phone.send("session_interrupt", {"session_id": session})
+    eventually(lambda: script.prompts()[-1] == "of the owner")
+    assert "of the thief" not in script.prompts()
+    end(phone, session)
+
+
 def test_a_yes_that_comes_behind_an_interrupt_starts_nothing(
     bridge: Bridge, phone: Phone, session: str, script: Script
 ) -> None:

@@ -138,6 +138,8 @@ def test_revoking_closes_on_every_process(pair: Pair, dark: Callable[[], None], 
     first.accept(prompt(sid, 0))
     if redis == "away":
         dark()
+        behind = {"X-Hook-Behind": "312 95"}  # D47: a forwarder's backlog goes on
+        assert first.post_hook(prompt(new_session(), 0), headers=behind).status == 200
     phone, other = (on(second, token).ready() for token in (pairing.token, first.device_token()))
     phone.join(sid)
     first.accept(prompt(sid, 1))

@@ -166,6 +166,7 @@ def test_results(bridge: Bridge, sid: str, joined: Phone) -> None:
     assert type(payload["max_retries"]) is int and payload["max_retries"] >= 0
     payload = joined.expect("tool_result", session_id=sid, tool_call_id="y")["payload"]
     assert payload["result"]["success"] is False
+    bridge.accept(post(sid, success=False, result="Exit code " + "9" * 5000))
 
 
 ENDING = ("UserPromptSubmit", "Stop", "SessionEnd")

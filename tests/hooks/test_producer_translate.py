@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from bridge_project.kernel import limits
 from bridge_project.protocol import jsontext
+from bridge_project.protocol.agent_text import for_person
 from bridge_project.protocol.hooks import parse_hook_event
 from bridge_project.protocol.risk import risk_of
 from hooks_app.producer import https_sender
@@ -167,6 +168,13 @@ def test_a_hostile_command_costs_little(piece: str) -> None:
     began = time.thread_time()
     for size in (9_990, 50_000):
         risk_of("Bash", {"command": piece * (size // len(piece))})
+    assert time.thread_time() - began < 3
+
+
+@pytest.mark.parametrize("piece", ["\n", "<system-reminder>", "agentId: a\n", "</analysis>", "("])
+def test_what_a_tool_printed_costs_little(piece: str) -> None:
+    began = time.thread_time()
+    assert for_person(f"a{piece * 100_000}b").startswith("a")
     assert time.thread_time() - began < 3
 
 
