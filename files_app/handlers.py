@@ -7,7 +7,10 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+import structlog
+
 from bridge_project.kernel import limits, threads
+from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import default_jail
 from bridge_project.kernel.threads import Threads
 from bridge_project.protocol import client_messages as c
@@ -27,6 +30,9 @@ from sessions_app.models import Session
 from sessions_app.socket import idempotency
 from sessions_app.socket.connection import ClientConnection
 from sessions_app.socket.dispatch import handles
+from sessions_app.working_directory import branch_of
+
+log = structlog.get_logger("bridge.git")
 
 Make = Callable[[Session, Any], Payload]
 
@@ -77,18 +83,28 @@ def git_diff(session: Session, payload: c.GitDiff) -> r.GitDiffResponse:
 async def git_commit(socket: ClientConnection, message: ClientMessage) -> r.GitStatusResponse:
     """Commit, and return the fresh status with the commit."""
     session = await session_of(socket, message)
-    answer = await threads.git.run(_commit, session, message.payload, idempotency.begun.get())
-    await threads.writers.run(_record, socket.device, session, answer.commit)
-    return answer
+    made = await threads.git.run(_commit, session, message.payload, idempotency.begun.get())
+    await threads.writers.run(_record, socket.device, session, made)
+    return await threads.git.run(_committed, session, made)
 
 
-def _commit(session: Session, payload: c.GitCommit, begun: datetime | None) -> r.GitStatusResponse:
+def _commit(session: Session, payload: c.GitCommit, begun: datetime | None) -> GitCommitSummary:
     place = repository_of(session.working_directory)
-    committed = commit.commit(place, payload.message, payload.files, begun=begun)
-    return status.status(place, session.session_id, committed)
+    return commit.commit(place, payload.message, payload.files, begun=begun)
 
 
-def _record(device: Device | None, session: Session, made: GitCommitSummary | None) -> None:
-    assert made is not None
+def _committed(session: Session, made: GitCommitSummary) -> r.GitStatusResponse:
+    """Return the status with a commit, which stands also when git has no status now."""
+    try:
+        return status.status(repository_of(session.working_directory), session.session_id, made)
+    except BridgeError as error:
+        log.warning("no_status_after_commit", session=session.session_id, reason=error.message)
+        branch = branch_of(session.working_directory)
+        nothing = {"ahead": 0, "behind": 0, "is_clean": False, "changes": [], "truncated": True}
+        ids = {"session_id": session.session_id, "branch": branch, "commit": made}
+        return r.GitStatusResponse.model_validate(ids | nothing)
+
+
+def _record(device: Device | None, session: Session, made: GitCommitSummary) -> None:
     about = {"session_id": session.session_id, "subject": made.hash}
     audit.record("commit", device=device, summary=made.summary[: limits.TITLE_MAX_CHARS], **about)

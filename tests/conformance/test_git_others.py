@@ -231,6 +231,16 @@ def test_another_git_holds_the_index(changed: Repository, monkeypatch: pytest.Mo
     assert changed.git("show", "HEAD:a") == "3\n" and changed.staged() == ["a"]
 
 
+def test_a_commit_whose_hook_breaks_the_repository(repository: Repository, work: Work) -> None:
+    """D10: it is answered with the commit, and an empty status that says that it is not all."""
+    repository.write("a", "1\n")
+    hook(repository, "post-commit", f"ln -s /etc '{repository.path}/.git/refs/out'")
+    answer = work.commit("Made", ["a"])
+    assert answer["type"] == "git_status_response", answer
+    assert answer["payload"]["commit"]["hash"] == repository.head()
+    assert (answer["payload"]["changes"], answer["payload"]["truncated"]) == ([], True)
+
+
 def test_a_commit_that_a_killed_process_had_begun(changed: Repository) -> None:
     """D31: what was committed is answered, whether or not the index had been updated."""
     before, begun = index(changed), datetime.now(UTC) - timedelta(seconds=1)
