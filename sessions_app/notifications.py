@@ -162,7 +162,7 @@ _HAPPENED: dict[str, tuple[NotificationType, str, Priority, str]] = {
     "done": ("task_complete", "The agent is done", "normal", ""),
     "idle": ("agent_idle", "The session was paused", "low", ""),
     "model_retried": ("agent_notification", "The agent waits for its model", "low", ""),
-    "withdrawn": ("agent_notification", "A message was withdrawn", "normal", ""),
+    "withdrawn": ("agent_notification", "Messages were withdrawn", "normal", ""),
     "working": ("agent_notification", "The agent still works", "low", ""),
     "silent": ("agent_notification", "The agent is silent", "low", ""),
 }

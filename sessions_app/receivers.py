@@ -37,6 +37,6 @@ def on_device_revoked(sender: type[Device], device: Device, **_: Any) -> None:
     """Withdraw its waiting prompts; close its sockets here, elsewhere polling does."""
     with outbox() as box:
         for session in inbox.withdraw(device.pk):
-            why = f"{device.name}, which had sent it, was revoked before the agent took it."
+            why = f"{device.name}, which had sent them, was revoked before the agent took them."
             box.append_to_all(encode(notifications.happened(session, "withdrawn", why)))
     transaction.on_commit(lambda: registry.revoked(device.pk))

@@ -12,9 +12,7 @@ _TASK = "<task-notification>"
 _SUMMARY = re.compile(r"(?:<analysis>.*?</analysis>)?\s*<summary>(.*)</summary>", re.DOTALL)
 _ERROR = re.compile(r"<tool_use_error>(.*)</tool_use_error>", re.DOTALL)
 _HAND_BACK = re.compile(r"^\[Subagent hand-back\][^\n]*\n", re.MULTILINE)
-_AGENT_ID = re.compile(
-    r"\nagentId: \w+(?: \([^\n]*\))?\s*(?:<usage>.*</usage>\s*)?", re.MULTILINE | re.DOTALL
-)
+_AGENT_ID = re.compile(r"\nagentId: \w+(?: \([^\n]*\))?")
 _REMINDER, _REMINDER_ENDS = "<system-reminder>", "</system-reminder>"
 _NOTE = re.compile(
     r"\(file state is current in your context[^)\n]*\)|\(\w+ completed with no output\)"
@@ -39,9 +37,11 @@ def for_person(text: str) -> str:
         return found[1].strip()
     if found := _ERROR.fullmatch(text):
         return found[1].strip()
-    lines = f"\n{text}"
-    if (at := lines.rfind("\nagentId: ")) >= 0 and _AGENT_ID.fullmatch(lines, at):
-        text = text[: max(at - 1, 0)].rstrip()
+    lines = f"\n{text}".rstrip()
+    if (at := lines.rfind("\nagentId: ")) >= 0:
+        usage = lines.find("<usage>", at) if lines.endswith("</usage>") else -1
+        if _AGENT_ID.fullmatch(lines[at : usage if usage >= 0 else None].rstrip()):
+            text = text[: max(at - 1, 0)].rstrip()
     if frame := _HAND_BACK.search(text):  # each line of the report is indented, and nothing else
         report = text[frame.end() :].splitlines()
         text = "\n".join(line[2:] for line in report if line.startswith("  ") or not line)

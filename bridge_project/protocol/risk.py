@@ -10,6 +10,14 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
+PATH_MAX_CHARS = 4096  # as Linux has it; what is longer names no file
+_DEPTH = 3  # of parameters in which paths are looked for
+# the names that agents give a path
+PATH_NAMES = (
+    *("file_path", "filePath", "filepath", "path", "absolute_path", "notebook_path"),
+    "paths",  # as the ACP drivers call several
+)
+
 RiskLevel = Literal["low", "medium", "high", "critical"]
 
 _LOW = (
@@ -109,19 +117,20 @@ def risk_of(tool: str, params: Mapping[str, Any]) -> RiskLevel:
         if unread or CRITICAL_COMMAND.search(command):
             return "critical"
         return _risk_of_command(command) if tool == "Bash" else "high"
-    sensitive = risk == "medium" and any(map(SENSITIVE_PATH.search, _paths(params)))
+    sensitive = risk == "medium" and any(map(SENSITIVE_PATH.search, paths_in(params)))
     return "high" if sensitive else risk
 
 
-def _paths(params: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the files that a call names, also beside its first one."""
-    for name in ("file_path", "notebook_path", "path", "paths", "more"):
-        found = params.get(name)
-        for one in found if isinstance(found, list) else [found]:
-            if isinstance(one, str):
-                yield one
-            elif isinstance(one, dict):
-                yield from _paths({"file_path": one.get("file_path")})
+def paths_in(value: Any, depth: int = _DEPTH) -> Iterator[str]:
+    """Yield the values of a call's parameters that are named like paths."""
+    if not depth or not isinstance(value, Mapping):
+        return
+    for name, given in value.items():
+        for each in given if isinstance(given, list) else [given]:
+            if not isinstance(each, str):
+                yield from paths_in(each, depth - 1)
+            elif name in PATH_NAMES and 0 < len(each) <= PATH_MAX_CHARS:
+                yield each
 
 
 # -- what a shell command does ---------------------------------------------------------------------

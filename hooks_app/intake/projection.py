@@ -53,7 +53,8 @@ def leaves_subagents(event: HookEvent) -> bool:
         return False
     tasks = context.get("background_tasks")
     running = isinstance(tasks, list) and any(
-        isinstance(task, dict) and task.get("status") == "running" for task in tasks
+        isinstance(task, dict) and (task.get("type"), task.get("status")) == ("subagent", "running")
+        for task in tasks
     )
     return running or context.get("synthetic") is True
 

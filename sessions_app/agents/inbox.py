@@ -80,11 +80,15 @@ def waiting(session_pks: Collection[int]) -> set[int]:
 
 
 def withdraw(device_pk: int) -> list[Session]:
-    """Delete the prompts of a device that wait; return the session of each."""
-    prompts = Command.objects.filter(kind=Kind.PROMPT, taken_at=None).select_related("session")
-    found = [one for one in prompts if jsontext.loads(one.payload).get("device") == device_pk]
-    Command.objects.filter(pk__in=[one.pk for one in found]).delete()
-    return [one.session for one in found]
+    """Delete the prompts of a device that wait; return their sessions."""
+    prompts = Command.objects.filter(kind=Kind.PROMPT, taken_at=None)
+    found = {
+        pk: session_pk
+        for pk, session_pk, payload in prompts.values_list("pk", "session", "payload").iterator()
+        if jsontext.loads(payload).get("device") == device_pk
+    }
+    Command.objects.filter(pk__in=found).delete()
+    return list(Session.objects.filter(pk__in=set(found.values())))
 
 
 def forget(session: Session, *, prompts: bool) -> None:

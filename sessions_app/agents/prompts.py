@@ -40,6 +40,8 @@ def send_prompt(
         prompt = {"content": content, "device": device.pk if device else None}
         if begun is not None and inbox.was_queued_since(session_pk, begun, **prompt):
             return
+        if device and not Device.objects.filter(pk=device.pk, revoked_at=None).exists():
+            raise BridgeError("AUTH_FAILED")  # what is sent from now on is not withdrawn (D15)
         session = _active(session_pk)
         count, characters = inbox.prompts_waiting(session_pk)
         too_long = count and characters + len(content) > limits.AGENT_PROMPTS_CHARS

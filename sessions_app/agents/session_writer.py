@@ -146,7 +146,7 @@ class SessionWriter:
         self.session.set_turn(Session.Turn.IDLE)
         if event.error:
             self.report_failure(event.error)
-        else:  # also while a device has joined: another one may sleep, or that one (D56)
+        elif not event.interrupted:  # also to who has joined: that device may sleep (D56)
             self.notify(notifications.happened(self.session, "done", self.session.title))
 
     def reject_pending(self, reason: str, **which: str) -> None:

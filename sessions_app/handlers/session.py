@@ -12,7 +12,7 @@ from bridge_project.protocol import client_messages as c
 from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.catalogue import encode, encode_replay
 from bridge_project.protocol.parse import ClientMessage
-from bridge_project.protocol.types import SessionEndReason, SessionStatus, is_uuid
+from bridge_project.protocol.types import SessionEndReason, SessionStatus
 from devices_app import audit
 from devices_app.models import Device
 from sessions_app import session_view, working_directory
@@ -75,13 +75,15 @@ async def _create(connection: ClientConnection, message: ClientMessage) -> None:
     """Create a session, once for repeated messages, and join it each time (D31)."""
 
     async def create(connection: ClientConnection, message: ClientMessage) -> s.SessionReady:
-        # found again by whoever repeats the message, also after a crash before it was answered
-        text = f"{connection.paired.pk} {idempotency.digest_of(connection, message)}"
-        session_id = str(uuid.uuid5(uuid.NAMESPACE_OID, text)) if is_uuid(message.id) else None
-        found = await readers.run(observed_sessions.find, session_id)
-        if found is not None and session_view.is_at_rest(found):
-            return await _ready(await _resumed(connection, found))
-        return await _ready(await _new(connection, message.payload, session_id))
+        session_id = idempotency.own_id.get()
+        try:
+            return await _ready(await _new(connection, message.payload, session_id))
+        except BridgeError:
+            found = await readers.run(observed_sessions.find, session_id)
+            died = idempotency.begun.get() is not None  # a process, while it started this session
+            if not died or found is None or not session_view.is_at_rest(found):
+                raise
+        return await _ready(await _resumed(connection, found))
 
     frame = await idempotency.once(connection, message, create)
     answer = json.loads(frame)

@@ -121,14 +121,14 @@ async def take(connection: ClientConnection, data: str | bytes) -> None:
     if (kind := CATALOGUE[message.type].lane) is None:
         await _handle(connection, message)
         return
-    # A slow request is queued by kind and session: heartbeats and decisions do not wait for it.
-    # Without room for its bytes no more is read.
+    # A slow request is queued by kind, git's by session too: heartbeats and decisions do not wait
+    # for it. Without room for its bytes no more is read.
     size = len(data)
     while connection.queued and connection.queued + size > limits.LANES_BYTES:
         connection.room.clear()
         await connection.room.wait()
     connection.queued += size
-    key = (kind, getattr(message.payload, "session_id", None))
+    key = (kind, getattr(message.payload, "session_id", None) if kind == "git" else None)
     if key in connection.queues:
         connection.queues[key].append((message, size))
     else:
@@ -141,10 +141,12 @@ async def _work_off(connection: ClientConnection, key: Queue) -> None:
     queue = connection.queues[key]
     while queue:
         message, size = queue.popleft()
-        await connection.socket.drain()  # one large answer at a time (D30)
-        await _handle(connection, message)
-        connection.queued -= size
-        connection.room.set()
+        try:
+            await connection.socket.drain()  # one large answer of a queue at a time (D30)
+            await _handle(connection, message)
+        finally:
+            connection.queued -= size
+            connection.room.set()
     del connection.queues[key]
 
 

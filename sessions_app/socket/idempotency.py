@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import uuid
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from datetime import datetime, timedelta
@@ -40,6 +41,8 @@ _running: dict[Key, asyncio.Task[str]] = {}  # what this process is doing now
 begun: ContextVar[datetime | None] = ContextVar("begun", default=None)
 """In a handler: when a process that died may have executed this request already, or None.
 git_commit looks before it commits again."""
+own_id: ContextVar[str] = ContextVar("own_id")
+"""In a handler: a UUID of the request, the same when it is handled again after a crash."""
 
 
 async def answer(connection: ClientConnection, message: ClientMessage, handle: Handler) -> None:
@@ -71,20 +74,16 @@ async def once(connection: ClientConnection, message: ClientMessage, handle: Han
     An exception is not remembered. ``handle`` goes on when the connection ends meanwhile. While
     another process handles the same message, this waits for it.
     """
-    key = (connection.paired.pk, digest_of(connection, message))
-    if (task := _running.get(key)) is None:
-        task = _running[key] = asyncio.create_task(_once(key, connection, message, handle))
-        task.add_done_callback(lambda done: _ended(key, done))
-    return await asyncio.shield(task)
-
-
-def digest_of(connection: ClientConnection, message: ClientMessage) -> str:
-    """Return the hex SHA-256 by which a repeated message is known."""
     # ids like "1" are told apart on one connection only
     scope = None if is_uuid(message.id) else connection.connection_id
     payload = message.payload.model_dump(mode="json")
     text = json.dumps([message.type, message.id, payload, scope], sort_keys=True)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    key = (connection.paired.pk, digest)
+    if (task := _running.get(key)) is None:
+        task = _running[key] = asyncio.create_task(_once(key, connection, message, handle))
+        task.add_done_callback(lambda done: _ended(key, done))
+    return await asyncio.shield(task)
 
 
 def _ended(key: Key, task: asyncio.Task[str]) -> None:
@@ -102,6 +101,7 @@ async def _once(
     if known.answer is not None:
         return known.answer
     begun.set(None if new else known.created_at)
+    own_id.set(str(uuid.uuid5(uuid.NAMESPACE_OID, f"{known.pk} {known.created_at.isoformat()}")))
     request = ClientRequest.objects.filter(pk=known.pk)
     try:
         frame = await _answer(connection, message, handle)

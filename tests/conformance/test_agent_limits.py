@@ -115,7 +115,7 @@ def test_a_prompt_of_a_revoked_device(bridge: Bridge, phone: Phone, script: Scri
     phone.until(lambda message: "of the thief" in str(message), "it was accepted")
     say(phone, session, "of the owner")
     bridge.manage("revoke_device", pairing.name)
-    phone.expect("notification", session_id=session, title="A message was withdrawn")
+    phone.expect("notification", session_id=session, title="Messages were withdrawn")
     phone.send("session_interrupt", {"session_id": session})
     eventually(lambda: script.prompts()[-1] == "of the owner")
     assert "of the thief" not in script.prompts()

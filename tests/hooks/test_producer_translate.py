@@ -137,7 +137,8 @@ def test_what_a_command_does(risk: str) -> None:
         ("Write", {"file_path": "/home/dev/.ssh/authorized_keys"}, "high"),
         ("Edit", {"file_path": "/etc/hosts"}, "high"),
         ("Write", {"file_path": 7}, "medium"),
-        ("Edit", {"path": ".git/hooks/pre-commit"}, "high"),
+        ("Edit", {"absolute_path": ".git/hooks/pre-commit"}, "high"),
+        ("MultiEdit", {"edits": [{"path": "/etc/hosts"}]}, "high"),
         ("Edit", {"file_path": "a", "more": [{"file_path": "/home/dev/.bashrc"}, 7]}, "high"),
         ("mcp__fs__write", {"paths": ["a", ".ssh/config"]}, "high"),
         ("Delete", {"file_path": "a"}, "high"),
@@ -171,10 +172,13 @@ def test_a_hostile_command_costs_little(piece: str) -> None:
     assert time.thread_time() - began < 3
 
 
-@pytest.mark.parametrize("piece", ["\n", "<system-reminder>", "agentId: a\n", "</analysis>", "("])
+@pytest.mark.parametrize(
+    "piece", ["\n", "<system-reminder>", "agentId: a\n", "</analysis>", "(", ")<usage>"]
+)
 def test_what_a_tool_printed_costs_little(piece: str) -> None:
     began = time.thread_time()
-    assert for_person(f"a{piece * 100_000}b").startswith("a")
+    for text in (f"a{piece * 100_000}b", f"a\nagentId: a ({piece * 100_000}"):
+        assert for_person(text).startswith("a")
     assert time.thread_time() - began < 3
 
 

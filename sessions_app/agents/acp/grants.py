@@ -8,16 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bridge_project.protocol.risk import PATH_NAMES, paths_in
 from sessions_app.agents.diffs import Change
 from sessions_app.approvals.tool_call import Call
 
-PATH_MAX_CHARS = 4096  # as Linux has it; what is longer names no file
-_DEPTH = 3  # of parameters in which paths are looked for
-# the names that agents give a path
-_PATHS = (
-    *("file_path", "filePath", "filepath", "path", "absolute_path", "notebook_path"),
-    "paths",  # as ``unnamed`` calls several
-)
 # the names that agents give the directory of a command
 _DIRECTORIES = ("cwd", "workdir", "directory", "dir_path", "working_directory")
 # the names that agents give a text before and after
@@ -111,23 +105,11 @@ def shown_change(change: Change) -> dict[str, str]:
     return {"file_path": change.path, "content": change.new}
 
 
-def paths_in(value: Any, depth: int = _DEPTH) -> Iterator[str]:
-    """Yield the values of a call's parameters that are named like paths."""
-    if not depth or not isinstance(value, Mapping):
-        return
-    for name, given in value.items():
-        for each in given if isinstance(given, list) else [given]:
-            if not isinstance(each, str):
-                yield from paths_in(each, depth - 1)
-            elif name in _PATHS and 0 < len(each) <= PATH_MAX_CHARS:
-                yield each
-
-
 def _edits(shown: Sequence[Any]) -> Iterator[tuple[str, _Edit]]:
     for part in shown:
         if not isinstance(part, Mapping):
             continue
-        path = next((one for name in _PATHS if isinstance(one := part.get(name), str)), None)
+        path = next((one for name in PATH_NAMES if isinstance(one := part.get(name), str)), None)
         if path is None:
             continue
         for before, after in _TEXTS:

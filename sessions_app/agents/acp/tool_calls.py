@@ -15,8 +15,9 @@ from typing import Any
 from acp import schema
 
 from bridge_project.protocol.agent_text import for_person
+from bridge_project.protocol.risk import PATH_MAX_CHARS
 from sessions_app.agents.acp import content
-from sessions_app.agents.acp.grants import PATH_MAX_CHARS, Grant, grant_of, shown_change, unnamed
+from sessions_app.agents.acp.grants import Grant, grant_of, shown_change, unnamed
 from sessions_app.agents.diffs import Change, diff_of_texts
 from sessions_app.agents.driver import describe_call
 from sessions_app.agents.events import (
