@@ -1,8 +1,10 @@
 """What may go wrong between a person, the log and an agent (D13, D30, D38, D40, D60)."""
 
 import signal
+import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -17,7 +19,7 @@ from tests.conformance.phone import Phone
 from tests.conformance.samples import hook
 from tests.faults.quick import with_limits
 
-WAITING, LEASE, REPLAYED = 2, 2, 2
+WAITING, LEASE, REPLAYED, GRACE = 2, 2, 2, 2
 SMALL = with_limits(
     AGENT_CLOSE_SECONDS=300,
     AGENT_PROMPTS_WAITING=WAITING,
@@ -30,7 +32,7 @@ SMALL = with_limits(
 SMALL += "from sessions_app.agents.process import groups\n"
 SMALL += "groups.end_group.__kwdefaults__['patience'] = 300\n"
 script = script_of("plain", "lingers", "cancelling")
-bridge = bridge_of(first=SMALL, BRIDGE_SESSION_GRACE_SECONDS="2")
+bridge = bridge_of(first=SMALL, BRIDGE_SESSION_GRACE_SECONDS=str(GRACE))
 
 
 @pytest.fixture
@@ -130,6 +132,19 @@ def test_a_decision_while_the_lease_has_run_out_is_told(
     bridge.process.send_signal(signal.SIGCONT)
     phone.expect("stream_end", session_id=session, finish_reason="stop")
     assert script.lines("decided")[-1]["outcome"]["optionId"] == "allow_once"
+
+
+def test_a_watched_session_while_nothing_can_be_written(
+    bridge: Bridge, phone: Phone, session: str, script: Script
+) -> None:
+    """D35: a phone that is connected watches it, also when the lease cannot be renewed."""
+    agents = script.processes()
+    with closing(sqlite3.connect(bridge.data / "bridge.sqlite3", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        phone.stay(LEASE + GRACE + 2)
+    assert bridge.session(session)["status"] == "active"
+    assert words(ask(phone, session, "still there")).endswith("still there")
+    assert script.processes() == agents
 
 
 def test_a_prompt_while_the_timer_closes(bridge: Bridge, phone: Phone, script: Script) -> None:
