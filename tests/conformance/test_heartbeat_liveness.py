@@ -68,12 +68,15 @@ def heartbeat_proof(bridge: Bridge) -> None:
 
     It proves nothing for a device that acknowledges some rows (event 0), nor do two pings at once.
     Who answers notifications alone, or these and tool results, which is all that the spec asks,
-    counts as one that never does.
+    counts as one that never does; so does what a device is paired with anew, whatever was there
+    before.
     """
-    session_id = new_session()
-    bridge.accept(prompt(session_id, "before"))
-    phones = [bridge.phone().ready() for _ in range(5)]
-    notified, answering, _, acknowledging, hasty = phones
+    session_id, first = new_session(), bridge.pairing()
+    bridge.watch(older := bridge.phone(first).ready(), session_id)
+    older.close()
+    renewed = bridge.phone(bridge.mint("--device", first.name)).ready()
+    phones = [renewed, *[bridge.phone().ready() for _ in range(5)]]
+    _, notified, answering, _, acknowledging, hasty = phones
     for phone in phones:
         phone.join(session_id)
     bridge.accept(hook("PostToolUse", session_id, PAYLOADS["PostToolUse"] | {"number": 0}))
@@ -100,12 +103,12 @@ def heartbeat_proof(bridge: Bridge) -> None:
         time.sleep(1)
         for phone in phones:
             phone.health_check()  # alive, and no heartbeat
-    for phone in phones[:4]:
+    for phone in phones[:5]:
         phone.ping()
         phone.close()
         phone.ready()
     bridge.accept(prompt(session_id, 3))
-    for phone in phones[:4]:
+    for phone in phones[:5]:
         expected = [1, 2, 3] if phone is acknowledging else [2, 3]
         phone.join(session_id)
         phone.collect(lambda phone=phone: 3 in phone.numbers(session_id), "the last event")  # type: ignore[misc]
