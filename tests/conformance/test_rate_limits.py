@@ -80,6 +80,12 @@ def test_each_endpoint_has_its_limit(rated: Bridge, of: str) -> None:
     assert rated.get(paths[0], rated.device_token()).status == 200
 
 
+def test_scraping_refuses_no_health(rated: Bridge) -> None:
+    """D17: /metrics has a count of its own."""
+    until_refused(asker(rated, "GET", "/metrics", token=rated.admin_token), 60)
+    assert rated.get("/api/v1/health", rated.admin_token).status == 200
+
+
 def test_an_event_counts_once_in_an_outage(make_bridge: Callable[..., Bridge]) -> None:
     """D46, D17: its 503 is one of the 120."""
     with running(Postgres) as postgres:
