@@ -130,6 +130,7 @@ SPECTACULAR_SETTINGS = {
     "VERSION": PROTOCOL_VERSION,
     "OAS_VERSION": "3.1.0",
     "SCHEMA_PATH_PREFIX": "/api/v1",
+    "PATH_CONVERTER_OVERRIDES": {"session": str},
     "POSTPROCESSING_HOOKS": ["bridge_project.docs.openapi.add_errors"],
 }
 

@@ -2,15 +2,19 @@
 
 import uuid
 from typing import Any, cast
+from urllib.parse import unquote_to_bytes
 
 import structlog
 from django.db.models import Exists, OuterRef, QuerySet
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from bridge_project.http import ratelimit
 from bridge_project.http.json import json_model
+from bridge_project.http.request import scope_of
 from bridge_project.http.view import BridgeAPIView
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol import http
@@ -90,6 +94,13 @@ class SessionEventsView(BridgeAPIView):
     rate_group = "sessions"
     permission_classes = [DeviceOrAdmin]
     takes_large_bodies = True
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Handle the request, or leave it to the session whose id ends in ``/events``."""
+        last = scope_of(request).get("raw_path", b"events").rpartition(b"/")[2]
+        if unquote_to_bytes(last) == b"events":
+            return super().dispatch(request, *args, **kwargs)
+        return SessionView.as_view()(request, session_id=f"{kwargs['session_id']}/events")
 
     @extend_schema(
         operation_id="session_event",

@@ -97,8 +97,9 @@ def test_an_unknown_session(shared: Bridge) -> None:
 def test_session_ids_are_quoted(shared: Bridge) -> None:
     """Any non-empty string is one, so its percent-encoded form addresses it."""
     more = ("'; DROP TABLE--", "a" * 200, "../../etc", "%2e%2e")
-    for odd in ("ünïcödé 会话 100% a+b", "a?b=c#d..", "team/project", *more):
-        unique = f"{odd} {new_id()}"
+    names = ["ünïcödé 会话 100% a+b", "a?b=c#d..", "team/project", "line\nbreak", *more]
+    ends = [f"{new_id()}{end}" for end in ("\n", "/", "/events", "/events/events")]
+    for unique in [*(f"{odd} {new_id()}" for odd in names), *ends]:
         shared.accept(prompt(unique, 1))
         address = quote(unique, safe="")
         assert shared.session(address)["id"] == unique
