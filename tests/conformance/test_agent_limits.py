@@ -15,8 +15,9 @@ from tests.conformance.agent_tools import CHAT, Script, begun, bridge_of, http_s
 from tests.conformance.agents import ask, asked, begin, end, reasons, resume, say, words
 from tests.conformance.approvals import assert_refused, decide, decision_of, of
 from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.delivery import send
 from tests.conformance.phone import Phone
-from tests.conformance.samples import hook
+from tests.conformance.samples import hook, new_id
 from tests.faults.quick import with_limits
 
 WAITING, LEASE, REPLAYED, GRACE = 2, 2, 2, 2
@@ -148,7 +149,7 @@ def test_a_watched_session_while_nothing_can_be_written(
 
 
 def test_a_prompt_while_the_timer_closes(bridge: Bridge, phone: Phone, script: Script) -> None:
-    """D60: it was accepted, so it waits for the resume."""
+    """D60: it was accepted, so it waits for the resume. D31: one that was refused is new."""
     script.go.unlink(missing_ok=True)
     with bridge.phones(1) as (leaves,):
         session = begin(bridge, leaves, agent="lingers")
@@ -158,8 +159,12 @@ def test_a_prompt_while_the_timer_closes(bridge: Bridge, phone: Phone, script: S
     assert said.json()["accepted"] is True, "its agent has not ended yet"
     script.go.touch()
     eventually(lambda: bridge.session(session)["status"] == "closed")
+    id_, late = new_id(), {"session_id": session, "content": "too late", "role": "user"}
+    assert_refused(send(phone, "message", id_, late), "SESS_CLOSED", False)
     assert resume(bridge, phone, session)["type"] == "session_ready"
     eventually(lambda: script.prompts()[-1] == "just in time")
+    phone.send("message", late, id=id_)
+    eventually(lambda: script.prompts()[-1] == "too late")
     assert script.prompts().count("just in time") == 1
     end(phone, session)
 
