@@ -48,11 +48,13 @@ class BridgeConsumer(ClientConnection):
         self.socket = self.scope["bridge.socket"]
         self.budget = ratelimit.MessageBudget()
         await self.accept()
-        self._opened = time.monotonic()
+        self._opened, self._taking = time.monotonic(), False
         self._watch_clocks()
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        self._taking = True  # also an `auth` that waits for the database has come
         await dispatch.take(self, text_data if text_data is not None else bytes_data or b"")
+        self._taking = False
 
     async def disconnect(self, code: int) -> None:
         self.over = True
@@ -67,7 +69,7 @@ class BridgeConsumer(ClientConnection):
         if self.over:
             return
         now = time.monotonic()
-        if self.device is None:
+        if self.device is None and not self._taking:
             if now - self._opened > limits.AUTH_WAIT_SECONDS:
                 self.spawn(self.refuse(Refused("CONN_TIMEOUT", "No auth came within 10 seconds.")))
                 return

@@ -2,10 +2,11 @@
 slow clients (D30). What takes long runs side by side, each in a thread.
 """
 
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import pytest
 
@@ -175,6 +176,18 @@ def test_a_ping_may_carry_more(device: Phone) -> None:
     device.send("heartbeat_ping", {"more": 1})
     pong = device.until(lambda message: message["type"] == "heartbeat_pong", "heartbeat_pong")
     assert set(pong) == {"type", "timestamp"}
+
+
+@pytest.mark.slow
+def test_an_auth_that_waits_for_the_database(mortal: Bridge) -> None:
+    """D21: it came in time, and is answered when the database can be written again."""
+    phone = mortal.phone().connect()
+    with closing(sqlite3.connect(mortal.data / "bridge.sqlite3", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        body = {"token": phone.token, "client_version": "1.2.3", "platform": "ios"}
+        sent = phone.send("auth", body)
+        time.sleep(limits.AUTH_WAIT_SECONDS + 2)
+    assert phone.answer_to(sent)["type"] == "connection_ack"
 
 
 @pytest.mark.slow
