@@ -238,6 +238,8 @@ def _use_first(token: Token) -> bool:
         return False
     older = Q(pk__lt=token.pk, replaces=None) | Q(replaces__lt=token.pk)
     device.tokens.filter(older, revoked_at=None).update(revoked_at=now)
+    # another app may acknowledge less than the one before
+    Device.objects.filter(pk=device.pk).update(ack_style=Device.AckStyle.NOTHING)
     seen = {"address": device.last_address, "platform": device.platform}
     audit.record("pairing", device=device, subject=f"token {token.pk}", **seen)
     if device.paired_at is not None:

@@ -23,7 +23,7 @@ from bridge_project.protocol.types import HOOK_EVENTS, now_text
 from devices_app.authentication import AdminOnly, HookOnly
 from hooks_app import config
 from hooks_app.intake import forwarders
-from hooks_app.intake.store import Posted, store
+from hooks_app.intake.store import Posted, find_receipts, store
 
 _HEADERS = {
     "X-Hook-Source": "What sends: the `agent_type` of the session from this event on.",
@@ -85,8 +85,15 @@ class EventView(HookView):
         responses=http.IngestionResult,
     )
     def post(self, request: Request) -> Response:
-        event = parse_hook_body(json_bytes(request), now=datetime.now(UTC))
-        [receipt] = store([Posted(event, self.source)])
+        try:
+            event = parse_hook_body(json_bytes(request), now=datetime.now(UTC))
+        except HookInvalid as invalid:
+            repeated = find_receipts([invalid.stale_id] if invalid.stale_id else [])
+            if not repeated:
+                raise
+            [receipt] = repeated.values()
+        else:
+            [receipt] = store([Posted(event, self.source)])
         return Response(receipt.body())
 
 
@@ -108,18 +115,23 @@ class BatchView(HookView):
     def post(self, request: Request) -> Response:
         parsed = parse_hook_batch(json_bytes(request), now=datetime.now(UTC))
         good = [Posted(event, self.source) for event in parsed if isinstance(event, HookEvent)]
-        receipts = store(good) if good else []
-        errors = [
-            {"index": index, "validation_errors": bad.violations}
-            for index, bad in enumerate(parsed)
-            if isinstance(bad, HookInvalid)
-        ]
+        stored = iter(store(good) if good else [])
+        bad = [one for one in parsed if isinstance(one, HookInvalid)]
+        repeated = find_receipts([one.stale_id for one in bad if one.stale_id])
+        event_ids, errors = [], []
+        for index, one in enumerate(parsed):
+            if isinstance(one, HookEvent):
+                event_ids.append(next(stored).event_id)
+            elif one.stale_id in repeated:
+                event_ids.append(one.stale_id)
+            else:
+                errors.append({"index": index, "validation_errors": one.violations})
         body: dict[str, Any] = {
             "received": True,
             "count": len(parsed),
-            "accepted": len(receipts),
+            "accepted": len(event_ids),
             "rejected": len(errors),
-            "event_ids": [receipt.event_id for receipt in receipts],
+            "event_ids": event_ids,
             "errors": errors,
         }
         return Response(body)

@@ -9,13 +9,14 @@ import re
 from dataclasses import dataclass
 
 from bridge_project.kernel.errors import BridgeError, Ignoring
-from bridge_project.kernel.path_jail import Jail, default_jail
+from bridge_project.kernel.path_jail import Jail, default_jail, shown
 
 POINTER_MAX_BYTES = 8192
 _BRANCH = re.compile(r"ref: refs/heads/(.+)")
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _UNFIT = {
-    "FILE_INVALID_PATH": "The working directory is missing, or is no directory.",
+    "FILE_INVALID_PATH": "The working directory is missing, is no directory, or has a name that"
+    " is not UTF-8.",
     "FILE_ACCESS_DENIED": "The working directory is outside of what the bridge may use"
     " (BRIDGE_ALLOWED_ROOTS).",
     "FILE_NOT_FOUND": "There is no such working directory.",
@@ -44,6 +45,8 @@ def inside(directory: str) -> str:
     """
     try:
         with default_jail().open_dir(directory) as opened:
+            if shown(opened.path) != opened.path:  # a link led there; no text can say its name
+                raise BridgeError("FILE_INVALID_PATH")
             return opened.path
     except BridgeError as error:
         raise BridgeError(error.code, _UNFIT.get(error.code, error.message)) from None
@@ -92,7 +95,7 @@ def branch_of(directory: str) -> str:
     found = _BRANCH.fullmatch(head)
     if found is not None:
         # .invalid: this repository keeps its references in a form that only git can read
-        return "" if found[1] == ".invalid" else found[1]
+        return "" if found[1] == ".invalid" else shown(found[1])
     return detached(head) if _COMMIT.fullmatch(head) else ""
 
 

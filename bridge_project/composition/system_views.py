@@ -92,11 +92,10 @@ class InfoView(BridgeAPIView):
 class MetricsView(BridgeAPIView):
     """Return this process's metrics for Prometheus.
 
-    It shares the rate of health and info: that of `/admin/*` is too low for a scrape every few
-    seconds.
+    The rate of `/admin/*` is too low for a scrape every few seconds.
     """
 
-    rate_group = "status"
+    rate_group = "documents"
     permission_classes = [AdminOnly]
 
     @extend_schema(
@@ -114,7 +113,7 @@ class MetricsView(BridgeAPIView):
 class OpenView(BridgeAPIView):
     """Answer requests without a token: the base of the views that need none."""
 
-    rate_group = "status"
+    rate_group = "documents"
     authentication_classes = []
     permission_classes = []
 

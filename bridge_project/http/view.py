@@ -42,7 +42,9 @@ class BridgeAPIView(APIView):
         except BridgeError:
             ratelimit.check(self.rate_group, None, address)
             raise
-        if scope.get("bridge.body") != "admitted":  # it was counted when it asked
+        refusal = scope.get("bridge.refusal")  # what an application in front of this one has found
+        # it was counted there, or when it asked
+        if refusal is None and scope.get("bridge.body") != "admitted":
             ratelimit.check(self.rate_group, principal and principal.rate_key, address)
         if principal is not None:
             if "bridge.connection" in scope:
@@ -57,8 +59,8 @@ class BridgeAPIView(APIView):
             if self.takes_large_bodies:
                 raise SendBody
             raise BridgeError("PAYLOAD_TOO_LARGE", NO_LARGE_BODY)
-        if refusal := scope.get("bridge.refusal"):
-            raise refusal  # what an application in front of this one has found
+        if refusal is not None:
+            raise refusal
 
     def handle_exception(self, exc: Exception) -> Response:
         if isinstance(exc, SendBody):

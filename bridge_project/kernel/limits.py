@@ -61,6 +61,7 @@ TOOL_TIMEOUT_MS: Final = {
 # -- rates, as django-ratelimit writes them (D17) --------------------------------------------------
 RATES: Final[dict[str, str]] = {
     "status": "60/m",  # /health and /info
+    "documents": "60/m",  # /metrics, /schema, /asyncapi: scraping them refuses no /health
     "hooks.event": "120/m",
     "hooks.batch": "10/m",
     "sessions": "30/m",

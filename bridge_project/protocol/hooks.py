@@ -111,10 +111,11 @@ class HookInvalid(Exception):
     """Refuse a hook event, or a whole batch, with status 400 (D8).
 
     ``violations``: ``{field, message, code, rule}`` of each; ``code`` and ``constraint``: the
-    first one's.
+    first one's. ``stale_id``: the ``event_id`` of an event of which nothing but its time is wrong,
+    which may be a repetition (D31).
     """
 
-    def __init__(self, found: Sequence[Fault]) -> None:
+    def __init__(self, found: Sequence[Fault], event_id: str | None = None) -> None:
         self.constraint = found[0].constraint
         self.violations = []
         for name, constraint, _, message in found:
@@ -124,6 +125,8 @@ class HookInvalid(Exception):
             one = {"field": name, "message": message, "code": code, "rule": rule}
             self.violations.append(one)
         self.code = self.violations[0]["rule"]
+        is_stale = self.code == "HOOK_STALE_TIMESTAMP" and len(found) == 1
+        self.stale_id = event_id if is_stale else None
         super().__init__(f"{self.code}: {found[0].sentence}")
 
 
@@ -170,16 +173,16 @@ def parse_hook_event(value: Any, *, now: datetime) -> HookEvent:
         found.insert(0, Fault("event_type", "the same as event", "", differ))
     if base is not None and not found and base.event in ENFORCED:
         _, found = validate(ENFORCED[base.event], base.payload, "payload.")
-    if base is None or found:
-        raise HookInvalid(found)
     event_id = value.get("event_id")
-    own_id = event_id if isinstance(event_id, str) and types.is_uuid(event_id) else ""
+    own_id = event_id.lower() if isinstance(event_id, str) and types.is_uuid(event_id) else None
+    if base is None or found:
+        raise HookInvalid(found, own_id)
     return HookEvent(
         event=base.event,
         timestamp=base.timestamp,
         session_id=base.session_id,
         payload=base.payload,
-        event_id=own_id.lower() or None,
+        event_id=own_id,
         extra={name: item for name, item in value.items() if name not in _KNOWN},
     )
 

@@ -62,6 +62,12 @@ class Posted(NamedTuple):
     source: str = ""
 
 
+def find_receipts(event_ids: Sequence[str]) -> dict[str, Receipt]:
+    """Return by id the receipts of those events that were stored before (D31)."""
+    found = StoredEvent.objects.filter(event_id__in=event_ids)
+    return {row[0]: Receipt(*row) for row in found.values_list("event_id", "broadcast_count")}
+
+
 def store(posted: Sequence[Posted]) -> list[Receipt]:
     """Store events with their messages in one transaction; return receipts.
 

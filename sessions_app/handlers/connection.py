@@ -40,6 +40,7 @@ WARNINGS = {
 @handles(c.Auth)
 async def auth(connection: ClientConnection, message: ClientMessage) -> None:
     payload: c.Auth = message.payload
+    connection.authenticating = True
     principal = await readers.run(tokens.identify, payload.token)
     if principal is not None and principal.device is not None:
         _check_version(payload.client_version)  # a stranger's token fails first
@@ -58,6 +59,8 @@ async def auth(connection: ClientConnection, message: ClientMessage) -> None:
         except BridgeError as limited:
             raise Refused("RATE_LIMITED", limited.message, details=limited.fields) from None
         raise Refused(error.code, error.message) from None
+    if connection.over:  # refused meanwhile: the device's other connection stays
+        return
     await registry.take_place(connection, device, tokens.digest(payload.token))
     connection.phase = Phase.AUTHENTICATED
     # What a client does once it is answered comes after this row.

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from django.db import connection
 from django.db.models import QuerySet
-from django.utils import timezone
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.ages import ages
 from bridge_project.kernel.config import conf
 from bridge_project.protocol.catalogue import text_frame
 from bridge_project.protocol.types import is_uuid, parse_timestamp
@@ -192,7 +192,7 @@ def missed(
         known = Cursor.objects.filter(device=device_id, feed=feed_id)
         position = known.values_list("position", flat=True).first() or 0
     lacking = LogRow.objects.filter(feed=feed_id, seq__gt=position, seq__lte=upto)
-    since = timezone.now() - timedelta(seconds=limits.REPLAY_BUFFER_SECONDS)
+    since = ages.now() - timedelta(seconds=limits.REPLAY_BUFFER_SECONDS)
     first = _first(lacking.filter(created_at__gt=since))
     # all from there on: a clock that was set back may have made later rows look older
     recent = lacking.filter(seq__gte=upto + 1 if first is None else first)
@@ -222,7 +222,7 @@ def asked_for(feed_id: int, after_id: str | None, since: str | None) -> tuple[li
     rows = asked = LogRow.objects.filter(feed=feed_id)
     start: int | None = 0  # if nothing after it was discarded, the answer is complete
     if after_id is not None:
-        start = _first(rows.filter(message_id=after_id)) if is_uuid(after_id) else None
+        start = _first(rows.filter(message_id=after_id.lower())) if is_uuid(after_id) else None
         asked = rows.filter(seq__gt=start or 0)
     elif since is not None:
         first = _first(rows.filter(created_at__gte=parse_timestamp(since)))

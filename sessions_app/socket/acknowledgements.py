@@ -45,10 +45,11 @@ class Acknowledgements:
 
     def sent_answer(self, request_id: str, row_id: str) -> None:
         """Note that a row was sent as an answer, under the request's id."""
-        self._answers[request_id] = row_id
+        self._answers[request_id.lower()] = row_id
 
     def acknowledged(self, message_ids: Iterable[str]) -> None:
-        for message_id in message_ids:
+        # some clients print a UUID in capitals
+        for message_id in map(str.lower, message_ids):
             if message_id in self._summaries:
                 feed_id, through = self._summaries.pop(message_id)
                 self._through[feed_id] = max(through, self._through.get(feed_id, 0))

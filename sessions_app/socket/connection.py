@@ -48,6 +48,7 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.phase = Phase.OPEN
+        self.authenticating = False  # an `auth` has come; it may wait for the database
         self.health_reported = False
         self.over = False  # nothing more is sent
         # slow requests that wait, and their bytes; set when one of them is done

@@ -67,7 +67,7 @@ class BridgeConsumer(ClientConnection):
         if self.over:
             return
         now = time.monotonic()
-        if self.device is None:
+        if self.device is None and not self.authenticating:
             if now - self._opened > limits.AUTH_WAIT_SECONDS:
                 self.spawn(self.refuse(Refused("CONN_TIMEOUT", "No auth came within 10 seconds.")))
                 return

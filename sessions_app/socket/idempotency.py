@@ -31,16 +31,18 @@ _PASSING = frozenset(
     {
         *("STORAGE_UNAVAILABLE", "RATE_LIMITED", "BRIDGE_ERROR", "PROTO_SEQUENCE_ERROR"),
         *("SESS_LIMIT_REACHED", "SESS_NOT_ACTIVE", "CIRCUIT_OPEN", "AGENT_UNAVAILABLE"),
+        *("SESS_CLOSED", "SESSION_NOT_FOUND", "TOOL_CALL_NOT_FOUND", "GIT_ERROR"),
     }
 )
+_NOBODY = uuid.UUID(int=0)
 
 Handler = Callable[[Any, ClientMessage], Awaitable[Payload | None]]
 Key = tuple[int, str]  # device, digest of the message
 _running: dict[Key, asyncio.Task[str]] = {}  # what this process is doing now
 
 begun: ContextVar[datetime | None] = ContextVar("begun", default=None)
-"""In a handler: when a process that died may have executed this request already, or None.
-git_commit looks before it commits again."""
+"""In a handler: when a process that died, or a git that failed, may have executed this request
+already, or None. git_commit looks before it commits again."""
 own_id: ContextVar[str] = ContextVar("own_id")
 """In a handler: a UUID of the request, the same when it is handled again after a crash."""
 
@@ -62,7 +64,9 @@ async def _answer(connection: ClientConnection, message: ClientMessage, handle: 
     try:
         payload = await handle(connection, message)
     except BridgeError as error:
-        if error.code in _PASSING:
+        # a session that somebody has ended while its agent started is not created again
+        ended = error.code == "SESS_CLOSED" and message.type == "session_start"
+        if error.code in _PASSING and not ended:
             raise
         payload = error_payload(error, getattr(message.payload, "session_id", None))
     return "" if payload is None else encode(payload, id=message.id).text
@@ -105,8 +109,11 @@ async def _once(
     request = ClientRequest.objects.filter(pk=known.pk)
     try:
         frame = await _answer(connection, message, handle)
-    except BaseException:
-        await writers.run(request.delete)
+    except BaseException as error:
+        if new and getattr(error, "code", "") != "GIT_ERROR":
+            await writers.run(request.delete)
+        else:  # it may have been done all the same: the next one looks
+            await writers.run(request.update, process_id=_NOBODY)
         raise
     await writers.run(request.update, answer=frame)
     return frame

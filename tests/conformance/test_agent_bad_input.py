@@ -66,6 +66,9 @@ def test_what_cannot_be_asked_for(bridge: Bridge, phone: Phone) -> None:
     """D41, D7: its code, in words; nothing is created and nobody told."""
     (bridge.root / "a file").write_text("x")
     (bridge.root / "out").symlink_to("/tmp", target_is_directory=True)
+    odd = os.fsencode(bridge.root) + b"/dir\xe9"
+    os.mkdir(odd)
+    os.symlink(odd, os.fsencode(bridge.root) + b"/plain")
     cases: list[tuple[str, Path | str, str, list[str]]] = [
         ("nobody", bridge.root, "AGENT_UNAVAILABLE", ["nobody", "demo"]),
         ("absent", bridge.root, "AGENT_UNAVAILABLE", ["no-such-agent is not installed"]),
@@ -74,6 +77,7 @@ def test_what_cannot_be_asked_for(bridge: Bridge, phone: Phone) -> None:
         ("demo", f"{bridge.root}/..", "FILE_ACCESS_DENIED", []),
         ("demo", f"{bridge.root}/out", "FILE_ACCESS_DENIED", []),
         ("demo", f"{bridge.root}/a file", "FILE_INVALID_PATH", ["director"]),
+        ("demo", f"{bridge.root}/plain", "FILE_INVALID_PATH", ["UTF-8"]),
         ("demo", f"{bridge.root}/missing", "FILE_NOT_FOUND", []),
         ("demo", "", "FILE_INVALID_PATH", []),
     ]

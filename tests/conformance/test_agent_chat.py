@@ -156,7 +156,8 @@ def test_a_tool_call(shared: Bridge, phone: Phone, session: str, decision: str) 
     shared.fence(phone)
     assert len(of(phone, "tool_result", session)) == 1
     kinds = [one["payload"]["notification_type"] for one in of(phone, "notification", session)]
-    assert kinds == ["approval_required", "approval_decided"], "a refusal's result is no alarm"
+    expected = ["approval_required", "approval_decided", "task_complete"]
+    assert kinds == expected, "a refusal's result is no alarm"
 
 
 @pytest.mark.spec("ws.session_interrupt")

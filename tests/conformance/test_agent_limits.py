@@ -1,8 +1,10 @@
 """What may go wrong between a person, the log and an agent (D13, D30, D38, D40, D60)."""
 
 import signal
+import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -13,11 +15,12 @@ from tests.conformance.agent_tools import CHAT, Script, begun, bridge_of, http_s
 from tests.conformance.agents import ask, asked, begin, end, reasons, resume, say, words
 from tests.conformance.approvals import assert_refused, decide, decision_of, of
 from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.delivery import send
 from tests.conformance.phone import Phone
-from tests.conformance.samples import hook
+from tests.conformance.samples import hook, new_id
 from tests.faults.quick import with_limits
 
-WAITING, LEASE, REPLAYED = 2, 2, 2
+WAITING, LEASE, REPLAYED, GRACE = 2, 2, 2, 2
 SMALL = with_limits(
     AGENT_CLOSE_SECONDS=300,
     AGENT_PROMPTS_WAITING=WAITING,
@@ -30,7 +33,7 @@ SMALL = with_limits(
 SMALL += "from sessions_app.agents.process import groups\n"
 SMALL += "groups.end_group.__kwdefaults__['patience'] = 300\n"
 script = script_of("plain", "lingers", "cancelling")
-bridge = bridge_of(first=SMALL, BRIDGE_SESSION_GRACE_SECONDS="2")
+bridge = bridge_of(first=SMALL, BRIDGE_SESSION_GRACE_SECONDS=str(GRACE))
 
 
 @pytest.fixture
@@ -148,8 +151,21 @@ def test_a_decision_while_the_lease_has_run_out_is_told(
     assert script.lines("decided")[-1]["outcome"]["optionId"] == "allow_once"
 
 
+def test_a_watched_session_while_nothing_can_be_written(
+    bridge: Bridge, phone: Phone, session: str, script: Script
+) -> None:
+    """D35: a phone that is connected watches it, also when the lease cannot be renewed."""
+    agents = script.processes()
+    with closing(sqlite3.connect(bridge.data / "bridge.sqlite3", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        phone.stay(LEASE + GRACE + 2)
+    assert bridge.session(session)["status"] == "active"
+    assert words(ask(phone, session, "still there")).endswith("still there")
+    assert script.processes() == agents
+
+
 def test_a_prompt_while_the_timer_closes(bridge: Bridge, phone: Phone, script: Script) -> None:
-    """D60: it was accepted, so it waits for the resume."""
+    """D60: it was accepted, so it waits for the resume. D31: one that was refused is new."""
     script.go.unlink(missing_ok=True)
     with bridge.phones(1) as (leaves,):
         session = begin(bridge, leaves, agent="lingers")
@@ -159,8 +175,12 @@ def test_a_prompt_while_the_timer_closes(bridge: Bridge, phone: Phone, script: S
     assert said.json()["accepted"] is True, "its agent has not ended yet"
     script.go.touch()
     eventually(lambda: bridge.session(session)["status"] == "closed")
+    id_, late = new_id(), {"session_id": session, "content": "too late", "role": "user"}
+    assert_refused(send(phone, "message", id_, late), "SESS_CLOSED", False)
     assert resume(bridge, phone, session)["type"] == "session_ready"
     eventually(lambda: script.prompts()[-1] == "just in time")
+    phone.send("message", late, id=id_)
+    eventually(lambda: script.prompts()[-1] == "too late")
     assert script.prompts().count("just in time") == 1
     end(phone, session)
 

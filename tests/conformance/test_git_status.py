@@ -58,12 +58,14 @@ def test_each_kind_of_change(repository: Repository, work: Work) -> None:
 
 
 def test_the_branch_is_named_as_in_session_ready(repository: Repository, work: Work) -> None:
-    """Also one with a slash, and a detached head, which is no branch."""
+    """Also one with a slash, one that is not UTF-8, and a detached head, which is no branch."""
     detached = f"({repository.commit_files({'a': '1'})[:12]})"
-    for way, name in {"-b": "feature/ümlaut-1", "--detach": detached}.items():
-        repository.git("checkout", "-q", way, name if way == "-b" else "HEAD")
+    names = {"feature/ümlaut-1": "feature/ümlaut-1", os.fsdecode(b"caf\xe9"): "caf\ufffd"}
+    for given, name in (names | {"": detached}).items():
+        repository.git("checkout", "-q", *(["-b", given] if given else ["--detach"]))
         assert work.status()["branch"] == name
-        assert work.phone.join(work.sid)["payload"]["branch"] == name
+        told = work.phone.join(work.sid)["payload"]["branch"]
+        assert ascii(told) == ascii(name), "half a character could not be shown"
 
 
 @pytest.mark.spec("git.status.*")

@@ -2,10 +2,11 @@
 slow clients (D30). What takes long runs side by side, each in a thread.
 """
 
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import pytest
 
@@ -68,12 +69,15 @@ def heartbeat_proof(bridge: Bridge) -> None:
 
     It proves nothing for a device that acknowledges some rows (event 0), nor do two pings at once.
     Who answers notifications alone, or these and tool results, which is all that the spec asks,
-    counts as one that never does.
+    counts as one that never does; so does what a device is paired with anew, whatever was there
+    before.
     """
-    session_id = new_session()
-    bridge.accept(prompt(session_id, "before"))
-    phones = [bridge.phone().ready() for _ in range(5)]
-    notified, answering, _, acknowledging, hasty = phones
+    session_id, first = new_session(), bridge.pairing()
+    bridge.watch(older := bridge.phone(first).ready(), session_id)
+    older.close()
+    renewed = bridge.phone(bridge.mint("--device", first.name)).ready()
+    phones = [renewed, *[bridge.phone().ready() for _ in range(5)]]
+    _, notified, answering, _, acknowledging, hasty = phones
     for phone in phones:
         phone.join(session_id)
     bridge.accept(hook("PostToolUse", session_id, PAYLOADS["PostToolUse"] | {"number": 0}))
@@ -100,12 +104,12 @@ def heartbeat_proof(bridge: Bridge) -> None:
         time.sleep(1)
         for phone in phones:
             phone.health_check()  # alive, and no heartbeat
-    for phone in phones[:4]:
+    for phone in phones[:5]:
         phone.ping()
         phone.close()
         phone.ready()
     bridge.accept(prompt(session_id, 3))
-    for phone in phones[:4]:
+    for phone in phones[:5]:
         expected = [1, 2, 3] if phone is acknowledging else [2, 3]
         phone.join(session_id)
         phone.collect(lambda phone=phone: 3 in phone.numbers(session_id), "the last event")  # type: ignore[misc]
@@ -196,6 +200,18 @@ def test_a_ping_may_carry_more(device: Phone) -> None:
     device.send("heartbeat_ping", {"more": 1})
     pong = device.until(lambda message: message["type"] == "heartbeat_pong", "heartbeat_pong")
     assert set(pong) == {"type", "timestamp"}
+
+
+@pytest.mark.slow
+def test_an_auth_that_waits_for_the_database(mortal: Bridge) -> None:
+    """D21: it came in time, and is answered when the database can be written again."""
+    phone = mortal.phone().connect()
+    with closing(sqlite3.connect(mortal.data / "bridge.sqlite3", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        body = {"token": phone.token, "client_version": "1.2.3", "platform": "ios"}
+        sent = phone.send("auth", body)
+        time.sleep(limits.AUTH_WAIT_SECONDS + 2)
+    assert phone.answer_to(sent)["type"] == "connection_ack"
 
 
 @pytest.mark.slow

@@ -174,8 +174,15 @@ def test_the_same_event_id_twice(bridge: Bridge, sid: str, device: Phone) -> Non
     none = [prompt(sid, 4, event_id=odd) for odd in ("not-a-uuid", 7, None, ["x"]) * 2]
     ids = {answer["event_id"] for answer in bridge.accept(*none)}
     assert len(ids) == 8 and all(map(is_uuid, ids))
-    assert bridge.session(sid)["hook_count"] == 10
-    device.ready().wait_numbers(sid, [1, 3, *[4] * 8])
+    stale = prompt(sid, 5, event_id=event_id, timestamp=now(-400))
+    again = bridge.accept(stale)[0]
+    assert again["event_id"] == event_id and again["received"] is True
+    unknown = prompt(sid, 5, event_id=new_id(), timestamp=now(-400))
+    body = accepted(bridge, [stale, unknown, prompt(sid, 6), stale | {"payload": 5}])
+    assert body["event_ids"][0] == event_id and body["accepted"] == 2
+    assert [error["index"] for error in body["errors"]] == [1, 3]
+    assert bridge.session(sid)["hook_count"] == 11
+    device.ready().wait_numbers(sid, [1, 3, *[4] * 8, 6])
 
 
 @on_both

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.approvals import ask, notifications, pending
+from tests.conformance.approvals import ask, decision_of, notifications, pending, pre
 from tests.conformance.bridge import Bridge
 from tests.conformance.delivery import send
 from tests.conformance.phone import Phone
 from tests.conformance.repositories import Repository, Work
-from tests.conformance.samples import new_id
+from tests.conformance.samples import new_id, prompt
 from tests.files.repositories import hook
 
 pytestmark = pytest.mark.spec("client.repeat", "offline.flush")
@@ -39,6 +39,31 @@ def test_a_decision(bridge: Bridge, sid: str, joined: Phone, device: Phone) -> N
     assert [code(joined, lost) for _ in range(2)] == ["TOOL_ALREADY_DECIDED"] * 2
     bridge.fence(joined)
     assert len(notifications(joined, sid, "approval_decided")) == 1
+
+
+def test_what_may_be_over_the_next_time(bridge: Bridge, sid: str, device: Phone) -> None:
+    """A failure before which nothing was done is no answer to remember."""
+    id_, body = new_id(), decision_of(sid, "call-1", "approved")
+    device.ready()
+    for code in ("SESSION_NOT_FOUND", "TOOL_CALL_NOT_FOUND"):
+        assert send(device, "approval_response", id_, body)["payload"]["code"] == code
+        bridge.accept(prompt(sid, 1))
+    bridge.accept(pre(sid, approval=True, tool_call_id="call-1"))
+    assert send(device, "approval_response", id_, body)["type"] == "approval_recorded"
+
+
+def test_a_commit_that_was_refused(repository: Repository, work: Work) -> None:
+    """It is tried again, and then it is done."""
+    repository.commit_files({"a": "1\n"})
+    repository.write("a", "2\n")
+    hook(repository, "pre-commit", "exit 1")
+    id_, body = new_id(), {"session_id": work.sid, "message": "Again", "files": ["a"]}
+    assert send(work.phone, "git_commit", id_, body)["payload"]["code"] == "GIT_ERROR"
+    hook(repository, "pre-commit", "exit 0")
+    first = send(work.phone, "git_commit", id_, body)["payload"]["commit"]
+    repository.write("a", "3\n")
+    assert send(work.phone, "git_commit", id_, body)["payload"]["commit"] == first
+    assert repository.head() == first["hash"]
 
 
 @on_both

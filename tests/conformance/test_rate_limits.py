@@ -17,7 +17,7 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.https import Response, assert_error
 from tests.conformance.raw import upgraded
 from tests.conformance.samples import hook, new_id, new_session, now, prompt
-from tests.servers import Redis
+from tests.servers import Postgres, Redis, running
 
 ENOUGH = 5  # seconds
 
@@ -78,6 +78,25 @@ def test_each_endpoint_has_its_limit(rated: Bridge, of: str) -> None:
     paths = [f"/api/v1/{path}" for path in of.split()]
     until_refused(asker(rated, "GET", *paths, token=rated.device_token()), LIMITS[of], (200, 404))
     assert rated.get(paths[0], rated.device_token()).status == 200
+
+
+def test_scraping_refuses_no_health(rated: Bridge) -> None:
+    """D17: /metrics has a count of its own."""
+    until_refused(asker(rated, "GET", "/metrics", token=rated.admin_token), 60)
+    assert rated.get("/api/v1/health", rated.admin_token).status == 200
+
+
+def test_an_event_counts_once_in_an_outage(make_bridge: Callable[..., Bridge]) -> None:
+    """D46, D17: its 503 is one of the 120."""
+    with running(Postgres) as postgres:
+        url = postgres.create_database()
+        bridge = make_bridge("outage", database_url=url, BRIDGE_RATE_LIMITS="on")
+        body = hook("Stop", new_session())
+        bridge.accept(body)
+        postgres.stop()
+        post = asker(bridge, "POST", "/hooks/event", token=bridge.hook_token, body=body)
+        until_refused(post, 120, (503,), spent=1)
+        bridge.stop()
 
 
 def test_upgrades(rated: Bridge) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.agents import ask, begin, words
 from tests.conformance.approvals import decide, pre
 from tests.conformance.samples import new_id, new_session, now, prompt
 from tests.faults.clock import BusyClockBridge, ClockBridge
@@ -25,7 +26,8 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BusyClockBridge
 
 @pytest.mark.parametrize("ahead", [YEAR, -YEAR], ids=["year", "-year"])
 def test_the_clock_jumps(bridge: BusyClockBridge, ahead: float) -> None:
-    """D30, D31, D38: the jump makes nothing old: neither rows, nor an approval, nor an event's id.
+    """D30, D31, D38: the jump makes nothing old: neither rows, nor what an agent of the bridge has
+    said, nor an approval, nor an event's id.
     D15, D33: sockets and devices hold, and so does a revocation. D19, D55: certificates are good.
     """
     bridge.set(0)
@@ -37,6 +39,8 @@ def test_the_clock_jumps(bridge: BusyClockBridge, ahead: float) -> None:
     away.join(sid)
     away.close()
     here.join(sid)
+    spoken = begin(bridge, here)
+    ask(here, spoken, "before the jump")
     again = prompt(sid, 5, event_id=repeated)
     bridge.accept(*[prompt(sid, number) for number in range(1, 5)], again)
     bridge.manage("revoke_device", gone)
@@ -45,6 +49,9 @@ def test_the_clock_jumps(bridge: BusyClockBridge, ahead: float) -> None:
     bridge.accept(*[one | {"timestamp": now(ahead)} for one in (again, prompt(sid, 6))])
     away.ready()
     away.wait_numbers(sid, range(7))
+    away.join(spoken)
+    replayed = away.expect("replay_buffer", session_id=spoken)["payload"]
+    assert "before the jump" in words(replayed["messages"]) and replayed["complete"]
     away.join(asked)
     assert decide(away, asked, "call", "approved")["type"] == "approval_recorded"
     away.close()
