@@ -46,8 +46,6 @@ export function reduceHome(home, message, viewing = null) {
       return decided(home, payload);
     case "notification":
       return notified(home, message, viewing);
-    case "agent_event":
-      return happened(home, payload, viewing);
     case "stream_end":
       return streamEnded(home, payload, viewing);
     default:
@@ -136,30 +134,12 @@ function notified(home, message, viewing) {
 }
 
 const FAILURES = new Set(["AGENT_ERROR", "ANSWER_CUT_OFF"]);
-const GOOD = new Set(["task_completed", "user_request", undefined]);
 
-function happened(home, payload, viewing) {
-  const id = payload.session_id;
-  const view = { session_id: id, last_activity_at: payload.timestamp };
-  const known = home.sessions[id];
-  if (payload.event === "UserPromptSubmit") {
-    view.turn = "working";
-    if (known && !known.title)
-      view.title = String(payload.payload.prompt ?? "")
-        .split("\n")[0]
-        .slice(0, 200);
-  }
-  if (payload.event === "PreToolUse") view.turn = "working";
-  if (payload.event === "Stop")
-    Object.assign(view, { turn: "idle", doing: null, failed: !GOOD.has(payload.payload.reason) });
-  if (payload.event === "SessionEnd") Object.assign(view, CLOSED);
-  return withSession(home, view, viewing);
-}
-
-function streamEnded(home, payload, viewing) {
-  const { session_id, finish_reason: reason } = payload;
+// A turn may be over before a `session_update` has told that it began.
+function streamEnded(home, { session_id: id, finish_reason: reason }, viewing) {
   if (reason === "tool_call") return home;
-  const view = { session_id, turn: "idle", doing: null, failed: reason === "error" };
+  const view = { session_id: id, turn: "idle", doing: null, failed: reason === "error" };
+  if (id !== viewing) view.unseen = true;
   return withSession(home, view, viewing);
 }
 

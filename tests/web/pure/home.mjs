@@ -81,9 +81,11 @@ test("sessions stand by what they need of a person", () => {
       view("paused", { session_status: "paused" }),
       view("done", { turn: "working" }),
       view("broke", { turn: "working" }),
+      view("quick"), // its turn was over before anything told that it began
     ),
     message("session_update", { session: view("done") }),
     message("stream_end", { session_id: "broke", message_id: "m", finish_reason: "error" }),
+    message("stream_end", { session_id: "quick", message_id: "m", finish_reason: "stop" }),
     message("session_started", { session_id: "over" }),
     message("session_end", { session_id: "over" }),
   ]);
@@ -94,6 +96,7 @@ test("sessions stand by what they need of a person", () => {
       ["failed", "error"],
       ["broke", "error"],
       ["done", "finished"],
+      ["quick", "finished"],
       ["works", "working"],
       ["paused", "paused"],
       ["idle", "idle"],
