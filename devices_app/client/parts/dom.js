@@ -69,10 +69,17 @@ export function row(attributes, { before = null, title, meta = null, after = nul
   return h("li.row", {}, h("a.row-link", attributes, before, main, after));
 }
 
+/** Make the terms and descriptions of a `dl.facts`, from an object. */
+export const factsOf = (facts) =>
+  Object.entries(facts).map(([term, fact]) => [h("dt", {}, term), h("dd", {}, fact)]);
+
 /** Set an element's text only where it differs, so that a selection in it survives. */
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
+
+/** The same for the element within `node` that matches. */
+export const setPart = (node, selector, text) => setText(node.querySelector(selector), text);
 
 const SVG = "http://www.w3.org/2000/svg";
 const PATHS = {

@@ -37,11 +37,20 @@ export const dotted = (...parts) => parts.filter(Boolean).join(" · ");
 export const shortPath = (path) =>
   oneLine(path).split("/").filter(Boolean).slice(-2).join("/") || oneLine(path);
 
+/** Name a session of which at least the id is known. */
+export const titleOf = (session, id) =>
+  oneLine(session?.title) || shortPath(session?.working_directory) || oneLine(id);
+
 /** Write how long ago a moment was, in few characters. */
 export function ago(at, now = Date.now()) {
   const seconds = Math.max(0, Math.round((now - Date.parse(at)) / 1000));
   if (!Number.isFinite(seconds)) return "";
-  if (seconds < 60) return seconds < 10 ? "now" : `${seconds} s`;
+  return seconds < 10 ? "now" : span(seconds);
+}
+
+/** Write a number of seconds in its greatest unit. */
+export function span(seconds) {
+  if (seconds < 60) return `${seconds} s`;
   if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
   if (seconds < 86400) return `${Math.floor(seconds / 3600)} h`;
   return `${Math.floor(seconds / 86400)} d`;
@@ -53,14 +62,6 @@ export function duration(ms) {
   if (ms < 1000) return `${Math.round(ms)} ms`;
   return ms < 60_000 ? `${(ms / 1000).toFixed(1)} s` : `${Math.round(ms / 60_000)} min`;
 }
-
-/** Write in words how far two clocks are apart. */
-export const showMinutes = (ms) => {
-  const minutes = Math.round(Math.abs(ms) / 60_000);
-  if (minutes < 120) return minutes === 1 ? "a minute" : `${minutes} minutes`;
-  if (minutes < 2880) return `${Math.round(minutes / 60)} hours`;
-  return `${Math.round(minutes / 1440)} days`;
-};
 
 let clocks = null; // to make one takes as long as a hundred uses of it
 

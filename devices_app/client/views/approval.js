@@ -1,9 +1,19 @@
 // Show the sheet of a decision: the whole call, and buttons that suit its risk.
 
 import { compareTexts, diffLines } from "../parts/diff.js";
-import { button, copyButton, field, fill, guard, h, setText, toast } from "../parts/dom.js";
+import {
+  button,
+  copyButton,
+  factsOf,
+  field,
+  fill,
+  guard,
+  h,
+  setText,
+  toast,
+} from "../parts/dom.js";
 import { holdButton, openSheet, seenToEnd, twoSteps } from "../parts/sheet.js";
-import { ago, hasOdd, oneLine, visible } from "../parts/text.js";
+import { ago, hasOdd, oneLine, titleOf, visible } from "../parts/text.js";
 import { itemOf, outcome, RISK, standing } from "./approvals.js";
 import { questionForm, questionsOf } from "./questions.js";
 
@@ -21,24 +31,20 @@ export function openApproval(key, { model, go }, closed) {
   const form = asked.length
     ? questionForm(asked, { readOnly: atMachine, changed: () => answered() })
     : null;
-  const title = oneLine(session?.title) || approval.session_id;
-  const when = h("dd");
+  const link = go.link("session", approval.session_id);
+  const when = h("span");
+  const facts = {
+    Session: h("a", link, titleOf(session, approval.session_id)),
+    Directory: h("code", {}, visible(session?.working_directory ?? "not known")),
+    Asked: when,
+  };
   const content = [
     form
       ? form.node
       : [h(`p.risk.risk-${approval.risk_level}`, {}, RISK[approval.risk_level]), whole(approval)],
     !form && changes(approval.params, approval.changed ?? {}),
     approval.reasoning && [h("h2", {}, "Why"), h("p", {}, visible(approval.reasoning))],
-    h(
-      "dl.facts",
-      {},
-      h("dt", {}, "Session"),
-      h("dd", {}, h("a", go.link("session", approval.session_id), title)),
-      h("dt", {}, "Directory"),
-      h("dd", {}, h("code", {}, visible(session?.working_directory ?? "not known"))),
-      h("dt", {}, "Asked"),
-      when,
-    ),
+    h("dl.facts", {}, factsOf(facts)),
   ];
 
   const give = () => parts.decide("modified", { ...approval.params, answers: form.answers() });

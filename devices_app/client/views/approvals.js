@@ -1,7 +1,7 @@
 // List approvals as cards: those that wait, and those decided lately.
 
-import { connectionSign, guard, h, keyed, row, screen, setText } from "../parts/dom.js";
-import { ago, callLine, oneLine, shortPath } from "../parts/text.js";
+import { connectionSign, guard, h, keyed, row, screen, setPart } from "../parts/dom.js";
+import { ago, callLine, titleOf } from "../parts/text.js";
 import { approvalKey, openApprovals } from "../store/approvals.js";
 
 export const RISK = {
@@ -69,19 +69,11 @@ function card(approval, model, go) {
 }
 
 function paintCard(node, approval, model) {
-  const session = model.home.sessions[approval.session_id];
-  setText(
-    node.querySelector(".where"),
-    oneLine(session?.title) || shortPath(session?.working_directory) || "Session",
-  );
-  setText(node.querySelector(".age"), ago(approval.at));
-  setText(
-    node.querySelector(".card-foot"),
-    standing(approval, model) ||
-      (approval.source === "hooks"
-        ? "Waits at the machine"
-        : RISK[approval.risk_level].split(":")[0]),
-  );
+  const { at, session_id: id, source, risk_level: risk } = approval;
+  const waits = source === "hooks" ? "Waits at the machine" : RISK[risk].split(":")[0];
+  setPart(node, ".where", titleOf(model.home.sessions[id], "Session"));
+  setPart(node, ".age", ago(at));
+  setPart(node, ".card-foot", standing(approval, model) || waits);
 }
 
 /** Say in a sentence what became of this device's own decision. */

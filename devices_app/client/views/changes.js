@@ -78,29 +78,19 @@ export function changesView(id, { model }) {
       check();
     });
     const place = h("div.file-diff");
-    const details = h(
-      "details",
-      {},
-      h(
-        "summary",
-        {},
-        h(
-          `span.status.${status}`,
-          { title: NAMES[status] ?? status },
-          h("span", { "aria-hidden": "true" }, STATUS[status] ?? "·"),
-          h("span.unseen", {}, `${NAMES[status] ?? status}: `),
-        ),
-        pathOf(path),
-        h(
-          "span.counts",
-          { hidden: additions + deletions === 0 }, // a binary file
-          h("span.plus", {}, `+${additions}`),
-          " ",
-          h("span.minus", {}, `−${deletions}`),
-        ),
-      ),
-      place,
+    const name = NAMES[status] ?? status;
+    const letter = h("span", { "aria-hidden": "true" }, STATUS[status] ?? "·");
+    const spoken = h("span.unseen", {}, `${name}: `);
+    const isBinary = additions + deletions === 0;
+    const counts = h(
+      "span.counts",
+      { hidden: isBinary },
+      h("span.plus", {}, `+${additions}`),
+      " ",
+      h("span.minus", {}, `−${deletions}`),
     );
+    const kind = h(`span.status.${status}`, { title: name }, letter, spoken);
+    const details = h("details", {}, h("summary", {}, kind, pathOf(path), counts), place);
     details.addEventListener("toggle", () => {
       if (details.open && !place.childElementCount) diff(path, place);
     });
@@ -141,27 +131,13 @@ export function changesView(id, { model }) {
       files.nodesByKey?.clear();
       show(status);
       const { hash, summary, files_changed: count } = status.commit;
-      fill(
-        outcome,
-        h(
-          "p.finding.good",
-          {},
-          `Committed ${count} ${count === 1 ? "file" : "files"} as `,
-          h("code", {}, hash.slice(0, 8)),
-          `: ${oneLine(summary)}`,
-        ),
-      );
+      const what = `Committed ${count} ${count === 1 ? "file" : "files"} as `;
+      const short = h("code", {}, hash.slice(0, 8));
+      fill(outcome, h("p.finding.good", {}, what, short, `: ${oneLine(summary)}`));
     } catch (error) {
       const unsure = error.code === undefined ? " Look at the changes before you try again." : "";
-      fill(
-        outcome,
-        h(
-          "div.finding.bad",
-          {},
-          h("p", {}, "Not committed."),
-          h("pre.wrapped", {}, `${error.message}${unsure}`),
-        ),
-      );
+      const why = h("pre.wrapped", {}, `${error.message}${unsure}`);
+      fill(outcome, h("div.finding.bad", {}, h("p", {}, "Not committed."), why));
       outcome.scrollIntoView({ block: "nearest" });
       check();
     }

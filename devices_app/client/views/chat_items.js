@@ -1,7 +1,7 @@
 // Make a conversation's items: prompts, answers, tool cards, notes.
 
 import { diffLines, parseUnified } from "../parts/diff.js";
-import { button, copyButton, fill, h, setText } from "../parts/dom.js";
+import { button, copyButton, fill, h, setPart, setText } from "../parts/dom.js";
 import { showMarkdown } from "../parts/markdown.js";
 import { callLine, clock, dotted, duration, oneLine, subject, visible } from "../parts/text.js";
 import { approvalKey } from "../store/approvals.js";
@@ -89,11 +89,8 @@ function updateTool(node, item) {
       h("div.tool-body"),
     );
   if (!details.isConnected) node.replaceChildren(details);
-  setText(details.querySelector(".call"), callLine(item.tool, item.params, item.description));
-  setText(
-    details.querySelector(".meta"),
-    dotted(WORDS[state], about(item), duration(item.ms)),
-  );
+  setPart(details, ".call", callLine(item.tool, item.params, item.description));
+  setPart(details, ".meta", dotted(WORDS[state], about(item), duration(item.ms)));
   details.ontoggle = () =>
     details.open && fillTool(details.querySelector(".tool-body"), item, node.app);
   if (details.open) fillTool(details.querySelector(".tool-body"), item, node.app);
