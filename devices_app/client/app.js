@@ -3,6 +3,7 @@
 import { button, h, icon, fill, onFrame, setText, toast } from "./parts/dom.js";
 import { Model } from "./net/model.js";
 import { Unanswered } from "./net/requests.js";
+import { named } from "./protocol/messages.js";
 import { openApprovals } from "./store/approvals.js";
 import { addressOf, BASE, screenOf } from "./views/addresses.js";
 import { approvalsView } from "./views/approvals.js";
@@ -268,6 +269,8 @@ function begin() {
   model.follow((news) => {
     if (news.news === "gone") return location.assign(BASE);
     if (news.news === "trouble") toast(news.text, "warn");
+    if (news.news === "rows" && !news.session)
+      for (const { payload } of news.rows) toast(named(`${payload.title}: ${payload.body}`));
     if (news.news === "connection" && news.connection.phase === "ready") server?.lookAtServer();
     waiting.push(news);
     return repaint();

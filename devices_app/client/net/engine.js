@@ -1,7 +1,7 @@
 // Run this device's one socket, in one tab. Store each arriving message, fold it into the state,
 // tell the tabs, acknowledge it, in this order; queue outgoing messages in the outbox.
 
-import { isRow, make, rowsOf, sessionOf } from "../protocol/messages.js";
+import { isRow, make, named, rowsOf, sessionOf } from "../protocol/messages.js";
 import { approvalKey, closeApprovals, openApprovals, staleApprovals } from "../store/approvals.js";
 import { emptyHome, foldHome, reduceSessionList } from "../store/home.js";
 import { commandsOf } from "./commands.js";
@@ -11,6 +11,7 @@ import { Socket } from "./socket.js";
 
 const LOOKED_AT = 200; // kept rows, for whether any is of a conversation
 const PROBLEMS_KEPT = 50;
+const NO_SESSION = ""; // what its rows are stored under
 const LIST_EVERY_MS = 60_000;
 const KEEP_HOME_MS = 500;
 const NOT_SENT = "What you decided offline was not sent.";
@@ -48,9 +49,11 @@ export class Engine {
 
   async start() {
     const kept = ["identity", "home"].map((name) => this.db.get(name));
-    const [identity, home] = await Promise.all([...kept, this.outgoing.load()]);
+    const told = this.db.rowsBefore(NO_SESSION, Infinity, PROBLEMS_KEPT);
+    const [identity, home, rows] = await Promise.all([...kept, told, this.outgoing.load()]);
     this.identity = identity ?? this.identity; // with the newest tokens
     this.home = { ...emptyHome(), ...home };
+    this.noteRows(rows.map(({ row }) => row));
     if (this.stopped) return;
     this.socket = new Socket({
       ...this.identity,
@@ -160,7 +163,7 @@ export class Engine {
         add(payload.session_id, rowsOf(message, this.strange), isAnswer);
         if (!isAnswer) acks.push(id);
       } else if (isRow(message) && !isAnswer) {
-        add(sessionOf(message) ?? "", [message], false);
+        add(sessionOf(message) ?? NO_SESSION, [message], false);
         acks.push(id);
         continue;
       }
@@ -204,6 +207,7 @@ export class Engine {
     if (this.home !== before) this.tell({ news: "home", home: this.home });
     for (const { session, rows, earlier } of fresh)
       if (rows.length) this.tell({ news: "rows", session, rows, earlier });
+    this.noteRows(fresh.flatMap(({ session, rows }) => (session === NO_SESSION ? rows : [])));
     for (const { rows, old } of groups) for (const row of rows) this.notice(row, !old);
     return kept;
   }
@@ -309,10 +313,24 @@ export class Engine {
     this.note(`A message could not be read (${problem})`, `${type} ${text}`);
 
   note(what, detail, said = "") {
-    const problem = { at: new Date().toISOString(), what, detail: String(detail).slice(0, 500) };
-    this.problems = [problem, ...this.problems].slice(0, PROBLEMS_KEPT);
-    this.tell({ news: "problems", problems: this.problems });
+    const detailed = String(detail).slice(0, 500);
+    this.keepNotes([{ at: new Date().toISOString(), what, detail: detailed }]);
     if (said && !this.told.has(said)) this.tell({ news: "trouble", text: said });
     this.told.add(said);
+  }
+
+  // What is about no session has no conversation to stand in.
+  noteRows(rows) {
+    const notes = rows.map(({ timestamp: at, payload: { title, body } }) => ({
+      at,
+      what: named(title),
+      detail: named(body),
+    }));
+    if (notes.length) this.keepNotes(notes.reverse());
+  }
+
+  keepNotes(notes) {
+    this.problems = [...notes, ...this.problems].slice(0, PROBLEMS_KEPT);
+    this.tell({ news: "problems", problems: this.problems });
   }
 }

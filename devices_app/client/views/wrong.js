@@ -34,7 +34,7 @@ export function wrongView({ model, go, pairAgain }) {
         h(
           "li.finding",
           {},
-          h("p", {}, `${new Date(at).toLocaleTimeString()}: ${what}.`),
+          h("p", {}, `${new Date(at).toLocaleString()}: ${what}.`),
           h("p.meta", {}, detail),
         ),
       ),
