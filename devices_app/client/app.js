@@ -187,14 +187,10 @@ async function showSheet(key) {
 /** Show what is so now; `news` are what came since the last time, in order. */
 function paint(news = []) {
   const count = openApprovals(model.home).length;
+  const { screen } = root.dataset;
+  const tab = screen === "wrong" ? "settings" : screen;
   for (const link of shell.nav.querySelectorAll("a")) {
-    const current =
-      (shown.path === BASE && link.dataset.tab === "home") ||
-      (shown.path.startsWith(link.getAttribute("href")) && link.dataset.tab !== "home") ||
-      shown.path === link.dataset.tab ||
-      (shown.path === go.to("wrong") && link.dataset.tab === "settings");
-    if (current) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    link.ariaCurrent = link.dataset.tab === tab ? "page" : null;
     if (link.dataset.tab !== "approvals") continue;
     const badge = link.querySelector(".count");
     badge.hidden = count === 0;

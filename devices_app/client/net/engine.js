@@ -53,7 +53,7 @@ export class Engine {
     const [identity, home, rows] = await Promise.all([...kept, told, this.outgoing.load()]);
     this.identity = identity ?? this.identity; // with the newest tokens
     this.home = { ...emptyHome(), ...home };
-    this.noteRows(rows.map(({ row }) => row));
+    for (const { row } of rows) this.noteRow(row);
     if (this.stopped) return;
     this.socket = new Socket({
       ...this.identity,
@@ -205,9 +205,10 @@ export class Engine {
       this.note("What came could not be stored", error.message || String(error), FULL);
     }
     if (this.home !== before) this.tell({ news: "home", home: this.home });
-    for (const { session, rows, earlier } of fresh)
+    for (const { session, rows, earlier } of fresh) {
       if (rows.length) this.tell({ news: "rows", session, rows, earlier });
-    this.noteRows(fresh.flatMap(({ session, rows }) => (session === NO_SESSION ? rows : [])));
+      if (session === NO_SESSION) rows.forEach(this.noteRow);
+    }
     for (const { rows, old } of groups) for (const row of rows) this.notice(row, !old);
     return kept;
   }
@@ -312,25 +313,15 @@ export class Engine {
   strange = ({ problem, type, text }) =>
     this.note(`A message could not be read (${problem})`, `${type} ${text}`);
 
-  note(what, detail, said = "") {
-    const detailed = String(detail).slice(0, 500);
-    this.keepNotes([{ at: new Date().toISOString(), what, detail: detailed }]);
+  // What is about no session has no conversation to stand in.
+  noteRow = ({ timestamp, payload: { title, body } }) =>
+    this.note(named(title), named(body), "", timestamp);
+
+  note(what, detail, said = "", at = new Date().toISOString()) {
+    const problem = { at, what, detail: String(detail).slice(0, 500) };
+    this.problems = [problem, ...this.problems].slice(0, PROBLEMS_KEPT);
+    this.tell({ news: "problems", problems: this.problems });
     if (said && !this.told.has(said)) this.tell({ news: "trouble", text: said });
     this.told.add(said);
-  }
-
-  // What is about no session has no conversation to stand in.
-  noteRows(rows) {
-    const notes = rows.map(({ timestamp: at, payload: { title, body } }) => ({
-      at,
-      what: named(title),
-      detail: named(body),
-    }));
-    if (notes.length) this.keepNotes(notes.reverse());
-  }
-
-  keepNotes(notes) {
-    this.problems = [...notes, ...this.problems].slice(0, PROBLEMS_KEPT);
-    this.tell({ news: "problems", problems: this.problems });
   }
 }

@@ -74,9 +74,8 @@ export function clock(at) {
 
 export function bytes(size) {
   if (size < 1024) return `${size} B`;
-  return size < 1024 * 1024
-    ? `${Math.round(size / 1024)} KB`
-    : `${(size / 1024 / 1024).toFixed(1)} MB`;
+  const kilobytes = size / 1024;
+  return kilobytes < 1024 ? `${Math.round(kilobytes)} KB` : `${(kilobytes / 1024).toFixed(1)} MB`;
 }
 
 const MAIN = ["command", "file_path", "path", "pattern", "query", "url", "prompt", "description"];

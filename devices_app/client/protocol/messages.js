@@ -90,8 +90,8 @@ const aside = (message, problem, text) => ({
 export function faultOf(message) {
   if (kindOf(message) !== "object" || typeof message.type !== "string") return "no message";
   if (message.type === "heartbeat_pong") return "";
+  if (!Object.hasOwn(SHAPES, message.type)) return "unknown type";
   const shape = SHAPES[message.type];
-  if (!shape) return "unknown type";
   if (kindOf(message.payload) !== "object" || typeof message.id !== "string")
     return "no payload or no id";
   const wrong = Object.keys(shape).filter(

@@ -24,34 +24,26 @@ const blankSession = (id) => ({
 });
 const CLOSED = { session_status: "closed", turn: "idle", doing: null };
 
+const REDUCERS = {
+  connection_ack: (home, { payload }) =>
+    listed({ ...home, device: payload.device_name ?? home.device }, payload),
+  session_update: (home, { payload }, viewing) => withSession(home, payload.session, viewing),
+  session_started: (home, { payload: { session_id, session }, timestamp }, viewing) => {
+    const view = { session_status: "active", last_activity_at: timestamp, ...session };
+    return withSession(home, { ...view, session_id }, viewing);
+  },
+  session_ready: (home, { payload }, viewing) =>
+    withSession(home, { session_status: "active", branch: "", ...payload }, viewing),
+  session_end: ended,
+  approval_required: asked,
+  approval_recorded: (home, { payload }) => decided(home, payload),
+  notification: notified,
+  stream_end: streamEnded,
+};
+
 /** Take a message of the bridge into the state; `viewing` is the session on the screen, if any. */
-export function reduceHome(home, message, viewing = null) {
-  const { type, payload, timestamp } = message;
-  switch (type) {
-    case "connection_ack":
-      return listed({ ...home, device: payload.device_name ?? home.device }, payload);
-    case "session_update":
-      return withSession(home, payload.session, viewing);
-    case "session_started": {
-      const view = { session_status: "active", last_activity_at: timestamp, ...payload.session };
-      return withSession(home, { ...view, session_id: payload.session_id }, viewing);
-    }
-    case "session_ready":
-      return withSession(home, { session_status: "active", branch: "", ...payload }, viewing);
-    case "session_end":
-      return ended(home, payload, viewing);
-    case "approval_required":
-      return asked(home, message);
-    case "approval_recorded":
-      return decided(home, payload);
-    case "notification":
-      return notified(home, message, viewing);
-    case "stream_end":
-      return streamEnded(home, payload, viewing);
-    default:
-      return home;
-  }
-}
+export const reduceHome = (home, message, viewing = null) =>
+  REDUCERS[message.type]?.(home, message, viewing) ?? home;
 
 /** Take messages in their order; `viewed` are the sessions on screens. */
 export const foldHome = (home, messages, viewed) =>
@@ -107,8 +99,7 @@ function withSession(home, view, viewing) {
   return { ...home, sessions: { ...home.sessions, [id]: after } };
 }
 
-function ended(home, payload, viewing) {
-  const { session_id: id } = payload;
+function ended(home, { payload: { session_id: id } }, viewing) {
   const state = withSession(home, { session_id: id, ...CLOSED, pending_approvals: 0 }, viewing);
   const open = openApprovals(state).filter(({ session_id: other }) => other === id);
   const keys = open.map(({ key }) => key);
@@ -136,7 +127,8 @@ function notified(home, message, viewing) {
 const FAILURES = new Set(["AGENT_ERROR", "ANSWER_CUT_OFF"]);
 
 // A turn may be over before a `session_update` has told that it began.
-function streamEnded(home, { session_id: id, finish_reason: reason }, viewing) {
+function streamEnded(home, { payload }, viewing) {
+  const { session_id: id, finish_reason: reason } = payload;
   if (reason === "tool_call") return home;
   const view = { session_id: id, turn: "idle", doing: null, failed: reason === "error" };
   if (id !== viewing) view.unseen = true;

@@ -2,7 +2,7 @@
 
 import { button, fill, form, h, keyed, setText } from "../parts/dom.js";
 import { diffLines, wrapButton } from "../parts/diff.js";
-import { oneLine, visible, visibleName } from "../parts/text.js";
+import { dotted, oneLine, visible, visibleName } from "../parts/text.js";
 
 const STATUS = { modified: "M", added: "A", deleted: "D", untracked: "N", renamed: "R" };
 const NAMES = { untracked: "new" };
@@ -51,13 +51,10 @@ export function changesView(id, { model }) {
   };
 
   const show = (status) => {
-    const apart = [
-      status.ahead && `${status.ahead} ahead`,
-      status.behind && `${status.behind} behind`,
-    ].filter(Boolean);
+    const { ahead, behind } = status;
+    const distance = dotted(ahead > 0 && `${ahead} ahead`, behind > 0 && `${behind} behind`);
     changes = status.changes;
-    const distance = apart.length > 0 && h("span.meta", {}, apart.join(", "));
-    fill(head, h("strong", {}, oneLine(status.branch)), distance);
+    fill(head, h("strong", {}, oneLine(status.branch)), distance && h("span.meta", {}, distance));
     const paths = new Set(changes.map(({ path }) => path));
     for (const path of chosen) if (!paths.has(path)) chosen.delete(path);
     // What is the same keeps its place and its open difference.

@@ -27,15 +27,12 @@ const UPDATES = {
   gap: updateNote,
 };
 
+const SOURCES = { agent: "from the agent's history", http: "over HTTP" };
+
 function updatePrompt(node, item) {
   const own = item.device === node.app.model.home.device;
-  const from = item.device
-    ? !own && `from ${oneLine(item.device)}`
-    : item.source === "agent"
-      ? "from the agent's history"
-      : item.source === "http"
-        ? "over HTTP"
-        : "at the machine";
+  const device = !own && `from ${oneLine(item.device)}`;
+  const from = item.device ? device : (SOURCES[item.source] ?? "at the machine");
   node.replaceChildren(
     h(
       "div.bubble.mine",
