@@ -129,6 +129,22 @@ export function keyed(list, items, /** @type {any} */ { key, make, update }) {
   list.nodesByKey = kept;
 }
 
+/**
+ * Show a long list in parts: `draw(count)` shows so many of it and returns how many there are, at
+ * first `most`; each tap on the button `more` shows twice as many. `show()` draws again.
+ */
+export function pager(most, unit, draw) {
+  const more = button("button.quiet.more", () => show(count * 2));
+  let count = 0;
+  const show = (to = count || most) => {
+    count = to;
+    const left = draw(count) - count;
+    more.hidden = left <= 0;
+    setText(more, `Show more (${left} ${unit})`);
+  };
+  return { more, show };
+}
+
 /** Run `paint` once in the next frame, however often it is asked for. */
 export function onFrame(paint) {
   let asked = 0;

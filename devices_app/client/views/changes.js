@@ -1,11 +1,12 @@
 // Show the changes in a session's repository, and commit chosen files.
 
-import { button, fill, form, h, keyed, setText } from "../parts/dom.js";
+import { button, fill, form, h, keyed, pager, setText } from "../parts/dom.js";
 import { diffLines, wrapButton } from "../parts/diff.js";
 import { dotted, oneLine, visible, visibleName } from "../parts/text.js";
 
 const STATUS = { modified: "M", added: "A", deleted: "D", untracked: "N", renamed: "R" };
 const NAMES = { untracked: "new" };
+const FILES_AT_ONCE = 200;
 const isEnd = ({ type, payload }) => type === "stream_end" || payload.event === "Stop";
 
 /** Make the changes tab of a session. */
@@ -23,7 +24,8 @@ export function changesView(id, { model }) {
   const bottom = form("commit", () => send(), message, commit);
   bottom.addEventListener("input", () => check());
   const bar = h("div.branch-bar", {}, head, all, refresh);
-  const node = h("section.tab", {}, h("div.scroller", {}, bar, outcome, state, files, cut), bottom);
+  const scroller = h("div.scroller", {}, bar, outcome, state, files);
+  const node = h("section.tab", {}, scroller, bottom);
   const chosen = new Set();
   let changes = [];
   let wanted = true; // it was not read yet, or the connection was lost meanwhile
@@ -41,7 +43,7 @@ export function changesView(id, { model }) {
       wanted = error.code === undefined; // no answer: it is asked again with the connection
       if (changes.length && wanted) return;
       changes = [];
-      fill(files);
+      showFiles();
       bottom.hidden = all.hidden = true;
       state.hidden = false;
       setText(state, wanted ? "Waits for the connection." : error.message);
@@ -58,13 +60,18 @@ export function changesView(id, { model }) {
     const paths = new Set(changes.map(({ path }) => path));
     for (const path of chosen) if (!paths.has(path)) chosen.delete(path);
     // What is the same keeps its place and its open difference.
-    keyed(files, changes, { key: (one) => JSON.stringify(one), make: row });
+    showFiles();
     state.hidden = changes.length > 0;
     setText(state, "Nothing has changed.");
     cut.hidden = !status.truncated;
     all.hidden = changes.length === 0;
     check();
   };
+
+  const { more, show: showFiles } = pager(FILES_AT_ONCE, "files", (to) => {
+    keyed(files, changes.slice(0, to), { key: (one) => JSON.stringify(one), make: row });
+    return changes.length;
+  });
 
   const row = ({ path, status, additions, deletions }) => {
     const box = h("input", { type: "checkbox", "aria-label": `Commit ${oneLine(path)}` });
@@ -162,7 +169,8 @@ export function changesView(id, { model }) {
     if (rows.some(isEnd)) wanted = true; // the agent may have changed files
     if (wanted && model.connection.phase === "ready") load();
   };
-  all.hidden = bottom.hidden = true;
+  all.hidden = bottom.hidden = more.hidden = true;
+  scroller.append(more, cut);
   paint();
   if (wanted) setText(state, "Waits for the connection.");
   return { node, paint };

@@ -1,7 +1,7 @@
 // Make a conversation's items: prompts, answers, tool cards, notes.
 
 import { diffLines, parseUnified } from "../parts/diff.js";
-import { button, copyButton, fill, h, setPart, setText } from "../parts/dom.js";
+import { copyButton, fill, h, pager, setPart, setText } from "../parts/dom.js";
 import { showMarkdown } from "../parts/markdown.js";
 import { callLine, clock, dotted, duration, oneLine, subject, visible } from "../parts/text.js";
 import { approvalKey } from "../store/approvals.js";
@@ -144,18 +144,14 @@ function fillTool(place, item, { go, id }) {
   );
 }
 
-// What a tool gave: of a long text the beginning, and with each tap five times as much.
+// What a tool gave, of a long text the beginning.
 function output(text) {
   const pre = h("pre.wrapped", { tabindex: "0", "aria-label": "Output" });
-  const more = button("button.quiet", () => show(shown * 5));
-  let shown = 0;
-  const show = (count) => {
-    shown = count;
-    fill(pre, visible(text.slice(0, shown)));
-    more.hidden = text.length <= shown;
-    setText(more, `Show more (${(text.length - shown).toLocaleString()})`);
-  };
-  show(OUTPUT_SHOWN);
+  const { more, show } = pager(OUTPUT_SHOWN, "characters", (to) => {
+    fill(pre, visible(text.slice(0, to)));
+    return text.length;
+  });
+  show();
   return [pre, h("div.actions", {}, more, copyButton(text))];
 }
 
