@@ -123,8 +123,9 @@ export function settingsView(app) {
       "Client version": CLIENT_VERSION,
       "This device": oneLine(model.home.device) || "not known",
       Paired: model.identity ? new Date(model.identity.paired).toLocaleString() : "no",
+      "Kept on this device": storage,
     };
-    fill(facts, factsOf({ ...told, "Kept on this device": storage }));
+    fill(facts, factsOf(told));
     fill(installing, served.worker === "kept" && installRow(app.offer));
     installing.hidden = !installing.childElementCount;
     push.paint();
