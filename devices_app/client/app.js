@@ -1,6 +1,7 @@
 // Start the client: show the screen of each address, in the frame that all screens share.
 
-import { button, h, icon, fill, onFrame, setText, toast } from "./parts/dom.js";
+import { announce, button, h, icon, fill, onFrame, setText, toast } from "./parts/dom.js";
+import { oneLine, titleOf } from "./parts/text.js";
 import { Model } from "./net/model.js";
 import { Unanswered } from "./net/requests.js";
 import { named } from "./protocol/messages.js";
@@ -204,6 +205,22 @@ function paint(news = []) {
   showWarning();
 }
 
+// Say what happened in a session that is not on the screen; beside the list it is only spoken.
+function sayNews({ approvals, sessions }) {
+  const isListed = shell.list || ["home", "approvals"].includes(root.dataset.screen);
+  const say = (id, what) => {
+    if (id === model.viewed || document.visibilityState !== "visible") return;
+    (isListed && !sheet ? announce : toast)(`${titleOf(model.home.sessions[id], id)}: ${what}`);
+  };
+  for (const { key, session_id: id, tool } of openApprovals(model.home))
+    if (!approvals[key]) say(id, `${oneLine(tool)} waits for you`);
+  for (const [id, { unseen, failed, trouble }] of Object.entries(model.home.sessions)) {
+    const before = sessions[id];
+    if (trouble && trouble !== before?.trouble) say(id, oneLine(trouble));
+    else if (unseen && !before?.unseen) say(id, failed ? "Failed" : "Finished");
+  }
+}
+
 // The public connection's warning must be accepted before anything goes.
 function showWarning() {
   const { phase, health } = model.connection;
@@ -261,6 +278,7 @@ function begin() {
   model.connect();
   shell = makeShell();
   const waiting = [];
+  let told = model.home;
   const repaint = onFrame(() => paint(waiting.splice(0)));
   model.follow((news) => {
     if (news.news === "gone") return location.assign(BASE);
@@ -268,6 +286,8 @@ function begin() {
     if (news.news === "rows" && !news.session)
       for (const { payload } of news.rows) toast(named(`${payload.title}: ${payload.body}`));
     if (news.news === "connection" && news.connection.phase === "ready") server?.lookAtServer();
+    if (news.home) sayNews(told);
+    told = model.home;
     waiting.push(news);
     return repaint();
   });

@@ -18,6 +18,8 @@ const NOT_SENT = "What you decided offline was not sent.";
 const FULL = "This device's storage is full or refused: what comes is shown, but not kept.";
 const BATCH = 100; // rows at once: so that no task holds up the screen
 
+const isInFront = () => document.visibilityState === "visible";
+
 export class Engine {
   /**
    * @param {any} db the storage, see db.js
@@ -38,6 +40,7 @@ export class Engine {
     this.viewing = new Map(); // tab → session on its screen
     this.greeted = new Set(); // ids of the approvals that the bridge has shown on this connection
     this.expected = new Map(); // session → how many approvals the bridge holds open
+    this.unseen = []; // ids of notifications that came while the page was hidden
     this.incoming = [];
     this.working = null;
     this.listedAt = 0;
@@ -64,6 +67,7 @@ export class Engine {
       strange: this.strange,
     });
     this.socket.start();
+    document.addEventListener("visibilitychange", this.look);
   }
 
   /** End at once and for good: after this nothing is sent, stored or told. */
@@ -74,6 +78,7 @@ export class Engine {
     if (this.keeping) this.keepHome();
     this.stopped = true;
     this.socket?.close();
+    document.removeEventListener("visibilitychange", this.look);
     this.requests.lose("This tab handed the connection to another one.");
   }
 
@@ -143,6 +148,7 @@ export class Engine {
   async take(batch) {
     const { number } = this.socket;
     const acks = [];
+    const seen = []; // notifications: acknowledged when somebody looks at the page
     let groups = [];
     const add = (session, rows, old) => {
       const last = groups.at(-1);
@@ -151,7 +157,7 @@ export class Engine {
     };
     const flush = async () => {
       // What was not kept is not acknowledged: the next connection brings it again.
-      if (groups.length && !(await this.store(groups))) acks.length = 0;
+      if (groups.length && !(await this.store(groups))) acks.length = seen.length = 0;
       groups = [];
     };
     for (const message of batch) {
@@ -164,7 +170,7 @@ export class Engine {
         if (!isAnswer) acks.push(id);
       } else if (isRow(message) && !isAnswer) {
         add(sessionOf(message) ?? NO_SESSION, [message], false);
-        acks.push(id);
+        (type === "notification" ? seen : acks).push(id);
         continue;
       }
       await flush();
@@ -172,8 +178,14 @@ export class Engine {
     }
     await flush();
     if (this.socket.number !== number) return;
+    this.unseen.push(...seen);
+    if (isInFront()) acks.push(...this.unseen.splice(0));
     if (acks.length) this.socket.send(make("notification_ack", { notification_ids: acks }));
   }
+
+  // The bridge pushes a notification that is not acknowledged (D56): one that came while nobody
+  // looked at the page waits until somebody does.
+  look = () => isInFront() && this.take([]);
 
   async hasSaid(session) {
     const kept = await this.db.rowsBefore(session, Infinity, LOOKED_AT);
