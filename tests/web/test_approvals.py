@@ -66,8 +66,9 @@ def test_what_was_changed_is_what_is_shown(page: Page, bridge: Bridge) -> None:
 
 
 def test_changes_take_the_steps_of_the_call(page: Page, bridge: Bridge) -> None:
-    ask_to_run(bridge, "rm -rf nothing")
+    ask_to_run(bridge, "rm -rf\u00a0 nothing")
     open_approval(page, "rm -rf nothing")
+    page.find("dialog .odd", "U+00A0")
     page.tap("dialog button", "Change…")
     page.type("dialog textarea", "-here")
     page.find("dialog .hold", "Hold to approve with changes")

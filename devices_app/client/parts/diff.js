@@ -1,7 +1,7 @@
 // Show differences line by line.
 
 import { button, h, icon, pager } from "./dom.js";
-import { visible } from "./text.js";
+import { visibleCode } from "./text.js";
 
 const LINES_AT_ONCE = 400; // at first; each tap shows as many again as there are
 
@@ -14,7 +14,7 @@ function line({ type, content }) {
     {},
     h("span.sign", { "aria-hidden": "true" }, SIGNS[type]),
     NAMES[type] && h("span.unseen", {}, `${NAMES[type]}: `),
-    h("span.code", {}, visible(content)),
+    h("span.code", {}, visibleCode(content)),
   );
 }
 

@@ -1,9 +1,9 @@
 // Write texts for a person: hidden characters made visible, times, paths, tool calls in one line.
 
-import { codePoint, ODD, ODD_ALL } from "../protocol/messages.js";
+import { codePoint, ODD_ALL, ODD_CODE } from "../protocol/messages.js";
 import { h } from "./dom.js";
 
-const IN_NAMES = new RegExp(`[\\n\\t]|${ODD.source}`, "gu");
+const IN_NAMES = new RegExp(`[\\n\\t]|${ODD_ALL.source}`, "gu");
 
 /** Turn a file's name into nodes with hidden characters named, line breaks too. */
 export const visibleName = (name) => visible(name, IN_NAMES);
@@ -21,7 +21,10 @@ export function visible(text, odd = ODD_ALL) {
   return nodes;
 }
 
-export const hasOdd = (text) => ODD.test(text);
+/** The same for a text that is carried out, or compared. */
+export const visibleCode = (text) => visible(text, ODD_CODE);
+
+export const hasOdd = (code) => code.search(ODD_CODE) >= 0;
 
 /** Write a text in one line, for titles and rows, without invisible characters. */
 export const oneLine = (text) =>

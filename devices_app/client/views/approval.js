@@ -13,7 +13,7 @@ import {
   toast,
 } from "../parts/dom.js";
 import { holdButton, openSheet, seenToEnd, twoSteps } from "../parts/sheet.js";
-import { ago, hasOdd, oneLine, titleOf, visible } from "../parts/text.js";
+import { ago, hasOdd, oneLine, titleOf, visible, visibleCode } from "../parts/text.js";
 import { itemOf, outcome, RISK, standing } from "./approvals.js";
 import { questionForm, questionsOf } from "./questions.js";
 
@@ -55,10 +55,7 @@ export function openApproval(key, { model, go }, closed) {
   const open = (reject, approve) => {
     if (form && atMachine) return [];
     if (form) return [reject, h("span.gap"), answer];
-    watchEnd(sheet.body, (seen) => {
-      enable(approve, seen);
-      parts.hint(seen ? "" : UNSEEN);
-    });
+    watchEnd(sheet.body, parts.hint, (seen) => enable(approve, seen));
     const modify = editable(approval) && button("button.quiet", () => edit(), "Change…");
     return [reject, modify, h("span.gap"), approve];
   };
@@ -196,14 +193,13 @@ function enable(nodes, may) {
       one.disabled = !may;
 }
 
-const UNSEEN = "Scroll to the end to approve.";
-
 // What is long must have been seen to its end before it can be approved; `tell` is told whether.
-function watchEnd(body, tell) {
+function watchEnd(body, hint, tell) {
   const scrolling = [body, body.parentElement]; // the one, or on a low screen the other
   const look = () => {
     const seen = scrolling.every(seenToEnd) && !body.querySelector(".more:not([hidden])");
     tell(seen);
+    hint(seen ? "" : "Scroll to the end to approve.");
     if (!seen) return;
     for (const node of scrolling) node.removeEventListener("scroll", look);
     body.removeEventListener("click", look);
@@ -248,7 +244,7 @@ function codeBlock(text, name) {
   return h(
     "div.whole",
     {},
-    h("pre.wrapped", { "aria-label": name }, visible(text)),
+    h("pre.wrapped", { "aria-label": name }, visibleCode(text)),
     copyButton(text),
     hasOdd(text) &&
       h("p.warn", {}, "There are characters in it that cannot be seen; they are named above."),
@@ -295,9 +291,8 @@ function editParameters(approval, sheet, { actions, again, decide, hint }) {
     check();
   });
   sheet.body.append(form);
-  watchEnd(sheet.body, (seen) => {
+  watchEnd(sheet.body, hint, (seen) => {
     isSeen = seen;
-    hint(seen ? "" : UNSEEN);
     check();
   });
   const leave = () => {
