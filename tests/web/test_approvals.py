@@ -32,16 +32,20 @@ def test_a_question_is_answered(page: Page, bridge: Bridge) -> None:
     """D38: by one of its choices, or in other words."""
     phone = bridge.phone().ready()
     session_id = agents.begin(bridge, phone)
-    question = {"question": "Which colour?", "multiSelect": False}
-    asked = {"questions": [question | {"options": [{"label": "Red"}, {"label": "Blue"}]}]}
-    for answer in ("Blue", "Green, please"):
+    question = {"question": "Which colour?", "options": [{"label": "Red"}, {"label": "Blue"}]}
+    for several, words, answer in (
+        (False, "", "Blue"),
+        (False, "Green, please", "Green, please"),
+        (True, "and gold", "Blue, and gold"),
+    ):
+        asked = {"questions": [question | {"multiSelect": several}]}
         agents.say(phone, session_id, f"/tool AskUserQuestion {json.dumps(asked)}")
         open_approval(page, "Which colour?")
         page.wait("document.querySelector('dialog .sheet-foot .primary').disabled")
-        if answer == "Blue":
-            page.tap("dialog .choice", "Blue")
-        else:
-            page.type("dialog .question input[type=text]", answer)
+        page.tap("dialog .choice", "Blue")
+        if words:
+            page.type("dialog .question input[type=text]", words)
+        assert page.js("document.querySelectorAll('dialog :checked').length") == (answer != words)
         page.tap("dialog .primary", "Answer")
         result = phone.expect("tool_result", session_id=session_id)["payload"]["result"]
         assert result["content"] == f"Which colour? {answer}"
