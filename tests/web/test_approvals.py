@@ -173,4 +173,5 @@ def test_what_is_decided_offline_may_be_overtaken(make_page: MakePage, link: Lin
     approvals.decide(other, session_id, call_id, "rejected")
     link.mend()
     page.wait_text("Rejected by phone-", "What you decided offline was not sent")
+    page.wait("/Rejected by phone-.* · [0-9]/.test(document.body.innerText)", what="when")
     assert not (link.bridge.root / "over.txt").exists()
