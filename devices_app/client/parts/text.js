@@ -81,12 +81,21 @@ export function bytes(size) {
   return kilobytes < 1024 ? `${Math.round(kilobytes)} KB` : `${(kilobytes / 1024).toFixed(1)} MB`;
 }
 
-const MAIN = ["command", "file_path", "path", "pattern", "query", "url", "prompt", "description"];
+const MAIN = ["command", "file_path", "pattern", "query", "path", "url", "prompt", "description"];
+const ASIDE = ["description", "timeout", "run_in_background"]; // beside what a call does
 
 /** Return a tool call's command, file or query; "" when it has none. */
 export function subject(params) {
   const name = MAIN.find((key) => typeof params?.[key] === "string" && params[key]);
   return name ? params[name] : "";
+}
+
+/** Return all that a tool call does; where a difference says that, the file. */
+export function inputOf(params, diff = "") {
+  const names = diff ? [] : Object.keys(params).filter((name) => !ASIDE.includes(name));
+  if (!names.length) return subject(params);
+  const isAlone = names.length === 1 && typeof params[names[0]] === "string";
+  return isAlone ? params[names[0]] : JSON.stringify(params, null, 2);
 }
 
 /** Write a tool call in one line: "Bash: npm test". */

@@ -3,11 +3,21 @@
 import { diffLines, parseUnified } from "../parts/diff.js";
 import { copyButton, fill, h, pager, setPart, setText } from "../parts/dom.js";
 import { showMarkdown } from "../parts/markdown.js";
-import { callLine, clock, dotted, duration, oneLine, subject, visible } from "../parts/text.js";
+import {
+  callLine,
+  clock,
+  dotted,
+  duration,
+  inputOf,
+  oneLine,
+  subject,
+  visible,
+  visibleCode,
+} from "../parts/text.js";
 import { approvalKey } from "../store/approvals.js";
 import { decisionCard } from "./approval.js";
 
-const OUTPUT_SHOWN = 20_000; // characters of what a tool gave, at first
+const LONG = 20_000; // characters of what a tool took or gave, at first
 
 /** Make an item's node; `updateItem` shows the item in it again. */
 export function makeItem(item, app) {
@@ -130,25 +140,27 @@ function showDecision(node, item, state) {
 function fillTool(place, item, { go, id }) {
   if (place.dataset.version === String(item.version)) return;
   place.dataset.version = String(item.version);
-  const input = subject(item.params);
+  const input = inputOf(item.params, item.diff);
   const path = item.params.file_path ?? item.params.path;
   fill(
     place,
-    input && h("pre.wrapped", { tabindex: "0", "aria-label": "Input" }, visible(input)),
+    input && long("Input", visibleCode, input),
     typeof path === "string" && h("a.button.quiet", go.link("file", id, path), "Open file"),
     item.decidedBy && h("p.meta", {}, item.decidedBy),
-    item.was && subject(item.was) && h("p.meta", {}, `It had asked for: ${subject(item.was)}`),
+    item.was &&
+      subject(item.was) &&
+      h("p.meta", {}, "It had asked for: ", visibleCode(inputOf(item.was))),
     item.diff && diffLines(parseUnified(item.diff)),
     item.problem && h("p.warn", {}, item.problem),
-    item.output && output(item.output),
+    item.output && long("Output", visible, item.output),
   );
 }
 
-// What a tool gave, of a long text the beginning.
-function output(text) {
-  const pre = h("pre.wrapped", { tabindex: "0", "aria-label": "Output" });
-  const { more, show } = pager(OUTPUT_SHOWN, "characters", (to) => {
-    fill(pre, visible(text.slice(0, to)));
+// What a tool took or gave, of a long text the beginning.
+function long(label, shown, text) {
+  const pre = h("pre.wrapped", { tabindex: "0", "aria-label": label });
+  const { more, show } = pager(LONG, "characters", (to) => {
+    fill(pre, shown(text.slice(0, to)));
     return text.length;
   });
   show();
