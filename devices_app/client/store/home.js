@@ -141,19 +141,18 @@ export const markSeen = (home, id) =>
 
 /** Return a session's state in one word of ORDER. */
 export function attention(home, session) {
-  if (
-    openApprovals(home).some(({ session_id }) => session_id === session.session_id) ||
-    session.turn === "waiting"
-  )
-    return "approval";
+  const asks = openApprovals(home).some(({ session_id: id }) => id === session.session_id);
+  const isWaiting = session.turn === "waiting";
+  if (asks || (isWaiting && session.kind !== "observed")) return "approval";
   if (session.session_status === "closed") return "ended";
   if (session.session_status === "error") return "error";
   if (session.unseen) return session.failed ? "error" : "finished";
   if (session.turn === "working") return "working";
+  if (isWaiting) return "machine"; // nothing can be decided here
   return session.session_status === "paused" ? "paused" : "idle";
 }
 
-const ORDER = ["approval", "error", "finished", "working", "paused", "idle", "ended"];
+const ORDER = ["approval", "error", "finished", "working", "machine", "paused", "idle", "ended"];
 
 /** Sort sessions for the home screen: by attention, then the latest first. */
 export function sortedSessions(home) {

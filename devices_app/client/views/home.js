@@ -10,6 +10,7 @@ const STATES = {
   error: "Error",
   finished: "Finished",
   working: "Working",
+  machine: "At the machine",
   paused: "Paused",
   idle: "Idle",
   ended: "Ended",
@@ -71,6 +72,7 @@ function sessionRow(item, go, model) {
     meta: "",
     after: h("span.row-side", {}, h("span.state"), h("time")),
   });
+  node.querySelector(".row-main").append(h("span.meta.now"));
   paintRow(node, item, model);
   return node;
 }
@@ -80,12 +82,14 @@ function paintRow(node, { session, state }, { viewed }) {
   node.firstChild.ariaCurrent = viewed === session.session_id ? "page" : null;
   setPart(node, ".title", titleOf(session, session.session_id));
   const doing =
-    session.doing && state === "working"
+    session.doing && ["working", "machine"].includes(state)
       ? `${oneLine(session.doing.summary || session.doing.tool)} · ${ago(session.doing.since)}`
       : "";
   const place = dotted(shortPath(session.working_directory), oneLine(session.agent));
   const word = session.resumable && state === "ended" ? "Resumable" : STATES[state];
-  setPart(node, ".meta", (state === "error" && oneLine(session.trouble)) || doing || place);
+  const now = state === "error" ? oneLine(session.trouble) : doing;
+  setPart(node, ".meta", place);
+  setPart(node, ".now", now);
   setPart(node, ".state", word);
   setPart(node, "time", ago(session.last_activity_at));
 }

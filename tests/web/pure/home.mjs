@@ -76,6 +76,7 @@ test("sessions stand by what they need of a person", () => {
     ack(
       view("idle"),
       view("works", { turn: "working" }),
+      view("noted", { turn: "waiting", kind: "observed" }),
       view("failed", { session_status: "error" }),
       view("asks", { turn: "waiting" }),
       view("paused", { session_status: "paused" }),
@@ -98,6 +99,7 @@ test("sessions stand by what they need of a person", () => {
       ["done", "finished"],
       ["quick", "finished"],
       ["works", "working"],
+      ["noted", "machine"],
       ["paused", "paused"],
       ["idle", "idle"],
       ["over", "ended"],
