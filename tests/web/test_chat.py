@@ -8,6 +8,7 @@ import pytest
 
 from tests.conformance import agents
 from tests.conformance.agent_tools import Script, wait_status
+from tests.conformance.approvals import pre
 from tests.conformance.bridge import Bridge
 from tests.conformance.samples import hook, new_session
 from tests.hooks.scripted import fixture
@@ -173,6 +174,15 @@ def test_answers_as_models_write_them(page: Page, bridge: Bridge) -> None:
     page.wait_equal(READ, read)
     page.tap(".newer", "Newest")
     page.find(".markdown td", "x|y")
+    searched = {"path": "src", "pattern": "needle"}
+    bridge.accept(pre(session_id, searched, tool="Search", tool_use_id="t"))
+    page.tap("details.tool summary", "Search: needle")
+    page.wait_text('"path": "src"')
+    itself = {"prompt": "The job is over.", "context": {"synthetic": True}}
+    bridge.accept(hook("UserPromptSubmit", session_id, itself))
+    page.wait_text("from the agent itself")
+    bridge.accept(hook("SessionEnd", session_id))
+    page.find(".tool[data-state=stopped]", "stopped")
 
 
 ROWS = 10_000

@@ -37,20 +37,19 @@ const UPDATES = {
   gap: updateNote,
 };
 
-const SOURCES = { agent: "from the agent's history", http: "over HTTP" };
+const SOURCES = {
+  agent: "from the agent's history",
+  http: "over HTTP",
+  self: "from the agent itself",
+};
 
 function updatePrompt(node, item) {
   const own = item.device === node.app.model.home.device;
   const device = !own && `from ${oneLine(item.device)}`;
   const from = item.device ? device : (SOURCES[item.source] ?? "at the machine");
-  node.replaceChildren(
-    h(
-      "div.bubble.mine",
-      {},
-      h("p", {}, visible(item.text)),
-      h("p.meta", {}, dotted(item.queued && "Queued", from, clock(item.at))),
-    ),
-  );
+  const kind = item.source === "self" ? "div.bubble" : "div.bubble.mine";
+  const about = h("p.meta", {}, dotted(item.queued && "Queued", from, clock(item.at)));
+  node.replaceChildren(h(kind, {}, h("p", {}, visible(item.text)), about));
 }
 
 function updateAnswer(node, item) {
@@ -85,7 +84,8 @@ function updateTool(node, item) {
   const refused = (item.decision === "rejected" || item.notRun) && "rejected";
   const decided = item.noted ? "noted" : refused || "running";
   const open = item.asked && !item.decision ? "pending" : decided;
-  const state = !item.done ? open : item.ok ? "completed" : refused || "error";
+  const undone = item.reason ? refused || "stopped" : open;
+  const state = !item.done ? undone : item.ok ? "completed" : refused || "error";
   node.dataset.state = state;
   const details =
     node.querySelector("details") ??
@@ -110,6 +110,7 @@ const WORDS = {
   noted: "waits at the machine",
   completed: "",
   rejected: "rejected",
+  stopped: "stopped",
   error: "failed",
 };
 

@@ -159,6 +159,23 @@ test("a conversation has what was said at its end, allowed and waited for", () =
   assert.deepEqual([text, queued], ["two", false]);
 });
 
+test("what an ended session leaves open is stopped; what the agent told itself is its own", () => {
+  const { items } = foldChat(emptyChat(), [
+    message("agent_event", {
+      session_id: "s",
+      event: "UserPromptSubmit",
+      payload: { prompt: "The job is over.", context: { synthetic: true } },
+    }),
+    message("stream_start", { session_id: "s", message_id: "m" }),
+    message("tool_call", { session_id: "s", tool_call_id: "c", tool: "Bash", params: {} }),
+    message("session_end", { session_id: "s" }),
+  ]);
+  const [prompt, answer, tool] = items;
+  assert.equal(prompt.source, "self");
+  assert.deepEqual([answer.done, answer.reason], [true, "stopped"]);
+  assert.deepEqual([tool.done, tool.reason], [false, "stopped"]);
+});
+
 test("what is not in the list of open sessions has ended; the long list knows what can resume", () => {
   const before = fold([ack(view("a"), view("b"))]);
   const after = fold([ack(view("a"))], before);
