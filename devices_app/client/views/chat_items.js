@@ -71,12 +71,13 @@ function updateAnswer(node, item) {
 }
 
 function usage(of) {
-  const price = of.cost_usd ?? of.total_cost_usd;
+  const { amount, currency } = of.cost ?? { amount: of.total_cost_usd, currency: "USD" };
+  const price = Number(amount).toFixed(3);
   return dotted(
     of.input_tokens > 0 && `${of.input_tokens} tokens in`,
     of.output_tokens > 0 && `${of.output_tokens} out`,
     of.duration_ms > 0 && `took ${duration(of.duration_ms)}`,
-    price > 0 && `$${Number(price).toFixed(3)}`,
+    amount > 0 && `${currency === "USD" ? `$${price}` : `${price} ${currency}`} so far`,
   );
 }
 
