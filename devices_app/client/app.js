@@ -1,8 +1,10 @@
 // Start the client: show the screen of each address, in the frame that all screens share.
 
-import { button, h, icon, fill, onFrame, setText, toast } from "./parts/dom.js";
+import { announce, button, h, icon, fill, onFrame, setText, toast } from "./parts/dom.js";
+import { oneLine, titleOf } from "./parts/text.js";
 import { Model } from "./net/model.js";
 import { Unanswered } from "./net/requests.js";
+import { named } from "./protocol/messages.js";
 import { openApprovals } from "./store/approvals.js";
 import { addressOf, BASE, screenOf } from "./views/addresses.js";
 import { approvalsView } from "./views/approvals.js";
@@ -186,14 +188,10 @@ async function showSheet(key) {
 /** Show what is so now; `news` are what came since the last time, in order. */
 function paint(news = []) {
   const count = openApprovals(model.home).length;
+  const { screen } = root.dataset;
+  const tab = screen === "wrong" ? "settings" : screen;
   for (const link of shell.nav.querySelectorAll("a")) {
-    const current =
-      (shown.path === BASE && link.dataset.tab === "home") ||
-      (shown.path.startsWith(link.getAttribute("href")) && link.dataset.tab !== "home") ||
-      shown.path === link.dataset.tab ||
-      (shown.path === go.to("wrong") && link.dataset.tab === "settings");
-    if (current) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    link.ariaCurrent = link.dataset.tab === tab ? "page" : null;
     if (link.dataset.tab !== "approvals") continue;
     const badge = link.querySelector(".count");
     badge.hidden = count === 0;
@@ -205,6 +203,22 @@ function paint(news = []) {
   shown.view?.paint(news);
   sheet?.paint?.();
   showWarning();
+}
+
+// Say what happened in a session that is not on the screen; beside the list it is only spoken.
+function sayNews({ approvals, sessions }) {
+  const isListed = shell.list || ["home", "approvals"].includes(root.dataset.screen);
+  const say = (id, what) => {
+    if (id === model.viewed || document.visibilityState !== "visible") return;
+    (isListed && !sheet ? announce : toast)(`${titleOf(model.home.sessions[id], id)}: ${what}`);
+  };
+  for (const { key, session_id: id, tool } of openApprovals(model.home))
+    if (!approvals[key]) say(id, `${oneLine(tool)} waits for you`);
+  for (const [id, { unseen, failed, trouble }] of Object.entries(model.home.sessions)) {
+    const before = sessions[id];
+    if (trouble && trouble !== before?.trouble) say(id, oneLine(trouble));
+    else if (unseen && !before?.unseen) say(id, failed ? "Failed" : "Finished");
+  }
 }
 
 // The public connection's warning must be accepted before anything goes.
@@ -264,11 +278,16 @@ function begin() {
   model.connect();
   shell = makeShell();
   const waiting = [];
+  let told = model.home;
   const repaint = onFrame(() => paint(waiting.splice(0)));
   model.follow((news) => {
     if (news.news === "gone") return location.assign(BASE);
     if (news.news === "trouble") toast(news.text, "warn");
+    if (news.news === "rows" && !news.session)
+      for (const { payload } of news.rows) toast(named(`${payload.title}: ${payload.body}`));
     if (news.news === "connection" && news.connection.phase === "ready") server?.lookAtServer();
+    if (news.home) sayNews(told);
+    told = model.home;
     waiting.push(news);
     return repaint();
   });

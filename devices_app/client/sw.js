@@ -19,12 +19,8 @@ async function keep() {
 }
 
 async function dropOthers() {
-  const names = await caches.keys();
-  await Promise.all(
-    names
-      .filter((name) => name.startsWith("bridge-") && name !== CACHE)
-      .map((name) => caches.delete(name)),
-  );
+  for (const name of await caches.keys())
+    if (name.startsWith("bridge-") && name !== CACHE) await caches.delete(name);
 }
 
 async function answer(path, request) {

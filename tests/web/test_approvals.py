@@ -32,16 +32,20 @@ def test_a_question_is_answered(page: Page, bridge: Bridge) -> None:
     """D38: by one of its choices, or in other words."""
     phone = bridge.phone().ready()
     session_id = agents.begin(bridge, phone)
-    question = {"question": "Which colour?", "multiSelect": False}
-    asked = {"questions": [question | {"options": [{"label": "Red"}, {"label": "Blue"}]}]}
-    for answer in ("Blue", "Green, please"):
+    question = {"question": "Which colour?", "options": [{"label": "Red"}, {"label": "Blue"}]}
+    for several, words, answer in (
+        (False, "", "Blue"),
+        (False, "Green, please", "Green, please"),
+        (True, "and gold", "Blue, and gold"),
+    ):
+        asked = {"questions": [question | {"multiSelect": several}]}
         agents.say(phone, session_id, f"/tool AskUserQuestion {json.dumps(asked)}")
         open_approval(page, "Which colour?")
         page.wait("document.querySelector('dialog .sheet-foot .primary').disabled")
-        if answer == "Blue":
-            page.tap("dialog .choice", "Blue")
-        else:
-            page.type("dialog .question input[type=text]", answer)
+        page.tap("dialog .choice", "Blue")
+        if words:
+            page.type("dialog .question input[type=text]", words)
+        assert page.js("document.querySelectorAll('dialog :checked').length") == (answer != words)
         page.tap("dialog .primary", "Answer")
         result = phone.expect("tool_result", session_id=session_id)["payload"]["result"]
         assert result["content"] == f"Which colour? {answer}"
@@ -65,12 +69,42 @@ def test_what_was_changed_is_what_is_shown(page: Page, bridge: Bridge) -> None:
     page.wait_text("changed by a person", "It had asked for: ls first\n")
 
 
+def test_changes_take_the_steps_of_the_call(page: Page, bridge: Bridge) -> None:
+    ask_to_run(bridge, "rm -rf\u00a0 nothing")
+    open_approval(page, "rm -rf nothing")
+    page.find("dialog .odd", "U+00A0")
+    page.tap("dialog button", "Change…")
+    page.type("dialog textarea", "-here")
+    page.find("dialog .hold", "Hold to approve with changes")
+    page.tap("dialog button", "Tap twice instead")
+    page.tap("dialog .armed", "Yes, approve with changes")
+    page.wait_text("Approved with changes by you")
+
+
+def test_an_edit_is_seen_whole_first(page: Page, bridge: Bridge) -> None:
+    """Each line of it, and what its difference does not say."""
+    phone = bridge.phone().ready()
+    lines = "".join(f"line {number}\n" for number in range(400))
+    edits = [{"old_string": "", "new_string": lines, "replace_all": True}]
+    agents.tool(phone, agents.begin(bridge, phone), "Edit", file_path="a.py", edits=edits)
+    open_approval(page, "a.py")
+    page.find("dialog .whole", '"replace_all": true')
+    end = "document.querySelector('.sheet-body').scrollTop = 1e6"
+    page.wait(f"({end}) && document.querySelector('.sheet-body').scrollTop > 1000")
+    page.wait_text("Scroll to the end to approve.")
+    assert page.js("document.querySelector('dialog .sheet-foot .primary').disabled")
+    page.tap("dialog .more", "Show more")
+    page.js(end)
+    page.find("dialog .primary", "Approve")
+
+
 def test_what_is_long_is_seen_first(page: Page, bridge: Bridge) -> None:
     """Whatever is said of it meanwhile; by scrolling, or on a larger screen."""
     ask_to_run(bridge, "\n".join(f"echo {number} > long.txt" for number in range(15)))
     open_approval(page, "echo 0")
     page.wait_text("Scroll to the end to approve.")
     ask_to_run(bridge, "echo other")
+    page.find("dialog .toast", "New device")  # not behind the sheet
     page.wait("document.querySelectorAll('.card').length > 1", what="the page has news")
     assert "Scroll to the end to approve." in page.text
     assert page.js("document.querySelector('dialog .primary').disabled")
@@ -139,4 +173,5 @@ def test_what_is_decided_offline_may_be_overtaken(make_page: MakePage, link: Lin
     approvals.decide(other, session_id, call_id, "rejected")
     link.mend()
     page.wait_text("Rejected by phone-", "What you decided offline was not sent")
+    page.wait("/Rejected by phone-.* · [0-9]/.test(document.body.innerText)", what="when")
     assert not (link.bridge.root / "over.txt").exists()

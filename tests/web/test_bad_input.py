@@ -81,6 +81,11 @@ def test_what_cannot_be_read_is_kept_aside(make_page: MakePage, bridge: Bridge) 
         receive(page, message)
     bridge.accept(hook("UserPromptSubmit", session_id, {"prompt": "After"}))
     page.wait_text("After")
+    said = about | {"message_id": ID, "content": "Dear.", "finish_reason": "stop"}
+    cost: dict[str, Any] = {"usage": {"cost": {"amount": 0.5, "currency": "EUR"}}}
+    for kind in ("stream_chunk", "stream_end"):
+        receive(page, envelope(kind, said | cost, id=new_id()))
+    page.wait_text("0.500 EUR so far")
     ask_what_is_wrong(page)
     page.wait_text("could not be read (not JSON)", "unknown type", "<b>markup</b>")
     page.wait_text("wrong or missing: content")

@@ -189,6 +189,20 @@ def test_the_list_follows_the_agent_and_the_connection(
     page.find(".row-link", "made.txt")
 
 
+def test_long_lists_come_in_parts(page: Page, bridge: Bridge, repository: Repository) -> None:
+    for number in range(250):
+        repository.write(f"many/{number}.txt", "old\n")
+    repository.commit("Many")
+    for number in range(250):
+        repository.write(f"many/{number}.txt", "new\n")
+    session_id = session_in(bridge, repository.path)
+    for tab, rows, unit in (("changes", ".file", "files"), ("files/many", ".row", "entries")):
+        page.open(f"s/{session_id}/{tab}").find(f"ul.files {rows}")
+        assert page.js("document.querySelectorAll(arguments[0]).length", rows) == 200
+        page.tap("button.more", f"Show more (50 {unit})")
+        page.wait("document.querySelectorAll(arguments[0]).length === 250", rows)
+
+
 def test_no_repository_is_said(page: Page, bridge: Bridge) -> None:
     directory = bridge.root / new_id()
     directory.mkdir()

@@ -8,6 +8,7 @@ import pytest
 
 from tests.conformance import agents
 from tests.conformance.agent_tools import Script, wait_status
+from tests.conformance.approvals import pre
 from tests.conformance.bridge import Bridge
 from tests.conformance.samples import hook, new_session
 from tests.hooks.scripted import fixture
@@ -85,6 +86,9 @@ def test_a_session_at_the_machine_is_watched(page: Page, bridge: Bridge, tmp_pat
     page.wait_text("Approved by you. Noted; it is decided at the machine.")
     close_sheet(page)
     page.wait_text("waits at the machine")
+    page.tap(".back")
+    page.find(".row[data-state=machine] .state", "At the machine")
+    page.tap(".row-link", "Fix the failing login test")
     fire("PostToolUse-Bash")
     page.wait_gone("waits at the machine")
     fire("Stop")
@@ -119,9 +123,7 @@ def test_a_conversation_from_yesterday(
     page.open()  # nobody is in the session any more
     wait_status(bridge, session_id, "closed", 60)
     page.tap(".row-link", "number 0")
-    page.tap("button", "Resume")
-    wait_status(bridge, session_id, "active", 60)
-    say(page, "more")
+    say(page, "more")  # which resumes it
     page.wait_text("4 characters")
     page.wait_equal(PROMPTS, [*(f"number {number}" for number in range(4)), "and today", "more"])
 
@@ -172,6 +174,15 @@ def test_answers_as_models_write_them(page: Page, bridge: Bridge) -> None:
     page.wait_equal(READ, read)
     page.tap(".newer", "Newest")
     page.find(".markdown td", "x|y")
+    searched = {"path": "src", "pattern": "needle"}
+    bridge.accept(pre(session_id, searched, tool="Search", tool_use_id="t"))
+    page.tap("details.tool summary", "Search: needle")
+    page.wait_text('"path": "src"')
+    itself = {"prompt": "The job is over.", "context": {"synthetic": True}}
+    bridge.accept(hook("UserPromptSubmit", session_id, itself))
+    page.wait_text("from the agent itself")
+    bridge.accept(hook("SessionEnd", session_id))
+    page.find(".tool[data-state=stopped]", "stopped")
 
 
 ROWS = 10_000

@@ -187,6 +187,12 @@ def test_a_revoked_device_is_told_and_pairs_again(make_page: MakePage, bridge: B
     page.wait_text("Sessions")
 
 
+def test_what_is_about_no_session_is_said_and_noted(page: Page, bridge: Bridge) -> None:
+    bridge.phone().ready()  # paired just now
+    page.wait_text("New device: phone-")
+    shown(page, "New device.", "was paired")
+
+
 def test_a_version_that_is_too_old(make_bridge: MakeBridge, make_page: MakePage) -> None:
     bridge = make_bridge(BRIDGE_MIN_CLIENT_VERSION="1.900.0", BRIDGE_MAX_CLIENT_VERSION="1.999.0")
     page = make_page(bridge)

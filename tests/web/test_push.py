@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tests.conformance.bridge import Bridge
-from tests.faults.quick import QuickBridge
-from tests.push.conftest import ask
+from tests.faults.quick import QuickBridge, with_limits
+from tests.push.conftest import PROOF_SECONDS, ask, finish
 from tests.push.service import Browser, PushService, running
 from tests.web.browser import Page, debug
 from tests.web.conftest import ROOM, MakePage
@@ -56,7 +56,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PushService]:
 
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory, service: PushService) -> Iterator[Bridge]:
-    with QuickBridge(tmp_path_factory.mktemp("bridge"), **ROOM, **service.settings) as bridge:
+    bridge = QuickBridge(tmp_path_factory.mktemp("bridge"), **ROOM, **service.settings)
+    bridge.first = with_limits(PUSH_PROOF_SECONDS=PROOF_SECONDS)
+    with bridge:
         yield bridge
 
 
@@ -121,6 +123,19 @@ def test_settings(phone: Phone, axe: str) -> None:
     page.wait("document.querySelector('label.choice input')?.checked")
     page.tap("button", "Switch push off")
     page.find("button", "Switch push on")
+
+
+def test_a_page_that_nobody_looks_at_is_sent_one(phone: Phone, bridge: Bridge) -> None:
+    """It has the row, and acknowledges it when somebody looks (D56); in front it says so."""
+    page = phone.switch_on().page
+    seen = "Object.defineProperty(document, 'visibilityState', {configurable: true, value: '%s'})"
+    page.js(f"void {seen % 'hidden'}")
+    session_id = ask(bridge, "npm publish")
+    (said,) = phone.browser.wait()
+    assert said["session_id"] == session_id
+    page.js(f"void {seen % 'visible'} ?? document.dispatchEvent(new Event('visibilitychange'))")
+    finish(bridge)
+    page.find(".toast", "Finished")
 
 
 def test_a_push_shows_a_notification_and_a_tap_opens_the_approval(

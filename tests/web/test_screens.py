@@ -52,7 +52,8 @@ LAID_OUT = (
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     """A bridge with something on every screen: its sessions have ids that say what they are."""
-    with QuickBridge(tmp_path_factory.mktemp("bridge"), **ROOM) as bridge:
+    settings = ROOM | {"BRIDGE_ACP_AGENTS": "gone=no-such-program"}
+    with QuickBridge(tmp_path_factory.mktemp("bridge"), **settings) as bridge:
         repository = Repository(bridge.root)
         repository.write("src/parser.py", "def parse(text):\n    return text\n")
         repository.commit("First")
@@ -115,6 +116,7 @@ def test_with_something_on_them(make_page: MakePage, busy: Bridge, axe: str) -> 
     page = make_page(busy).pair()
     for path, text in (
         ("", "Fix the login <b>test</b>"),
+        ("new", "gone: "),  # an agent that cannot start, and why
         ("approvals", "npm test"),
         ("s/observed", "Edit: "),
         ("s/observed/changes", "parser.py"),

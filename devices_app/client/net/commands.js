@@ -4,8 +4,13 @@ import { make } from "../protocol/messages.js";
 import { markSeen } from "../store/home.js";
 import { fetchJson, Unanswered } from "./requests.js";
 
-const COMMIT_MS = 60_000;
-const REPLAY_MS = 60_000; // it may be megabytes
+const PATIENCE_MS = { git_commit: 60_000, replay_request: 60_000 }; // the latter may be megabytes
+
+async function ask(engine, type, payload) {
+  await engine.requests.online();
+  if (payload.session_id) await engine.requests.join(payload.session_id);
+  return (await engine.requests.send(type, payload, PATIENCE_MS[type])).payload;
+}
 
 /** @returns {Record<string, (...args: any[]) => any>} */
 export const commandsOf = (engine) => ({
@@ -43,19 +48,8 @@ export const commandsOf = (engine) => ({
   retry: (id) => engine.outgoing.retry(id),
   discard: (id) => engine.outgoing.settle(id),
 
-  /** Ask something about no session. */
-  request: async (type, payload) => {
-    await engine.requests.online();
-    return (await engine.requests.send(type, payload)).payload;
-  },
-
-  /** Ask something about a session, which is joined first. */
-  ask: async (type, payload) => {
-    await engine.requests.online();
-    await engine.requests.join(payload.session_id);
-    const patience = type === "git_commit" ? COMMIT_MS : undefined;
-    return (await engine.requests.send(type, payload, patience)).payload;
-  },
+  /** Ask something, if it is about a session after joining that. */
+  ask: (type, payload) => ask(engine, type, payload),
 
   send: (type, payload) => {
     if (!engine.socket.ready) throw new Unanswered("There is no connection to the bridge.");
@@ -69,11 +63,7 @@ export const commandsOf = (engine) => ({
     return (await engine.requests.start(agent, directory)).payload;
   },
 
-  replay: async (session) => {
-    await engine.requests.online();
-    await engine.requests.join(session);
-    await engine.requests.send("replay_request", { session_id: session }, REPLAY_MS);
-  },
+  replay: (session) => ask(engine, "replay_request", { session_id: session }).then(() => {}),
 
   http: (path) => fetchJson(path, engine.identity.tokens.at(-1)),
   accept: () => engine.socket.accept(),

@@ -227,21 +227,17 @@ class MemoryDatabase {
     const fresh = groups.map(({ session, rows: brought }) => {
       const list = this.rows.get(session) ?? [];
       const begun = list.findLastIndex(({ row }) => row.type !== "approval_required") + 1;
-      const rows = amongRows(
-        brought,
-        list.slice(begun).map(({ row }) => row),
-      );
+      const questions = list.slice(begun).map(({ row }) => row);
+      const rows = amongRows(brought, questions);
       const known = new Map(list.map(({ place, row }) => [row.id, place]));
       const last = list.at(-1)?.place ?? 0;
       const first = known.get(rows.find(({ id }) => known.has(id))?.id);
       const before = list.findLast(({ place }) => place < first)?.place ?? null;
       const byId = new Map(rows.map((row) => [row.id, row]));
       const placed = placeRows([...byId.values()], known, last, before);
-      const all = [
-        ...list,
-        ...placed.map(({ id, place }) => ({ session, place, row: byId.get(id) })),
-      ];
-      this.rows.set(session, all.sort((a, b) => a.place - b.place).slice(-ROWS_KEPT));
+      const added = placed.map(({ id, place }) => ({ session, place, row: byId.get(id) }));
+      const all = [...list, ...added].sort((a, b) => a.place - b.place);
+      this.rows.set(session, all.slice(-ROWS_KEPT));
       return freshRows(session, placed, byId, last);
     });
     this.kept.set("home", home(fresh));
@@ -261,12 +257,8 @@ class MemoryDatabase {
 }
 
 /**
- * Put approvals that are kept among rows that came later, by their times. The bridge shows what
- * waits to each new connection at once, before the conversation that it belongs to.
- *
- * @param {{id: string, timestamp: string}[]} rows in the order of the log
- * @param {{id: string, timestamp: string}[]} questions
- * @returns {{id: string, timestamp: string}[]}
+ * Put approvals that are kept among rows of the log that came later, by their times. The bridge
+ * shows what waits to each new connection at once, before the conversation that it belongs to.
  */
 export function amongRows(rows, questions) {
   const ids = new Set(rows.map(({ id }) => id));
@@ -286,7 +278,6 @@ export function amongRows(rows, questions) {
  * @param {Map<string, number>} known place of each row that is kept already
  * @param {number} last the greatest place so far
  * @param {number | null} before place of the row that is kept before the first known one, if any
- * @returns {{id: string, place: number}[]} the unknown rows with their places
  */
 export function placeRows(rows, known, last, before = null) {
   const placed = [];
@@ -301,10 +292,8 @@ export function placeRows(rows, known, last, before = null) {
     const right = end < rows.length ? known.get(rows[end].id) : null;
     const count = end - start;
     for (let index = 0; index < count; index += 1) {
-      placed.push({
-        id: rows[start + index].id,
-        place: between(left, right, last, index, count),
-      });
+      const place = between(left, right, last, index, count);
+      placed.push({ id: rows[start + index].id, place });
     }
     start = end;
   }

@@ -1,7 +1,7 @@
 // Run this device's one socket, in one tab. Store each arriving message, fold it into the state,
 // tell the tabs, acknowledge it, in this order; queue outgoing messages in the outbox.
 
-import { isRow, make, rowsOf, sessionOf } from "../protocol/messages.js";
+import { isRow, make, named, rowsOf, sessionOf } from "../protocol/messages.js";
 import { approvalKey, closeApprovals, openApprovals, staleApprovals } from "../store/approvals.js";
 import { emptyHome, foldHome, reduceSessionList } from "../store/home.js";
 import { commandsOf } from "./commands.js";
@@ -11,11 +11,14 @@ import { Socket } from "./socket.js";
 
 const LOOKED_AT = 200; // kept rows, for whether any is of a conversation
 const PROBLEMS_KEPT = 50;
+const NO_SESSION = ""; // what its rows are stored under
 const LIST_EVERY_MS = 60_000;
 const KEEP_HOME_MS = 500;
 const NOT_SENT = "What you decided offline was not sent.";
 const FULL = "This device's storage is full or refused: what comes is shown, but not kept.";
 const BATCH = 100; // rows at once: so that no task holds up the screen
+
+const isInFront = () => document.visibilityState === "visible";
 
 export class Engine {
   /**
@@ -37,6 +40,7 @@ export class Engine {
     this.viewing = new Map(); // tab → session on its screen
     this.greeted = new Set(); // ids of the approvals that the bridge has shown on this connection
     this.expected = new Map(); // session → how many approvals the bridge holds open
+    this.unseen = []; // ids of notifications that came while the page was hidden
     this.incoming = [];
     this.working = null;
     this.listedAt = 0;
@@ -48,9 +52,11 @@ export class Engine {
 
   async start() {
     const kept = ["identity", "home"].map((name) => this.db.get(name));
-    const [identity, home] = await Promise.all([...kept, this.outgoing.load()]);
+    const told = this.db.rowsBefore(NO_SESSION, Infinity, PROBLEMS_KEPT);
+    const [identity, home, rows] = await Promise.all([...kept, told, this.outgoing.load()]);
     this.identity = identity ?? this.identity; // with the newest tokens
     this.home = { ...emptyHome(), ...home };
+    for (const { row } of rows) this.noteRow(row);
     if (this.stopped) return;
     this.socket = new Socket({
       ...this.identity,
@@ -61,6 +67,7 @@ export class Engine {
       strange: this.strange,
     });
     this.socket.start();
+    document.addEventListener("visibilitychange", this.look);
   }
 
   /** End at once and for good: after this nothing is sent, stored or told. */
@@ -71,6 +78,7 @@ export class Engine {
     if (this.keeping) this.keepHome();
     this.stopped = true;
     this.socket?.close();
+    document.removeEventListener("visibilitychange", this.look);
     this.requests.lose("This tab handed the connection to another one.");
   }
 
@@ -140,6 +148,7 @@ export class Engine {
   async take(batch) {
     const { number } = this.socket;
     const acks = [];
+    const seen = []; // notifications: acknowledged when somebody looks at the page
     let groups = [];
     const add = (session, rows, old) => {
       const last = groups.at(-1);
@@ -148,7 +157,7 @@ export class Engine {
     };
     const flush = async () => {
       // What was not kept is not acknowledged: the next connection brings it again.
-      if (groups.length && !(await this.store(groups))) acks.length = 0;
+      if (groups.length && !(await this.store(groups))) acks.length = seen.length = 0;
       groups = [];
     };
     for (const message of batch) {
@@ -160,8 +169,8 @@ export class Engine {
         add(payload.session_id, rowsOf(message, this.strange), isAnswer);
         if (!isAnswer) acks.push(id);
       } else if (isRow(message) && !isAnswer) {
-        add(sessionOf(message) ?? "", [message], false);
-        acks.push(id);
+        add(sessionOf(message) ?? NO_SESSION, [message], false);
+        (type === "notification" ? seen : acks).push(id);
         continue;
       }
       await flush();
@@ -169,8 +178,14 @@ export class Engine {
     }
     await flush();
     if (this.socket.number !== number) return;
+    this.unseen.push(...seen);
+    if (isInFront()) acks.push(...this.unseen.splice(0));
     if (acks.length) this.socket.send(make("notification_ack", { notification_ids: acks }));
   }
+
+  // The bridge pushes a notification that is not acknowledged (D56): one that came while nobody
+  // looked at the page waits until somebody does.
+  look = () => isInFront() && this.take([]);
 
   async hasSaid(session) {
     const kept = await this.db.rowsBefore(session, Infinity, LOOKED_AT);
@@ -202,8 +217,10 @@ export class Engine {
       this.note("What came could not be stored", error.message || String(error), FULL);
     }
     if (this.home !== before) this.tell({ news: "home", home: this.home });
-    for (const { session, rows, earlier } of fresh)
+    for (const { session, rows, earlier } of fresh) {
       if (rows.length) this.tell({ news: "rows", session, rows, earlier });
+      if (session === NO_SESSION) rows.forEach(this.noteRow);
+    }
     for (const { rows, old } of groups) for (const row of rows) this.notice(row, !old);
     return kept;
   }
@@ -308,8 +325,12 @@ export class Engine {
   strange = ({ problem, type, text }) =>
     this.note(`A message could not be read (${problem})`, `${type} ${text}`);
 
-  note(what, detail, said = "") {
-    const problem = { at: new Date().toISOString(), what, detail: String(detail).slice(0, 500) };
+  // What is about no session has no conversation to stand in.
+  noteRow = ({ timestamp, payload: { title, body } }) =>
+    this.note(named(title), named(body), "", timestamp);
+
+  note(what, detail, said = "", at = new Date().toISOString()) {
+    const problem = { at, what, detail: String(detail).slice(0, 500) };
     this.problems = [problem, ...this.problems].slice(0, PROBLEMS_KEPT);
     this.tell({ news: "problems", problems: this.problems });
     if (said && !this.told.has(said)) this.tell({ news: "trouble", text: said });

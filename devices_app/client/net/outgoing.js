@@ -57,7 +57,16 @@ export class Outgoing {
       if (socket.number === number) for (const message of send) socket.send(message);
     });
     for (const session of join)
-      requests.join(session).catch((error) => this.failSession(session, error));
+      requests
+        .join(session)
+        .catch((error) => this.wake(session, error))
+        .catch((error) => this.failSession(session, error));
+  }
+
+  // One that was closed because nobody was in it goes on with what waits for it (D60).
+  wake(session, error) {
+    if (error.code !== "SESS_CLOSED") throw error;
+    return this.engine.requests.join(session, true);
   }
 
   failSession(session, error) {

@@ -32,14 +32,14 @@ export async function switchOn(model, detail) {
 
 export async function switchOff(model) {
   await model.db.set(KEPT, null);
-  await model.call("request", "push_unsubscribe", {});
+  await model.call("ask", "push_unsubscribe", {});
   const { pushManager } = await ownRegistration();
   await (await pushManager.getSubscription())?.unsubscribe();
 }
 
 /** Have a push sent now; says in words what became of it. */
 export async function tryPush(model) {
-  const { subscribed, problem } = await model.call("request", "push_test", {});
+  const { subscribed, problem } = await model.call("ask", "push_test", {});
   if (!subscribed) return "This browser is subscribed no more: switch push off and on again.";
   return problem ? `It was not sent: ${problem}` : "Sent. It is shown here in a few seconds.";
 }
@@ -77,7 +77,7 @@ async function tell(model, detail) {
     const late = new Promise((_, reject) => setTimeout(reject, SUBSCRIBE_MS, error));
     subscription = await Promise.race([pushManager.subscribe(options), late]);
   }
-  return model.call("request", "push_subscribe", { subscription: subscription.toJSON(), detail });
+  return model.call("ask", "push_subscribe", { subscription: subscription.toJSON(), detail });
 }
 
 const textOf = (key) =>

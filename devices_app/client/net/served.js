@@ -6,16 +6,14 @@ import { askOrigin } from "./requests.js";
 const WORKER = "/app/sw.js";
 const VERSION = new URL(import.meta.url).pathname.split("/")[2];
 
-/**
- * The findings so far.
- *
- * @property {"unknown" | "kept" | "refused" | "absent"} worker whether the client is kept here
- * @property {string} trouble why it is not
- * @property {boolean} newer the bridge serves another version than this one
- * @property {boolean | null} reached the page's own origin answered; null before it was asked
- * @property {number | null} skew milliseconds that this device's clock is ahead of the bridge's
- */
-export const served = { worker: "unknown", trouble: "", newer: false, reached: null, skew: null };
+/** The findings so far. */
+export const served = {
+  worker: "unknown", // whether the client is kept here: or kept, refused, absent
+  trouble: "", // why it is not
+  newer: false, // the bridge serves another version than this one
+  reached: null, // whether the page's own origin answered; null before it was asked
+  skew: null, // milliseconds that this device's clock is ahead of the bridge's
+};
 
 let registration = null;
 let changed = () => {};

@@ -1,7 +1,7 @@
 // Show differences line by line.
 
-import { button, h, icon } from "./dom.js";
-import { visible } from "./text.js";
+import { button, h, icon, pager } from "./dom.js";
+import { visibleCode } from "./text.js";
 
 const LINES_AT_ONCE = 400; // at first; each tap shows as many again as there are
 
@@ -14,26 +14,21 @@ function line({ type, content }) {
     {},
     h("span.sign", { "aria-hidden": "true" }, SIGNS[type]),
     NAMES[type] && h("span.unseen", {}, `${NAMES[type]}: `),
-    h("span.code", {}, visible(content)),
+    h("span.code", {}, visibleCode(content)),
   );
 }
 
 /** Make the lines of a difference, with a button for those too many to show at once. */
 export function diffLines(lines) {
   const node = h("div.diff", { tabindex: "0", role: "group", "aria-label": "Difference" });
-  const show = (from) => {
-    const to = Math.max(from * 2, LINES_AT_ONCE);
-    node.append(...lines.slice(from, to).map(line));
-    const left = lines.length - to;
-    if (left <= 0) return;
-    const next = () => {
-      more.remove();
-      show(to);
-    };
-    const more = button("button.quiet", next, `Show more (${left} lines)`);
-    node.append(more);
-  };
-  show(0);
+  let drawn = 0;
+  const { more, show } = pager(LINES_AT_ONCE, "lines", (to) => {
+    more.before(...lines.slice(drawn, to).map(line));
+    drawn = to;
+    return lines.length;
+  });
+  node.append(more);
+  show();
   return node;
 }
 

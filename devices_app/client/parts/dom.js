@@ -69,10 +69,17 @@ export function row(attributes, { before = null, title, meta = null, after = nul
   return h("li.row", {}, h("a.row-link", attributes, before, main, after));
 }
 
+/** Make the terms and descriptions of a `dl.facts`, from an object. */
+export const factsOf = (facts) =>
+  Object.entries(facts).map(([term, fact]) => [h("dt", {}, term), h("dd", {}, fact)]);
+
 /** Set an element's text only where it differs, so that a selection in it survives. */
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
+
+/** The same for the element within `node` that matches. */
+export const setPart = (node, selector, text) => setText(node.querySelector(selector), text);
 
 const SVG = "http://www.w3.org/2000/svg";
 const PATHS = {
@@ -120,6 +127,22 @@ export function keyed(list, items, /** @type {any} */ { key, make, update }) {
   }
   for (const [name, node] of list.nodesByKey) if (kept.get(name) !== node) node.remove();
   list.nodesByKey = kept;
+}
+
+/**
+ * Show a long list in parts: `draw(count)` shows so many of it and returns how many there are, at
+ * first `most`; each tap on the button `more` shows twice as many. `show()` draws again.
+ */
+export function pager(most, unit, draw) {
+  const more = button("button.quiet.more", () => show(count * 2));
+  let count = 0;
+  const show = (to = count || most) => {
+    count = to;
+    const left = draw(count) - count;
+    more.hidden = left <= 0;
+    setText(more, `Show more (${left} ${unit})`);
+  };
+  return { more, show };
 }
 
 /** Run `paint` once in the next frame, however often it is asked for. */

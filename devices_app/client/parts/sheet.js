@@ -23,13 +23,21 @@ export function openSheet(title, content, actions, closed) {
     foot,
   );
   dialog.addEventListener("close", () => {
+    liftNews();
     dialog.remove();
     closed();
   });
   document.body.append(dialog);
   dialog.showModal();
+  liftNews();
   heading.focus();
   return { dialog, heading, body, foot };
+}
+
+// What lies outside an open sheet is neither heard nor touched.
+function liftNews() {
+  const place = document.querySelector("dialog[open]") ?? document.body;
+  for (const id of ["warning", "toasts", "announce"]) place.append(document.getElementById(id));
 }
 
 /** Tell whether an element's content has been seen to its end. */

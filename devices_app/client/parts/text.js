@@ -1,9 +1,9 @@
 // Write texts for a person: hidden characters made visible, times, paths, tool calls in one line.
 
-import { codePoint, ODD, ODD_ALL } from "../protocol/messages.js";
+import { codePoint, ODD_ALL, ODD_CODE } from "../protocol/messages.js";
 import { h } from "./dom.js";
 
-const IN_NAMES = new RegExp(`[\\n\\t]|${ODD.source}`, "gu");
+const IN_NAMES = new RegExp(`[\\n\\t]|${ODD_ALL.source}`, "gu");
 
 /** Turn a file's name into nodes with hidden characters named, line breaks too. */
 export const visibleName = (name) => visible(name, IN_NAMES);
@@ -21,7 +21,10 @@ export function visible(text, odd = ODD_ALL) {
   return nodes;
 }
 
-export const hasOdd = (text) => ODD.test(text);
+/** The same for a text that is carried out, or compared. */
+export const visibleCode = (text) => visible(text, ODD_CODE);
+
+export const hasOdd = (code) => code.search(ODD_CODE) >= 0;
 
 /** Write a text in one line, for titles and rows, without invisible characters. */
 export const oneLine = (text) =>
@@ -37,11 +40,20 @@ export const dotted = (...parts) => parts.filter(Boolean).join(" · ");
 export const shortPath = (path) =>
   oneLine(path).split("/").filter(Boolean).slice(-2).join("/") || oneLine(path);
 
+/** Name a session of which at least the id is known. */
+export const titleOf = (session, id) =>
+  oneLine(session?.title) || shortPath(session?.working_directory) || oneLine(id);
+
 /** Write how long ago a moment was, in few characters. */
 export function ago(at, now = Date.now()) {
   const seconds = Math.max(0, Math.round((now - Date.parse(at)) / 1000));
   if (!Number.isFinite(seconds)) return "";
-  if (seconds < 60) return seconds < 10 ? "now" : `${seconds} s`;
+  return seconds < 10 ? "now" : span(seconds);
+}
+
+/** Write a number of seconds in its greatest unit. */
+export function span(seconds) {
+  if (seconds < 60) return `${seconds} s`;
   if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
   if (seconds < 86400) return `${Math.floor(seconds / 3600)} h`;
   return `${Math.floor(seconds / 86400)} d`;
@@ -54,14 +66,6 @@ export function duration(ms) {
   return ms < 60_000 ? `${(ms / 1000).toFixed(1)} s` : `${Math.round(ms / 60_000)} min`;
 }
 
-/** Write in words how far two clocks are apart. */
-export const showMinutes = (ms) => {
-  const minutes = Math.round(Math.abs(ms) / 60_000);
-  if (minutes < 120) return minutes === 1 ? "a minute" : `${minutes} minutes`;
-  if (minutes < 2880) return `${Math.round(minutes / 60)} hours`;
-  return `${Math.round(minutes / 1440)} days`;
-};
-
 let clocks = null; // to make one takes as long as a hundred uses of it
 
 /** The time of day, in hours and minutes. */
@@ -73,17 +77,25 @@ export function clock(at) {
 
 export function bytes(size) {
   if (size < 1024) return `${size} B`;
-  return size < 1024 * 1024
-    ? `${Math.round(size / 1024)} KB`
-    : `${(size / 1024 / 1024).toFixed(1)} MB`;
+  const kilobytes = size / 1024;
+  return kilobytes < 1024 ? `${Math.round(kilobytes)} KB` : `${(kilobytes / 1024).toFixed(1)} MB`;
 }
 
-const MAIN = ["command", "file_path", "path", "pattern", "query", "url", "prompt", "description"];
+const MAIN = ["command", "file_path", "pattern", "query", "path", "url", "prompt", "description"];
+const ASIDE = ["description", "timeout", "run_in_background"]; // beside what a call does
 
 /** Return a tool call's command, file or query; "" when it has none. */
 export function subject(params) {
   const name = MAIN.find((key) => typeof params?.[key] === "string" && params[key]);
   return name ? params[name] : "";
+}
+
+/** Return all that a tool call does; where a difference says that, the file. */
+export function inputOf(params, diff = "") {
+  const names = diff ? [] : Object.keys(params).filter((name) => !ASIDE.includes(name));
+  if (!names.length) return subject(params);
+  const isAlone = names.length === 1 && typeof params[names[0]] === "string";
+  return isAlone ? params[names[0]] : JSON.stringify(params, null, 2);
 }
 
 /** Write a tool call in one line: "Bash: npm test". */

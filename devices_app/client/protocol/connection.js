@@ -15,37 +15,37 @@ const FINAL =
 
 const UP = new Set(["warned", "ready"]); // phases in which heartbeats go
 
-/**
- * @typedef {"off" | "connecting" | "authenticating" | "keeping" | "checking" | "warned" | "ready" |
- *   "waiting" | "stopped"} Phase
- * @typedef {object} Connection
- * @property {Phase} phase
- * @property {number} attempt failed attempts since the last connection that became ready
- * @property {number} neverOpened attempts in a row whose socket did not open
- * @property {string[]} tokens the bridge's tokens, the one to use last
- * @property {string} deviceId
- * @property {object | null} acked payload of `connection_ack`
- * @property {object | null} health payload of `health_status`
- * @property {{code: string, message: string, remediation?: string} | null} fault why it failed
- * @property {boolean} pinged a pong is awaited
- * @property {string} fresh the token that is being stored, in the phase "keeping"
- */
-
-/** @returns {Connection} */
+/** Return the state of a connection that was not tried yet. */
 export const begin = (tokens, deviceId) => ({
+  // or connecting, authenticating, keeping, checking, warned, ready, waiting, stopped
   phase: "off",
-  attempt: 0,
-  neverOpened: 0,
-  tokens,
+  attempt: 0, // failed attempts since the last connection that became ready
+  neverOpened: 0, // attempts in a row whose socket did not open
+  tokens, // the bridge's tokens, the one to use last
   deviceId,
-  acked: null,
-  health: null,
-  fault: null,
-  pinged: false,
-  fresh: "",
+  acked: null, // payload of `connection_ack`
+  health: null, // payload of `health_status`
+  fault: null, // why it failed: {code, message, remediation?}
+  pinged: false, // a pong is awaited
+  fresh: "", // the token that is being stored, in the phase "keeping"
 });
 
 const now = () => new Date().toISOString();
+
+const STEPS = {
+  start: (state) =>
+    ["off", "waiting", "stopped"].includes(state.phase)
+      ? open({ ...state, fault: null })
+      : [state, []],
+  stop: (state) => [{ ...state, phase: "off", pinged: false }, [...quiet, { do: "close" }]],
+  opened: (state) => (state.phase === "connecting" ? authenticate(state) : [state, []]),
+  closed,
+  wake,
+  timer: (state, { name }) => timer(state, name),
+  accept: (state) => [state, state.phase === "warned" ? acknowledgements(state) : []],
+  kept: (state, { safe }) => kept(state, safe),
+  message: (state, event) => message(state, event.message),
+};
 
 /**
  * Advance the connection by one event.
@@ -55,35 +55,9 @@ const now = () => new Date().toISOString();
  * to the effect "keep". Effects: `{do: "open" | "close" | "send" | "timer" | "cancel" | "keep" |
  * "ready" | "deliver", …}`; times are in milliseconds.
  *
- * @param {Connection} state
  * @returns {any} the new state and the effects, as a pair
  */
-export function step(state, event) {
-  switch (event.kind) {
-    case "start":
-      return ["off", "waiting", "stopped"].includes(state.phase)
-        ? open({ ...state, fault: null })
-        : [state, []];
-    case "stop":
-      return [{ ...state, phase: "off", pinged: false }, [...quiet, { do: "close" }]];
-    case "opened":
-      return state.phase === "connecting" ? authenticate(state) : [state, []];
-    case "closed":
-      return closed(state);
-    case "wake":
-      return wake(state);
-    case "timer":
-      return timer(state, event.name);
-    case "accept":
-      return [state, state.phase === "warned" ? acknowledgements(state) : []];
-    case "kept":
-      return kept(state, event.safe);
-    case "message":
-      return message(state, event.message);
-    default:
-      throw new Error(`no such event: ${event.kind}`);
-  }
-}
+export const step = (state, event) => STEPS[event.kind](state, event);
 
 const quiet = ["connect", "ping", "pong", "retry"].map((name) => ({ do: "cancel", name }));
 

@@ -90,8 +90,8 @@ const aside = (message, problem, text) => ({
 export function faultOf(message) {
   if (kindOf(message) !== "object" || typeof message.type !== "string") return "no message";
   if (message.type === "heartbeat_pong") return "";
+  if (!Object.hasOwn(SHAPES, message.type)) return "unknown type";
   const shape = SHAPES[message.type];
-  if (!shape) return "unknown type";
   if (kindOf(message.payload) !== "object" || typeof message.id !== "string")
     return "no payload or no id";
   const wrong = Object.keys(shape).filter(
@@ -132,16 +132,21 @@ export function rowsOf({ id, timestamp, payload }, strange = () => {}) {
 // -- words from elsewhere
 
 const PICTURE = "\\p{Extended_Pictographic}";
-// Within one emoji.
-const JOINED = `(?<=[${PICTURE}\\ufe0f\\u{1f3fb}-\\u{1f3ff}])\\u200d(?=${PICTURE})`;
+// Within one emoji, and what makes it one.
+const JOINER = `(?<=[${PICTURE}\\ufe0f\\u{1f3fb}-\\u{1f3ff}])\\u200d(?=${PICTURE})`;
+const JOINED = `${JOINER}|(?<=${PICTURE})\\ufe0f`;
 // Controls, bidi marks, zero width, tags, variation selectors that change what is read.
 const HIDDEN =
   String.raw`\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u17b4\u17b5` +
   String.raw`\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb` +
   String.raw`\u{e0000}-\u{e0fff}`;
-/** One such character. */
-export const ODD = new RegExp(`(?!${JOINED})[${HIDDEN}]`, "u");
-export const ODD_ALL = new RegExp(ODD.source, "gu");
+// Blanks that are no space, and more that has no width: prose may have them, a command should not.
+const BLANK =
+  String.raw`\u00a0\u034f\u1680\u2000-\u200a\u202f\u205f\u2800\u3000\ufe00-\ufe0f` +
+  String.raw`\u{13430}-\u{13438}\u{1bca0}-\u{1bca3}\u{1d173}-\u{1d17a}`;
+/** Each such character, and what else a command should not have. */
+export const ODD_ALL = new RegExp(`(?!${JOINED})[${HIDDEN}]`, "gu");
+export const ODD_CODE = new RegExp(`(?!${JOINED})[${HIDDEN}${BLANK}]`, "gu");
 
 /** Write a hidden character as people name it: "U+202E". */
 export const codePoint = (character) =>

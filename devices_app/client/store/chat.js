@@ -82,7 +82,11 @@ const FOLDS = {
   notification: notification,
   error: (chat, row) => note(chat, row, row.payload.message, "error"),
   gap: (chat, row) => note(chat, row, GAP, "soft", "gap"),
-  session_end: (chat, row) => note(chat, row, END[row.payload.reason] ?? "The session ended."),
+  session_end: (chat, row) => {
+    for (const item of chat.items)
+      if (item.done === false) change(item, { done: item.kind !== "tool", reason: "stopped" });
+    note(chat, row, END[row.payload.reason] ?? "The session ended.");
+  },
 };
 
 const GAP = "What came before this is not kept by the bridge any more.";
@@ -122,6 +126,7 @@ function call(chat, payload, at) {
       asked: false,
       atMachine: false, // it is decided there
       noted: "", // by which device
+      reason: "", // why it goes on no more
       decision: "",
       was: null, // the parameters that it had asked with, where others were approved
       done: false,
@@ -147,7 +152,7 @@ function hookEvent(chat, row) {
       at: row.timestamp,
       text: String(payload.prompt ?? ""),
       device: payload.device ?? "",
-      source: payload.source ?? "",
+      source: payload.context?.synthetic === true ? "self" : (payload.source ?? ""),
       queued: payload.queued === true,
     });
     if (item.queued) chat.queued.push(item);

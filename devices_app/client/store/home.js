@@ -24,36 +24,26 @@ const blankSession = (id) => ({
 });
 const CLOSED = { session_status: "closed", turn: "idle", doing: null };
 
+const REDUCERS = {
+  connection_ack: (home, { payload }) =>
+    listed({ ...home, device: payload.device_name ?? home.device }, payload),
+  session_update: (home, { payload }, viewing) => withSession(home, payload.session, viewing),
+  session_started: (home, { payload: { session_id, session }, timestamp }, viewing) => {
+    const view = { session_status: "active", last_activity_at: timestamp, ...session };
+    return withSession(home, { ...view, session_id }, viewing);
+  },
+  session_ready: (home, { payload }, viewing) =>
+    withSession(home, { session_status: "active", branch: "", ...payload }, viewing),
+  session_end: ended,
+  approval_required: asked,
+  approval_recorded: (home, { payload }) => decided(home, payload),
+  notification: notified,
+  stream_end: streamEnded,
+};
+
 /** Take a message of the bridge into the state; `viewing` is the session on the screen, if any. */
-export function reduceHome(home, message, viewing = null) {
-  const { type, payload, timestamp } = message;
-  switch (type) {
-    case "connection_ack":
-      return listed({ ...home, device: payload.device_name ?? home.device }, payload);
-    case "session_update":
-      return withSession(home, payload.session, viewing);
-    case "session_started": {
-      const view = { session_status: "active", last_activity_at: timestamp, ...payload.session };
-      return withSession(home, { ...view, session_id: payload.session_id }, viewing);
-    }
-    case "session_ready":
-      return withSession(home, { session_status: "active", branch: "", ...payload }, viewing);
-    case "session_end":
-      return ended(home, payload, viewing);
-    case "approval_required":
-      return asked(home, message);
-    case "approval_recorded":
-      return decided(home, payload);
-    case "notification":
-      return notified(home, message, viewing);
-    case "agent_event":
-      return happened(home, payload, viewing);
-    case "stream_end":
-      return streamEnded(home, payload, viewing);
-    default:
-      return home;
-  }
-}
+export const reduceHome = (home, message, viewing = null) =>
+  REDUCERS[message.type]?.(home, message, viewing) ?? home;
 
 /** Take messages in their order; `viewed` are the sessions on screens. */
 export const foldHome = (home, messages, viewed) =>
@@ -109,8 +99,7 @@ function withSession(home, view, viewing) {
   return { ...home, sessions: { ...home.sessions, [id]: after } };
 }
 
-function ended(home, payload, viewing) {
-  const { session_id: id } = payload;
+function ended(home, { payload: { session_id: id } }, viewing) {
   const state = withSession(home, { session_id: id, ...CLOSED, pending_approvals: 0 }, viewing);
   const open = openApprovals(state).filter(({ session_id: other }) => other === id);
   const keys = open.map(({ key }) => key);
@@ -136,30 +125,13 @@ function notified(home, message, viewing) {
 }
 
 const FAILURES = new Set(["AGENT_ERROR", "ANSWER_CUT_OFF"]);
-const GOOD = new Set(["task_completed", "user_request", undefined]);
 
-function happened(home, payload, viewing) {
-  const id = payload.session_id;
-  const view = { session_id: id, last_activity_at: payload.timestamp };
-  const known = home.sessions[id];
-  if (payload.event === "UserPromptSubmit") {
-    view.turn = "working";
-    if (known && !known.title)
-      view.title = String(payload.payload.prompt ?? "")
-        .split("\n")[0]
-        .slice(0, 200);
-  }
-  if (payload.event === "PreToolUse") view.turn = "working";
-  if (payload.event === "Stop")
-    Object.assign(view, { turn: "idle", doing: null, failed: !GOOD.has(payload.payload.reason) });
-  if (payload.event === "SessionEnd") Object.assign(view, CLOSED);
-  return withSession(home, view, viewing);
-}
-
-function streamEnded(home, payload, viewing) {
-  const { session_id, finish_reason: reason } = payload;
+// A turn may be over before a `session_update` has told that it began.
+function streamEnded(home, { payload }, viewing) {
+  const { session_id: id, finish_reason: reason } = payload;
   if (reason === "tool_call") return home;
-  const view = { session_id, turn: "idle", doing: null, failed: reason === "error" };
+  const view = { session_id: id, turn: "idle", doing: null, failed: reason === "error" };
+  if (id !== viewing) view.unseen = true;
   return withSession(home, view, viewing);
 }
 
@@ -169,19 +141,18 @@ export const markSeen = (home, id) =>
 
 /** Return a session's state in one word of ORDER. */
 export function attention(home, session) {
-  if (
-    openApprovals(home).some(({ session_id }) => session_id === session.session_id) ||
-    session.turn === "waiting"
-  )
-    return "approval";
+  const asks = openApprovals(home).some(({ session_id: id }) => id === session.session_id);
+  const isWaiting = session.turn === "waiting";
+  if (asks || (isWaiting && session.kind !== "observed")) return "approval";
   if (session.session_status === "closed") return "ended";
   if (session.session_status === "error") return "error";
   if (session.unseen) return session.failed ? "error" : "finished";
   if (session.turn === "working") return "working";
+  if (isWaiting) return "machine"; // nothing can be decided here
   return session.session_status === "paused" ? "paused" : "idle";
 }
 
-const ORDER = ["approval", "error", "finished", "working", "paused", "idle", "ended"];
+const ORDER = ["approval", "error", "finished", "working", "machine", "paused", "idle", "ended"];
 
 /** Sort sessions for the home screen: by attention, then the latest first. */
 export function sortedSessions(home) {

@@ -1,9 +1,19 @@
 // Show the sheet of a decision: the whole call, and buttons that suit its risk.
 
 import { compareTexts, diffLines } from "../parts/diff.js";
-import { button, copyButton, field, fill, guard, h, setText, toast } from "../parts/dom.js";
+import {
+  button,
+  copyButton,
+  factsOf,
+  field,
+  fill,
+  guard,
+  h,
+  setText,
+  toast,
+} from "../parts/dom.js";
 import { holdButton, openSheet, seenToEnd, twoSteps } from "../parts/sheet.js";
-import { ago, hasOdd, oneLine, visible } from "../parts/text.js";
+import { ago, hasOdd, oneLine, titleOf, visible, visibleCode } from "../parts/text.js";
 import { itemOf, outcome, RISK, standing } from "./approvals.js";
 import { questionForm, questionsOf } from "./questions.js";
 
@@ -21,24 +31,20 @@ export function openApproval(key, { model, go }, closed) {
   const form = asked.length
     ? questionForm(asked, { readOnly: atMachine, changed: () => answered() })
     : null;
-  const title = oneLine(session?.title) || approval.session_id;
-  const when = h("dd");
+  const link = go.link("session", approval.session_id);
+  const when = h("span");
+  const facts = {
+    Session: h("a", link, titleOf(session, approval.session_id)),
+    Directory: h("code", {}, visible(session?.working_directory ?? "not known")),
+    Asked: when,
+  };
   const content = [
     form
       ? form.node
       : [h(`p.risk.risk-${approval.risk_level}`, {}, RISK[approval.risk_level]), whole(approval)],
     !form && changes(approval.params, approval.changed ?? {}),
     approval.reasoning && [h("h2", {}, "Why"), h("p", {}, visible(approval.reasoning))],
-    h(
-      "dl.facts",
-      {},
-      h("dt", {}, "Session"),
-      h("dd", {}, h("a", go.link("session", approval.session_id), title)),
-      h("dt", {}, "Directory"),
-      h("dd", {}, h("code", {}, visible(session?.working_directory ?? "not known"))),
-      h("dt", {}, "Asked"),
-      when,
-    ),
+    h("dl.facts", {}, factsOf(facts)),
   ];
 
   const give = () => parts.decide("modified", { ...approval.params, answers: form.answers() });
@@ -49,7 +55,7 @@ export function openApproval(key, { model, go }, closed) {
   const open = (reject, approve) => {
     if (form && atMachine) return [];
     if (form) return [reject, h("span.gap"), answer];
-    watchEnd(sheet.body, approve, parts.hint);
+    watchEnd(sheet.body, parts.hint, (seen) => enable(approve, seen));
     const modify = editable(approval) && button("button.quiet", () => edit(), "Change…");
     return [reject, modify, h("span.gap"), approve];
   };
@@ -89,7 +95,9 @@ function decider(approval, model, { open, done }) {
     if (!(await model.call("withdraw", key))) toast("It has been sent already.", "warn");
   };
   const retry = () => model.call("retry", itemOf(approval, model).message.id);
-  const reject = approval.source === "hooks" ? "Note as rejected" : "Reject";
+  const isNoted = approval.source === "hooks";
+  const approve = isNoted ? "Note as approved" : "Approve";
+  const reject = isNoted ? "Note as rejected" : "Reject";
   const refuse = questionsOf(approval).length ? "Decline" : reject;
   const buttons = {
     decided: done,
@@ -99,7 +107,7 @@ function decider(approval, model, { open, done }) {
     open: () =>
       open(
         button("button.reject", () => decide("rejected"), refuse),
-        approveButtons(approval, () => decide("approved")),
+        approveButtons(approval, () => decide("approved"), approve),
       ),
   };
   const paint = () => {
@@ -169,8 +177,7 @@ const offlineSentence = (model) =>
   model.connection.phase === "ready" ? "" : "Offline: what you decide waits for the connection.";
 
 // Low and medium take one tap, high two in place, critical a hold.
-function approveButtons(approval, act) {
-  const label = approval.source === "hooks" ? "Note as approved" : "Approve";
+function approveButtons(approval, act, label) {
   if (approval.risk_level === "critical") {
     const { button, other, hint } = holdButton(label.toLowerCase(), act);
     return [h("div.holding", {}, hint, button, other)];
@@ -180,22 +187,27 @@ function approveButtons(approval, act) {
   return [button("button.primary", act, label)];
 }
 
-// What is long must have been seen to its end before it can be approved.
-function watchEnd(body, buttons, hint) {
-  const all = buttons.flatMap((node) =>
-    node.matches("button") ? [node] : [...node.querySelectorAll("button")],
-  );
+function enable(nodes, may) {
+  for (const node of nodes)
+    for (const one of node.matches("button") ? [node] : node.querySelectorAll("button"))
+      one.disabled = !may;
+}
+
+// What is long must have been seen to its end before it can be approved; `tell` is told whether.
+function watchEnd(body, hint, tell) {
   const scrolling = [body, body.parentElement]; // the one, or on a low screen the other
   const look = () => {
-    const seen = scrolling.every(seenToEnd);
-    all.forEach((button) => (button.disabled = !seen));
+    const seen = scrolling.every(seenToEnd) && !body.querySelector(".more:not([hidden])");
+    tell(seen);
     hint(seen ? "" : "Scroll to the end to approve.");
     if (!seen) return;
     for (const node of scrolling) node.removeEventListener("scroll", look);
+    body.removeEventListener("click", look);
     resizes.disconnect();
   };
   const resizes = new ResizeObserver(look); // looks at once, too
   resizes.observe(body);
+  body.addEventListener("click", look); // more of it is shown
   for (const node of scrolling) node.addEventListener("scroll", look, { passive: true });
 }
 
@@ -209,12 +221,12 @@ function whole(approval) {
     delete rest[name];
     parts.push(codeBlock(params[name], name));
   }
-  const pairs = Array.isArray(params.edits) ? params.edits : [params];
-  for (const { old_string: before, new_string: after } of pairs) {
-    if (typeof before !== "string" || typeof after !== "string") continue;
-    for (const name of ["old_string", "new_string", "edits"]) delete rest[name];
+  const edits = Array.isArray(params.edits) ? params.edits : [];
+  const isWhole = (edit) => isEdit(edit) && Object.keys(edit).length === 2; // its diff says it all
+  if (isEdit(params)) for (const name of ["old_string", "new_string"]) delete rest[name];
+  if (edits.length && edits.every(isWhole)) delete rest.edits;
+  for (const { old_string: before, new_string: after } of [params, ...edits].filter(isEdit))
     parts.push(diffLines(compareTexts(before, after)));
-  }
   for (const [name, value] of Object.entries(rest)) {
     if ((value ?? "") === "") continue;
     const content = typeof value === "string" ? value : JSON.stringify(value, null, 2);
@@ -225,11 +237,14 @@ function whole(approval) {
   return parts;
 }
 
+const isEdit = (params) =>
+  typeof params?.old_string === "string" && typeof params.new_string === "string";
+
 function codeBlock(text, name) {
   return h(
     "div.whole",
     {},
-    h("pre.wrapped", { "aria-label": name }, visible(text)),
+    h("pre.wrapped", { "aria-label": name }, visibleCode(text)),
     copyButton(text),
     hasOdd(text) &&
       h("p.warn", {}, "There are characters in it that cannot be seen; they are named above."),
@@ -249,7 +264,7 @@ const editable = (approval) =>
   approval.source === "agent_sdk" &&
   Object.values(approval.params).some((value) => typeof value === "string");
 
-function editParameters(approval, sheet, { actions, again, decide }) {
+function editParameters(approval, sheet, { actions, again, decide, hint }) {
   const fields = Object.entries(approval.params)
     .filter(([, value]) => typeof value === "string")
     .map(([name, value]) => {
@@ -268,17 +283,22 @@ function editParameters(approval, sheet, { actions, again, decide }) {
   );
   const changed = () => Object.fromEntries(fields.map(({ name, area }) => [name, area.value]));
   const sendAll = () => decide("modified", { ...approval.params, ...changed() });
-  const sendButton = button("button.primary", sendAll, "Approve with changes");
-  sendButton.disabled = true;
+  const approve = approveButtons(approval, sendAll, "Approve with changes");
+  let isSeen = false;
+  const check = () => enable(approve, isSeen && difference.firstChild);
   form.addEventListener("input", () => {
     fill(difference, changes(approval.params, changed()));
-    sendButton.disabled = !difference.firstChild;
+    check();
   });
   sheet.body.append(form);
+  watchEnd(sheet.body, hint, (seen) => {
+    isSeen = seen;
+    check();
+  });
   const leave = () => {
     form.remove();
     again();
   };
-  fill(actions, button("button", leave, "Cancel"), h("span.gap"), sendButton);
+  fill(actions, button("button", leave, "Cancel"), h("span.gap"), approve);
   fields[0].area.focus();
 }

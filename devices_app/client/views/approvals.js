@@ -1,7 +1,7 @@
 // List approvals as cards: those that wait, and those decided lately.
 
-import { connectionSign, guard, h, keyed, row, screen, setText } from "../parts/dom.js";
-import { ago, callLine, oneLine, shortPath } from "../parts/text.js";
+import { connectionSign, guard, h, keyed, row, screen, setPart } from "../parts/dom.js";
+import { ago, callLine, dotted, titleOf } from "../parts/text.js";
 import { approvalKey, openApprovals } from "../store/approvals.js";
 
 export const RISK = {
@@ -31,7 +31,7 @@ export function approvalsView({ model, go }) {
       .slice(0, 20);
     pastTitle.hidden = decided.length === 0;
     keyed(past, decided, {
-      key: ({ key, decision, by }) => `${key}${decision}${by}`,
+      key: (approval) => `${approval.key} ${outcome(approval)}`,
       make: (approval) =>
         row(go.link("approval", approval.key), {
           title: lineOf(approval),
@@ -69,19 +69,11 @@ function card(approval, model, go) {
 }
 
 function paintCard(node, approval, model) {
-  const session = model.home.sessions[approval.session_id];
-  setText(
-    node.querySelector(".where"),
-    oneLine(session?.title) || shortPath(session?.working_directory) || "Session",
-  );
-  setText(node.querySelector(".age"), ago(approval.at));
-  setText(
-    node.querySelector(".card-foot"),
-    standing(approval, model) ||
-      (approval.source === "hooks"
-        ? "Waits at the machine"
-        : RISK[approval.risk_level].split(":")[0]),
-  );
+  const { at, session_id: id, source, risk_level: risk } = approval;
+  const waits = source === "hooks" ? "Waits at the machine" : RISK[risk].split(":")[0];
+  setPart(node, ".where", titleOf(model.home.sessions[id], "Session"));
+  setPart(node, ".age", ago(at));
+  setPart(node, ".card-foot", standing(approval, model) || waits);
 }
 
 /** Say in a sentence what became of this device's own decision. */
@@ -104,15 +96,17 @@ export const itemOf = (approval, model) =>
       approvalKey(payload.session_id, payload.tool_call_id) === approval.key,
   );
 
+const SHORT = /** @type {const} */ ({ dateStyle: "short", timeStyle: "short" });
+
 /** Say in a sentence what became of a decided approval. */
 export function outcome(approval) {
   if (!approval.decision) return "No longer open";
-  const { decision, forwarded, source, tool } = approval;
+  const { decision, decided_at: when, forwarded, source, tool } = approval;
   const isAnswer = tool === "AskUserQuestion" && decision === "modified";
   const word = isAnswer ? "Answered" : (WORDS[decision] ?? decision);
   const by = approval.by ? ` by ${approval.by}` : "";
   const here = "Recorded; no agent took it.";
   const nobody = `. ${source === "hooks" ? "Noted; it is decided at the machine." : here}`;
   const told = { true: ". The agent was told.", false: nobody }[String(forwarded)] ?? "";
-  return `${word}${by}${told}`;
+  return dotted(`${word}${by}${told}`, when && new Date(when).toLocaleString([], SHORT));
 }

@@ -1,11 +1,12 @@
 // Show the changes in a session's repository, and commit chosen files.
 
-import { button, fill, form, h, keyed, setText } from "../parts/dom.js";
+import { button, fill, form, h, keyed, pager, setText } from "../parts/dom.js";
 import { diffLines, wrapButton } from "../parts/diff.js";
-import { oneLine, visible, visibleName } from "../parts/text.js";
+import { dotted, oneLine, visible, visibleName } from "../parts/text.js";
 
 const STATUS = { modified: "M", added: "A", deleted: "D", untracked: "N", renamed: "R" };
 const NAMES = { untracked: "new" };
+const FILES_AT_ONCE = 200;
 const isEnd = ({ type, payload }) => type === "stream_end" || payload.event === "Stop";
 
 /** Make the changes tab of a session. */
@@ -23,7 +24,8 @@ export function changesView(id, { model }) {
   const bottom = form("commit", () => send(), message, commit);
   bottom.addEventListener("input", () => check());
   const bar = h("div.branch-bar", {}, head, all, refresh);
-  const node = h("section.tab", {}, h("div.scroller", {}, bar, outcome, state, files, cut), bottom);
+  const scroller = h("div.scroller", {}, bar, outcome, state, files);
+  const node = h("section.tab", {}, scroller, bottom);
   const chosen = new Set();
   let changes = [];
   let wanted = true; // it was not read yet, or the connection was lost meanwhile
@@ -41,7 +43,7 @@ export function changesView(id, { model }) {
       wanted = error.code === undefined; // no answer: it is asked again with the connection
       if (changes.length && wanted) return;
       changes = [];
-      fill(files);
+      showFiles();
       bottom.hidden = all.hidden = true;
       state.hidden = false;
       setText(state, wanted ? "Waits for the connection." : error.message);
@@ -51,23 +53,25 @@ export function changesView(id, { model }) {
   };
 
   const show = (status) => {
-    const apart = [
-      status.ahead && `${status.ahead} ahead`,
-      status.behind && `${status.behind} behind`,
-    ].filter(Boolean);
+    const { ahead, behind } = status;
+    const distance = dotted(ahead > 0 && `${ahead} ahead`, behind > 0 && `${behind} behind`);
     changes = status.changes;
-    const distance = apart.length > 0 && h("span.meta", {}, apart.join(", "));
-    fill(head, h("strong", {}, oneLine(status.branch)), distance);
+    fill(head, h("strong", {}, oneLine(status.branch)), distance && h("span.meta", {}, distance));
     const paths = new Set(changes.map(({ path }) => path));
     for (const path of chosen) if (!paths.has(path)) chosen.delete(path);
     // What is the same keeps its place and its open difference.
-    keyed(files, changes, { key: (one) => JSON.stringify(one), make: row });
+    showFiles();
     state.hidden = changes.length > 0;
     setText(state, "Nothing has changed.");
     cut.hidden = !status.truncated;
     all.hidden = changes.length === 0;
     check();
   };
+
+  const { more, show: showFiles } = pager(FILES_AT_ONCE, "files", (to) => {
+    keyed(files, changes.slice(0, to), { key: (one) => JSON.stringify(one), make: row });
+    return changes.length;
+  });
 
   const row = ({ path, status, additions, deletions }) => {
     const box = h("input", { type: "checkbox", "aria-label": `Commit ${oneLine(path)}` });
@@ -78,29 +82,19 @@ export function changesView(id, { model }) {
       check();
     });
     const place = h("div.file-diff");
-    const details = h(
-      "details",
-      {},
-      h(
-        "summary",
-        {},
-        h(
-          `span.status.${status}`,
-          { title: NAMES[status] ?? status },
-          h("span", { "aria-hidden": "true" }, STATUS[status] ?? "·"),
-          h("span.unseen", {}, `${NAMES[status] ?? status}: `),
-        ),
-        pathOf(path),
-        h(
-          "span.counts",
-          { hidden: additions + deletions === 0 }, // a binary file
-          h("span.plus", {}, `+${additions}`),
-          " ",
-          h("span.minus", {}, `−${deletions}`),
-        ),
-      ),
-      place,
+    const name = NAMES[status] ?? status;
+    const letter = h("span", { "aria-hidden": "true" }, STATUS[status] ?? "·");
+    const spoken = h("span.unseen", {}, `${name}: `);
+    const isBinary = additions + deletions === 0;
+    const counts = h(
+      "span.counts",
+      { hidden: isBinary },
+      h("span.plus", {}, `+${additions}`),
+      " ",
+      h("span.minus", {}, `−${deletions}`),
     );
+    const kind = h(`span.status.${status}`, { title: name }, letter, spoken);
+    const details = h("details", {}, h("summary", {}, kind, pathOf(path), counts), place);
     details.addEventListener("toggle", () => {
       if (details.open && !place.childElementCount) diff(path, place);
     });
@@ -141,27 +135,13 @@ export function changesView(id, { model }) {
       files.nodesByKey?.clear();
       show(status);
       const { hash, summary, files_changed: count } = status.commit;
-      fill(
-        outcome,
-        h(
-          "p.finding.good",
-          {},
-          `Committed ${count} ${count === 1 ? "file" : "files"} as `,
-          h("code", {}, hash.slice(0, 8)),
-          `: ${oneLine(summary)}`,
-        ),
-      );
+      const what = `Committed ${count} ${count === 1 ? "file" : "files"} as `;
+      const short = h("code", {}, hash.slice(0, 8));
+      fill(outcome, h("p.finding.good", {}, what, short, `: ${oneLine(summary)}`));
     } catch (error) {
       const unsure = error.code === undefined ? " Look at the changes before you try again." : "";
-      fill(
-        outcome,
-        h(
-          "div.finding.bad",
-          {},
-          h("p", {}, "Not committed."),
-          h("pre.wrapped", {}, `${error.message}${unsure}`),
-        ),
-      );
+      const why = h("pre.wrapped", {}, `${error.message}${unsure}`);
+      fill(outcome, h("div.finding.bad", {}, h("p", {}, "Not committed."), why));
       outcome.scrollIntoView({ block: "nearest" });
       check();
     }
@@ -189,7 +169,8 @@ export function changesView(id, { model }) {
     if (rows.some(isEnd)) wanted = true; // the agent may have changed files
     if (wanted && model.connection.phase === "ready") load();
   };
-  all.hidden = bottom.hidden = true;
+  all.hidden = bottom.hidden = more.hidden = true;
+  scroller.append(more, cut);
   paint();
   if (wanted) setText(state, "Waits for the connection.");
   return { node, paint };

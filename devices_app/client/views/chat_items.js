@@ -1,13 +1,23 @@
 // Make a conversation's items: prompts, answers, tool cards, notes.
 
 import { diffLines, parseUnified } from "../parts/diff.js";
-import { button, copyButton, fill, h, setText } from "../parts/dom.js";
+import { copyButton, fill, h, pager, setPart, setText } from "../parts/dom.js";
 import { showMarkdown } from "../parts/markdown.js";
-import { callLine, clock, dotted, duration, oneLine, subject, visible } from "../parts/text.js";
+import {
+  callLine,
+  clock,
+  dotted,
+  duration,
+  inputOf,
+  oneLine,
+  subject,
+  visible,
+  visibleCode,
+} from "../parts/text.js";
 import { approvalKey } from "../store/approvals.js";
 import { decisionCard } from "./approval.js";
 
-const OUTPUT_SHOWN = 20_000; // characters of what a tool gave, at first
+const LONG = 20_000; // characters of what a tool took or gave, at first
 
 /** Make an item's node; `updateItem` shows the item in it again. */
 export function makeItem(item, app) {
@@ -27,23 +37,19 @@ const UPDATES = {
   gap: updateNote,
 };
 
+const SOURCES = {
+  agent: "from the agent's history",
+  http: "over HTTP",
+  self: "from the agent itself",
+};
+
 function updatePrompt(node, item) {
   const own = item.device === node.app.model.home.device;
-  const from = item.device
-    ? !own && `from ${oneLine(item.device)}`
-    : item.source === "agent"
-      ? "from the agent's history"
-      : item.source === "http"
-        ? "over HTTP"
-        : "at the machine";
-  node.replaceChildren(
-    h(
-      "div.bubble.mine",
-      {},
-      h("p", {}, visible(item.text)),
-      h("p.meta", {}, dotted(item.queued && "Queued", from, clock(item.at))),
-    ),
-  );
+  const device = !own && `from ${oneLine(item.device)}`;
+  const from = item.device ? device : (SOURCES[item.source] ?? "at the machine");
+  const kind = item.source === "self" ? "div.bubble" : "div.bubble.mine";
+  const about = h("p.meta", {}, dotted(item.queued && "Queued", from, clock(item.at)));
+  node.replaceChildren(h(kind, {}, h("p", {}, visible(item.text)), about));
 }
 
 function updateAnswer(node, item) {
@@ -65,12 +71,13 @@ function updateAnswer(node, item) {
 }
 
 function usage(of) {
-  const price = of.cost_usd ?? of.total_cost_usd;
+  const { amount, currency } = of.cost ?? { amount: of.total_cost_usd, currency: "USD" };
+  const price = Number(amount).toFixed(3);
   return dotted(
     of.input_tokens > 0 && `${of.input_tokens} tokens in`,
     of.output_tokens > 0 && `${of.output_tokens} out`,
     of.duration_ms > 0 && `took ${duration(of.duration_ms)}`,
-    price > 0 && `$${Number(price).toFixed(3)}`,
+    amount > 0 && `${currency === "USD" ? `$${price}` : `${price} ${currency}`} so far`,
   );
 }
 
@@ -78,7 +85,8 @@ function updateTool(node, item) {
   const refused = (item.decision === "rejected" || item.notRun) && "rejected";
   const decided = item.noted ? "noted" : refused || "running";
   const open = item.asked && !item.decision ? "pending" : decided;
-  const state = !item.done ? open : item.ok ? "completed" : refused || "error";
+  const undone = item.reason ? refused || "stopped" : open;
+  const state = !item.done ? undone : item.ok ? "completed" : refused || "error";
   node.dataset.state = state;
   const details =
     node.querySelector("details") ??
@@ -89,11 +97,8 @@ function updateTool(node, item) {
       h("div.tool-body"),
     );
   if (!details.isConnected) node.replaceChildren(details);
-  setText(details.querySelector(".call"), callLine(item.tool, item.params, item.description));
-  setText(
-    details.querySelector(".meta"),
-    dotted(WORDS[state], about(item), duration(item.ms)),
-  );
+  setPart(details, ".call", callLine(item.tool, item.params, item.description));
+  setPart(details, ".meta", dotted(WORDS[state], about(item), duration(item.ms)));
   details.ontoggle = () =>
     details.open && fillTool(details.querySelector(".tool-body"), item, node.app);
   if (details.open) fillTool(details.querySelector(".tool-body"), item, node.app);
@@ -106,6 +111,7 @@ const WORDS = {
   noted: "waits at the machine",
   completed: "",
   rejected: "rejected",
+  stopped: "stopped",
   error: "failed",
 };
 
@@ -136,32 +142,30 @@ function showDecision(node, item, state) {
 function fillTool(place, item, { go, id }) {
   if (place.dataset.version === String(item.version)) return;
   place.dataset.version = String(item.version);
-  const input = subject(item.params);
+  const input = inputOf(item.params, item.diff);
   const path = item.params.file_path ?? item.params.path;
   fill(
     place,
-    input && h("pre.wrapped", { tabindex: "0", "aria-label": "Input" }, visible(input)),
+    input && long("Input", visibleCode, input),
     typeof path === "string" && h("a.button.quiet", go.link("file", id, path), "Open file"),
     item.decidedBy && h("p.meta", {}, item.decidedBy),
-    item.was && subject(item.was) && h("p.meta", {}, `It had asked for: ${subject(item.was)}`),
+    item.was &&
+      subject(item.was) &&
+      h("p.meta", {}, "It had asked for: ", visibleCode(inputOf(item.was))),
     item.diff && diffLines(parseUnified(item.diff)),
     item.problem && h("p.warn", {}, item.problem),
-    item.output && output(item.output),
+    item.output && long("Output", visible, item.output),
   );
 }
 
-// What a tool gave: of a long text the beginning, and with each tap five times as much.
-function output(text) {
-  const pre = h("pre.wrapped", { tabindex: "0", "aria-label": "Output" });
-  const more = button("button.quiet", () => show(shown * 5));
-  let shown = 0;
-  const show = (count) => {
-    shown = count;
-    fill(pre, visible(text.slice(0, shown)));
-    more.hidden = text.length <= shown;
-    setText(more, `Show more (${(text.length - shown).toLocaleString()})`);
-  };
-  show(OUTPUT_SHOWN);
+// What a tool took or gave, of a long text the beginning.
+function long(label, shown, text) {
+  const pre = h("pre.wrapped", { tabindex: "0", "aria-label": label });
+  const { more, show } = pager(LONG, "characters", (to) => {
+    fill(pre, shown(text.slice(0, to)));
+    return text.length;
+  });
+  show();
   return [pre, h("div.actions", {}, more, copyButton(text))];
 }
 

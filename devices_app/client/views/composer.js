@@ -4,6 +4,12 @@ import { button, form, h, icon, keyed, setText, toast } from "../parts/dom.js";
 import { twoSteps } from "../parts/sheet.js";
 import { oneLine } from "../parts/text.js";
 
+const STANDS = {
+  observed: "This agent runs at the machine; it can be watched here, not spoken to.",
+  ended: "This session has ended.",
+  paused: "Paused. Your next message resumes it.",
+  closed: "Closed, but the agent remembers it.",
+};
 const NOT_KEPT = "The draft could not be kept: this device's storage is full or refused.";
 
 const touch = () => matchMedia("(pointer: coarse)").matches;
@@ -98,20 +104,8 @@ export function composer(id, { model, sent }) {
     rest.hidden =
       observed ||
       !(status === "paused" || status === "error" || (status === "closed" && session?.resumable));
-    setText(
-      why,
-      observed
-        ? "This agent runs at the machine; it can be watched here, not spoken to."
-        : ended
-          ? "This session has ended."
-          : status === "error" && session?.trouble
-            ? oneLine(session.trouble)
-            : status === "paused"
-              ? "Paused. Your next message resumes it."
-              : status === "closed"
-                ? "Closed, but the agent remembers it."
-                : "",
-    );
+    const state = observed ? "observed" : ended ? "ended" : status;
+    setText(why, state === "error" ? oneLine(session.trouble) : (STANDS[state] ?? ""));
     why.hidden = !why.textContent;
   };
   grow();
@@ -130,18 +124,14 @@ function paintOutgoing(place, id, model) {
 }
 
 function outgoing({ message: { id, payload }, state }, model) {
+  const again = button("button", () => model.call("retry", id), "Try again");
+  const drop = button("button.quiet", () => model.call("discard", id), "Discard");
   return h(
     `li.bubble.mine.${state}`,
     {},
     h("p", {}, payload.content),
     h("p.meta"),
-    state === "failed" &&
-      h(
-        "div.actions",
-        {},
-        button("button", () => model.call("retry", id), "Try again"),
-        button("button.quiet", () => model.call("discard", id), "Discard"),
-      ),
+    state === "failed" && h("div.actions", {}, again, drop),
   );
 }
 

@@ -1,10 +1,11 @@
 // Show a session's directory, and files page by page.
 
 import { wrapButton } from "../parts/diff.js";
-import { button, copy, fill, h, icon, row } from "../parts/dom.js";
+import { button, copy, fill, h, icon, pager, row } from "../parts/dom.js";
 import { bytes, oneLine, visible, visibleName } from "../parts/text.js";
 
 const LINES = 400;
+const ENTRIES_AT_ONCE = 200;
 const NO_DIRECTORY = ["FILE_NOT_FOUND", "FILE_INVALID_PATH"];
 
 /** Make the files tab of a session; `path`: from the address, or "" for the session's directory. */
@@ -37,10 +38,18 @@ export function filesView(id, { model, go }, path = "") {
       a.type === b.type ? a.name.localeCompare(b.name) : a.type === "directory" ? -1 : 1,
     );
     const base = found.path.replace(/\/$/, "");
+    const rows = h("ul.rows.files");
+    const { more, show } = pager(ENTRIES_AT_ONCE, "entries", (to) => {
+      const next = entries.slice(rows.childElementCount, to);
+      rows.append(...next.map((entry) => item(entry, `${base}/${entry.name}`)));
+      return entries.length;
+    });
+    show();
     fill(
       place,
       crumbs(found.path),
-      h("ul.rows.files", {}, ...entries.map((entry) => item(entry, `${base}/${entry.name}`))),
+      rows,
+      more,
       found.truncated && h("p.note", {}, "There are more entries than are shown."),
       entries.length === 0 && h("p.empty", {}, "An empty directory."),
     );

@@ -1,7 +1,7 @@
 // Show home: approvals of all sessions, then the sessions that need attention first.
 
-import { connectionSign, h, icon, keyed, row, screen, setText } from "../parts/dom.js";
-import { ago, dotted, oneLine, shortPath } from "../parts/text.js";
+import { connectionSign, h, icon, keyed, row, screen, setPart, setText } from "../parts/dom.js";
+import { ago, dotted, oneLine, shortPath, titleOf } from "../parts/text.js";
 import { sortedSessions } from "../store/home.js";
 import { showCards } from "./approvals.js";
 
@@ -10,6 +10,7 @@ const STATES = {
   error: "Error",
   finished: "Finished",
   working: "Working",
+  machine: "At the machine",
   paused: "Paused",
   idle: "Idle",
   ended: "Ended",
@@ -71,6 +72,7 @@ function sessionRow(item, go, model) {
     meta: "",
     after: h("span.row-side", {}, h("span.state"), h("time")),
   });
+  node.querySelector(".row-main").append(h("span.meta.now"));
   paintRow(node, item, model);
   return node;
 }
@@ -78,22 +80,16 @@ function sessionRow(item, go, model) {
 function paintRow(node, { session, state }, { viewed }) {
   node.dataset.state = state;
   node.firstChild.ariaCurrent = viewed === session.session_id ? "page" : null;
-  setText(
-    node.querySelector(".title"),
-    oneLine(session.title) || shortPath(session.working_directory) || session.session_id,
-  );
+  setPart(node, ".title", titleOf(session, session.session_id));
   const doing =
-    session.doing && state === "working"
+    session.doing && ["working", "machine"].includes(state)
       ? `${oneLine(session.doing.summary || session.doing.tool)} · ${ago(session.doing.since)}`
       : "";
   const place = dotted(shortPath(session.working_directory), oneLine(session.agent));
-  setText(
-    node.querySelector(".meta"),
-    (state === "error" && oneLine(session.trouble)) || doing || place,
-  );
-  setText(
-    node.querySelector(".state"),
-    session.resumable && state === "ended" ? "Resumable" : STATES[state],
-  );
-  setText(node.querySelector("time"), ago(session.last_activity_at));
+  const word = session.resumable && state === "ended" ? "Resumable" : STATES[state];
+  const now = state === "error" ? oneLine(session.trouble) : doing;
+  setPart(node, ".meta", place);
+  setPart(node, ".now", now);
+  setPart(node, ".state", word);
+  setPart(node, "time", ago(session.last_activity_at));
 }

@@ -52,6 +52,7 @@ export function newSessionView({ model, go }) {
   const node = screen("New session", { before }, h("div.scroller", {}, content));
 
   let starting = false;
+  let listing = false;
   let top = null; // the first directory that is shown: above it nothing may be opened
   const choose = (path) => (directory.value = path);
 
@@ -101,11 +102,21 @@ export function newSessionView({ model, go }) {
     }
   };
 
+  const option = ({ name, can_start: able, reason }) => {
+    const label = able ? oneLine(name) : `${oneLine(name)}: ${oneLine(reason)}`;
+    return h("option", { value: name, disabled: !able }, label);
+  };
+
+  const listAgents = async () => {
+    listing = true;
+    const able = model.connection.acked.supported_agents.map((name) => ({ name, can_start: true }));
+    const { agents } = await model.call("http", "/info").catch(() => ({ agents: able }));
+    fill(select, ...agents.map(option));
+  };
+
   const paint = () => {
-    const agents = model.connection.acked?.supported_agents ?? [];
-    if (agents.length && select.length !== agents.length)
-      fill(select, ...agents.map((name) => h("option", { value: name }, oneLine(name))));
     const ready = model.connection.phase === "ready";
+    if (ready && !listing) listAgents();
     start.disabled = starting || !ready;
     if (ready && !directory.value && !tree.firstChild) browse(""); // proposes the first
     if (!ready) setText(said, "A session can be started when the connection is back.");

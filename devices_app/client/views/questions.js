@@ -29,18 +29,21 @@ export function questionForm(questions, { readOnly, changed }) {
       "fieldset.question",
       {},
       h("legend", {}, visible(question)),
-      choices.map(({ label, about, box }) =>
-        h(
-          "label.choice",
-          {},
-          box,
-          h("span", {}, visible(label), about && h("span.meta", {}, visible(about))),
-        ),
-      ),
+      choices.map(({ label, about, box }) => {
+        const more = about && h("span.meta", {}, visible(about));
+        return h("label.choice", {}, box, h("span", {}, visible(label), more));
+      }),
       !readOnly && other,
     );
+    // Of one answer the last counts: a choice, or words.
+    node.addEventListener("input", ({ target }) => {
+      if (multiSelect) return;
+      if (target !== other) other.value = "";
+      else for (const { box } of choices) box.checked = false;
+    });
     const chosen = () => choices.filter(({ box }) => box.checked).map(({ label }) => label);
-    return { question, node, answer: () => other.value.trim() || chosen().join(", ") };
+    const answer = () => [...chosen(), other.value.trim()].filter(Boolean).join(", ");
+    return { question, node, answer };
   });
   const node = h("div.questions", { on: { input: changed } }, ...parts.map((part) => part.node));
   const answers = () => {

@@ -1,7 +1,7 @@
 // Show a session: its title and its three tabs.
 
 import { backLink, connectionSign, h, icon, setText } from "../parts/dom.js";
-import { dotted, oneLine, shortPath } from "../parts/text.js";
+import { dotted, oneLine, shortPath, titleOf } from "../parts/text.js";
 import { openApprovals } from "../store/approvals.js";
 import { changesView } from "./changes.js";
 import { chatView } from "./chat.js";
@@ -45,7 +45,7 @@ export function sessionView(app, { id, tab, path }) {
   );
   const paint = (news = []) => {
     const session = model.home.sessions[id];
-    setText(title, oneLine(session?.title) || shortPath(session?.working_directory) || oneLine(id));
+    setText(title, titleOf(session, id));
     setText(
       place,
       dotted(

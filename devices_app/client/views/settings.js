@@ -2,7 +2,8 @@
 
 import { switchOff, switchOn, tryPush, wanted, whyNot } from "../net/push.js";
 import { dropClient, served } from "../net/served.js";
-import { button, field, fill, form, guard, h, row, screen, setText } from "../parts/dom.js";
+import { button, factsOf, field, fill, form, h, row, screen, setText } from "../parts/dom.js";
+import { twoSteps } from "../parts/sheet.js";
 import { bytes, oneLine } from "../parts/text.js";
 import { CLIENT_VERSION } from "../protocol/messages.js";
 
@@ -23,8 +24,14 @@ const ADMIN = "Devices, approvals and the audit trail, with a password";
 export function settingsView(app) {
   const { model, go } = app;
   const facts = h("dl.facts");
-  const storage = h("dd", {}, "…");
-  const forget = button("button.danger", () => ask(), "Forget this bridge");
+  const storage = h("span", {}, "…");
+  const forgetAll = async () => {
+    await model.forget();
+    await dropClient();
+    location.assign("/app/");
+  };
+  const sure = "Yes, forget everything here";
+  const forget = twoSteps("Forget this bridge", sure, forgetAll, "danger").node;
   const installing = h("li.row", {});
   const push = pushSection(model);
   const bridges = h("ul.rows");
@@ -70,18 +77,13 @@ export function settingsView(app) {
   const showBridges = (list) =>
     fill(
       bridges,
-      list.map((origin) =>
-        h(
-          "li.row.pair",
-          {},
-          h(
-            "a.row-link",
-            { href: `${origin}/app/`, rel: "noopener" },
-            h("span.row-main", {}, h("span.title", {}, new URL(origin).host)),
-          ),
-          remover(new URL(origin).host, () => keepBridges(list.filter((one) => one !== origin))),
-        ),
-      ),
+      list.map((origin) => {
+        const { host } = new URL(origin);
+        const item = row({ href: `${origin}/app/`, rel: "noopener" }, { title: host });
+        item.classList.add("pair");
+        item.append(remover(host, () => keepBridges(list.filter((one) => one !== origin))));
+        return item;
+      }),
     );
 
   const remover = (host, act) => {
@@ -111,21 +113,6 @@ export function settingsView(app) {
     address.value = "";
   };
 
-  const ask = () => {
-    fill(forget, "Yes, forget everything here");
-    guard(forget);
-    forget.addEventListener(
-      "click",
-      async (event) => {
-        event.stopImmediatePropagation();
-        await model.forget();
-        await dropClient();
-        location.assign("/app/");
-      },
-      { capture: true, once: true },
-    );
-  };
-
   const paint = () => {
     const { acked, health, phase } = model.connection;
     const mode = health?.connection_mode ?? acked?.connection_mode;
@@ -136,9 +123,9 @@ export function settingsView(app) {
       "Client version": CLIENT_VERSION,
       "This device": oneLine(model.home.device) || "not known",
       Paired: model.identity ? new Date(model.identity.paired).toLocaleString() : "no",
+      "Kept on this device": storage,
     };
-    const rows = Object.entries(told).map((one) => [h("dt", {}, one[0]), h("dd", {}, one[1])]);
-    fill(facts, ...rows, h("dt", {}, "Kept on this device"), storage);
+    fill(facts, factsOf(told));
     fill(installing, served.worker === "kept" && installRow(app.offer));
     installing.hidden = !installing.childElementCount;
     push.paint();

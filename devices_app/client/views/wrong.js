@@ -2,7 +2,7 @@
 
 import { lookAtServer, served, useNewer } from "../net/served.js";
 import { backLink, button, fill, h, icon, screen, toast } from "../parts/dom.js";
-import { showMinutes } from "../parts/text.js";
+import { span } from "../parts/text.js";
 
 const SKEW_MS = 60_000; // a clock that is further off shows wrong ages and refuses certificates
 
@@ -34,7 +34,7 @@ export function wrongView({ model, go, pairAgain }) {
         h(
           "li.finding",
           {},
-          h("p", {}, `${new Date(at).toLocaleTimeString()}: ${what}.`),
+          h("p", {}, `${new Date(at).toLocaleString()}: ${what}.`),
           h("p.meta", {}, detail),
         ),
       ),
@@ -73,7 +73,6 @@ function findings(model) {
     version(),
     clock(),
     storage(model.db),
-    aside(model.problems),
   ].filter(Boolean);
   const order = ["bad", "warn", "good"];
   if (served.reached && all.every(({ tone }) => tone === "good"))
@@ -165,11 +164,12 @@ function clock() {
   if (Math.abs(served.skew) < SKEW_MS)
     return { tone: "good", text: "The clocks of this device and of the bridge agree." };
   const side = served.skew > 0 ? "ahead of" : "behind";
+  const apart = span(Math.round(Math.abs(served.skew) / 1000));
   return {
     tone: "warn",
     text:
-      `The clock of this device is ${showMinutes(served.skew)} ${side} the bridge's. Times are ` +
-      "wrong here, and a certificate may seem to have run out.",
+      `The clock of this device is ${apart} ${side} the bridge's. Times are wrong here, and a ` +
+      "certificate may seem to have run out.",
     steps: ["Let both take the time from the network (“timedatectl” at the machine)."],
   };
 }
@@ -180,17 +180,6 @@ function storage(db) {
     tone: "warn",
     text: `This browser keeps nothing: ${db.trouble}. When the page is closed, all is gone.`,
     steps: ["Leave private browsing, or free some storage."],
-  };
-}
-
-function aside(problems) {
-  const count = problems.filter(({ what }) => what.includes("could not be read")).length;
-  if (!count) return null;
-  const [what, it] = count === 1 ? ["A message was", "it"] : [`${count} messages were`, "them"];
-  return {
-    tone: "warn",
-    text: `${what} put aside: this page does not understand ${it}. Below is what came.`,
-    steps: ["Reload this page; report it where that does not help."],
   };
 }
 

@@ -76,14 +76,17 @@ test("sessions stand by what they need of a person", () => {
     ack(
       view("idle"),
       view("works", { turn: "working" }),
+      view("noted", { turn: "waiting", kind: "observed" }),
       view("failed", { session_status: "error" }),
       view("asks", { turn: "waiting" }),
       view("paused", { session_status: "paused" }),
       view("done", { turn: "working" }),
       view("broke", { turn: "working" }),
+      view("quick"), // its turn was over before anything told that it began
     ),
     message("session_update", { session: view("done") }),
     message("stream_end", { session_id: "broke", message_id: "m", finish_reason: "error" }),
+    message("stream_end", { session_id: "quick", message_id: "m", finish_reason: "stop" }),
     message("session_started", { session_id: "over" }),
     message("session_end", { session_id: "over" }),
   ]);
@@ -94,7 +97,9 @@ test("sessions stand by what they need of a person", () => {
       ["failed", "error"],
       ["broke", "error"],
       ["done", "finished"],
+      ["quick", "finished"],
       ["works", "working"],
+      ["noted", "machine"],
       ["paused", "paused"],
       ["idle", "idle"],
       ["over", "ended"],
@@ -152,6 +157,23 @@ test("a conversation has what was said at its end, allowed and waited for", () =
   foldChat(chat, [message("stream_end", { session_id: "s", message_id: "m", finish_reason: "stop" })]);
   const { text, queued } = items.at(-1); // its turn begins there
   assert.deepEqual([text, queued], ["two", false]);
+});
+
+test("what an ended session leaves open is stopped; what the agent told itself is its own", () => {
+  const { items } = foldChat(emptyChat(), [
+    message("agent_event", {
+      session_id: "s",
+      event: "UserPromptSubmit",
+      payload: { prompt: "The job is over.", context: { synthetic: true } },
+    }),
+    message("stream_start", { session_id: "s", message_id: "m" }),
+    message("tool_call", { session_id: "s", tool_call_id: "c", tool: "Bash", params: {} }),
+    message("session_end", { session_id: "s" }),
+  ]);
+  const [prompt, answer, tool] = items;
+  assert.equal(prompt.source, "self");
+  assert.deepEqual([answer.done, answer.reason], [true, "stopped"]);
+  assert.deepEqual([tool.done, tool.reason], [false, "stopped"]);
 });
 
 test("what is not in the list of open sessions has ended; the long list knows what can resume", () => {

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { faultOf, isRow, make, read } from "./protocol/messages.js";
+import { faultOf, isRow, make, ODD_ALL, ODD_CODE, read } from "./protocol/messages.js";
 import { readPairingLink } from "./protocol/pairing.js";
 
 const golden = JSON.parse(process.env.GOLDEN);
@@ -74,6 +74,16 @@ test("an error is a row only where a session has it", () => {
   const error = { type: "error", id: "1", payload: { code: "X", message: "x", session_id: null } };
   assert.equal(isRow(error), false);
   assert.equal(isRow({ ...error, payload: { ...error.payload, session_id: "s" } }), true);
+});
+
+test("a command has blanks and characters without width named, and prose its own", () => {
+  const blanks = "\u00a0\u034f\u1680\u2000\u200a\u202f\u205f\u2800\u3000\ufe0f\u{13430}\u{1bca0}\u{1d173}";
+  assert.deepEqual(blanks.match(ODD_CODE), [...blanks]);
+  assert.equal(blanks.search(ODD_ALL), -1);
+  for (const odd of [ODD_ALL, ODD_CODE]) {
+    assert.equal("echo ❤️ 👩‍💻 done\n".search(odd), -1);
+    assert.equal("a\u202eb".search(odd), 1);
+  }
 });
 
 test("a pairing link is read, or what is wrong with it is said", () => {
