@@ -66,7 +66,8 @@ export class Outgoing {
   // One that was closed because nobody was in it goes on with what waits for it (D60).
   wake(session, error) {
     if (error.code !== "SESS_CLOSED") throw error;
-    return this.engine.requests.join(session, true);
+    const { requests } = this.engine;
+    return requests.joining.get(session) ?? requests.join(session, true);
   }
 
   failSession(session, error) {
