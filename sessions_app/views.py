@@ -114,6 +114,8 @@ class SessionEventsView(BridgeAPIView):
                     raise ratelimit.too_many(error.message, prompts.RETRY_SECONDS) from None
                 if error.code in ("SESS_CLOSED", "SESS_NOT_ACTIVE"):
                     raise BridgeError("SESSION_CLOSED", error.message) from None
+                if error.code == "AUTH_FAILED":
+                    raise BridgeError("AUTH_INVALID_TOKEN") from None
                 raise
         body = {"accepted": driven, "event_id": event_id, "session_id": session.session_id}
         return Response(body, status=202)
