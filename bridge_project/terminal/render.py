@@ -127,7 +127,7 @@ def _answer(body: Message) -> str:
 def _notice(body: Message) -> tuple[str, int, str] | None:
     """Write a notification, unless the message before it says the same."""
     kind, of_stop = body.get("notification_type"), "reason" in _object(body.get("data"))
-    if kind == "approval_required" or (kind in ("task_complete", "error") and of_stop):
+    if kind in ("approval_required", "task_complete") or (kind == "error" and of_stop):
         return None
     title, text = str(body.get("title")), str(body.get("body"))
     starts_alike = text.startswith(title.partition(":")[0])

@@ -105,7 +105,7 @@ class Afternoon:
         accept(post(session, call, result="The floor is clean."))
         self._keep("The floor is clean.")
         accept(hook("SessionEnd", session, {"exit_reason": "user_exit"}))
-        self._keep("ended ", "notice ")
+        self._keep("ended ")
 
     def _works(self) -> bool:
         """Whether the session that the bridge runs is in the middle of a turn."""
