@@ -13,7 +13,8 @@ from tests.conformance.approvals import assert_refused, decide, of
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.delivery import send
 from tests.conformance.phone import Phone
-from tests.conformance.samples import new_session
+from tests.conformance.raw import RawSocket
+from tests.conformance.samples import new_session, prompt
 from tests.faults.quick import with_limits
 
 GRACE = 4
@@ -262,6 +263,25 @@ def test_ten_sessions_to_two_phones(bridge: Bridge) -> None:
             rows += len(seen)
             end(first, sid)
     assert rows < SESSIONS * COUNT / 2, "what is said within 50 ms is one row"
+
+
+@pytest.mark.spec("delivery.slow")
+def test_answers_that_a_phone_does_not_read(bridge: Bridge, phone: Phone, sid: str) -> None:
+    """D30: each is made when those before it have been read; nobody else waits."""
+    bridge.accept(prompt(sid, "first"))
+    (bridge.root / "large").write_text("x" * 4_000_000)
+    slow = RawSocket(bridge.port, timeout=300, receive_buffer=65536).ready(bridge.device_token())
+    joining = {"agent": "a", "session_id": sid, "working_directory": "/", "resume": False}
+    slow.read_until(slow.send("session_start", joining))
+    phone.join(sid)
+    large, before = {"session_id": sid, "path": str(bridge.root / "large")}, bridge.memory()
+    asked = [slow.send("file_read", large) for _ in range(25)]
+    for _ in asked:  # each takes as long as one of the other's
+        phone.request("file_read", large)
+    assert bridge.memory() - before < 64 * 1024 * 1024, "100 MB must not pile up in memory"
+    for one in asked:
+        assert len(slow.read_until(one)["payload"]["content"]) == 4_000_000
+    slow.close()
 
 
 @pytest.mark.spec("limit.replay_buffer", "ws.replay_buffer")
