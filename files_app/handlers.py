@@ -30,7 +30,7 @@ from sessions_app.models import Session
 from sessions_app.socket import idempotency
 from sessions_app.socket.connection import ClientConnection
 from sessions_app.socket.dispatch import handles
-from sessions_app.working_directory import branch_of
+from sessions_app.working_directory import Repository, branch_of
 
 log = structlog.get_logger("bridge.git")
 
@@ -83,26 +83,35 @@ def git_diff(session: Session, payload: c.GitDiff) -> r.GitDiffResponse:
 async def git_commit(socket: ClientConnection, message: ClientMessage) -> r.GitStatusResponse:
     """Commit, and return the fresh status with the commit."""
     session = await session_of(socket, message)
-    made = await threads.git.run(_commit, session, message.payload, idempotency.begun.get())
+    begun = idempotency.begun.get()
+    place, made = await threads.git.run(_commit, session, message.payload, begun)
     await threads.writers.run(_record, socket.device, session, made)
-    return await threads.git.run(_committed, session, made)
+    return await threads.git.run(_committed, session, place, made)
 
 
-def _commit(session: Session, payload: c.GitCommit, begun: datetime | None) -> GitCommitSummary:
+def _commit(
+    session: Session, payload: c.GitCommit, begun: datetime | None
+) -> tuple[Repository, GitCommitSummary]:
     place = repository_of(session.working_directory)
-    return commit.commit(place, payload.message, payload.files, begun=begun)
+    return place, commit.commit(place, payload.message, payload.files, begun=begun)
 
 
-def _committed(session: Session, made: GitCommitSummary) -> r.GitStatusResponse:
+def _committed(session: Session, place: Repository, made: GitCommitSummary) -> r.GitStatusResponse:
     """Return the status with a commit, which stands also when git has no status now."""
     try:
-        return status.status(repository_of(session.working_directory), session.session_id, made)
+        return status.status(place, session.session_id, made)
     except BridgeError as error:
         log.warning("no_status_after_commit", session=session.session_id, reason=error.message)
-        branch = branch_of(session.working_directory)
-        nothing = {"ahead": 0, "behind": 0, "is_clean": False, "changes": [], "truncated": True}
-        ids = {"session_id": session.session_id, "branch": branch, "commit": made}
-        return r.GitStatusResponse.model_validate(ids | nothing)
+        return r.GitStatusResponse(
+            session_id=session.session_id,
+            branch=branch_of(session.working_directory),
+            ahead=0,
+            behind=0,
+            is_clean=False,
+            changes=[],
+            commit=made,
+            truncated=True,
+        )
 
 
 def _record(device: Device | None, session: Session, made: GitCommitSummary) -> None:
