@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, NamedTuple
 
+from django.db import connection
+
 from bridge_project.kernel import limits, metrics
 from bridge_project.kernel.ages import ages
 from bridge_project.kernel.database import delete_in_steps
@@ -64,8 +66,13 @@ class Posted(NamedTuple):
 
 def find_receipts(event_ids: Sequence[str]) -> dict[str, Receipt]:
     """Return by id the receipts of those events that were stored before (D31)."""
-    found = StoredEvent.objects.filter(event_id__in=event_ids)
-    return {row[0]: Receipt(*row) for row in found.values_list("event_id", "broadcast_count")}
+    with connection.cursor() as cursor:
+        return _receipts(cursor, event_ids)
+
+
+def _receipts(cursor: Any, event_ids: Sequence[str]) -> dict[str, Receipt]:
+    found = ingest_sql.read_where_in(cursor, _READ_RECORDS, event_ids) if event_ids else []
+    return {row[0]: Receipt(*row) for row in found}
 
 
 def store(posted: Sequence[Posted]) -> list[Receipt]:
@@ -76,8 +83,7 @@ def store(posted: Sequence[Posted]) -> list[Receipt]:
     with outbox() as box:
         ids = [event.event_id for event, _ in posted if event.event_id]
         # the head of the log is locked, so nobody else accepts one of these meanwhile
-        found = ingest_sql.read_where_in(box.cursor, _READ_RECORDS, ids) if ids else []
-        known = {row[0]: Receipt(*row) for row in found}
+        known = _receipts(box.cursor, ids)
         sessions = ingest_sql.read_sessions(box.cursor, {event.session_id for event, _ in posted})
         keys = [session.pk for session in sessions.values()]
         listening = ingest_sql.count_joins(box.cursor, keys, box.now)
