@@ -1,7 +1,7 @@
 """Read and write the log for each event by handwritten SQL.
 
 The ORM compiles a query anew for each event, which costs more than running it. Portable between
-SQLite and PostgreSQL. Every function takes the cursor of an outbox.
+SQLite and PostgreSQL. Every function takes a cursor; one that writes takes an outbox's.
 """
 # ruff: noqa: S608 - only our own names are put into statements
 
