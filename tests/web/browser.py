@@ -133,6 +133,11 @@ class Page:
         """Run a script in every page before its own: a clock that is off, storage that refuses."""
         self.cdp("Page.addScriptToEvaluateOnNewDocument", source=script)
 
+    def keep_toasts(self) -> None:
+        """Let what this page shows for some seconds stay: a busy machine may look later."""
+        stay = "((real) => (act, ms) => ms === 6000 || real(act, ms))(setTimeout)"
+        self.js(f"void (window.setTimeout = {stay})")
+
     def js(self, expression: str, *arguments: Any) -> Any:
         return self.driver.execute_script(f"return {expression}", *arguments)
 

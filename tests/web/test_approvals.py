@@ -103,6 +103,7 @@ def test_what_is_long_is_seen_first(page: Page, bridge: Bridge) -> None:
     ask_to_run(bridge, "\n".join(f"echo {number} > long.txt" for number in range(15)))
     open_approval(page, "echo 0")
     page.wait_text("Scroll to the end to approve.")
+    page.keep_toasts()
     ask_to_run(bridge, "echo other")
     page.find("dialog .toast", "New device")  # not behind the sheet
     page.wait("document.querySelectorAll('.card').length > 1", what="the page has news")
@@ -166,12 +167,19 @@ def test_what_is_decided_offline_can_be_withdrawn(make_page: MakePage, link: Lin
 
 
 def test_what_is_decided_offline_may_be_overtaken(make_page: MakePage, link: Link) -> None:
-    """Somebody else was first: his decision stands, and this device says so and sends nothing."""
+    """Somebody else was first: his decision stands, and this device says so and sends nothing.
+
+    It says so whatever else has happened meanwhile.
+    """
     page, session_id = approve_offline(make_page, link, "over.txt")
-    other = link.bridge.phone().ready()
     (call_id,) = approvals.pending(link.bridge, session_id)
-    approvals.decide(other, session_id, call_id, "rejected")
+    with link.bridge.phones(4) as (*_, last):
+        approvals.decide(last, session_id, call_id, "rejected")
+    page.keep_toasts()
     link.mend()
-    page.wait_text("Rejected by phone-", "What you decided offline was not sent")
+    page.wait_text("Rejected by phone-")
+    name = page.text.split("Rejected by ")[1].split()[0]
+    page.find("dialog .toast", f"New device: {name}")
+    assert "What you decided offline was not sent" in page.text
     page.wait("/Rejected by phone-.* · [0-9]/.test(document.body.innerText)", what="when")
     assert not (link.bridge.root / "over.txt").exists()

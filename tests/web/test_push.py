@@ -134,6 +134,7 @@ def test_a_page_that_nobody_looks_at_is_sent_one(phone: Phone, bridge: Bridge) -
     (said,) = phone.browser.wait()
     assert said["session_id"] == session_id
     page.js(f"void {seen % 'visible'} ?? document.dispatchEvent(new Event('visibilitychange'))")
+    page.keep_toasts()
     finish(bridge)
     page.find(".toast", "Finished")
 

@@ -182,12 +182,12 @@ export function announce(sentence) {
   requestAnimationFrame(() => setText(polite(), sentence));
 }
 
-/** Show a sentence at the foot of the screen for some seconds. */
+/** Show a sentence at the foot of the screen for some seconds; a warning outlasts news. */
 export function toast(sentence, tone = "info") {
   const place = document.getElementById("toasts");
   const node = h(`p.toast.${tone}`, {}, sentence);
   place.append(node);
-  while (place.children.length > 3) place.firstChild.remove();
+  while (place.children.length > 3) (place.querySelector(".info") ?? place.firstChild).remove();
   setTimeout(() => node.remove(), 6000);
   announce(sentence);
 }
