@@ -119,7 +119,7 @@ class PushSubscription(models.Model):
     )
     # Not before: a process is sending now, or the push service wants to be left alone.
     next_at = models.DateTimeField(null=True)
-    tries = models.IntegerField(default=0, help_text="That failed since the last one that did not.")
+    tries = models.IntegerField(default=0, help_text="Failed tries since the last success.")
     problem = models.CharField(max_length=200, default="", help_text="Why the last one failed.")
 
     def __str__(self) -> str:
@@ -178,7 +178,7 @@ class AuditEntry(models.Model):
     def save(self, *args: Any, **kwargs: Any) -> None:
         if not self._state.adding:
             raise TypeError("an audit entry is never changed or deleted")
-        # or one that is given another's number would take its place
+        # else an entry with the number of another would replace it
         super().save(*args, **kwargs | {"force_insert": True})
 
     def delete(self, *args: Any, **kwargs: Any) -> NoReturn:

@@ -20,7 +20,7 @@ PREFIX = "bridge_device_"
 RANDOM_BYTES = 32  # 256 bits (D15)
 # longer than any token that could be configured; a longer text is refused unhashed
 MAX_BEARER_CHARS = 4096
-# by so much a code may be younger than the clock: as it is set right, and not as it was wrong
+# a code stays good when the clock is set back by at most this much
 SET_BACK = timedelta(days=1)
 
 

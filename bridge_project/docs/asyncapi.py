@@ -35,7 +35,7 @@ sent again, with the same id, until `notification_ack` names it or heartbeats pr
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Describe a message in one direction; what both sides send comes twice."""
+    """Describe a message in one direction; one sent both ways makes two objects."""
 
     model: type[Payload]
     from_client: bool

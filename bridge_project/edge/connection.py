@@ -48,7 +48,7 @@ class Connection(tcp.Server):
         self.last_progress = time.monotonic()  # when bytes last left, or began to wait
         self.setTcpKeepAlive(True)
         self.setTcpNoDelay(True)
-        # or the kernel takes megabytes, and a heartbeat's answer waits behind them
+        # else the kernel takes megabytes, and a heartbeat's answer waits behind them
         if hasattr(socket, "TCP_NOTSENT_LOWAT"):
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
         self.server.limiter.admit(self)

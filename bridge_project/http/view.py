@@ -43,7 +43,7 @@ class BridgeAPIView(APIView):
             ratelimit.check(self.rate_group, None, address)
             raise
         refusal = scope.get("bridge.refusal")  # what an application in front of this one has found
-        # it was counted there, or when it asked
+        # the application that found it, or `awaited`, has counted it
         if refusal is None and scope.get("bridge.body") != "admitted":
             ratelimit.check(self.rate_group, principal and principal.rate_key, address)
         if principal is not None:

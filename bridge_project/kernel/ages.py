@@ -1,4 +1,4 @@
-"""Give the time by which data expires; it follows a clock set forward a day later.
+"""Give the time to expire data by; a clock set forward counts only a day later.
 
 Otherwise unsent rows, open approvals and the ids of events that may be posted again would be gone.
 """

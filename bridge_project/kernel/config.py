@@ -51,7 +51,7 @@ class Conf(BaseModel):
     `BRIDGE_TRUSTED_PROXIES`."""
     bridge_public_url: types.PublicUrl = ""
     """The address clients use, when it is not the server's own (a proxy, a tunnel). Decides the
-    connection mode. Must be https."""
+    connection mode; without https every device is rejected."""
     bridge_hook_token: types.TokenText = ""
     """The token that hook producers send. Made on the first start if absent."""
     bridge_admin_token: types.TokenText = ""
@@ -138,7 +138,7 @@ class Conf(BaseModel):
             "BRIDGE_TLS_CERT and BRIDGE_TLS_KEY: give both or none": half,
             "BRIDGE_ADMIN_TOKEN: must differ from BRIDGE_HOOK_TOKEN": same,
             f"{nobody} is no name in BRIDGE_ACP_AGENTS": unknown,
-            "BRIDGE_DEFAULT_AGENT: is no name of an agent": others,
+            "BRIDGE_DEFAULT_AGENT: names no agent": others,
             "BRIDGE_PLAIN_PORT: must differ from BRIDGE_PORT": one_port,
             "BRIDGE_MAX_CLIENT_VERSION: is below BRIDGE_MIN_CLIENT_VERSION": oldest > newest,
         }
@@ -186,8 +186,8 @@ class Conf(BaseModel):
         if len(found) < limits.MIN_TOKEN_CHARS:
             setting = f"BRIDGE_{name.upper()}" if name.endswith("_token") else "BRIDGE_DATA_DIR"
             raise ConfError(
-                f"{setting}: {path} is no text of {limits.MIN_TOKEN_CHARS} characters or more;"
-                " remove it, and a start makes another"
+                f"{setting}: {path} has under {limits.MIN_TOKEN_CHARS} characters or is not text;"
+                " remove it: the next start makes one"
             )
         return found
 

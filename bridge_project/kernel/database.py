@@ -15,7 +15,7 @@ from bridge_project.kernel import data_files
 from bridge_project.kernel.config import Conf, ConfError
 
 DELETE_ROWS = 500  # in one transaction
-# What says that the database is away: the last of them that a transaction was ended because this
+# These mean that the database is away; InternalError that it ended a transaction because this
 # process slept in it (UNREACHABLE).
 STORAGE_ERRORS: Final = (OperationalError, InterfaceError, InternalError)
 refused = threading.Event()  # set when a request met one, until the database was written again

@@ -158,7 +158,7 @@ _TABLE = [
     ErrorCode("TOOL_ALREADY_DECIDED", "Somebody has decided this tool call already.",
         "See `details.decision`.", recoverable=False, severity="info"),
     ErrorCode("PUSH_ENDPOINT_REFUSED", "The bridge sends nothing to this address.",
-        "Only the push services of browsers are sent to; BRIDGE_PUSH_HOSTS adds others.",
+        "Use a browser's own push service, or name the host in BRIDGE_PUSH_HOSTS.",
         recoverable=True),
     ErrorCode("GIT_ERROR", "Git refused.",
         "Read the message; it is git's own.", recoverable=True, severity="info"),

@@ -79,7 +79,7 @@ QUEUE_MAX_MESSAGES: Final = 10_000  # for each session
 QUEUE_MAX_SESSION_BYTES: Final = 256 * MB
 QUEUE_MAX_TOTAL_BYTES: Final = 2048 * MB
 PAGE_ROWS: Final = 500  # rows read from the log at once
-PAGE_BYTES: Final = 256 * 1024  # read from the log at once: with a socket's buffer under D30's 1 MB
+PAGE_BYTES: Final = 256 * 1024  # read from the log at once
 BATCH_MAX_EVENTS: Final = 500  # D32
 EVENT_ID_MEMORY_SECONDS: Final = 24 * 3600  # D31
 SET_CLOCK_BELIEVED_SECONDS: Final = 24 * 3600  # then a clock set forward is believed (D30)
@@ -105,7 +105,7 @@ LEASE_RENEWAL_SECONDS: Final = 5
 POLL_SECONDS: Final = 0.5  # between looks for rows and revocations without a notification (D15)
 SESSION_UPDATE_SECONDS: Final = 1.0  # between two session_update of one session (D54)
 QUIET_UPDATE_SECONDS: Final = 4  # the same while the log does not grow: a quiet pause, a resume
-LANES_BYTES: Final = MB  # of requests behind a slow one; above it the socket is not read
+QUEUED_BYTES: Final = MB  # of requests behind a slow one; above it the socket is not read
 ACK_MAX_IDS: Final = 20_000  # in one notification_ack; twice what a session's log holds
 REDIS_SECONDS: Final = 2.0  # how long the channel layer may take before it counts as away
 REDIS_RETRY_SECONDS: Final = 1.0
@@ -120,7 +120,7 @@ DEVICE_ID_MAX_CHARS: Final = 256  # a column must hold it; real ones are UUIDs
 
 # -- push (D56) ------------------------------------------------------------------------------------
 PUSH_PROOF_SECONDS: Final = 20.0  # then an unproven row is pushed: a frozen phone looks alive
-PUSH_ANSWER_SECONDS: Final = 10.0  # for a push service, from the connection to its answer
+PUSH_ANSWER_SECONDS: Final = 10.0  # to connect to a push service, and again for its answer
 PUSH_TEST_SECONDS: Final = 15.0  # for the answer to push_test, looking up the name included
 PUSH_CLAIM_SECONDS: Final = 60  # after which another process sends what one had begun
 PUSH_RETRY_SECONDS: Final = 5  # before the second try; doubled with each, or as the service asks

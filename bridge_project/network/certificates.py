@@ -117,8 +117,8 @@ def _renew_own(directory: Path, names: tuple[str, ...]) -> Certificates:
 def _log_left_out(left_out: str) -> None:
     """Log once the bridge's names that the authority may not sign."""
     log.warning(
-        "The certificate authority is not for %s, so the certificate is not either;"
-        " `manage.py new_ca` makes one that is.",
+        "The certificate authority may not sign for %s, so the certificate lacks it;"
+        " `manage.py new_ca` makes one that may.",
         left_out,
     )
 

@@ -78,7 +78,7 @@ def running_unit(conf: Conf) -> Unit | None:
 
 
 def stop(conf: Conf, unit: Unit | None) -> bool:
-    """Stop the bridge that runs; tell whether one did. Raises CommandError."""
+    """Stop the running bridge; return whether there was one. Raises CommandError."""
     holder = snapshot.holder(conf)
     if not holder:
         return False

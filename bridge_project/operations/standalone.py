@@ -97,7 +97,7 @@ class Standalone:
                 return await send({"type": "lifespan.shutdown.complete"})
 
     def start_with_daphne(self) -> None:
-        """Start and stop with daphne; end the process, with one line, if that cannot be."""
+        """Start and stop with daphne; if it cannot start, end the process with one line."""
         options = daphne_command.arguments()
         if options is not None and options.proxy_headers:
             sys.exit(

@@ -66,8 +66,8 @@ class Payload(Wire):
     needs_joined: ClassVar[bool] = False
     # a repetition is answered again and not done again (D31; of session_start only with a null id)
     idempotent: ClassVar[bool] = False
-    # slow requests of one lane and session are done in order, beside everything else
-    lane: ClassVar[Literal["git", "files", "push"] | None] = None
+    # slow requests of one queue and session are done in order, beside everything else
+    queue: ClassVar[Literal["git", "files", "push"] | None] = None
     # the feed of the log that keeps it for devices that are away (D26)
     feed: ClassVar[Literal["session", "all"] | None] = None
 

@@ -158,7 +158,7 @@ class GitStatusRequest(SessionPayload):
     """Ask for the state of the repository."""
 
     type = "git_status_request"
-    lane = "git"
+    queue = "git"
     reply = ("git_status_response",)
 
 
@@ -167,7 +167,7 @@ class GitCommit(SessionPayload):
 
     type = "git_commit"
     idempotent = True
-    lane = "git"
+    queue = "git"
     reply = ("git_status_response",)
     nullable = frozenset({"files"})
     message: str
@@ -181,7 +181,7 @@ class GitDiff(SessionPayload):
     """
 
     type = "git_diff"
-    lane = "git"
+    queue = "git"
     reply = ("git_diff_response",)
     nullable = frozenset({"files"})
     files: Strings | None = None
@@ -192,7 +192,7 @@ class FileList(SessionPayload):
     """Ask for the entries of a directory."""
 
     type = "file_list"
-    lane = "files"
+    queue = "files"
     reply = ("file_list_response",)
     path: str
 
@@ -201,7 +201,7 @@ class FileRead(SessionPayload):
     """Ask for lines of a file; ``offset`` and ``limit`` are optional and count lines."""
 
     type = "file_read"
-    lane = "files"
+    queue = "files"
     reply = ("file_read_response",)
     path: str
     offset: Annotated[int, Field(ge=0, le=_WIRE_INT_MAX), _null_is(0)] = 0

@@ -32,7 +32,7 @@ class PushSubscription(Received):
 
 
 class _PushRequest(ClientPayload):
-    lane = "push"
+    queue = "push"
     reply = ("push_state",)
 
 

@@ -22,7 +22,7 @@ class Migration(migrations.Migration):
                 ('public_key', models.CharField(help_text='The key it was made for: only who has it can send.', max_length=87)),
                 ('position', models.BigIntegerField(help_text='Every row of the log up to here was pushed, or is not to be.')),
                 ('next_at', models.DateTimeField(null=True)),
-                ('tries', models.IntegerField(default=0, help_text='That failed since the last one that did not.')),
+                ('tries', models.IntegerField(default=0, help_text='Failed tries since the last success.')),
                 ('problem', models.CharField(default='', help_text='Why the last one failed.', max_length=200)),
                 ('device', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='push', to='devices_app.device')),
             ],

@@ -43,7 +43,7 @@ def install(mirror: Mirror, environment: Mapping[str, str], branch: str, before:
         # git would leave the hook out, and commit what it would have refused
         if not os.access(path, os.X_OK):
             raise git_error(
-                "A commit needs hooks, but nothing can be run from where the bridge keeps its data."
+                "git cannot run the commit's hooks: the data directory is mounted noexec."
             )
 
 

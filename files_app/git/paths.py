@@ -47,7 +47,7 @@ class Names:
                 names = names_of(self.jail.resolve(os.path.dirname(name)))
                 names = (*names, os.path.basename(name))
         if names[: len(top)] != top or self.jail.hides(names):
-            text = "The path is outside the repository of this session, or of what may be seen."
+            text = "The path is outside this session's repository, or is hidden."
             raise BridgeError("FILE_ACCESS_DENIED", text)
         return "/".join(names[len(top) :]) or "."
 

@@ -57,7 +57,7 @@ def _check_mounts(place: Repository) -> None:
                 place.jail.resolve(point)
             except BridgeError as error:
                 if error.code == "FILE_ACCESS_DENIED":
-                    text = "Something is mounted into the repository that is not to be seen."
+                    text = "A hidden file or directory is mounted into the repository."
                     raise BridgeError(error.code, text) from None
 
 

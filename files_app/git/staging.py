@@ -67,7 +67,7 @@ def _check(git: Git, names: Names, chosen: Selection, meant: list[status.Entry])
             f"A repository of its own, which cannot be committed as a file: {_list(names, inner)}."
         )
     if any(names.secret(entry.name) for entry in meant):
-        raise BridgeError("FILE_ACCESS_DENIED", "A file is a link to what is not to be seen.")
+        raise BridgeError("FILE_ACCESS_DENIED", "A file is a link to a hidden file.")
     if any(entry.submodule and leads_out(git, entry.name) for entry in meant):
         raise BridgeError("FILE_ACCESS_DENIED", "A submodule lies outside the allowed roots.")
 

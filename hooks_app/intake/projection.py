@@ -47,7 +47,7 @@ def prompt_of(event: HookEvent) -> str:
 
 
 def leaves_subagents(event: HookEvent) -> bool:
-    """Return whether an agent stops, or is woken, while its subagents may still wait."""
+    """Return whether the agent's subagents may still wait for a decision."""
     context = event.payload.get("context")
     if not isinstance(context, dict):
         return False

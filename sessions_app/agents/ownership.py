@@ -244,7 +244,7 @@ class InUse(NamedTuple):
 
 
 def find_in_use(session_pks: Collection[int]) -> InUse:
-    """Find which of these sessions have commands, joined devices, this owner."""
+    """Find which sessions have commands, joined devices, or this process as owner."""
     held = Session.objects.filter(pk__in=list(session_pks), owner=leases.current())
     return InUse(
         inbox.waiting(session_pks),

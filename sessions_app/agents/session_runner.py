@@ -62,7 +62,7 @@ class SessionRunner:
         self.busy = False  # a turn runs
         self._interrupted = False
         self._stopping = False
-        # the agent has, by itself; the log may have it already, and the session no owner
+        # the agent ended by itself; its session may have no owner any more
         self.died = False
         self._watchdog: asyncio.TimerHandle | None = None  # ends an agent that does not stop
         self._cleaner: asyncio.Task[None] | None = None
@@ -128,7 +128,7 @@ class SessionRunner:
             await self._write_batch(events.take())
             written = time.monotonic()
         if not self._stopping and not self.died:
-            await self._write_batch([AgentDied("The agent ended without a word.")])
+            await self._write_batch([AgentDied("The agent ended and gave no reason.")])
 
     async def _write_batch(self, batch: list[Event]) -> None:
         kinds = {type(event) for event in batch}
@@ -174,7 +174,7 @@ class SessionRunner:
                     await self._obey(command)
                 except Exception as error:  # whatever it is, an agent that hears nothing is gone
                     log.exception("driver_failed", session=self.session_id, command=command.kind)
-                    reason = f"The agent could not be told anything any more: {error}"
+                    reason = f"The agent takes no more input: {error}"
                     self.driver.events.put(AgentDied(reason))
 
     async def _obey(self, command: Command) -> None:

@@ -41,7 +41,7 @@ async def find_kind_to_resume(session: Session) -> AgentKind:
         kind = registry.resolve(session.agent_type)
         await readers.run(working_directory.inside, session.working_directory)
         if not session.resume_id and await readers.run(ownership.was_prompted, session):
-            why = "its agent has said nothing by which it could go on."
+            why = "its agent reported no session id to resume."
     except BridgeError as error:
         why = error.message
     if why:

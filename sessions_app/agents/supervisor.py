@@ -30,8 +30,7 @@ log = structlog.get_logger("bridge.agent")
 
 IDLE = "Nothing happened for half an hour."
 UNWATCHED = "Nobody has watched the session for the grace time."
-# Before a process counts as dead: when its database was away, it renews its lease at its first
-# look.
+# Until a process counts as dead: one whose database was away must renew its lease first.
 SURE_POLLS = 5
 
 

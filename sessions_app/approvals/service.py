@@ -135,7 +135,7 @@ def ask(box: Outbox, session: Session, call: Call, *, of_open_call: bool = False
             reasoning=call.reasoning,
         )
     )
-    # What was asked is kept in full; of any other call that is in the log only.
+    # Calls that ask are kept in full; the details of others are in the log only.
     record.tool, record.same, record.source = _name(call), call.same, source
     record.risk_level, record.decision = call.risk_level, _PENDING
     record.description = call.description.replace("\x00", " ")

@@ -16,7 +16,7 @@ from bridge_project.protocol.types import ToolErrorCode
 
 TOOL_FAILED = "The tool failed."
 INTERRUPTED = "The call was interrupted."
-IN_BACKGROUND = "It works in the background; what comes of it will be said."
+IN_BACKGROUND = "It works in the background; the result will follow."
 NOTHING_FOUND = "Nothing was found."
 _EXIT = re.compile(r"^(?:Error: )?Exit code (\d{1,9})(?!\d)\n?")
 _TIMED_OUT = re.compile(r"\btimed out after \d")

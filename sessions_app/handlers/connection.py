@@ -160,7 +160,7 @@ async def acknowledge_warning(connection: ClientConnection, message: ClientMessa
     payload: c.AcknowledgeWarning = message.payload
     if payload.warning_code not in WARNINGS:
         rule, given = "one of " + ", ".join(WARNINGS), payload.warning_code[:64]
-        raise invalid_message("Nobody warned of that.", "warning_code", rule, given)
+        raise invalid_message("There is no such warning.", "warning_code", rule, given)
     if payload.acknowledged and payload.warning_code == DIRECT_PUBLIC:
         await writers.run(pairing.acknowledge_warning, connection.paired)
     reported = connection.health_reported or connection.phase is Phase.READY

@@ -118,13 +118,13 @@ async def take(connection: ClientConnection, data: str | bytes) -> None:
         return
     if not await guarded(connection, message, _admit):
         return
-    if (kind := CATALOGUE[message.type].lane) is None:
+    if (kind := CATALOGUE[message.type].queue) is None:
         await _handle(connection, message)
         return
     # A slow request is queued by kind, git's by session too: heartbeats and decisions do not wait
     # for it. Without room for its bytes no more is read.
     size = len(data)
-    while connection.queued and connection.queued + size > limits.LANES_BYTES:
+    while connection.queued and connection.queued + size > limits.QUEUED_BYTES:
         connection.room.clear()
         await connection.room.wait()
     connection.queued += size

@@ -26,7 +26,7 @@ def open_connection(device: Device, token_digest: str, address: str) -> int:
     BridgeError RATE_LIMITED when no place is left.
     """
     with transaction.atomic():
-        # before the head, as pairing does: nobody waits in a circle
+        # before the log's head, as pairing does: no deadlock
         Device.objects.select_for_update(no_key=True).get(pk=device.pk)
         # one at a time on all processes, or two could take the last place
         LogHead.objects.select_for_update().get_or_create(pk=1)

@@ -201,7 +201,7 @@ def test_a_name_that_the_authority_is_not_good_for(bridge: Bridge, data: Path) -
     changed = {"BRIDGE_DATA_DIR": str(data), "BRIDGE_PUBLIC_URL": "https://other.invalid"}
     told = run_doctor(bridge, expected=1, **changed)
     says(told["browser"], "warning", "not for other.invalid", mend="manage.py new_ca")
-    says(told["certificate"], "warning", "It is not for other.invalid", mend="manage.py new_ca")
+    says(told["certificate"], "warning", "It lacks other.invalid", mend="manage.py new_ca")
 
 
 def test_stopped_or_never_started(bridge: Bridge, tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_data_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
     for content in (b"short-secret", b"\xff" * 40, b""):
         token.write_bytes(content)
         done = bridge.manage("serve", check=False)
-        refused(done, f"BRIDGE_HOOK_TOKEN: {token} is no text of 32 characters or more")
+        refused(done, f"BRIDGE_HOOK_TOKEN: {token} has under 32 characters")
         assert "short-secret" not in done.stdout + done.stderr
     token.unlink()
     for command in ("serve", "list_devices"):

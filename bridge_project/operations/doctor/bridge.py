@@ -87,7 +87,7 @@ def _contents(seen: Snapshot, found: Certificates, soon: timedelta, renew: str) 
     if conf.bridge_tls_cert:
         return ok(f"{found.chain}, {until}")
     if missing := [name for name in wanted_names(conf) if not permits(chain[-1], name)]:  # D55
-        text = f"It is not for {', '.join(missing)}: the bridge's authority is not."
+        text = f"It lacks {', '.join(missing)}: the bridge's authority may not sign that."
         return warning(text, f"{seen.manage('new_ca')}   # phones must then trust the new one")
     return ok(f"Own, {until} The authority's SHA-256 is {fingerprint(chain[-1])}.")
 

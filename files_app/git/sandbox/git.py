@@ -105,7 +105,7 @@ class Git:
         done = self.done(*arguments, **how)
         if done.cut:
             raise git_error(
-                f"git has more to say than the {limits.GIT_LIST_MAX_BYTES // limits.MB} MB that"
+                f"git printed more than the {limits.GIT_LIST_MAX_BYTES // limits.MB} MB that"
                 " the bridge reads."
             )
         return done.out
@@ -143,7 +143,7 @@ class Git:
                 return said
         if done.code < 0:
             return f"git was ended by signal {-done.code}."
-        return f"git failed without a word (exit code {done.code})."
+        return f"git failed and said nothing (exit code {done.code})."
 
 
 def _check_settings_files(top: str) -> None:

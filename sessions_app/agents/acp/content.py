@@ -69,7 +69,7 @@ class HistoryCollector:
         self._chars = 0
 
     def take(self, update: Any) -> None:
-        """Add the agent's or the person's text of an update; call it in their order."""
+        """Add an update's text, the agent's or the person's; call it in update order."""
         if isinstance(update, schema.AgentMessageChunk | schema.UserMessageChunk):
             text = clean(text_of(update.content))
             self._pieces.append((isinstance(update, schema.AgentMessageChunk), text))

@@ -46,7 +46,7 @@ class Permissions:
             self._calls.stop(former)
         record = self._calls.ask(update)
         times = Counter(option.option_id for option in options)
-        # an id of two kinds stands for neither
+        # several options with one id: none of them is used
         clear = [option for option in options if times[option.option_id] == 1]
         of_kind = {option.kind: option.option_id for option in reversed(clear)}
         if "allow_once" not in of_kind:

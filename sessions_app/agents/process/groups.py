@@ -25,8 +25,8 @@ from sessions_app.agents.process.launch import AGENT_OF, AGENT_RUN
 
 GUARD = Path(__file__).with_name("launch.py")
 _CLOSED_SECONDS = 0.5  # for the output of what has ended to be closed
-# what is being ended can start more meanwhile; one that does so for ever is left to the next sweep
-_SWEEPS = 20
+# looks of one sweep: what is being ended can start more; the next start ends what is left
+_LOOKS = 20
 _CLEAN_LOOKS = 2
 _LOOK_SECONDS = 0.01
 _GONE_SECONDS = 0.5  # between SIGKILL and the next look
@@ -249,7 +249,7 @@ def reap(instance: str) -> None:
 def _sweep(name: str, value: str) -> None:
     """End our user's processes with this mark."""
     clean = 0  # looks that found nothing: one between two programs shows no environment
-    for _ in range(_SWEEPS):
+    for _ in range(_LOOKS):
         found = _carrying(name, value)
         for process in found:
             # psutil knows a number that was given out anew by the time of birth

@@ -133,7 +133,7 @@ async def run(
     try:
         group = await process_groups.start(["/bin/sh", "-c", command], directory)
     except (OSError, ValueError) as error:  # ValueError: a NUL, or half of a character
-        unfit = "it holds what no command can"
+        unfit = "it has a NUL or broken text"
         why = error.strerror or error if isinstance(error, OSError) else unfit
         words = f"The command could not be started: {why}."
         return ToolFailed(call, Failure(words, retries=retries_of_error(error)))
