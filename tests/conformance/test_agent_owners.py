@@ -242,7 +242,7 @@ def test_an_owner_that_is_killed(three: list[QuickBridge], script: Script, far: 
     assert words(ask(far, asking, "on another process")).endswith("on another process")
     assert len([m for m in log_of(far, asking) if m["type"] == "approval_required"]) == 1
     killed.start()
-    eventually(lambda: len(script.processes()) == 1, 20)
+    eventually(lambda: len(script.processes()) == 1)
     assert "10 characters" in words(ask(far, speaking, "still here"))
     assert [status(killed, sid) for sid in sids] == ["active"] * 2
     for sid in sids:

@@ -19,7 +19,7 @@ from tests.conformance.raw import upgraded
 from tests.conformance.samples import hook, new_id, new_session, now, prompt
 from tests.servers import Postgres, Redis, running
 
-ENOUGH = 5  # seconds
+ENOUGH = 15  # seconds
 
 
 def until_refused(

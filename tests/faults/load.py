@@ -21,6 +21,7 @@ from tests.conformance.bridge import Bridge, Pairing, eventually
 from tests.conformance.https import Response
 from tests.conformance.phone import Closed, Message, Phone
 from tests.conformance.samples import PAYLOADS, hook, new_id, new_session, now, prompt
+from tests.servers import PATIENCE
 
 # seconds between two events of a poster: load, but a session's 10,000 messages (D30) last
 PACE = 0.02
@@ -57,7 +58,8 @@ class Poster(threading.Thread):
         self.https, self.token = next(self.ways)
         self.acknowledged: list[str] = []
         self.rows: dict[str, list[str]] = {}  # event → what it brings beside itself
-        self.times: dict[str, float] = {}  # event → monotonic, when it was acknowledged
+        # event → monotonic, when it was asked for and when it was acknowledged
+        self.times: dict[str, tuple[float, float]] = {}
         self.refusals: list[Refusal] = []
         self.unanswered = 0
         self.slowest = 0.0  # of the acknowledged, in seconds
@@ -96,7 +98,7 @@ class Poster(threading.Thread):
             name, row = event["payload"]["number"], BRINGS.get(event["event"])
             self.acknowledged.append(name)
             self.rows[name] = [f"{row} {event['payload']['tool_use_id']}"] if row else []
-            self.times[name] = asked + seconds
+            self.times[name] = asked, asked + seconds
         self.slowest = max(self.slowest, seconds)
         return True
 
@@ -245,9 +247,9 @@ class Load:
         return [refusal for poster in self.posters for refusal in poster.refusals]
 
     def acknowledged(self, since: float, until: float) -> dict[str, float]:
-        """The events that were acknowledged in between, and when."""
+        """The events that were asked for and acknowledged in between, and when the latter."""
         times = (item for poster in self.posters for item in poster.times.items())
-        return {name: at for name, at in times if since < at < until}
+        return {name: at for name, (asked, at) in times if since < asked and at < until}
 
     def more(
         self, each: int, seconds: float = 120, posters: Sequence[Poster] | None = None
@@ -258,32 +260,32 @@ class Load:
             lambda: all(len(poster.acknowledged) >= count for poster, count in wanted), seconds
         )
 
-    def finish(self, seconds: float = 30) -> list[str]:
+    def finish(self) -> list[str]:
         """End the load: every event is in each device's view once, in one order; these events."""
         for poster in self.posters:
             poster.ending.set()
         for poster in self.posters:
-            poster.join(90)
+            poster.join(PATIENCE)
             waits = f"{poster.name} waits for {len(poster.acknowledged)}: {poster.refusals[-1:]}"
             assert not poster.is_alive(), waits
         self.bridges[0].accept(prompt(self.session_id, END))
         for watcher in self.watchers:
-            eventually(lambda watcher=watcher: END in watcher.arrived or watcher.fault, seconds)
+            eventually(lambda watcher=watcher: END in watcher.arrived or watcher.fault)
             watcher.ending.set()
-            watcher.join(180)
+            watcher.join(PATIENCE)
             assert not watcher.is_alive() and watcher.fault is None, watcher.fault
-        events, rows = self._whole_log(seconds)
+        events, rows = self._whole_log()
         for watcher in self.watchers:
             check_views(watcher.views, rows)
         hooks = self.bridges[0].session(self.session_id)["hook_count"]
         assert hooks == len(events) + 2, "with `start` and END"
         return events
 
-    def _whole_log(self, seconds: float) -> tuple[list[str], list[str]]:
+    def _whole_log(self) -> tuple[list[str], list[str]]:
         """The events and rows that the device gets that was away: what was acknowledged."""
         self.away.ready()
         sid = self.session_id
-        self.away.collect(lambda: END in self.away.numbers(sid), "the whole log", seconds)
+        self.away.collect(lambda: END in self.away.numbers(sid), "the whole log")
         rows = [name for _, name in rows_of(self.away.messages, sid)]
         ids = [event["payload"]["event_id"] for event in self.away.events(sid)]
         self.away.close()

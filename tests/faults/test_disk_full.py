@@ -19,7 +19,7 @@ from tests.conformance.samples import new_session, prompt
 from tests.faults.hosts import Host, bridge_on, hosts
 from tests.faults.load import under_load
 from tests.faults.quick import QuickBridge
-from tests.servers import wait_until
+from tests.servers import PATIENCE, wait_until
 
 SIZE_MB = 128  # over the 100 MB that D48 wants free
 SOON = 60.0  # seconds until all are refused, or all goes on again
@@ -103,7 +103,7 @@ def test_the_disk_is_full_under_load(disk: Disk) -> None:
     """D26, D46, D48: 503 and not half a row; sockets live on; back by itself."""
     bridge = disk.bridge
     assert health(bridge)["status"] == "healthy"
-    with under_load([bridge], watchers=2) as load:
+    with under_load([bridge], watchers=2, timeout=PATIENCE, patience=PATIENCE) as load:
         load.more(10)
         disk.fill()
         full = time.monotonic()
@@ -177,7 +177,7 @@ def test_hooks_on_a_full_disk(disk: Disk) -> None:
     disk.fire(sid, 0)
     wait_until(lambda: bridge.knows(sid) and not disk.spooled(), "the first hook is through")
     phone = bridge.phone().ready()
-    phone.join(sid)
+    phone.close()  # it would be silent for too long
     # or the forwarder would be faster than the disk is full
     bridge.process.send_signal(signal.SIGSTOP)
     try:
@@ -194,12 +194,13 @@ def test_hooks_on_a_full_disk(disk: Disk) -> None:
     disk.free()
     disk.fire(sid, 6)
     wait_until(lambda: not disk.spooled(), "the forwarder has waited, and sent everything")
-    phone.collect(lambda: 6 in phone.numbers(sid), "what was spooled", 20)
+    phone.ready()
+    phone.collect(lambda: 6 in phone.numbers(sid), "what was spooled")
     assert [number for number in phone.numbers(sid) if number is not None] == [1, 2, 3, 4, 5, 6]
     phone.close()
     # the forwarder's own session, if nothing of another one waited when it could say it
     phone.ready()
-    phone.collect(lambda: "the disk was full" in str(phone.messages), "the gap is said", 20)
+    phone.collect(lambda: "the disk was full" in str(phone.messages), "the gap is said")
     phone.close()
     disk.assert_sound()
 

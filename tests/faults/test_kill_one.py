@@ -12,7 +12,7 @@ import pytest
 
 from tests.faults.load import Load, under_load
 from tests.faults.quick import QuickBridge
-from tests.servers import PATIENCE, wait_until
+from tests.servers import wait_until
 
 pytestmark = pytest.mark.slow
 log = logging.getLogger("tests.faults")
@@ -59,7 +59,7 @@ def _epoch(
             found.update({"instants": 1, phase: 1})
         for bridge in bridges:
             bridge.wait_ready()
-        found["events"] += len(load.finish(PATIENCE))
+        found["events"] += len(load.finish())
         assert not load.refusals(), load.refusals()[0]
         found["unanswered"] += load.unanswered()
         for watcher in load.watchers:

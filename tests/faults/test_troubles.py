@@ -162,7 +162,7 @@ def under_troubles(world: World, script: Script) -> None:
                 load.more(3, PATIENCE)
                 others = [one.answer for one in load.refusals() if one.answer.status != 503]
                 assert not others, others
-                events += len(load.finish(PATIENCE))
+                events += len(load.finish())
             assert all(person.is_alive() for person in people), people
             figure(
                 f"{time.monotonic() - began:.0f} s: {events} events; {len(ledger.calls)} decisions"

@@ -27,7 +27,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from websockets.sync.client import ClientConnection, connect
 
 from tests.conformance.bridge import Bridge, Pairing
-from tests.servers import wait_until
+from tests.servers import free_port, wait_until
 
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 CERTUTIL = shutil.which("certutil")
@@ -114,7 +114,7 @@ class Page:
         environment = dict(os.environ)
         if authority is not None:
             environment["HOME"] = str(_trusting_home(directory / "home", authority))
-        service = webdriver.ChromeService(executable_path=str(DRIVER), env=environment)
+        service = webdriver.ChromeService(str(DRIVER), port=free_port(), env=environment)
         self.driver = webdriver.Chrome(options=options, service=service)
         self.driver.command_executor.client_config.timeout = 2 * PATIENCE  # type: ignore[union-attr]
         self.driver.set_script_timeout(PATIENCE)

@@ -41,11 +41,13 @@ def test_a_question_is_answered(page: Page, bridge: Bridge) -> None:
         asked = {"questions": [question | {"multiSelect": several}]}
         agents.say(phone, session_id, f"/tool AskUserQuestion {json.dumps(asked)}")
         open_approval(page, "Which colour?")
+        phone.ping()
         page.wait("document.querySelector('dialog .sheet-foot .primary').disabled")
         page.tap("dialog .choice", "Blue")
         if words:
             page.type("dialog .question input[type=text]", words)
         assert page.js("document.querySelectorAll('dialog :checked').length") == (answer != words)
+        phone.ping()
         page.tap("dialog .primary", "Answer")
         result = phone.expect("tool_result", session_id=session_id)["payload"]["result"]
         assert result["content"] == f"Which colour? {answer}"

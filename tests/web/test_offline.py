@@ -144,8 +144,8 @@ def test_other_bridges_are_links(page: Page, bridge: Bridge) -> None:
     page.tap("nav a", "Settings")
     for text, says in (
         ("not an address", "no address of a bridge"),
-        ("http://machine.local:8443", "no address of a bridge"),
         (page.base, "the bridge that you are using"),
+        ("http://machine.local:8443", "no address of a bridge"),
     ):
         page.find("#address")
         page.js("document.querySelector('#address').value = arguments[0]", text)
