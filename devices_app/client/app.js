@@ -205,12 +205,13 @@ function paint(news = []) {
   showWarning();
 }
 
-// Say what happened in a session that is not on the screen; beside the list it is only spoken.
+// Say what happened in a session; where it is seen, in the list or on the screen, only by voice.
 function sayNews({ approvals, sessions }) {
   const isListed = shell.list || ["home", "approvals"].includes(root.dataset.screen);
   const say = (id, what) => {
-    if (id === model.viewed || document.visibilityState !== "visible") return;
-    (isListed && !sheet ? announce : toast)(`${titleOf(model.home.sessions[id], id)}: ${what}`);
+    if (document.visibilityState !== "visible") return;
+    const isSeen = (isListed && !sheet) || id === model.viewed;
+    (isSeen ? announce : toast)(`${titleOf(model.home.sessions[id], id)}: ${what}`);
   };
   for (const { key, session_id: id, tool } of openApprovals(model.home))
     if (!approvals[key]) say(id, `${oneLine(tool)} waits for you`);
@@ -225,9 +226,10 @@ function sayNews({ approvals, sessions }) {
 function showWarning() {
   const { phase, health } = model.connection;
   const place = document.getElementById("warning");
-  if (phase !== "warned") return fill(place);
+  root.inert = phase === "warned";
+  if (!root.inert) return fill(place);
   if (place.childElementCount) return null;
-  return fill(
+  fill(
     place,
     h(
       "div.warning",
@@ -241,6 +243,7 @@ function showWarning() {
       button("button.primary.wide", () => model.call("accept"), "I understand, go on"),
     ),
   );
+  return place.querySelector("button").focus();
 }
 
 // What a tap asked of a tab that is gone, or of a bridge that is away, is said.

@@ -8,14 +8,20 @@ from tests.web.browser import Page
 PROMPTS = "[...document.querySelectorAll('.bubble.mine p:first-child')].map((p) => p.innerText)"
 
 
-def start_demo(page: Page, bridge: Bridge, prompt: str) -> None:
-    """Start a session of the demo agent on the screen for it, and wait until it answers."""
+def prepare_demo(page: Page, bridge: Bridge, prompt: str) -> None:
+    """Fill in the screen for a new session, of the demo agent."""
     page.tap("a.button", "")
     page.wait("document.querySelectorAll('#agent option').length")
     page.js("document.querySelector('#agent').value = 'demo'")
     page.wait("document.querySelector('#directory').value", what="a directory is proposed")
     page.js("document.querySelector('#directory').value = arguments[0]", str(bridge.root))
     page.type("#prompt", prompt)
+    page.find("button", "Start")
+
+
+def start_demo(page: Page, bridge: Bridge, prompt: str) -> None:
+    """Start a session of the demo agent on the screen for it, and wait until it answers."""
+    prepare_demo(page, bridge, prompt)
     page.tap("button", "Start")
     page.find(".composer textarea")
     if not prompt.startswith("/"):

@@ -71,8 +71,24 @@ def test_what_was_changed_is_what_is_shown(page: Page, bridge: Bridge) -> None:
     page.wait_text("changed by a person", "It had asked for: ls first\n")
 
 
+CLOSE_WHILE_HELD = """void document.querySelector('.hold').addEventListener('pointerdown', () => {
+  setTimeout(() => document.querySelector('dialog').close(), 1);
+  setTimeout(() => { window.held = true; }, 2000);
+})"""
+
+
 def test_changes_take_the_steps_of_the_call(page: Page, bridge: Bridge) -> None:
     ask_to_run(bridge, "rm -rf\u00a0 nothing")
+    open_approval(page, "rm -rf nothing")
+    page.show_as(PHONE | {"height": 1400})
+    page.wait_gone("Scroll to the end to approve.")
+    page.js(CLOSE_WHILE_HELD)
+    pause(page)
+    box = page.find("dialog .hold").rect
+    touch = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}
+    page.cdp("Input.dispatchTouchEvent", type="touchStart", touchPoints=[touch])
+    page.wait("window.held", what="it was held for long enough")
+    page.cdp("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
     open_approval(page, "rm -rf nothing")
     page.find("dialog .odd", "U+00A0")
     page.tap("dialog button", "Change…")
@@ -159,13 +175,35 @@ def test_what_is_decided_offline_waits_and_is_sent(make_page: MakePage, link: Li
 def test_what_is_decided_offline_can_be_withdrawn(make_page: MakePage, link: Link) -> None:
     page, session_id = approve_offline(make_page, link, "never.txt")
     page.tap("dialog button", "Take it back")
-    page.find("dialog .primary", "Approve")
+    page.tap("dialog button", "Change…")
+    page.type("dialog textarea", ".bak")
+    approve(page)
+    page.tap("dialog button", "Take it back")
+    page.find("dialog .primary", "Approve…")
+    assert not page.js("document.querySelector('dialog .edit')"), "what it would not send"
     link.mend()
     page.wait_ready()
     assert len(approvals.pending(link.bridge, session_id)) == 1
     page.tap("dialog button", "Reject")
     page.wait_text("Rejected by you")
     assert not (link.bridge.root / "never.txt").exists()
+
+
+def test_what_was_on_the_screen_is_not_news_after_a_cut(make_page: MakePage, link: Link) -> None:
+    page = make_page(link.bridge).pair()
+    session_id = ask_to_run(link.bridge, "ls seen")
+    page.open(f"s/{session_id}").find(".deciding .reject")
+    page.expected.append(NETWORK)
+    page.wait_whole()
+    (call_id,) = approvals.pending(link.bridge, session_id)
+    link.cut()
+    page.wait_text("Offline: what you decide waits")
+    with link.bridge.phones() as (other,):
+        approvals.decide(other, session_id, call_id, "rejected")
+    link.mend()
+    page.wait("!document.querySelector('.deciding')", what="it was decided")
+    page.open("").find(".row-link", "ls seen")
+    assert "Finished" not in page.text
 
 
 def test_what_is_decided_offline_may_be_overtaken(make_page: MakePage, link: Link) -> None:
@@ -183,5 +221,6 @@ def test_what_is_decided_offline_may_be_overtaken(make_page: MakePage, link: Lin
     name = page.text.split("Rejected by ")[1].split()[0]
     page.find("dialog .toast", f"New device: {name}")
     assert "What you decided offline was not sent" in page.text
+    assert "not sent" in page.js("document.querySelector('#announce').textContent")
     page.wait("/Rejected by phone-.* · [0-9]/.test(document.body.innerText)", what="when")
     assert not (link.bridge.root / "over.txt").exists()

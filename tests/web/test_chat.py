@@ -13,6 +13,7 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.samples import hook, new_session
 from tests.hooks.scripted import fixture
 from tests.live.test_real_hooks import Agent
+from tests.web import actions
 from tests.web.actions import PROMPTS, approve, close_sheet, say, start_demo, talk
 from tests.web.browser import Page
 from tests.web.conftest import MakeBridge, MakePage
@@ -32,7 +33,9 @@ def test_an_agent_is_started_decided_about_and_stopped(page: Page, bridge: Bridg
     chat = page.js("location.pathname")
 
     # A call is decided on its card; the sheet has the rest, over the chat that it leaves as it was.
+    page.keep_toasts()
     ask_to_use(page, "Bash", {"command": "echo from the phone"})
+    page.wait("document.querySelector('#announce').textContent.includes('Bash waits for you')")
     page.js("void (document.querySelector('.stream').dataset.mark = 'the same')")
     page.find(".deciding pre", "echo from the phone")
     page.tap(".deciding a", "Details")
@@ -63,6 +66,21 @@ def test_an_agent_is_started_decided_about_and_stopped(page: Page, bridge: Bridg
     page.wait("document.querySelector('.composer .danger').hidden", what="nothing to stop any more")
     page.wait_text("Stopped before it was done.")
     talk(page, "And on")
+
+    page.type(".composer textarea", "Half a thought")
+    with bridge.phones() as (other,):
+        other.join(actions.session_of(page))
+        agents.end(other, actions.session_of(page))
+    page.wait_text("This session has ended.")
+    assert page.find(".composer textarea").get_attribute("value") == "Half a thought"
+
+
+def test_a_start_takes_nobody_away(page: Page, bridge: Bridge) -> None:
+    """From where he has gone meanwhile."""
+    actions.prepare_demo(page, bridge, "In the background")
+    page.js("void (document.querySelector('form .primary').click(), history.back())")
+    page.find(".row-link", "In the background")
+    page.wait_equal("location.pathname", "/app/")
 
 
 def test_a_session_at_the_machine_is_watched(page: Page, bridge: Bridge, tmp_path: Path) -> None:

@@ -92,6 +92,8 @@ export class Engine {
   changed() {
     const { phase, neverOpened } = this.socket.state;
     if (phase !== "ready") this.requests.lose();
+    // What the old connection brought and is not stored comes again.
+    if (phase === "connecting") [this.incoming, this.outgoing.shown] = [[], new Set()];
     const tell = () => this.tell({ news: "connection", connection: this.connection });
     // Twice closed without opening: is it the network, or a certificate that only the page accepts?
     if (neverOpened === 2)
@@ -111,9 +113,8 @@ export class Engine {
   ready() {
     this.reached = null;
     this.requests.connected();
-    const wanted = new Set([...this.viewing.values()].filter(Boolean));
-    for (const { session_id: id } of openApprovals(this.home)) wanted.add(id);
-    for (const id of wanted) this.follow(id);
+    this.viewing.forEach((id, tab) => this.commands.view(tab, id));
+    for (const { session_id: id } of openApprovals(this.home)) this.follow(id);
     this.outgoing.flush();
     if (Date.now() - this.listedAt > LIST_EVERY_MS) this.list();
   }
@@ -174,7 +175,7 @@ export class Engine {
         continue;
       }
       await flush();
-      this.answer(message);
+      if (this.socket.number === number) this.answer(message);
     }
     await flush();
     if (this.socket.number !== number) return;

@@ -141,7 +141,8 @@ export class Outgoing {
   }
 
   after(id, joining) {
-    joining.then(() => this.again(id)).catch((error) => this.fail(id, error));
+    const again = () => this.again(id); // on the next connection, where this one is lost
+    joining.then(again, (error) => (error instanceof Unanswered ? again() : this.fail(id, error)));
   }
 
   // Somebody else has decided otherwise: show and say the decision that stands.

@@ -28,11 +28,7 @@ export class Socket {
     this.watch = setInterval(() => this.tick(), TICK_MS);
     this.wake = () => document.visibilityState === "visible" && this.feed({ kind: "wake" });
     /** @type {[EventTarget, string][]} */
-    this.wakers = [
-      [document, "visibilitychange"],
-      [window, "pageshow"],
-      [window, "online"],
-    ];
+    this.wakers = [[document, "visibilitychange"], [window, "pageshow"], [window, "online"]];
     for (const [target, name] of this.wakers) target.addEventListener(name, this.wake);
   }
 

@@ -174,12 +174,11 @@ for (const name of ["click", "pointerdown"])
     { capture: true },
   );
 
-const polite = () => document.getElementById("announce");
-
-/** Say one sentence to a screen reader. */
+/** Say a sentence to a screen reader, after those before it. */
 export function announce(sentence) {
-  setText(polite(), "");
-  requestAnimationFrame(() => setText(polite(), sentence));
+  const node = h("span", {}, `${sentence} `);
+  document.getElementById("announce").append(node);
+  setTimeout(() => node.remove(), 6000);
 }
 
 /** Show a sentence at the foot of the screen for some seconds; a warning outlasts news. */
@@ -188,7 +187,9 @@ export function toast(sentence, tone = "info") {
   const node = h(`p.toast.${tone}`, {}, sentence);
   place.append(node);
   while (place.children.length > 3) (place.querySelector(".info") ?? place.firstChild).remove();
-  setTimeout(() => node.remove(), 6000);
+  const fade = () => setTimeout(() => node.remove(), 6000);
+  if (document.visibilityState === "visible") fade();
+  else document.addEventListener("visibilitychange", fade, { once: true });
   announce(sentence);
 }
 

@@ -62,7 +62,7 @@ export function holdButton(label, act) {
     node.classList.add("held");
     timer = setTimeout(() => {
       end();
-      act();
+      if (node.isConnected) act(); // the sheet may have been closed meanwhile
     }, HOLD_MS);
   });
   for (const name of ["pointerup", "pointercancel", "lostpointercapture", "blur"])

@@ -29,6 +29,7 @@ const REDUCERS = {
     listed({ ...home, device: payload.device_name ?? home.device }, payload),
   session_update: (home, { payload }, viewing) => withSession(home, payload.session, viewing),
   session_started: (home, { payload: { session_id, session }, timestamp }, viewing) => {
+    if (isOld(home, session_id, timestamp)) return home;
     const view = { session_status: "active", last_activity_at: timestamp, ...session };
     return withSession(home, { ...view, session_id }, viewing);
   },
@@ -66,7 +67,9 @@ export function reduceSessionList(home, list) {
     ([id, session]) => ids.has(id) || session.session_status !== "closed",
   );
   const state = { ...home, sessions: Object.fromEntries(kept) };
-  return known.reduce((next, view) => withSession(next, view, null), state);
+  // Of an open one there may be newer news than this answer.
+  const rest = known.filter(({ id }) => (home.sessions[id] ?? CLOSED).session_status === "closed");
+  return rest.reduce((next, view) => withSession(next, view, null), state);
 }
 
 // connection_ack lists every session that is not closed: any other that was open has ended.
@@ -124,12 +127,15 @@ function notified(home, message, viewing) {
   return withSession(state, view, viewing);
 }
 
+// A row that was missed may be older than what connection_ack has told.
+const isOld = (home, id, timestamp) => timestamp < (home.sessions[id]?.last_activity_at ?? "");
+
 const FAILURES = new Set(["AGENT_ERROR", "ANSWER_CUT_OFF"]);
 
 // A turn may be over before a `session_update` has told that it began.
-function streamEnded(home, { payload }, viewing) {
+function streamEnded(home, { payload, timestamp }, viewing) {
   const { session_id: id, finish_reason: reason } = payload;
-  if (reason === "tool_call") return home;
+  if (reason === "tool_call" || isOld(home, id, timestamp)) return home;
   const view = { session_id: id, turn: "idle", doing: null, failed: reason === "error" };
   if (id !== viewing) view.unseen = true;
   return withSession(home, view, viewing);

@@ -55,6 +55,7 @@ export function openApproval(key, { model, go }, closed) {
   const open = (reject, approve) => {
     if (form && atMachine) return [];
     if (form) return [reject, h("span.gap"), answer];
+    sheet.body.querySelector(".edit")?.remove();
     watchEnd(sheet.body, parts.hint, (seen) => enable(approve, seen));
     const modify = editable(approval) && button("button.quiet", () => edit(), "Change…");
     return [reject, modify, h("span.gap"), approve];
@@ -295,10 +296,6 @@ function editParameters(approval, sheet, { actions, again, decide, hint }) {
     isSeen = seen;
     check();
   });
-  const leave = () => {
-    form.remove();
-    again();
-  };
-  fill(actions, button("button", leave, "Cancel"), h("span.gap"), approve);
+  fill(actions, button("button", again, "Cancel"), h("span.gap"), approve);
   fields[0].area.focus();
 }

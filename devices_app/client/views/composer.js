@@ -99,7 +99,7 @@ export function composer(id, { model, sent }) {
     const observed = session?.kind === "observed";
     const status = session?.session_status;
     const ended = status === "closed" && !session?.resumable;
-    line.hidden = observed || ended;
+    line.hidden = observed || (ended && !area.value);
     stop.hidden = session?.turn !== "working" && session?.turn !== "waiting";
     rest.hidden =
       observed ||

@@ -57,11 +57,7 @@ export function newSessionView({ model, go }) {
   const choose = (path) => (directory.value = path);
 
   const step = (path, name) =>
-    h(
-      "li",
-      {},
-      button("button.row-link", () => browse(path), icon("folder"), h("span", {}, name)),
-    );
+    h("li", {}, button("button.row-link", () => browse(path), icon("folder"), h("span", {}, name)));
 
   const browse = async (path) => {
     fill(tree, h("p.meta", {}, "Reading…"));
@@ -94,7 +90,7 @@ export function newSessionView({ model, go }) {
       const where = directory.value.trim();
       const { session_id: id } = await model.call("startSession", select.value, where);
       if (prompt.value.trim()) await model.call("say", id, prompt.value.trim());
-      go.open("session", id);
+      if (node.isConnected) go.open("session", id);
     } catch (error) {
       setText(said, error.message);
       said.scrollIntoView({ block: "nearest" });

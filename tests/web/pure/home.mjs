@@ -107,6 +107,16 @@ test("sessions stand by what they need of a person", () => {
   );
 });
 
+test("what was missed and is older changes nothing that was told", () => {
+  const works = view("s", { turn: "working", last_activity_at: "2026-01-31T12:00:01.000Z" });
+  const home = fold([
+    ack(works),
+    message("session_started", { session_id: "s", session: view("s") }),
+    message("stream_end", { session_id: "s", message_id: "m", finish_reason: "error" }),
+  ]);
+  assert.deepEqual([home.sessions.s.turn, home.sessions.s.unseen], ["working", false]);
+});
+
 test("a turn that failed is told until another one goes well", () => {
   const told = (notification_type, data = {}) =>
     message("notification", { notification_type, session_id: "s", title: "", body: "Why.", data });
@@ -181,9 +191,10 @@ test("what is not in the list of open sessions has ended; the long list knows wh
   const after = fold([ack(view("a"))], before);
   assert.equal(after.sessions.b.session_status, "closed");
   const listed = reduceSessionList(after, [
-    { id: "a", status: "active" },
+    { id: "a", status: "closed" }, // an older answer
     { id: "b", status: "closed", resumable: true },
   ]);
+  assert.equal(listed.sessions.a.session_status, "active");
   assert.equal(listed.sessions.b.resumable, true);
   assert.equal(reduceSessionList(after, [{ id: "a", status: "active" }]).sessions.b, undefined);
 });
