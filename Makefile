@@ -42,7 +42,7 @@ upgrade: ## after git pull: requirements, a copy of the database, migrations, re
 uninstall: ## take out the hooks and services; the data is kept unless you say otherwise
 	$(call bootstrap,manage uninstall $(ARGS))
 
-test: ## linters, import contracts and every test
+test: ## linters, import contracts and the tests
 	$(call bootstrap,check test $(ARGS))
 
 repeat: ## the tests twenty times, every other time on a busy machine (ARGS=4: so often)

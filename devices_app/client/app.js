@@ -234,7 +234,7 @@ function showWarning() {
     h(
       "div.warning",
       { role: "alertdialog", "aria-labelledby": "warning-title" },
-      h("h1", { id: "warning-title" }, "Before you go on"),
+      h("h1", { id: "warning-title", tabindex: "-1" }, "Before you go on"),
       health.warnings.map((code) => [
         h("p", {}, health.warning_details?.[code]?.message ?? code),
         health.warning_details?.[code]?.remediation &&
@@ -243,7 +243,7 @@ function showWarning() {
       button("button.primary.wide", () => model.call("accept"), "I understand, go on"),
     ),
   );
-  return place.querySelector("button").focus();
+  return place.querySelector("h1").focus();
 }
 
 // What a tap asked of a tab that is gone, or of a bridge that is away, is said.

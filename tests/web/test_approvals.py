@@ -200,6 +200,7 @@ def test_what_was_on_the_screen_is_not_news_after_a_cut(make_page: MakePage, lin
     page.wait_text("Offline: what you decide waits")
     with link.bridge.phones() as (other,):
         approvals.decide(other, session_id, call_id, "rejected")
+    eventually(lambda: link.bridge.session(session_id)["turn"] == "idle")
     link.mend()
     page.wait("!document.querySelector('.deciding')", what="it was decided")
     page.open("").find(".row-link", "ls seen")

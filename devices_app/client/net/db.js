@@ -59,7 +59,7 @@ export class Database {
     this.written = new Map();
     // Another tab forgets this bridge, or a newer version of this client wants another layout.
     db.onversionchange = () => db.close();
-    db.onclose = () => location.reload(); // the browser has dropped it
+    db.onclose = () => performance.now() > 10_000 && location.reload(); // dropped; not in a circle
   }
 
   /** Read a kept value, such as "identity", "home" or "draft:SESSION"; null when absent. */

@@ -102,7 +102,8 @@ function withSession(home, view, viewing) {
   return { ...home, sessions: { ...home.sessions, [id]: after } };
 }
 
-function ended(home, { payload: { session_id: id } }, viewing) {
+function ended(home, { payload: { session_id: id }, timestamp }, viewing) {
+  if (isOld(home, id, timestamp) && home.sessions[id].session_status !== "closed") return home;
   const state = withSession(home, { session_id: id, ...CLOSED, pending_approvals: 0 }, viewing);
   const open = openApprovals(state).filter(({ session_id: other }) => other === id);
   const keys = open.map(({ key }) => key);
@@ -117,7 +118,8 @@ function notified(home, message, viewing) {
     state = decided(state, { ...told, why: /because [^.]+/.exec(message.payload.body)?.[0] });
   }
   if (!id || !state.sessions[id]) return state;
-  const view = { session_id: id, last_activity_at: message.timestamp };
+  const view = { session_id: id };
+  if (!isOld(state, id, message.timestamp)) view.last_activity_at = message.timestamp;
   if (kind === "task_complete") view.failed = false;
   if (kind === "error") {
     view.trouble = message.payload.body;

@@ -35,8 +35,8 @@ export function composer(id, { model, sent }) {
   const node = h("div.foot", {}, waiting, why, rest, line);
 
   model.draft(id).then((text) => {
-    if (text && !area.value) area.value = text;
-    grow();
+    area.value ||= text ?? "";
+    paint();
   });
 
   const grow = () => {
@@ -94,6 +94,7 @@ export function composer(id, { model, sent }) {
   });
 
   const paint = () => {
+    grow();
     paintOutgoing(waiting, id, model);
     const session = model.home.sessions[id];
     const observed = session?.kind === "observed";
@@ -108,7 +109,6 @@ export function composer(id, { model, sent }) {
     setText(why, state === "error" ? oneLine(session.trouble) : (STANDS[state] ?? ""));
     why.hidden = !why.textContent;
   };
-  grow();
   return { node, paint };
 }
 

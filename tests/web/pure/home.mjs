@@ -111,10 +111,13 @@ test("what was missed and is older changes nothing that was told", () => {
   const works = view("s", { turn: "working", last_activity_at: "2026-01-31T12:00:01.000Z" });
   const home = fold([
     ack(works),
+    message("session_end", { session_id: "s" }),
     message("session_started", { session_id: "s", session: view("s") }),
+    message("notification", { session_id: "s", title: "", body: "", data: {} }),
     message("stream_end", { session_id: "s", message_id: "m", finish_reason: "error" }),
   ]);
-  assert.deepEqual([home.sessions.s.turn, home.sessions.s.unseen], ["working", false]);
+  const { turn, unseen, session_status: status } = home.sessions.s;
+  assert.deepEqual([turn, unseen, status], ["working", false, "active"]);
 });
 
 test("a turn that failed is told until another one goes well", () => {
