@@ -174,11 +174,11 @@ for (const name of ["click", "pointerdown"])
     { capture: true },
   );
 
+const fade = (node) => setTimeout(() => node.remove(), 6000);
+
 /** Say a sentence to a screen reader, after those before it. */
 export function announce(sentence) {
-  const node = h("span", {}, `${sentence} `);
-  document.getElementById("announce").append(node);
-  setTimeout(() => node.remove(), 6000);
+  fade(document.getElementById("announce").appendChild(h("span", {}, `${sentence} `)));
 }
 
 /** Show a sentence at the foot of the screen for some seconds; a warning outlasts news. */
@@ -187,9 +187,8 @@ export function toast(sentence, tone = "info") {
   const node = h(`p.toast.${tone}`, {}, sentence);
   place.append(node);
   while (place.children.length > 3) (place.querySelector(".info") ?? place.firstChild).remove();
-  const fade = () => setTimeout(() => node.remove(), 6000);
-  if (document.visibilityState === "visible") fade();
-  else document.addEventListener("visibilitychange", fade, { once: true });
+  if (document.visibilityState === "visible") fade(node);
+  else document.addEventListener("visibilitychange", () => fade(node), { once: true });
   announce(sentence);
 }
 
