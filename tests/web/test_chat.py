@@ -49,7 +49,7 @@ def test_an_agent_is_started_decided_about_and_stopped(page: Page, bridge: Bridg
     page.wait("!document.querySelector('.deciding')")
 
     # What is critical takes the sheet.
-    ask_to_use(page, "Bash", {"command": "rm -rf /"})
+    ask_to_use(page, "Bash", {"command": "rm -rf gone"})
     page.tap(".decide", "Decide")
     page.find("dialog .reject")
     page.tap("dialog .reject")

@@ -135,12 +135,12 @@ def test_with_something_on_them(make_page: MakePage, busy: Bridge, axe: str) -> 
 
 def test_an_approval_at_each_step(make_page: MakePage, busy: Bridge, axe: str) -> None:
     page = make_page(busy).pair()
-    for command in ("ls -la", "echo high > high.txt", "rm -rf /"):
+    for command in ("ls -la", "echo high > high.txt", "rm -rf gone"):
         ask_to_run(busy, command)
         page.open("approvals")
         open_approval(page, command)
         check(page, axe)
-        if command != "rm -rf /":
+        if command != "rm -rf gone":
             approve(page)
             page.wait_text("The agent was told")
             check(page, axe)
