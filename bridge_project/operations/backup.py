@@ -113,12 +113,26 @@ def _members(directory: Path) -> list[str]:
 
 
 def _add(archive: tarfile.TarFile, manifest: Manifest, name: str, path: Path) -> None:
+    """Add a file as it was at one moment: a hook may be writing its event still."""
     with path.open("rb") as file:
-        when = os.fstat(file.fileno()).st_mtime_ns
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-        file.seek(0)
-        archive.addfile(archive.gettarinfo(arcname=name, fileobj=file), file)
-        manifest.files[name] = SavedFile(sha256=digest, mtime_ns=when)
+        status, source = os.fstat(file.fileno()), _Digested(file)
+        entry = archive.gettarinfo(arcname=name, fileobj=file)
+        entry.size = status.st_size
+        archive.addfile(entry, source)
+        digest = source.sha256.hexdigest()
+        manifest.files[name] = SavedFile(sha256=digest, mtime_ns=status.st_mtime_ns)
+
+
+class _Digested(io.RawIOBase):
+    """Read a file, and digest what was read of it."""
+
+    def __init__(self, file: io.BufferedReader) -> None:
+        self._file, self.sha256 = file, hashlib.sha256()
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        self.sha256.update(data)
+        return data
 
 
 def restore(conf: Conf, file: Path) -> tuple[Manifest | None, Path | None]:

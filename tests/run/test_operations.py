@@ -18,7 +18,7 @@ import pytest
 from django.core.management import CommandError
 
 from bridge_project.kernel.config import Conf, conf
-from bridge_project.operations.backup import restore
+from bridge_project.operations.backup import back_up, restore
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.samples import new_session, prompt
@@ -198,6 +198,30 @@ def test_what_a_backup_holds(saved: Path, template: Path) -> None:
     }
     assert set(manifest["files"]) == set(found) - {"manifest.json"}
     assert "sessions_app.0001_initial" in manifest["migrations"]
+
+
+def test_a_backup_while_a_hook_writes_its_event(
+    target: Conf, template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of the spool that grows meanwhile is saved as it was at one moment."""
+    full = conf.model_copy(update={"bridge_data_dir": shutil.copytree(template, tmp_path / "full")})
+    event, saved = full.bridge_data_dir / "spool/4711", tmp_path / "saved.tar.gz"
+    event.write_text('{"hook_event_name": ')
+    os.utime(event, ns=(SPOOLED_NS, SPOOLED_NS))
+    look = tarfile.TarFile.gettarinfo
+
+    def grown(*given: Any, **more: Any) -> tarfile.TarInfo:
+        with event.open("a") as file:
+            file.write('"Stop", ')
+        return look(*given, **more)
+
+    monkeypatch.setattr(tarfile.TarFile, "gettarinfo", grown)
+    back_up(full, saved)
+    monkeypatch.undo()
+    restore(target, saved)
+    brought = target.bridge_data_dir / "spool/4711"
+    assert event.read_text().startswith(brought.read_text())
+    assert brought.stat().st_mtime_ns == SPOOLED_NS, "by which the event is known again"
 
 
 def test_a_backup_that_cannot_be_made_is_one_line(idle: Bridge, tmp_path: Path) -> None:
