@@ -40,6 +40,8 @@ LEVELS: Final = {
     **dict.fromkeys(OURS, "INFO"),
     # their own handlers print every message a second time, and would mail it
     **dict.fromkeys(("django", "django.server", "daphne"), "NOTSET"),
+    # log/notify.py says once that Redis is away, channels_redis every second
+    "channels_redis": "CRITICAL",
     # http/errors.py logs it, with its code
     **dict.fromkeys(("django.request", "django.security"), "CRITICAL"),
 }

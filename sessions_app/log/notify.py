@@ -5,8 +5,9 @@ rows of others by polling.
 """
 
 import asyncio
+import contextlib
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -33,24 +34,22 @@ class Notifier:
         self._grown: set[int] = set()  # feeds to publish
         self._upto = 0
         self._has_grown = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._task: asyncio.Task[None] | None = None
         self._away = False
 
     async def start(self) -> None:
         if conf.redis_url:
-            self._tasks = [
-                asyncio.create_task(self._repeat(work)) for work in (self._listen, self._publish)
-            ]
+            self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks = []
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
 
     def publish(self, feeds: set[int], upto: int) -> None:
         """Announce that feeds have rows up to ``upto``; bundle several announcements."""
-        if self._tasks:
+        if self._task is not None:
             self._grown |= feeds
             self._upto = max(upto, self._upto)
             self._has_grown.set()
@@ -76,38 +75,53 @@ class Notifier:
                 await getattr(layer, change)(GROUP.format(feed_id), self._channel)
         except redis_errors() as error:
             log.warning("group_not_changed", change=change, error=str(error))
+            self._channel = None
+            self._has_grown.set()  # so that `_publish` has all begin anew
 
-    async def _repeat(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Repeat a step for ever; while Redis is away, try again now and then."""
+    async def _run(self) -> None:
+        """Listen and publish for ever; begin anew when Redis has been away."""
+        layer: Any = get_channel_layer()
         while True:
             try:
-                await work()
-            except redis_errors() as error:
-                if work == self._listen:
-                    self._channel = None
+                await self._open(layer)
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._listen(layer, self._channel))
+                    group.create_task(self._publish(layer))
+            except* redis_errors() as errors:
                 if not self._away:
                     effect = "processes find each other's rows by looking"
-                    log.warning("redis_away", effect=effect, error=str(error))
+                    log.warning("redis_away", effect=effect, error=str(errors.exceptions[0]))
                 self._away = True
-                await asyncio.sleep(limits.REDIS_RETRY_SECONDS)
+            self._channel = None
+            # or the layer would keep a channel of each try, and log each second that Redis is away
+            with contextlib.suppress(*redis_errors()):
+                async with asyncio.timeout(limits.REDIS_SECONDS):
+                    await layer.flush()
+            await asyncio.sleep(limits.REDIS_RETRY_SECONDS)
 
-    async def _listen(self) -> None:
-        layer: Any = get_channel_layer()
+    async def _open(self, layer: Any) -> None:
+        """Make a channel, and join the groups of all feeds that are followed."""
         async with asyncio.timeout(limits.REDIS_SECONDS):
-            channel = await layer.new_channel()
-            for feed_id in list(self._followers):
-                await layer.group_add(GROUP.format(feed_id), channel)
+            channel, joined = await layer.new_channel(), set[int]()
+            while lacking := self._followers.keys() - joined:  # more may come meanwhile
+                for feed_id in lacking:
+                    await layer.group_add(GROUP.format(feed_id), channel)
+                joined |= lacking
         self._channel, self._away = channel, False
+
+    async def _listen(self, layer: Any, channel: str | None) -> None:
         while True:
             self._heard((await layer.receive(channel))["upto"])
 
-    async def _publish(self) -> None:
-        await self._has_grown.wait()
-        self._has_grown.clear()
-        layer: Any = get_channel_layer()
-        feeds, self._grown = self._grown, set()
-        async with asyncio.timeout(limits.REDIS_SECONDS):
-            for feed_id in feeds:
-                await layer.group_send(
-                    GROUP.format(feed_id), {"type": "log.grew", "upto": self._upto}
-                )
+    async def _publish(self, layer: Any) -> None:
+        while True:
+            await self._has_grown.wait()
+            self._has_grown.clear()
+            if self._channel is None:
+                raise ConnectionError("a group was not changed")
+            feeds, self._grown = self._grown, set()
+            async with asyncio.timeout(limits.REDIS_SECONDS):
+                for feed_id in feeds:
+                    await layer.group_send(
+                        GROUP.format(feed_id), {"type": "log.grew", "upto": self._upto}
+                    )
