@@ -127,15 +127,20 @@ def _already_decided(session_id: str, record: ToolCall) -> BridgeError:
     return BridgeError("TOOL_ALREADY_DECIDED", words, session_id=session_id, details=details)
 
 
-def pending_frames(upto: int) -> list[tuple[str, str]]:
-    """Return (message id, frame) of every pending ``approval_required``, oldest first.
+def pending_calls() -> list[int]:
+    """Return the keys of calls that wait, oldest first, for each connection (D28)."""
+    pending = ToolCall.objects.filter(decision=ToolCall.Decision.PENDING)
+    return list(pending.order_by("pk").values_list("pk", flat=True))
 
-    They are for every device that connects (D28); those after the log's row ``upto`` are live.
+
+def pending_frame(key: int, upto: int) -> tuple[str, str] | None:
+    """Return message id and frame of ``approval_required`` while a call waits.
+
+    None also for one after the log's row ``upto``, which is live.
     """
-    pending = ToolCall.objects.filter(decision=ToolCall.Decision.PENDING).order_by("pk")
-    frames = {json.loads(frame)["id"]: frame for frame in pending.values_list("frame", flat=True)}
-    if frames:
-        later = LogRow.objects.filter(seq__gt=upto, type="approval_required")
-        for message_id in later.values_list("message_id", flat=True):
-            frames.pop(message_id, None)
-    return list(frames.items())
+    pending = ToolCall.objects.filter(pk=key, decision=ToolCall.Decision.PENDING)
+    frame = pending.values_list("frame", flat=True).first()
+    message_id = json.loads(frame)["id"] if frame else ""
+    if not frame or LogRow.objects.filter(message_id=message_id, seq__gt=upto).exists():
+        return None
+    return message_id, frame

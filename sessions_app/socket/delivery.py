@@ -93,10 +93,11 @@ class Delivery:
         if not self.feeds:
             await self._send_backlog(await readers.run(self._positions), upto)
             # every approval still pending, also those sent before (D28)
-            for message_id, frame in await readers.run(decisions.pending_frames, upto):
-                if message_id not in self._asked:
-                    self._asked.add(message_id)
-                    await self._connection.send_in_turn(frame)
+            for key in await readers.run(decisions.pending_calls):
+                found = await readers.run(decisions.pending_frame, key, upto)
+                if found is not None and found[0] not in self._asked:
+                    self._asked.add(found[0])
+                    await self._connection.send_in_turn(found[1])
             self.live = upto
             self.feeds.add(Feed.ALL)
         while True:

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from bridge_project.kernel import limits
+from tests.conformance.approvals import pre
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import LOOPBACK, assert_error, presented, spki_pin
 from tests.conformance.phone import Phone
 from tests.conformance.raw import RawSocket, head, upgraded
-from tests.conformance.samples import new_session, prompt
+from tests.conformance.samples import hook, new_session, prompt
 from tests.faults.quick import QuickBridge, with_limits
 from tests.servers import wait_until
 
@@ -319,6 +320,20 @@ def test_bombs_that_each_fit_are_taken_one_by_one(bridge: Bridge, phone: Phone) 
     for _ in range(15):
         assert phone.expect("error")["payload"]["code"] == "PROTO_INVALID_MESSAGE"
     assert bridge.memory() - before < 60 * MB
+
+
+def test_approvals_that_wait_are_sent_one_by_one(bridge: Bridge) -> None:
+    """D30: a socket that takes none of them costs one, and not all."""
+    session = new_session()
+    for number in range(40):
+        params = {"content": f"{number}" + "x" * MB}
+        bridge.accept(pre(session, params, approval=True, tool_call_id=f"{number}"))
+    token, before = bridge.device_token(), bridge.memory()
+    with closing(RawSocket(bridge.port, receive_buffer=65536).ready(token)) as slow:
+        while slow.read()["type"] != "approval_required":
+            pass
+        assert bridge.memory() - before < 25 * MB
+    bridge.accept(hook("SessionEnd", session))
 
 
 def test_pings_without_reading_cost_nothing(bridge: Bridge) -> None:
