@@ -5,14 +5,17 @@ import re
 import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
+from tests.conformance.approvals import assert_refused, decide, pre
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import LOOPBACK, parse_time, spki_pin
 from tests.conformance.phone import Message, Phone
-from tests.conformance.samples import new_id, prompt
+from tests.conformance.samples import new_id, new_session, prompt
 from tests.conformance.test_approval_restart import Ageing
+from tests.faults.quick import QuickBridge, with_limits
 
 
 def refused(phone: Phone, *codes: str) -> bool:
@@ -153,3 +156,21 @@ def test_newer_connection_replaces_older(shared: Bridge, sid: str) -> None:
     assert older.wait_closed() == 4409
     newer.ping()
     newer.close()
+
+
+class Unsuspecting(QuickBridge):
+    """It does not look for revoked devices."""
+
+    first = with_limits(POLL_SECONDS=3600)
+
+
+def test_a_revoked_device_whose_socket_is_not_closed_yet_decides_nothing(tmp_path: Path) -> None:
+    """D15: the socket lives for up to two seconds, and a yes cannot be taken back."""
+    with Unsuspecting(tmp_path) as bridge:
+        pairing, session = bridge.pairing(), new_session()
+        thief = bridge.phone(pairing).ready()
+        bridge.accept(pre(session, approval=True, tool_call_id="call"))
+        bridge.manage("revoke_device", pairing.name)
+        assert_refused(decide(thief, session, "call", "approved"), "AUTH_FAILED", False)
+        owner = bridge.phone().ready()
+        assert decide(owner, session, "call", "rejected")["type"] == "approval_recorded"
