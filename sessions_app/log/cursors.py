@@ -1,11 +1,12 @@
 """Record how far each device has received each feed (D27)."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import wraps
 from types import MappingProxyType
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 from devices_app.models import Device
 from sessions_app.models import Cursor, Feed, LogRow
@@ -14,7 +15,21 @@ IDS_AT_ONCE = 1_000  # a database takes only so many parameters
 FEEDS_AT_ONCE = 250  # cursors moved in one transaction: nobody waits long for it
 AHEAD_MAX = 10_000  # acknowledgements remembered beyond a gap; as many as a feed keeps rows
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def _again(move: Callable[P, None]) -> Callable[P, None]:
+    """Try once more when a feed was forgotten after it was found (PostgreSQL)."""
+
+    @wraps(move)
+    def moved(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            move(*args, **kwargs)
+        except IntegrityError:
+            move(*args, **kwargs)
+
+    return moved
 
 
 def positions(device: Device) -> dict[int, int]:
@@ -22,6 +37,7 @@ def positions(device: Device) -> dict[int, int]:
     return dict(Cursor.objects.filter(device=device).values_list("feed_id", "position"))
 
 
+@_again
 def acknowledge(
     device_id: int,
     message_ids: Collection[str],
@@ -58,6 +74,7 @@ def acknowledge(
             _store(moved)
 
 
+@_again
 def advance(device_id: int, sent: Mapping[int, int]) -> None:
     """Move cursors to ``sent`` (feed id → row): the device's heartbeat proves receipt.
 

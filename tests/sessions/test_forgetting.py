@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import IntegrityError
 from django.utils import timezone
 
 from bridge_project.kernel import database
@@ -14,6 +15,7 @@ from devices_app.models import Device, Token
 from hooks_app.intake import store as intake
 from hooks_app.models import HookEvent as StoredEvent
 from sessions_app.approvals import service as approvals
+from sessions_app.log import cursors
 from sessions_app.log import outbox as log_outbox
 from sessions_app.models import ClientRequest, Cursor, Feed, LogRow, Process, Session, ToolCall
 from sessions_app.observed import sessions as observed_sessions
@@ -127,3 +129,20 @@ def test_what_comes_while_older_rows_are_deleted_stays(monkeypatch: pytest.Monke
     assert log_outbox.prune() == 4
     for session in sessions:
         assert [row.type for row in helpers.read_all({session.feed_id: 0})] == ["agent_event"]
+
+
+def test_a_feed_that_is_forgotten_while_others_are_acknowledged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """PostgreSQL lets it go after it was found, and refuses its cursor with all others."""
+    feed, device, store = helpers.post().feed, Device.objects.create(name="phone"), cursors._store
+
+    def refused_first(moved: Any) -> None:
+        monkeypatch.setattr(cursors, "_store", store)
+        raise IntegrityError
+
+    for move in (cursors.advance, lambda *given: cursors.acknowledge(given[0], (), given[1])):
+        monkeypatch.setattr(cursors, "_store", refused_first)
+        Cursor.objects.all().delete()
+        move(device.pk, {feed.pk: feed.last_seq})
+        assert cursors.positions(device) == {feed.pk: feed.last_seq}
