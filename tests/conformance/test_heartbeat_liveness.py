@@ -29,12 +29,13 @@ class Hasty(QuickBridge):
     first = with_limits(LIVENESS_SECONDS=LIVENESS, SLOW_SOCKET_SECONDS=SLOW)
 
 
-def closed_after(socket: RawSocket, seconds: float, started: float) -> None:
+def closed_after(socket: RawSocket, seconds: float, started: float) -> str:
     messages, code = socket.until_closed()
     socket.close()
     assert messages[-1]["type"] == "connection_error", messages
     assert messages[-1]["payload"]["code"] == "CONN_TIMEOUT"
     assert code == 4408 and time.monotonic() - started >= seconds
+    return str(messages[-1]["payload"]["message"])
 
 
 def silence(bridge: Bridge) -> None:
@@ -45,11 +46,15 @@ def silence(bridge: Bridge) -> None:
 
 
 def no_auth(bridge: Bridge) -> None:
-    """And a socket that never says who it is."""
-    started = time.monotonic()
-    socket = RawSocket(bridge.port, timeout=PATIENCE)
-    assert socket.upgrade().status == 101
-    closed_after(socket, limits.AUTH_WAIT_SECONDS, started)
+    """And a socket that never says who it is, or says it with a version that cannot be read."""
+    started, said = time.monotonic(), {"token": bridge.pairing().token, "platform": "ios"}
+    for version in (None, "banana"):
+        socket = RawSocket(bridge.port, timeout=PATIENCE)
+        assert socket.upgrade().status == 101
+        if version is not None:
+            socket.send("auth", said | {"client_version": version})
+        why = closed_after(socket, limits.AUTH_WAIT_SECONDS, started)
+        assert why == "No auth came within 10 seconds."
 
 
 def only_pongs(bridge: Bridge) -> None:
