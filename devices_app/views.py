@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import threading
+import time
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -24,7 +25,8 @@ from bridge_project.network import certificates
 from bridge_project.network.authority import apple_profile, fingerprint
 from bridge_project.network.own_names import local_name
 
-LOCAL_NAME_SECONDS = 2.0  # for the first request of a process
+LOCAL_NAME_SECONDS = 2.0  # for the first request in a while
+LOCAL_NAME_KEPT_SECONDS = 60  # networks come and go, and avahi starts after the bridge
 
 log = structlog.get_logger("bridge.http")
 
@@ -40,7 +42,8 @@ def pair(request: HttpRequest) -> HttpResponse:
     The policy names the page's one script and one style by their hashes and forbids the rest.
     """
     path = _ca_path()
-    page, policy = _pair_page(path.read_bytes() if path is not None else b"")
+    age = int(time.monotonic() // LOCAL_NAME_KEPT_SECONDS)
+    page, policy = _pair_page(path.read_bytes() if path is not None else b"", age)
     headers = {"Content-Security-Policy": policy, "Cache-Control": "no-store"}
     headers |= {"Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff"}
     return HttpResponse(page, headers=headers)
@@ -101,10 +104,11 @@ def admin_log_in(request: HttpRequest) -> HttpResponse:
 
 
 @lru_cache(maxsize=1)
-def _pair_page(authority: bytes) -> tuple[str, str]:
+def _pair_page(authority: bytes, _age: int) -> tuple[str, str]:
     """Render the page and its Content-Security-Policy, which belong together.
 
-    ``authority``: the bridge's own, as PEM; empty without one.
+    ``authority``: the bridge's own, as PEM; empty without one. Another ``_age``: look anew whether
+    this machine's name leads here.
     """
     script, style = (render_to_string(f"devices_app/pair.{kind}").strip() for kind in ("js", "css"))
     # img-src: the empty icon, so that the browser does not ask for one

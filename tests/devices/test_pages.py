@@ -3,10 +3,14 @@
 import base64
 import hashlib
 import re
+import time
 
+import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from django.test import Client
+
+from devices_app import views
 
 
 def test_nothing_is_kept_or_told_and_nothing_but_its_two_parts_runs(client: Client) -> None:
@@ -38,3 +42,15 @@ def test_every_system_has_its_steps_without_a_script(client: Client) -> None:
     ca = x509.load_pem_x509_certificate(client.get("/ca.crt").content)
     shown = re.search(r'<output id="fingerprint">([0-9A-F:]{95})</output>', page)
     assert shown and bytes.fromhex(shown[1].replace(":", "")) == ca.fingerprint(hashes.SHA256())
+
+
+def test_a_name_that_leads_here_only_later(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D55: avahi may start after the first request; the page offers the name a minute later."""
+    monkeypatch.setattr(views, "local_name", lambda: None)
+    views._pair_page.cache_clear()
+    assert "desk.local" not in client.get("/pair").content.decode()
+    monkeypatch.setattr(views, "local_name", lambda: "desk.local")
+    later = time.monotonic() + 61
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    assert "desk.local" in client.get("/pair").content.decode()
+    views._pair_page.cache_clear()
