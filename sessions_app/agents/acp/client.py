@@ -9,6 +9,7 @@ bridge's.
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -116,10 +117,13 @@ class AcpClient:
         granted, old = self._calls.granted(), ""  # now: the call may be over once the file is read
         with suppress(BridgeError, OSError):  # then it is written anew, or cannot be
             old = await files.read(path, self._directory)
-        record = self._calls.granting_text(granted, path, old, content)
-        record = record or await self._ask("Write", {"file_path": path, "content": content})
+        real = self._calls.real(path)
+        record = self._calls.granting_text(granted, real, old, content)
+        if record is None:
+            where = self._shown(path, real)
+            record = await self._ask("Write", {"file_path": where, "content": content})
         with self._working(record, path):
-            before = await files.write(path, self._directory, content)
+            before = await files.write(path, self._directory, content, real)
         record.wrote.append(change := Change(path, before or "", content))
         if record.own:
             diff = diff_of_texts([change])
@@ -139,13 +143,14 @@ class AcpClient:
     ) -> schema.CreateTerminalResponse:
         arguments, more = args or [], {variable.name: variable.value for variable in env or []}
         shown, inner = shell.quoted(command, arguments), shell.script(command, arguments)
-        record = self._calls.granting_command(shown, inner, cwd, more)
+        real = self._calls.real(cwd or ".")
+        record = self._calls.granting_command(shown, inner, real, more)
         if record is None:
             place = ({"cwd": cwd} if cwd else {}) | ({"env": more} if more else {})
             record = await self._ask("Bash", {"command": shown} | place)
         with self._working(record, shown):
             terminal_id, terminal = await self.terminals.create(
-                command, arguments, cwd, more, output_byte_limit
+                command, arguments, cwd, real, more, output_byte_limit
             )
         terminal.over.add_done_callback(lambda _: self._command_ended(record, terminal))
         return schema.CreateTerminalResponse(terminal_id=terminal_id)
@@ -173,6 +178,10 @@ class AcpClient:
         return schema.ReleaseTerminalResponse()
 
     # -- approvals and failures --------------------------------------------------------------------
+
+    def _shown(self, path: str, real: str) -> str:
+        """Return a path as the agent wrote it, but where it leads if a link is on the way."""
+        return path if real == os.path.normpath(self._directory / path) else real
 
     async def _ask(self, tool: str, params: dict[str, Any]) -> Record:
         """Ask a person to approve a call. Raises RequestError when they do not."""

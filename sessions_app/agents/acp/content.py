@@ -36,10 +36,9 @@ HAS_NO_COMMAND = ("edit", "delete", "move", "other", "")  # its "command" is a w
 AS_RISKY_AS = {"Search": "Grep", "Think": "TodoWrite"}
 _OUTPUTS = ("output", "content", "aggregated_output", "stdout", "error", "message")
 # codex-acp gives its own record of a call as its input; "reason" is taken for the call's reasoning
-_CODEX = {"call_id", "turn_id"}
-_INTERNALS = _CODEX | {
-    *("approval_id", "process_id", "started_at_ms", "parsed_cmd", "source", "reason"),
-    *("available_decisions", "proposed_execpolicy_amendment", "auto_approved"),
+_INTERNALS = {
+    *("call_id", "turn_id", "approval_id", "process_id", "started_at_ms", "parsed_cmd", "source"),
+    *("available_decisions", "proposed_execpolicy_amendment", "auto_approved", "reason"),
 }
 
 
@@ -99,9 +98,17 @@ def name_of(meta: Mapping[str, Any] | None) -> str:
     return ""
 
 
-def parameters_of(raw: Mapping[str, Any]) -> dict[str, Any]:
+def _is_codex(raw: Any, call_id: str) -> bool:
+    """Return whether it is codex's record of a call, which has the call's id.
+
+    No model knows the id that its call will have.
+    """
+    return isinstance(raw, dict) and "turn_id" in raw and raw.get("call_id") == call_id
+
+
+def parameters_of(raw: Mapping[str, Any], call_id: str) -> dict[str, Any]:
     """Return a tool's raw input under the names that people and the risk rules know."""
-    internals = _INTERNALS if raw.keys() >= _CODEX else ()
+    internals = _INTERNALS if _is_codex(raw, call_id) else ()
     params = {name: value for name, value in raw.items() if name not in internals}
     match params.get("command"):
         case [str(program), *arguments] if all(isinstance(one, str) for one in arguments):
@@ -122,9 +129,9 @@ def _change(path: str, change: Mapping[str, Any]) -> dict[str, Any]:
     return {"file_path": path} | {names.get(name, name): value for name, value in change.items()}
 
 
-def reason_of(raw: Any) -> str:
+def reason_of(raw: Any, call_id: str) -> str:
     """Return why codex asks, in its words."""
-    reason = raw.get("reason") if isinstance(raw, dict) and raw.keys() >= _CODEX else None
+    reason = raw.get("reason") if _is_codex(raw, call_id) else None
     return reason if isinstance(reason, str) else ""
 
 

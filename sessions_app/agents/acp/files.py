@@ -11,7 +11,7 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError, Ignoring
 from bridge_project.kernel.path_jail import Jail, default_jail
-from bridge_project.kernel.path_walk import Opened, translate_os_errors
+from bridge_project.kernel.path_walk import Opened, join, translate_os_errors
 
 _NEW_FILE = 0o644  # whatever the bridge's own umask, which is for its data
 _NEW_DIRECTORY = 0o755
@@ -30,13 +30,14 @@ async def read(
     return await asyncio.wait_for(reading, limits.TOOL_TIMEOUT_READ_SECONDS)
 
 
-async def write(path: str, directory: Path, content: str) -> str | None:
+async def write(path: str, directory: Path, content: str, real: str) -> str | None:
     """Write a whole file and its directories; return the old text, or None.
 
-    A reader sees the old text or the new. Raises BridgeError with the codes of D12, TimeoutError
-    after the spec's time for editing; its thread then goes on, unheeded.
+    A reader sees the old text or the new. Raises BridgeError with the codes of D12, also when the
+    path does not lead to ``real`` any more, TimeoutError after the spec's time for editing; its
+    thread then goes on, unheeded.
     """
-    writing = asyncio.to_thread(_write, path, str(directory), content)
+    writing = asyncio.to_thread(_write, path, str(directory), content, real)
     return await asyncio.wait_for(writing, limits.TOOL_TIMEOUT_EDIT_SECONDS)
 
 
@@ -58,7 +59,7 @@ def _content(opened: Opened) -> bytes:
     return data
 
 
-def _write(path: str, directory: str, content: str) -> str | None:
+def _write(path: str, directory: str, content: str, real: str) -> str | None:
     data = content.encode("utf-8", "replace")
     if len(data) > conf.max_message_bytes:
         raise BridgeError("FILE_TOO_LARGE")
@@ -77,11 +78,18 @@ def _write(path: str, directory: str, content: str) -> str | None:
     if name in ("", ".", ".."):
         raise BridgeError("FILE_INVALID_PATH")
     with _directory(jail, os.path.dirname(target)) as parent, translate_os_errors():
-        # A broken link would be replaced by the file, not followed: the file is inside either way.
         if jail.hides((*parent.names, name)):
             raise BridgeError("FILE_ACCESS_DENIED")
+        check_place(join((*parent.names, name)), real)  # not through a broken link, either
         _replace(parent.fd, name, data, mode)
     return before
+
+
+def check_place(path: str, real: str) -> None:
+    """Raise FILE_ACCESS_DENIED unless the place found is the one that was approved."""
+    if path != real:
+        text = "A link on the way leads elsewhere than when a person was asked, or nowhere."
+        raise BridgeError("FILE_ACCESS_DENIED", text)
 
 
 def _directory(jail: Jail, path: str) -> Opened:

@@ -1,7 +1,6 @@
 """Run an ACP agent's commands with a deadline and bounded output (SPEC Limits)."""
 
 import asyncio
-import os
 import signal
 import uuid
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.child_process import Output
 from bridge_project.kernel.path_jail import default_jail
 from sessions_app.agents.acp.errors import REFUSED
+from sessions_app.agents.acp.files import check_place
 from sessions_app.agents.process import groups, shell
 
 _SHELL = "/bin/sh"
@@ -51,21 +51,23 @@ class Terminals:
         command: str,
         arguments: Sequence[str],
         cwd: str | None,
+        real: str,
         more: Mapping[str, str],
         limit: int | None,
     ) -> tuple[str, Terminal]:
-        """Start a command; one without arguments may be a line for the shell.
+        """Start a command; one without arguments is a line for the shell, as it was shown.
 
-        Raises BridgeError for a directory outside the roots (D12), OSError, ValueError when there
+        Raises BridgeError for a directory outside the roots (D12), or that is not ``real`` any
+        more, OSError, ValueError when there
         are too many, or when there is a NUL or a name that is none in it.
         """
         if len(self._terminals) >= limits.ACP_TERMINALS:
             raise ValueError(f"{limits.ACP_TERMINALS} terminals are open; release one first")
         here = str(self._directory)
         with default_jail().open_dir(cwd or here, base=here) as opened:
+            check_place(opened.path, real)
             directory = Path(opened.path)
-        is_program = os.sep in command and os.access(command, os.X_OK)
-        line = [command, *arguments] if arguments or is_program else [_SHELL, "-c", command]
+        line = [command, *arguments] if arguments else [_SHELL, "-c", command]
         group = await groups.start(line, directory, more=more)
         self._groups.add(group)
         most = limits.TOOL_OUTPUT_BYTES

@@ -44,6 +44,7 @@ class Record:
     """Hold what is known of one call."""
 
     key: str
+    call_id: str = ""  # the agent's own
     title: str = ""
     kind: str = ""
     name: str = ""
@@ -100,8 +101,10 @@ class Record:
         Other parameters may be told in another form: as a difference first, as texts later.
         """
         before, now = (
-            content.parameters_of(given).get("command") if isinstance(given, dict) else None
-            for given in (self.asked_input, self.raw_input)
+            content.parameters_of(raw, self.call_id).get("command")
+            if isinstance(raw, dict)
+            else None
+            for raw in (self.asked_input, self.raw_input)
         )
         return before is not None and now not in (None, before)
 
@@ -122,7 +125,7 @@ class Record:
             risk_tool = "Bash"
             if self.kind not in content.HAS_NO_COMMAND:
                 tool, title = "Bash", ""  # codex calls one that reads "Read a.txt"
-        reasons = (self.reasoning, content.reason_of(self.raw_input))
+        reasons = (self.reasoning, content.reason_of(self.raw_input, self.call_id))
         why = ". ".join(filter(None, reasons)) or None
         return describe_call(
             self.key, tool, params, reasoning=why, description=title, risk_tool=risk_tool
@@ -131,7 +134,8 @@ class Record:
     def _params(self) -> dict[str, Any]:
         """Return the agent's own parameters, else those that its content shows."""
         if (raw := self.raw_input) is not None:
-            params = content.parameters_of(raw if isinstance(raw, dict) else {"input": raw})
+            given = raw if isinstance(raw, dict) else {"input": raw}
+            params = content.parameters_of(given, self.call_id)
             # whoever approves a change sees each file that it is about
             harmless = self.kind in content.CHANGES_NOTHING
             return params | ({} if harmless else unnamed(params, self.changes, self.paths))
@@ -215,7 +219,7 @@ class ToolCalls:
         record.announced = record.describe()
         writes = record.kind == "edit"
         record.asked_input = record.raw_input
-        record.asked = grant_of(record.announced, record.changes, self._real, writes=writes)
+        record.asked = grant_of(record.announced, record.changes, self.real, writes=writes)
         return record
 
     def stop(self, record: Record, why: str = _ASKED_AGAIN) -> None:
@@ -240,20 +244,21 @@ class ToolCalls:
         return [one for one in self._records.values() if one.grant and not one.over]
 
     def granting_text(
-        self, granted: list[Record], path: str, before: str, after: str
+        self, granted: list[Record], real: str, before: str, after: str
     ) -> Record | None:
         """Return the call of ``granted`` that still permits this change to a file."""
-        change = (self._real(path), before, after)
+        change = (real, before, after)
         return next((one for one in granted if one.grant and one.grant.covers_text(*change)), None)
 
     def granting_command(
-        self, shown: str, inner: str, cwd: str | None, variables: Mapping[str, str]
+        self, shown: str, inner: str, real: str, variables: Mapping[str, str]
     ) -> Record | None:
         """Return the call whose approval permits this command, and use that approval up.
 
-        The command is meant by itself (``shown``) or as what a shell is given (``inner``).
+        The command is meant by itself (``shown``) or as what a shell is given (``inner``), in the
+        directory ``real``.
         """
-        run = (shown, inner, self._real(cwd or "."), variables)
+        run = (shown, inner, real, variables)
         granted = self.granted()
         record = next(
             (one for one in granted if one.grant and one.grant.covers_command(*run)), None
@@ -267,7 +272,8 @@ class ToolCalls:
         for record in self._records.values():
             record.grant = None
 
-    def _real(self, path: str) -> str:
+    def real(self, path: str) -> str:
+        """Return where a path leads now; what was approved is done there and nowhere else."""
         is_path = "\0" not in path and len(path) <= PATH_MAX_CHARS
         return os.path.realpath(self._directory / path) if is_path else path
 
@@ -287,7 +293,7 @@ class ToolCalls:
         key = usable_id(call_id)
         if key is None or key in self._asked:
             key = f"acp-{uuid.uuid4()}"
-        record = Record(key, reasoning=thoughts)
+        record = Record(key, call_id, reasoning=thoughts)
         self._records[call_id] = record
         return record
 

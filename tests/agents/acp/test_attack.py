@@ -107,6 +107,28 @@ async def test_an_approved_edit_lets_no_other_file_be_written(
     assert len(drive.of(ApprovalAsked)) == 2
 
 
+async def test_a_link_that_is_turned_while_the_question_waits(opened: Open, root: Path) -> None:
+    """What a link leads to is shown; the yes is for that, and for nothing else."""
+    for name in ("here", "there"):
+        (root / name).mkdir()
+        (root / name / "a").write_text("old")
+    (root / "link").symlink_to("here")
+    drive = await opened()
+    for asks in ("write('link/a new')", "agent.command('rm a', cwd=os.path.abspath('link'))"):
+        await drive.driver.prompt(f"/do {asks}")
+        await drive.until(lambda: len(drive.of(ApprovalAsked)) > len(drive.of(TurnEnded)))
+        (root / "link").unlink()
+        (root / "link").symlink_to("there")
+        call = drive.of(ApprovalAsked)[-1].call
+        drive.driver.approvals.decide(call.id or "", APPROVED)
+        await drive.until(lambda: len(drive.of(ApprovalAsked)) == len(drive.of(TurnEnded)))
+        (root / "link").unlink()
+        (root / "link").symlink_to("here")
+    assert drive.of(ApprovalAsked)[0].call.params["file_path"] == str(root / "here/a")
+    assert {(root / name / "a").read_text() for name in ("here", "there")} == {"old"}
+    assert text(drive.said).count("leads elsewhere than when a person was asked") == 2
+
+
 CHANGE = {"type": "diff", "path": "b", "newText": "text"}
 
 
@@ -184,6 +206,26 @@ async def test_an_interrupt_right_after_the_yes(opened: Open, root: Path) -> Non
     await drive.said_one(TurnEnded)
     assert only(ToolStopped, drive.said).reason == INTERRUPTED
     assert not (root / "a").exists()
+
+
+async def test_parameters_that_are_named_like_codex_own(opened: Open) -> None:
+    """Only codex's record of a call, which has the call's own id, has some that are not shown."""
+    given = {"call_id": "1", "turn_id": "2", "source": "key", "destination": "usb", "reason": "x"}
+    drive = await opened(REJECTED)
+    await drive.turn(f"/do allowed(ask('c', title='copy_file', kind='other', rawInput={given}))")
+    assert only(ApprovalAsked, drive.said).call.params == given
+
+
+async def test_a_line_is_run_as_it_reads(
+    opened: Open, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not as a program of that name, be it where the bridge was started."""
+    for name in ("check", "check all"):
+        (root / name).write_text("#!/bin/sh\necho $#\n")
+        (root / name).chmod(0o755)
+    monkeypatch.chdir(root)
+    said = await (await opened(APPROVED)).turn("/do agent.command('./check all')")
+    assert text(said) == "It ended with 0 and said: 1\n"
 
 
 @pytest.mark.parametrize("kind", ["think", "other", "edit"])
