@@ -67,6 +67,7 @@ def commit(
         if os.path.exists(git.index):
             shutil.copy2(git.index, snapshot)
         base: str | None
+        named: set[str] = set()
         if before and begun is not None and _is_last(git, before, message, begun):
             own, base = before, _commit_at(git, f"{before}^") or empty_tree(git)
         else:
@@ -76,12 +77,12 @@ def commit(
                     if os.path.lexists(f"{place.git_dir}/{name}"):
                         text = "Some files alone cannot be committed during"
                         raise git_error(f"{text} {what}: commit all that is staged.")
-                stage(git, Names(place), files, before)
+                named = stage(git, Names(place), files, before)
             _check_staged(git, files)
             expected = before or "0" * len(empty_tree(git))
             hooks.install(made, git.environment, branch, expected)
             own = _make(git, message, branch, before)
-        _update_index(git, snapshot, base, own)
+        _update_index(git, snapshot, base, own, named)
         return _summary(git, own)
 
 
@@ -163,21 +164,22 @@ def _is_last(git: Git, last: str, message: str, begun: datetime) -> bool:
     )
 
 
-def _update_index(git: Git, snapshot: str, base: str | None, own: str) -> None:
+def _update_index(git: Git, snapshot: str, base: str | None, own: str, named: set[str]) -> None:
     """Write what the commit ``own`` changed into the repository's own index.
 
-    ``snapshot`` is the index as it was before; ``base``: the commit under the named files, None
-    when the whole index was committed. Changes that others staged meanwhile stay staged. The commit
-    is made, so a failure here is logged and does not undo it.
+    ``snapshot`` is the index as it was before; ``base``: the commit under the ``named`` files, None
+    when the whole index was committed. What was staged of a named file does not stay staged, also
+    where the commit left the file as it was. Changes that others staged meanwhile stay staged. The
+    commit is made, so a failure here is logged and does not undo it.
     """
     index = f"{git.place.git_dir}/index"
     raw = ("--raw", "-z", "--no-abbrev", "--no-renames")
     try:
-        if base is None:
-            listed = git("diff-index", "--cached", "-R", *raw, own, "--", index=snapshot)
-        else:
-            listed = git("diff-tree", "-r", *raw, base, own, "--")
-        changed = _by_name(listed)
+        staged = git("diff-index", "--cached", "-R", *raw, own, "--", index=snapshot)
+        changed = _by_name(staged)
+        if base is not None:
+            changed = {name: one for name, one in changed.items() if os.fsdecode(name) in named}
+            changed |= _by_name(git("diff-tree", "-r", *raw, base, own, "--"))
         on_top = git.done("merge-base", "--is-ancestor", own, "HEAD", good=(0, 1, 128)).code == 0
         later = _by_name(git("diff-tree", "-r", *raw, own, "HEAD", "--")) if on_top else {}
         # what somebody has committed on top must not look staged the other way round

@@ -13,6 +13,7 @@ from bridge_project.kernel.path_walk import identity, names_of
 from files_app.git.sandbox.git import Git
 from sessions_app.working_directory import Repository
 
+_NO_NAMES = frozenset(("", ".", ".."))
 REPLACED = "\ufffd"  # shown for a byte that is no text
 
 
@@ -59,8 +60,12 @@ class Names:
         return shown(os.path.relpath(f"/{name}", f"/{self.inner}") + "/" * directory)
 
     def hidden(self, name: str) -> bool:
-        """Return whether a name lies in one of the bridge's own directories."""
-        return self.jail.hides(names_of(f"{self.place.top}/{name}"))
+        """Return whether a name leads out of the work tree, or to the bridge's own files.
+
+        Git takes any name from an index, and reads what is there.
+        """
+        leads_out = not _NO_NAMES.isdisjoint(name.removesuffix("/").split("/"))
+        return leads_out or self.jail.hides(names_of(f"{self.place.top}/{name}"))
 
     def secret(self, name: str) -> bool:
         """Return whether a name is hidden or hard-linked to a hidden file."""

@@ -18,8 +18,10 @@ from files_app.git.sandbox.git import Git
 _NAMED: Final = 3  # how many names an error repeats
 
 
-def stage(git: Git, names: Names, files: list[str], before: str) -> None:
+def stage(git: Git, names: Names, files: list[str], before: str) -> set[str]:
     """Fill the mirror's index from the commit ``before``, if any, and these files.
+
+    Returns the names of the files that it took from the work tree.
 
     Untracked and deleted files count too, and a directory means all files in it. A renamed file
     takes its old name with it. Raises BridgeError GIT_ERROR for files that cannot be committed.
@@ -48,6 +50,7 @@ def stage(git: Git, names: Names, files: list[str], before: str) -> None:
     git(*(("read-tree", "--reset", before) if before else ("read-tree", "--empty")))
     _update(git, gone, "--force-remove")
     _update(git, there, "--add", "--remove", "--replace")
+    return gone.union(there)
 
 
 def _update(git: Git, files: Iterable[str], *how: str) -> None:

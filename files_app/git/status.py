@@ -140,6 +140,8 @@ def _entry(record: str, more: Iterator[str]) -> Entry | None:
     _, letters, submodule, *_, name = record.split(" ", 8 if kind == "1" else 9)
     index, tree = letters[0], letters[1]
     old = next(more, "") if kind == "2" else None
+    if index + tree == "DA":  # taken out of the index, and by `git add -N` half in it again
+        return Entry(name, "modified", unlisted=True)
     status: GitFileStatus = "modified"
     if old is not None and tree == "D":  # what it was renamed to is gone
         name, old, status = old, None, "deleted"

@@ -59,24 +59,28 @@ def test_named_files_as_they_are_in_the_work_tree(repository: Repository, work: 
     """What is staged of them does not count; what is staged of others stays. A file may have become
     a directory, of which some is named or all: all but what is ignored or a repository of its own.
     """
-    tracked = ("a", "staged", "gone", "removed", "d/x", "d/y", "kind", "t")
+    tracked = ("a", "staged", "gone", "removed", "d/x", "d/y", "kind", "t", "back", "again")
     repository.commit_files(dict.fromkeys(tracked, "1\n") | {".gitignore": "*.log\n"})
     Repository(repository.path / "d/inner").commit_files({"c": "1\n"})
     for name in ("gone", "kind", "t"):
         (repository.path / name).unlink()
-    for name in ("a", "staged", "added", "t/b", "t/c"):
+    for name in ("a", "staged", "added", "t/b", "t/c", "back"):
         repository.write(name, "staged\n")
-    repository.git("add", "a", "staged", "added", "t")
+    repository.git("add", "a", "staged", "added", "t", "back")
+    repository.write("back", "1\n")
     repository.git("rm", "-q", "removed")
+    repository.git("rm", "-q", "--cached", "again")
+    repository.git("add", "-N", "again")
     for name in ("a", "staged"):
         repository.write(name, "work tree\n")
     for name in ("kind/inner", "d/x", "d/new/z", "d/b.log"):
         repository.write(name, "something new\n")
     (repository.path / "d/y").chmod(0o755)
-    summary = work.committed("Some", ["a", "gone", "removed", "d", "kind", "t/b"])
+    named = ["a", "gone", "removed", "d", "kind", "t/b", "back", "again"]
+    summary = work.committed("Some", named)
     assert (summary["files_changed"], summary["additions"], summary["deletions"]) == (10, 5, 6)
     names = ["a", "d/new/z", "d/x", "d/y", "gone", "kind", "kind/inner", "removed", "t", "t/b"]
-    assert names_in_head(repository) == names
+    assert names_in_head(repository) == names  # not those that are as they were
     assert repository.git("show", "HEAD:a") == "work tree\n"
     assert sorted(repository.staged()) == ["added", "staged", "t/c"]
     assert repository.git("show", ":staged") == "staged\n"

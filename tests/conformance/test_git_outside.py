@@ -1,6 +1,8 @@
 """A repository shows nothing from outside the roots, whatever it says of where it is (D10, D12)."""
 
+import hashlib
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -130,6 +132,25 @@ def test_a_commit_writes_nothing_behind_a_link(
     assert_refused(work.commit("Overwritten", ["a.txt"]), "FILE_ACCESS_DENIED", True, work.sid)
     assert digest(secret.path) == before and repository.head() == head
     assert work.changes() == {"a.txt": ("modified", 1, 1)}
+
+
+@pytest.mark.parametrize("way", ["{up}", "d/../{up}", "{whole}"])
+def test_an_index_that_names_a_file_outside(
+    repository: Repository, secret: Repository, work: Work, way: str
+) -> None:
+    """Git reads it, and would show it as a change."""
+    (repository.path / "d").mkdir()
+    whole = secret.path / NAME
+    name = way.format(up=os.path.relpath(whole, repository.path), whole=whole).encode()
+    stand_in = "x" * len(name)
+    blob = repository.git("hash-object", "-w", "a.txt").strip()
+    repository.git("update-index", "--add", "--cacheinfo", f"100644,{blob},{stand_in}")
+    index = repository.path / ".git/index"
+    data = index.read_bytes()[:-20].replace(stand_in.encode(), name)
+    index.write_bytes(data + hashlib.sha1(data, usedforsecurity=False).digest())
+    assert SECRET in repository.git("diff")
+    answers = json.dumps([*look(work), work.ask_diff(NAME)])
+    assert SECRET not in answers and NAME not in answers
 
 
 @pytest.mark.parametrize("up", ["", "/".join([".."] * 40)], ids=["absolute", "relative"])

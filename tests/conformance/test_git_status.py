@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from bridge_project.kernel import limits
 from tests.conformance.approvals import assert_refused
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
@@ -152,6 +153,19 @@ def test_a_damaged_repository(repository: Repository, work: Work, part: str, tex
         said = assert_refused(answer, "GIT_ERROR", True, work.sid)["message"]
         assert part != HEAD or said == HEAD_SAID
     assert not (repository.path / "planted").exists()
+
+
+def test_shared_indexes_fill_no_disk(repository: Repository, work: Work) -> None:
+    """They are copied to the data directory, and take no room here: they have nothing but holes."""
+    repository.commit_files({"a": "1\n"})
+    repository.git("update-index", "--split-index")
+    repository.write("a", "2\n")
+    assert work.changes() == {"a": ("modified", 1, 1)}
+    for number in range(2):
+        with (repository.path / f".git/sharedindex.{number:040}").open("wb") as file:
+            file.truncate(limits.GIT_INDEX_MAX_BYTES * 2 // 3)
+    said = assert_refused(work.ask("git_status_request"), "GIT_ERROR", True, work.sid)
+    assert "larger than the bridge copies" in said["message"]
 
 
 # -- submodules: git is never run in one (D12) -----------------------------------------------------

@@ -174,9 +174,11 @@ class Mirror:
         """
         with translate_os_errors():
             names = os.listdir(self.place.git_dir)
+        room = limits.GIT_INDEX_MAX_BYTES  # for all: a file with holes takes none in the repository
         for name in ("index", *(name for name in names if name.startswith("sharedindex."))):
+            path, to = f"{self.place.git_dir}/{name}", f"{self.directory}/{name}"
             with Ignoring("FILE_NOT_FOUND"):
-                _copy(self.place.jail, f"{self.place.git_dir}/{name}", f"{self.directory}/{name}")
+                room -= _copy(self.place.jail, path, to, room)
 
     def _link(self, name: str, base: str = "") -> str:
         """Link to the real path of something; return it, empty when there is nothing."""
@@ -203,12 +205,13 @@ class Mirror:
         Path(self.directory, name).write_bytes(data)
 
 
-def _copy(jail: Jail, path: str, to: str) -> None:
-    """Copy a file of a repository with its time."""
+def _copy(jail: Jail, path: str, to: str, most: int) -> int:
+    """Copy a file of a repository with its time; return its size."""
     with jail.open_file(path) as opened:
-        if opened.stat.st_size > limits.GIT_INDEX_MAX_BYTES:
+        if opened.stat.st_size > most:
             text = f"The repository's {os.path.basename(path)} is larger than the bridge copies."
             raise git_error(text)
         with open(opened.fd, "rb", closefd=False) as source, open(to, "wb") as copy:
             shutil.copyfileobj(source, copy, limits.MB)
         os.utime(to, ns=(opened.stat.st_atime_ns, opened.stat.st_mtime_ns))
+        return opened.stat.st_size
