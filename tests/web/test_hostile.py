@@ -92,6 +92,51 @@ def test_what_an_agent_says_is_text_in_every_view(page: Page, bridge: Bridge) ->
     check(page)
 
 
+LONG = """
+const [count, done] = arguments;
+const { src } = document.querySelector("script[type=module]");
+import(src.replace("app.js", "parts/markdown.js")).then(({ showMarkdown }) => {
+  const began = performance.now();
+  for (const text of ["+", "**a ", "__a "])
+    showMarkdown(document.createElement("div"), text.repeat(count / text.length), () => ({}));
+  done(performance.now() - began);
+});
+"""
+
+
+def test_a_long_text_does_not_freeze_the_page(page: Page) -> None:
+    """Twice as long takes about twice the time, and not four times."""
+    page.open()
+    short, long = (page.driver.execute_async_script(LONG, count) for count in (20_000, 160_000))
+    assert long < 24 * short + 5000
+
+
+LINKED = {
+    "[https://bank.example/pay](https://bank.ex/)": "https://bank.example/pay (bank.ex)",
+    "[bank.example/evil.example](https://evil.example/)": "bank.example/evil.example (evil.example)",
+    "[docs](https://evil.example/)": "docs (evil.example)",
+    "[evil.example](https://evil.example/a)": "evil.example",
+    "https://bank.example@evil.example/": "https://bank.example@evil.example/ (evil.example)",
+    "https://b\u0430nk.example/": "https://b\u0430nk.example/ (xn--bnk-6cd.example)",
+    "https://evil.example/a": "https://evil.example/a",
+}
+LINK = """
+const [texts, done] = arguments;
+const { src } = document.querySelector("script[type=module]");
+import(src.replace("app.js", "parts/markdown.js")).then(({ showMarkdown }) => {
+  const node = document.createElement("div");
+  done(texts.map((text) => (showMarkdown(node, text, () => ({})), node.textContent)));
+});
+"""
+
+
+def test_a_link_says_where_it_leads(page: Page) -> None:
+    """A label that looks like another address does not hide it, nor do letters that look alike."""
+    page.open()
+    shown = page.driver.execute_async_script(LINK, list(LINKED))
+    assert dict(zip(LINKED, shown, strict=True)) == LINKED
+
+
 ATTACK = """
 const [app, done] = arguments;
 const found = {};

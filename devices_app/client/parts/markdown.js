@@ -159,8 +159,8 @@ const INLINE = new RegExp(
   [
     /\\([!-/:-@[-`{-~])/, // a sign that is no mark
     /(`+)([^`]|[^`][\s\S]*?[^`])\2(?!`)/, // code
-    /\*\*([^\s*](?:[\s\S]*?[^\s*])?)\*\*/, // strong
-    /(?<!\w)__([^\s_](?:[\s\S]*?[^\s_])?)__(?!\w)/, // strong
+    /\*\*([^\s*](?:[\s\S]{0,2000}?[^\s*])?)\*\*/, // strong; bounded, for it may never close
+    /(?<!\w)__([^\s_](?:[\s\S]{0,2000}?[^\s_])?)__(?!\w)/,
     /\*([^\s*](?:[^*]*[^\s*])?)\*/, // emphasis
     /(?<![\w])_([^\s_](?:[^_]*[^\s_])?)_(?![\w])/, // emphasis
     /~~([^~]+)~~/, // struck out
@@ -191,19 +191,21 @@ function inline(text) {
   return nodes;
 }
 
-// The address is shown where it differs from its label: an agent's text may be anybody's.
+// Where a link leads is shown unless its label says just that: an agent's text may be anybody's.
 function link(address, label, whole) {
   if (!/^https?:\/\//i.test(address) || !URL.canParse(address))
     return label ? h("span", { data: { path: address } }, label) : whole;
-  const host = new URL(address).host;
-  const shown = label && !label.includes(host) ? `${label} (${host})` : label || address;
+  const { host } = new URL(address);
+  const said = label || address;
+  const saysSo = `${said.replace(/^https?:\/\//i, "")}/`.startsWith(`${host}/`);
+  const shown = saysSo ? said : `${said} (${host})`;
   return h("a", { href: address, target: "_blank", rel: "noopener noreferrer" }, shown);
 }
 
 // A path within a text has a slash and an ending, such as src/app.py:12; in code, or as the target
 // of a link, one of these endings is enough.
 const PATH =
-  /(?<![\w/:.~@-])(?:\.{0,2}\/)?(?:[\w@+.-]+\/)+[\w@+.-]*\.[a-z]\w{0,9}(?::\d+)*(?![\w/])/gi;
+  /(?<![\w/:.~@+-])(?:\.{0,2}\/)?(?:[\w@+.-]+\/)+[\w@+.-]*\.[a-z]\w{0,9}(?::\d+)*(?![\w/])/gi;
 const ENDINGS =
   "c|cc|cfg|conf|cpp|cs|css|csv|go|h|hpp|html|ini|java|js|json|jsx|kt|lock|log|md|mjs|" +
   "php|py|rb|rs|sh|sql|svg|swift|toml|ts|tsx|txt|xml|yaml|yml";

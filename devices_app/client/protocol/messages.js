@@ -138,7 +138,7 @@ const JOINED = `${JOINER}|(?<=${PICTURE})\\ufe0f`;
 // Controls, bidi marks, zero width, tags, variation selectors that change what is read.
 const HIDDEN =
   String.raw`\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u17b4\u17b5` +
-  String.raw`\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb` +
+  String.raw`\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffc` +
   String.raw`\u{e0000}-\u{e0fff}`;
 // Blanks that are no space, and more that has no width: prose may have them, a command should not.
 const BLANK =
