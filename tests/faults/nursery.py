@@ -5,6 +5,7 @@ the rest and forks what is asked for: JSON on a Unix socket, with the files for 
 and a pipe, to which the child's pid is written, and its exit code, in four bytes each.
 """
 
+import atexit
 import gc
 import importlib
 import json
@@ -20,27 +21,25 @@ from typing import Any
 
 REQUEST_BYTES = 200 * 1024
 PRELOADED = """
-autobahn.twisted.websocket bridge_project.operations.setup bridge_project.protocol.catalogue
-bridge_project.protocol.http bridge_project.protocol.parse channels.generic.websocket
-channels_redis.pubsub cryptography.x509 django.contrib.admin django.contrib.postgres.fields
-django.core.handlers.asgi django.core.management.commands.migrate
-django.db.backends.postgresql.base django.db.backends.sqlite3.base django.test django.views.i18n
-dotenv hooks_app.producer.forwarder inflection prometheus_client.core redis.asyncio requests
-rest_framework.request rest_framework.serializers segno service_identity structlog
-twisted.internet.endpoints twisted.protocols.tls twisted.web.http uritemplate whitenoise.middleware
-yaml
+acp.schema autobahn.twisted.websocket bridge_project.operations.setup
+bridge_project.protocol.catalogue bridge_project.protocol.http bridge_project.protocol.parse
+channels.generic.websocket channels_redis.pubsub cryptography.x509 devices_app.web_client
+django.contrib.admin django.contrib.admindocs.views django.contrib.postgres.fields
+django.core.handlers.asgi django.core.management.commands.migrate django.db.backends.postgresql.base
+django.db.backends.sqlite3.base django.test django.views.i18n dotenv drf_spectacular.utils
+files_app.git.patch hooks_app.producer.forwarder inflection plistlib prometheus_client.core psutil
+redis.asyncio requests rest_framework.request rest_framework.serializers segno service_identity
+sessions_app.agents.claude.agent structlog twisted.internet.endpoints twisted.protocols.tls
+twisted.web.http unfold.dataclasses unfold.sections uritemplate whitenoise.middleware yaml
 """
-PROJECT = (
-    "bridge_project.operations.startup",
-    "bridge_project.asgi",
-    "bridge_project.urls",
-    "bridge_project.management.commands.serve",
-)
+PROJECT = """
+bridge_project.operations.startup bridge_project.asgi bridge_project.urls
+bridge_project.management.commands.serve
+"""
 Request = dict[str, Any]
 
 
 def main() -> None:
-    """The root. Returns only in a child, once it is done."""
     control = socket.socket(fileno=int(sys.argv[1]))
     for name in PRELOADED.split():
         importlib.import_module(name)
@@ -52,7 +51,6 @@ def main() -> None:
             control.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             _become(_template(request["environment"], socket.socket(fileno=commands)))
-            return
         os.close(commands)
     os._exit(0)
 
@@ -82,13 +80,14 @@ def _template(environment: dict[str, str], commands: socket.socket) -> Request:
     sys.argv = ["manage.py"]
     import django
 
-    django.setup()
-    for name in PROJECT:
-        importlib.import_module(name)
-    from django.db import connections
+    with suppress(ValueError):  # settings that are refused, by what is run too
+        django.setup()
+        for name in PROJECT.split():
+            importlib.import_module(name)
+        from django.db import connections
 
-    if any(one.connection is not None for one in connections.all(initialized_only=True)):
-        raise RuntimeError("a database was opened before the fork")
+        if any(one.connection is not None for one in connections.all(initialized_only=True)):
+            raise RuntimeError("a database was opened before the fork")
     _settle()
     with selectors.DefaultSelector() as selector:
         selector.register(commands, selectors.EVENT_READ)
@@ -139,14 +138,22 @@ def _redirect(out: int, err: int) -> None:
 
 
 def _become(request: Request) -> None:
-    """Run what `python …` would run; Django sets logging up again, for the command."""
-    sys.argv = list(request["arguments"])
+    """Run what `python …` would run, and end as it does, but for what `_end` leaves out, too."""
+    sys.argv, code = list(request["arguments"]), 0
     os.chdir(request["directory"])
     sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
-    if sys.argv[0] == "-c":
+    try:
         exec(compile(request["code"], "<string>", "exec"), {"__name__": "__main__"})
-        return
-    runpy.run_path(sys.argv[0], run_name="__main__")
+        if sys.argv[0] != "-c":
+            runpy.run_path(sys.argv[0], run_name="__main__")
+    except SystemExit as end:
+        if not isinstance(end.code, int | None):
+            raise
+        code = end.code or 0
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":

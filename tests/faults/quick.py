@@ -237,11 +237,9 @@ class QuickBridge(Bridge):
         return self._spawn(arguments, log, log)
 
     def _spawn(self, arguments: list[str], out: IO[bytes], err: IO[bytes]) -> QuickProcess:
-        code = ""
+        code = self.first
         if arguments[0] == "-c":
-            code, arguments = self.first + arguments[1], ["-c", *arguments[2:]]
-        elif self.first:
-            code, arguments = self.first + MANAGE, ["-c", *arguments]
+            code, arguments = code + arguments[1], ["-c", *arguments[2:]]
         return self.nursery.spawn(arguments, self.environment, out, err, code)
 
     def run(self, arguments: list[str]) -> subprocess.CompletedProcess[str]:
@@ -268,13 +266,6 @@ def bridge_of_module(**settings: Any) -> object:
             yield bridge
 
     return bridge
-
-
-MANAGE = """
-import runpy, sys
-del sys.argv[0]
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
 
 
 def with_limits(**limits: float) -> str:

@@ -85,14 +85,14 @@ BAD = [
 def test_what_cannot_be_used_is_one_line_that_names_the_setting(
     tmp_path: Path, setting: str, value: str, why: str
 ) -> None:
-    done = Bridge(tmp_path, **OWN_TOKENS | {setting: value}).manage("serve", check=False)
+    done = QuickBridge(tmp_path, **OWN_TOKENS | {setting: value}).manage("serve", check=False)
     refused(done, setting + why)
     assert "sesame" not in done.stdout + done.stderr
 
 
 def test_data_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
     """A token that can be guessed, is empty, or is no text; a file that is no database."""
-    bridge = Bridge(tmp_path, **OWN_TOKENS)
+    bridge = QuickBridge(tmp_path, **OWN_TOKENS)
     token = bridge.data / "secrets" / "hook_token"
     token.parent.mkdir(parents=True)
     (bridge.data / "bridge.sqlite3").write_bytes(b"no database" * 1000)
@@ -105,6 +105,7 @@ def test_data_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
     for command in ("serve", "list_devices"):
         refused(bridge.manage(command, check=False), "file is not a database")
     (bridge.data / ".env").write_bytes(b"BRIDGE_QUEUE_MAX=\xff")
+    bridge.nursery.forget(bridge.environment)  # which has read the settings
     refused(bridge.manage("serve", check=False), str(bridge.data / ".env"))
 
 
