@@ -202,8 +202,7 @@ function link(address, label, whole) {
   return h("a", { href: address, target: "_blank", rel: "noopener noreferrer" }, shown);
 }
 
-// A path within a text has a slash and an ending, such as src/app.py:12; in code, or as the target
-// of a link, one of these endings is enough.
+// A path in a text has a slash and an ending (src/app.py:12); in code or a link ENDINGS are enough.
 const PATH =
   /(?<![\w/:.~@+-])(?:\.{0,2}\/)?(?:[\w@+.-]+\/)+[\w@+.-]*\.[a-z]\w{0,9}(?::\d+)*(?![\w/])/gi;
 const ENDINGS =
