@@ -163,10 +163,19 @@ class Session(models.Model):
         """Return the calls of this turn that run or wait, as ``doing`` holds them."""
         return json.loads(self.doing) if self.doing else []
 
+    @property
+    def waits(self) -> bool:
+        """Whether a call waits for a person, if only for the one at the machine.
+
+        An observed session's does so still when a device's decision about it has been noted.
+        """
+        return self.pending_approvals > 0 or any(one["waits"] for one in self.calls)
+
     def set_calls(self, calls: list[dict[str, Any]]) -> None:
         """Set the open calls of a turn that goes on: it works, or waits for a decision."""
-        self.turn = self.Turn.WAITING if self.pending_approvals else self.Turn.WORKING
-        self.doing = json.dumps(calls[-limits.OPEN_CALLS_SHOWN :]) if calls else ""
+        newest = sorted(calls, key=lambda one: one["waits"])[-limits.OPEN_CALLS_SHOWN :]
+        self.doing = json.dumps(newest) if calls else ""
+        self.turn = self.Turn.WAITING if self.waits else self.Turn.WORKING
 
 
 class ToolCall(models.Model):

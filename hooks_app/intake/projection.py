@@ -46,6 +46,16 @@ def prompt_of(event: HookEvent) -> str:
     return _text(event, _PROMPTS.get(event.event, ""))
 
 
+def starts_program(event: HookEvent) -> bool:
+    """Return whether the agent's program was started: what it asked before is dead.
+
+    After ``compact`` the same program goes on, and what it asks with it.
+    """
+    environment = event.payload.get("environment")
+    source = environment.get("source") if isinstance(environment, dict) else None
+    return event.event == "SessionStart" and source in ("startup", "resume", "clear")
+
+
 def leaves_subagents(event: HookEvent) -> bool:
     """Return whether the agent's subagents may still wait for a decision."""
     context = event.payload.get("context")

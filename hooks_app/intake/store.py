@@ -190,6 +190,8 @@ def _begin(box: Outbox, session: Session, event: HookEvent, *, new: bool) -> Non
     if starts or not session.working_directory:
         session.working_directory = projection.directory_of(event) or session.working_directory
     observed_sessions.set_title(session, projection.prompt_of(event))
+    if projection.starts_program(event):
+        approvals.reject_passed_over(box, session)
     if starts:
         observed_sessions.reopen(session)
     if new or starts:
@@ -210,9 +212,10 @@ def _apply(box: Outbox, session: Session, event: HookEvent) -> None:
             call, outcome = projection.call_of(event), projection.outcome_of(event)
             approvals.record_hook_outcome(box, session, call, outcome, projection.failure_of(event))
         case "UserPromptSubmit" | "Stop":
-            if not projection.leaves_subagents(event):
+            subagents = projection.leaves_subagents(event)
+            if not subagents:
                 approvals.reject_passed_over(box, session)
-            if not session.pending_approvals:  # else a subagent waits for a person
+            if not (subagents and session.waits):
                 stops = event.event == "Stop"
                 session.set_turn(Session.Turn.IDLE if stops else Session.Turn.WORKING)
         case "SessionEnd" if session.status == Session.Status.CLOSED:

@@ -81,6 +81,7 @@ def _asked_before(box: Outbox, session: Session, call: Call) -> ToolCall | None:
     if record.decision != _PENDING:
         record.finished_at = box.now
         record.save(update_fields=["finished_at"])
+        _go_on(session, record.tool_call_id)
         return None
     return record if record.same == call.same else None
 

@@ -70,7 +70,10 @@ def test_an_observed_session(bridge: Bridge, phone: Phone) -> None:
     assert asked["doing"]["summary"] == "Bash: rm x"
     # what a phone says is only noted: the agent still waits for the person at its machine
     decide(phone, sid, "b", "approved")
-    agree(bridge, phone, sid, turn="waiting", pending_approvals=0)
+    bridge.accept(pre(sid, tool_call_id="other"), post(sid, tool_call_id="other"))
+    bridge.accept(pre(sid, tool_call_id="next"))
+    agree(bridge, phone, sid, turn="waiting", doing=asked["doing"], pending_approvals=0)
+    bridge.accept(post(sid, tool_call_id="next"))
     bridge.accept(post(sid, {"command": "rm x"}, tool_call_id="b"))
     agree(bridge, phone, sid, turn="working", doing=None)
     bridge.accept(hook("Stop", sid))

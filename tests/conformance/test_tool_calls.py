@@ -169,7 +169,13 @@ def test_results(bridge: Bridge, sid: str, joined: Phone) -> None:
     bridge.accept(post(sid, success=False, result="Exit code " + "9" * 5000))
 
 
-ENDING = ("UserPromptSubmit", "Stop", "SessionEnd")
+ENDING = ("UserPromptSubmit", "Stop", "SessionEnd", "SessionStart")
+
+
+def started(session_id: str, source: str) -> dict[str, Any]:
+    return hook(
+        "SessionStart", session_id, {"working_directory": "/", "environment": {"source": source}}
+    )
 
 
 @pytest.mark.parametrize("event", ENDING)
@@ -180,9 +186,10 @@ def test_not_granted_at_the_machine(bridge: Bridge, sid: str, joined: Phone, eve
     other = new_session()
     bridge.watch(joined, other)
     call_id, elsewhere = (ask(bridge, joined, one, {"command": "rm x"}) for one in (sid, other))
-    bridge.accept(*[hook(silent, sid) for silent in EVENTS if silent not in ENDING])
+    bridge.accept(*[hook(silent, sid) for silent in EVENTS if silent not in ENDING[:3]])
+    bridge.accept(started(sid, "compact"))
     assert pending(bridge, sid) == [call_id], "the other events say nothing about it"
-    bridge.accept(hook(event, sid))
+    bridge.accept(started(sid, "resume") if event == "SessionStart" else hook(event, sid))
     told = joined.expect("notification", session_id=sid, notification_type="approval_decided")
     data, body = told["payload"]["data"], told["payload"]["body"]
     assert (data["tool_call_id"], data["decision"]) == (call_id, "rejected")
