@@ -3,6 +3,7 @@
 
 import asyncio
 import time
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from bridge_project.protocol.parse import id_at_beginning
 
 GOING_AWAY, NO_STATUS, ABNORMAL = 1001, 1005, 1006
 POLICY_VIOLATION, TOO_BIG, INTERNAL_ERROR = 1008, 1009, 1011
+LAST_DATA_OPCODE = 7  # those after it are of control frames
 PONG_BUFFER_BYTES = 65536  # a client that pings and does not read gets no more pongs
 MESSAGE_BYTES = 256  # what a queued message costs besides its text, so that empty ones count too
 
@@ -62,6 +64,7 @@ class Protocol(Handshake):
     _early_frames = 0
     _frames_left = 0  # before others have their turn
     _too_large = ""  # why it is closed, while the beginning of the message is awaited
+    _deflated = b""  # the beginning of a compressed message, as it came
     _broken = False  # where the next frame begins is not known any more, or does not matter
     _authenticated = _disconnect_sent = False
 
@@ -172,11 +175,20 @@ class Protocol(Handshake):
                 self._broken = True
                 self._fail_connection(POLICY_VIOLATION, "Too many frames before auth.")
 
+    def onMessageBegin(self, isBinary: bool) -> None:
+        super().onMessageBegin(isBinary)
+        self._deflated = b""
+
+    def onFrameData(self, payload: bytes) -> Any:
+        if self._isMessageCompressed and self.current_frame.opcode <= LAST_DATA_OPCODE:
+            self._deflated += payload[: limits.MESSAGE_BEGINNING_BYTES - len(self._deflated)]
+        return super().onFrameData(payload)
+
     def _max_message_size_exceeded(self, size: int, most: int, reason: str) -> None:
         """Wait for the message's beginning, which has its id, unless it is here already."""
         self._too_large = reason
-        # no more will be inflated, and an earlier frame of the message had its beginning
-        if self._isMessageCompressed or self.message_data or not self._authenticated:
+        # an earlier frame of the message had its beginning
+        if self._deflated or self.message_data or not self._authenticated:
             self._refuse_too_large()
 
     def onMessageFrameData(self, payload: bytes) -> None:
@@ -197,6 +209,9 @@ class Protocol(Handshake):
 
     def _beginning(self) -> bytes:
         """Return the beginning of the message that is being received."""
+        if self._isMessageCompressed:  # autobahn drops what it inflates beyond the limit
+            inflate = zlib.decompressobj(-zlib.MAX_WBITS).decompress
+            return inflate(self._deflated, limits.MESSAGE_BEGINNING_BYTES)
         found = b""
         for piece in (*self.message_data, *(self.frame_data or ())):
             found += piece[: limits.MESSAGE_BEGINNING_BYTES - len(found)]

@@ -65,10 +65,13 @@ def test_which_message_was_too_large_is_said(shared: Bridge, framing: str) -> No
     assert error["payload"]["recoverable"] is False
 
 
-def test_a_large_message_that_comes_compressed(shared: Bridge) -> None:
-    """As browsers send it: the same error, and the close is orderly (D9, D58)."""
+@pytest.mark.parametrize("random", [11 * MIB, 5 * MIB, 0])
+def test_a_large_message_that_comes_compressed(shared: Bridge, random: int) -> None:
+    """As browsers send it: the same error, and the close is orderly (D9, D58); whether it is over
+    the limit as it comes, or comes in many pieces, or in one.
+    """
     phone = shared.phone(compress=True)
-    own = phone.ready().send("nonsense", {"x": secrets.token_hex(11 * MIB // 2)})
+    own = phone.ready().send("nonsense", {"x": secrets.token_hex(random).ljust(11 * MIB)})
     error = phone.expect("error")
     assert (error["id"], error["payload"]["code"]) == (own, "PAYLOAD_TOO_LARGE")
     assert phone.wait_closed() == 1009
