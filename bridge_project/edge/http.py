@@ -11,7 +11,7 @@ from twisted.python.failure import Failure
 from twisted.web import http
 
 from bridge_project.edge.request import Request, ask_for_body
-from bridge_project.http import error_body
+from bridge_project.http import cors, error_body
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import ERRORS, BridgeError
 from bridge_project.network.transport import FORWARDING_HEADERS
@@ -197,8 +197,10 @@ class Channel(http.HTTPChannel):
         bridge = getattr(request, "bridge", None) or self.server.transport_of(self.transport, [])
         request_id = request.request_id() if request else error_body.request_id(None)
         method = getattr(self, "_command", None) or getattr(request, "method", b"-")
-        path = getattr(self, "_path", None) or getattr(request, "uri", b"-")
-        error = BridgeError(code, message)
+        path: bytes = getattr(self, "_path", None) or getattr(request, "uri", b"-")
+        origin = request.requestHeaders.getRawHeaders("Origin", [""])[0] if request else ""
+        readable = cors.headers_for(path.partition(b"?")[0].decode("latin-1"), origin)
+        error = BridgeError(code, message, headers=readable)
         return bytes(self.server.error_response(error, request_id, status, bridge, method, path))
 
     def lineLengthExceeded(self, line: bytes) -> None:

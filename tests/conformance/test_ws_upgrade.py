@@ -81,6 +81,11 @@ def test_of_any_origin_when_asked_for(public: Bridge) -> None:
         assert answer.status == (200 if token else 401 if path == "info" else 404)
         assert answer.headers.get("access-control-allow-origin") == "*", answer.headers
         assert "access-control-allow-credentials" not in answer.headers
+    for path in ("/hooks/event", "/app/"):  # refused by its length
+        large = {"Content-Length": str(10**9)} | headers
+        answer = public.https().request("POST", path, body=b"", headers=large)
+        open_ = answer.headers.get("access-control-allow-origin") == "*"
+        assert (answer.status, open_) == (413, path == "/hooks/event")
     for page in ("/docs", "/admin/login/", "/pair"):
         answer = public.get(page, headers=headers)
         assert "access-control-allow-origin" not in answer.headers, page
