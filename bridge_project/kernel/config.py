@@ -114,7 +114,7 @@ class Conf(BaseModel):
     bridge_tls_key: types.AbsolutePath | None = None
     """The private key of `BRIDGE_TLS_CERT`."""
     bridge_strict_protocol: bool = False
-    """Demand a UUID v4 as the `id` of every client message."""
+    """Demand a UUID v4 as the `id` of every client message but a heartbeat."""
     database_url: types.DatabaseUrl = ""
     """`postgres://user:password@host/name`. Default: SQLite in the data directory."""
     redis_url: types.RedisUrl = ""

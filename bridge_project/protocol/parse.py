@@ -46,14 +46,17 @@ class _Envelope(Received):
     """Validate a message but for its payload's fields; the context is ``strict_ids``."""
 
     type: Annotated[str, AfterValidator(_from_client)]
-    id: str | None = Field(None, min_length=1, max_length=limits.CLIENT_MESSAGE_ID_MAX_CHARS)
+    id: str | None = Field(
+        None, min_length=1, max_length=limits.CLIENT_MESSAGE_ID_MAX_CHARS, validate_default=True
+    )
     timestamp: types.Timestamp
     payload: dict[str, Any]
 
     @field_validator("id")
     @classmethod
     def _uuid(cls, id: str | None, info: ValidationInfo) -> str | None:
-        if id is not None and info.context and not types.is_uuid4(id):
+        has_none = id is None and info.data.get("type") in HEARTBEATS
+        if info.context and not has_none and not types.is_uuid4(id or ""):
             raise ValueError("must be a UUID v4")
         return id
 
@@ -81,8 +84,8 @@ class ProtocolInvalid(Exception):
 def parse_client(text: str | bytes, *, strict_ids: bool) -> ClientMessage:
     """Parse a message from a WebSocket frame.
 
-    ``strict_ids``: take only a UUID v4 as ``id`` (D4, BRIDGE_STRICT_PROTOCOL). Raises
-    ProtocolInvalid.
+    ``strict_ids``: demand a UUID v4 as ``id``, but of a heartbeat, which has none (D4,
+    BRIDGE_STRICT_PROTOCOL). Raises ProtocolInvalid.
     """
     value = _loads(text)
     kind: Any = value.get("type")

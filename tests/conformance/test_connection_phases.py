@@ -79,20 +79,24 @@ def test_what_is_no_device_token_or_version(shared: Bridge, device: Phone) -> No
 @pytest.mark.spec("envelope.id", "ws.auth")
 def test_ids(device: Phone, narrow: Bridge) -> None:
     """D4: 1 to 128 characters, and the reply carries it; absent: a fresh UUID; with
-    BRIDGE_STRICT_PROTOCOL=1 only a UUID v4 is an id.
+    BRIDGE_STRICT_PROTOCOL=1 each message but a heartbeat has a UUID v4.
     """
     body = {"token": device.token, "client_version": "1.2.3", "platform": "ios"}
     for id_ in ("auth-001", new_id().upper(), "y" * 128, "ü 会"):
         device.connect().send("auth", body, id=id_)
         assert device.receive()["id"] == id_
-    device.connect().send_raw(json.dumps({"type": "auth", "timestamp": now(), "payload": body}))
+    nameless = json.dumps({"type": "auth", "timestamp": now(), "payload": body})
+    device.connect().send_raw(nameless)
     answer = device.receive()
     assert answer["type"] == "connection_ack" and is_uuid(answer["id"])
     with closing(narrow.phone().connect()) as strict:
         for id_ in ("auth-001", "6ba7b810-9dad-11d1-80b4-00c04fd430c8"):
             strict.send("auth", body, id=id_)
             assert strict.receive()["payload"]["code"] == "PROTO_INVALID_MESSAGE"
+        strict.send_raw(nameless)
+        assert strict.receive()["payload"]["violations"][0]["field"] == "id"
         assert strict.auth()["type"] == "connection_ack"
+        strict.ping()
 
 
 @pytest.mark.spec("ws.session_start", "ws.session_ready", "client.repeat")
