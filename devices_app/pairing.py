@@ -103,13 +103,15 @@ def authenticate(
     platform: str,
     client_version: str,
     address: str,
+    notification_id: str = "",
 ) -> tuple[Device, str | None]:
     """Check a WebSocket's ``auth``; return the device and a fresh token (D15, D62).
 
     The first use claims the token, and the first ``device_id`` binds it: of several simultaneous
     ones exactly one binds. The fresh token replaces that of a pairing code; None for any other.
-    Raises BridgeError AUTH_FAILED for whatever is wrong, in the same words for a token that is
-    unknown, revoked, replaced, expired or void.
+    ``notification_id``: of the notification about the device, if the others get one. Raises
+    BridgeError AUTH_FAILED for whatever is wrong, in the same words for a token that is unknown,
+    revoked, replaced, expired or void.
     """
     client_device_id = client_device_id or None
     if client_device_id is not None and (
@@ -131,7 +133,7 @@ def authenticate(
             token.client_device_id = client_device_id
             token.save(update_fields=["authenticated_at", "client_device_id"])
             if token.replaces_id is None:
-                _announce(token, first=first)
+                _announce(token, first=first, notification_id=notification_id)
         return token.device, _fresh(token)
 
 
@@ -265,6 +267,6 @@ def _fresh(token: Token) -> str | None:
     return plain
 
 
-def _announce(token: Token, *, first: bool, quiet: bool = False) -> None:
+def _announce(token: Token, *, first: bool, quiet: bool = False, notification_id: str = "") -> None:
     told = {"device": token.device, "token": token, "first": first, "quiet": quiet}
-    signals.device_paired.send(sender=Device, **told)
+    signals.device_paired.send(sender=Device, notification_id=notification_id, **told)

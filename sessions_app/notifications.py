@@ -49,10 +49,12 @@ def gap(session_id: str | None) -> Notification:
     return make("error", title, body, session_id=session_id, code=code)
 
 
-def paired(device: Device, address: str) -> Notification:
+def paired(device: Device, id: str = "") -> Notification:
     """Return the notification of a new device, in case it is not the owner's (D15)."""
+    address = device.last_address
     body = f"{device.name} was paired" + (f" from {address}." if address else ".")
-    return make("agent_notification", "New device", body, device=device.name)
+    name = device.name
+    return make("agent_notification", "New device", body, notification_id=id, device=name)
 
 
 def session_of(feed_id: int) -> str | None:

@@ -11,6 +11,7 @@ from devices_app.models import Device
 from devices_app.signals import device_paired, device_revoked
 from sessions_app import notifications
 from sessions_app.agents import inbox
+from sessions_app.log import cursors
 from sessions_app.log.outbox import outbox
 from sessions_app.socket.registry import registry
 
@@ -19,16 +20,24 @@ log = structlog.get_logger("bridge.pairing")
 
 @receiver(device_paired)
 def on_device_paired(
-    sender: type[Device], device: Device, first: bool, quiet: bool = False, **_: Any
+    sender: type[Device],
+    device: Device,
+    first: bool,
+    quiet: bool = False,
+    notification_id: str = "",
+    **_: Any,
 ) -> None:
     """Tell the other devices; let a new device begin after the log's newest row."""
+    paired = notifications.paired(device, notification_id)
     with outbox() as box:
         if not quiet:
-            box.append_to_all(encode(notifications.paired(device, device.last_address)))
+            box.append_to_all(encode(paired))
         if first:
             device.start_seq = box.seq
             device.save(update_fields=["start_seq"])
     if not quiet:
+        if not first:  # it knows of itself
+            cursors.acknowledge(device.pk, (), answered=[paired.notification_id])
         transaction.on_commit(lambda: log.info("device_paired", device=device.pk, name=device.name))
 
 

@@ -1,5 +1,6 @@
 """Handle auth, health_check, heartbeats, acknowledgements (D15, D16, D20 to D27)."""
 
+import uuid
 from datetime import UTC, datetime
 
 from django.utils import timezone
@@ -46,6 +47,7 @@ async def auth(connection: ClientConnection, message: ClientMessage) -> None:
         connection.authenticating = False  # what follows 10 s of a version that is none (D21)
         _check_version(payload.client_version)  # a stranger's token fails first
         connection.authenticating = True
+    own_pairing = str(uuid.uuid4())
     try:
         device, fresh = await writers.run(
             pairing.authenticate,
@@ -54,6 +56,7 @@ async def auth(connection: ClientConnection, message: ClientMessage) -> None:
             platform=payload.platform,
             client_version=payload.client_version,
             address=connection.transport.client,
+            notification_id=own_pairing,
         )
     except BridgeError as error:
         try:  # count it for the address; too many are RATE_LIMITED (D16)
@@ -64,6 +67,7 @@ async def auth(connection: ClientConnection, message: ClientMessage) -> None:
     if connection.over:  # refused meanwhile: the device's other connection stays
         return
     await registry.take_place(connection, device, tokens.digest(payload.token))
+    connection.delivery.withheld.add(own_pairing)  # it is for the other devices
     connection.phase = Phase.AUTHENTICATED
     # What a client does once it is answered comes after this row.
     head = await readers.run(reader.head_seq)

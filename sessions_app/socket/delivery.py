@@ -50,7 +50,7 @@ class Delivery:
         self._asked: set[str] = set()
         # row's message id → the answer, to a request of this client, that it is sent as
         self.answers: dict[str, Encoded] = {}
-        # ids of rows that are not sent: the answer to a request of this client says the same
+        # ids of rows that are not sent: the client knows by an answer what they say
         self.withheld: set[str] = set()
         self.sent: dict[int, int] = {}
         self.feeds: set[int] = set()

@@ -117,7 +117,7 @@ def test_tokens_end(make_bridge: Callable[..., Ageing]) -> None:
 
 
 def test_a_new_token_for_a_paired_device(shared: Bridge, sid: str) -> None:
-    """D43: it keeps its place in the log; the old token is replaced."""
+    """D43: it keeps its place in the log; the old token is replaced. D15: the others are told."""
     first = shared.pairing()
     phone = shared.phone(first, device_id="old-install").ready()
     shared.accept(prompt(sid, 1))
@@ -127,11 +127,16 @@ def test_a_new_token_for_a_paired_device(shared: Bridge, sid: str) -> None:
     shared.accept(prompt(sid, 2))
     second = shared.mint("--device", first.name)
     assert second.token != first.token and second.name == first.name
-    renewed = shared.phone(second, device_id="new-install").ready()
-    shared.accept(prompt(sid, 3))
-    renewed.join(sid)
-    renewed.wait_numbers(sid, [2, 3])
-    renewed.close()
+    with shared.phones(1) as (other,):
+        renewed = shared.phone(second, device_id="new-install").ready()
+        told = f"{first.name} was paired from 127.0.0.1."
+        other.expect("notification", title="New device", body=told)
+        shared.accept(prompt(sid, 3))
+        renewed.join(sid)
+        renewed.wait_numbers(sid, [2, 3])
+        shared.fence(renewed)
+        assert not [one for one in renewed.messages if told in str(one)]
+        renewed.close()
     assert refused(shared.phone(first, device_id="old-install"))
 
 

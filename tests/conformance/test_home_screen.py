@@ -72,6 +72,7 @@ def test_an_observed_session(bridge: Bridge, phone: Phone) -> None:
     decide(phone, sid, "b", "approved")
     bridge.accept(pre(sid, tool_call_id="other"), post(sid, tool_call_id="other"))
     bridge.accept(pre(sid, tool_call_id="next"))
+    assert bridge.session(sid)["turn"] == "waiting", "whatever other calls do"
     agree(bridge, phone, sid, turn="waiting", doing=asked["doing"], pending_approvals=0)
     bridge.accept(post(sid, tool_call_id="next"))
     bridge.accept(post(sid, {"command": "rm x"}, tool_call_id="b"))
