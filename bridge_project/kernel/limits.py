@@ -32,6 +32,7 @@ GIT_PROCESSES: Final = 4  # git requests worked on at once; the others wait
 GIT_READ_SECONDS: Final = 30.0  # for one call of git that reads; after that a person has given up
 GIT_CHECK_SECONDS: Final = 1.0  # then FIFOs that block git are looked for; most calls take less
 GIT_COMMIT_SECONDS: Final = 120.0  # for a commit with its hooks, which may lint and test
+SERVE_LOCK_SECONDS: Final = 0.3  # a start waits for those who look who serves, not for a bridge
 GIT_LOCK_SECONDS: Final = 5.0  # to wait for another git that writes the same index
 GIT_END_SECONDS: Final = 2.0  # between asking git to end and ending it
 GIT_LIST_MAX_BYTES: Final = 32 * MB  # names that one call of git may list

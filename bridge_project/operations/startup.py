@@ -5,6 +5,7 @@ import fcntl
 import io
 import os
 import shlex
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import structlog
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
-from bridge_project.kernel import child_environment, data_files
+from bridge_project.kernel import child_environment, data_files, limits
 from bridge_project.kernel.config import PROJECT_DIR, SECRETS, Conf
 from bridge_project.kernel.database import sqlite_file
 from bridge_project.kernel.path_walk import identity
@@ -44,8 +45,7 @@ def only_server(conf: Conf) -> Iterator[None]:
 
         held = hold(lock, os.O_RDWR | os.O_CREAT)
         try:
-            for one in (held, hold(secrets, os.O_RDONLY | os.O_DIRECTORY)):
-                fcntl.flock(one, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(held, hold(secrets, os.O_RDONLY | os.O_DIRECTORY))
         except BlockingIOError:
             holder = os.pread(held, 20, 0).decode(errors="replace").strip() or "unknown"
             raise CommandError(
@@ -60,6 +60,23 @@ def only_server(conf: Conf) -> Iterator[None]:
         }
         opened.callback(data_files.files.others.clear)
         yield
+
+
+def _lock(*descriptors: int) -> None:
+    """Lock all, after a moment's wait: others lock one to see who serves.
+
+    Raises BlockingIOError.
+    """
+    until = time.monotonic() + limits.SERVE_LOCK_SECONDS
+    for one in descriptors:
+        while True:
+            try:
+                fcntl.flock(one, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.02)
 
 
 def check_system(conf: Conf) -> None:

@@ -354,6 +354,24 @@ def test_a_bad_copy_of_the_database_is_refused(idle: Bridge, tmp_path: Path) -> 
     assert not list(idle.data.glob("*before-restore*")) + list(idle.data.glob(".*restoring*"))
 
 
+LOOKED_AT = """
+import fcntl, time
+from bridge_project.kernel.config import conf
+from bridge_project.operations import startup
+look = (conf.bridge_data_dir / "serve.lock").open("a")
+fcntl.flock(look, fcntl.LOCK_SH)
+time.sleep = lambda _: look.close()
+with startup.only_server(conf):
+    pass
+"""
+
+
+def test_a_look_at_who_serves_stops_no_start(idle: Bridge) -> None:
+    """`doctor`, `upgrade` and the admin site lock serve.lock for a moment to find out."""
+    done = idle.run(["-c", LOOKED_AT])
+    assert done.returncode == 0, done.stderr
+
+
 def test_postgresql_is_the_operators_to_dump(
     idle: Bridge, saved: Path, target: Conf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
