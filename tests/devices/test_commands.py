@@ -204,6 +204,11 @@ def users(bridge: Bridge) -> set[str]:
     return {name for name, password in rows if PBKDF2PasswordHasher().verify(PASSWORD, password)}
 
 
+def test_make_admin_finds_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    assert "DJANGO_SUPERUSER_PASSWORD or the first line" in failure("make_admin")
+
+
 def test_make_admin_asks_in_a_terminal(bridge: Bridge) -> None:
     """Of a script, by its environment: tests/conformance/admin.py."""
     for answers, said in (

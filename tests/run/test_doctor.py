@@ -125,7 +125,10 @@ def test_healthy(bridge: Bridge) -> None:
 
 def test_other_settings_than_the_bridge_has(bridge: Bridge) -> None:
     other = "another-hook-token-of-32-characters-or-more"
-    told = run_doctor(bridge, expected=1, BRIDGE_HOOK_TOKEN=other, BRIDGE_TRUSTED_PROXIES="")
+    others = {"BRIDGE_HOOK_TOKEN": other, "BRIDGE_TRUSTED_PROXIES": "", "BRIDGE_PORT": "8443"}
+    told = run_doctor(bridge, expected=1, **others)
+    wider = f"BRIDGE_HOST=auto BRIDGE_PORT={bridge.port} "
+    says(told["address"], "warning", "no phone can reach it", mend=wider)
     says(told["proxy"], "broken", "no proxy is trusted", mend="BRIDGE_TRUSTED_PROXIES=127.0.0.1")
     says(told["tokens"], "broken", "hook token", mend="BRIDGE_HOOK_TOKEN")
     assert "make run" in told["tokens"]["mend"][0]

@@ -234,6 +234,7 @@ def test_a_backup_that_cannot_be_made_is_one_line(idle: Bridge, tmp_path: Path) 
     refused(idle.manage("restore", nowhere, check=False), nowhere)
     assert is_whole(idle.data / "bridge.sqlite3")
     (idle.data / "bridge.sqlite3").unlink()
+    refused(idle.manage("backup", f"{mine.parent}/none/", check=False), "There is no directory")
     refused(idle.manage("backup", check=False), "no database yet")
 
 

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.private_files import make_private_dir
@@ -26,11 +26,13 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         where = "where to: a new file, or a directory (default: backups/ in the data directory)"
-        parser.add_argument("file", nargs="?", type=Path, help=where)
+        parser.add_argument("file", nargs="?", help=where)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        target = options["file"] or make_private_dir(conf.bridge_data_dir, "backups")
-        target = target.expanduser().absolute()
+        named = options["file"] or str(make_private_dir(conf.bridge_data_dir, "backups"))
+        target = Path(named).expanduser().absolute()
+        if named.endswith("/") and not target.is_dir():  # a disk that is not mounted, perhaps
+            raise CommandError(f"There is no directory {target}. Nothing was saved.")
         if target.is_dir():
             target /= f"bridge-{now_name()}.tar.gz"
         manifest = backup.back_up(conf, target)

@@ -36,6 +36,11 @@ class Command(DatabaseCommand):
         name, password = options["username"], os.environ.get(PASSWORD_VARIABLE)
         if password is None and not sys.stdin.isatty():
             password = sys.stdin.readline().rstrip("\r\n")
+            if not password:
+                raise CommandError(
+                    f"Without a terminal the password comes from {PASSWORD_VARIABLE} or the first"
+                    " line of standard input, and there is none. No user was made."
+                )
         elif password is None:
             name = name or input(f"Name [{DEFAULT_NAME}]: ").strip()
             password = getpass.getpass("Password: ")

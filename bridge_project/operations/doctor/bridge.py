@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from typing import Final
+from urllib.parse import urlsplit
 
 from cryptography import x509
 
@@ -125,7 +126,9 @@ def address(seen: Snapshot) -> Finding | None:
     if seen.health is not None and (trouble := reach(seen, url, seen.recorded.pin)):
         return trouble
     if kind is ConnectionMode.LOCAL_ONLY:
-        wider = f"unset BRIDGE_PUBLIC_URL; BRIDGE_HOST=auto {seen.start_command}"
+        port = urlsplit(seen.local_url).port
+        kept = f"BRIDGE_PORT={port} " if port != conf.bridge_port else ""
+        wider = f"unset BRIDGE_PUBLIC_URL; BRIDGE_HOST=auto {kept}{seen.start_command}"
         return warning(text, f"{wider}   # on a machine that is connected to a network")
     return ok(text)
 
