@@ -22,7 +22,8 @@ def test_one_is_opened_that_the_page_has_not_received(page: Page, bridge: Bridge
     page.open(f"approvals/{session_id}/{call_id}")
     page.find("dialog .whole", "echo pushed > pushed.txt")
     approve(page)
-    page.wait_text("Approved by you. The agent was told.")
+    told = r"/Approved by you\. The agent was told\. [0-9]/.test(document.body.innerText)"
+    page.wait(told, what="when")
     close_sheet(page)
     page.open(f"approvals/{session_id}/nothing")
     page.wait_text("This approval is not known here any more.")

@@ -1,7 +1,7 @@
 // List approvals as cards: those that wait, and those decided lately.
 
 import { connectionSign, guard, h, keyed, row, screen, setPart } from "../parts/dom.js";
-import { ago, callLine, dotted, titleOf } from "../parts/text.js";
+import { ago, callLine, titleOf } from "../parts/text.js";
 import { approvalKey, openApprovals } from "../store/approvals.js";
 
 export const RISK = {
@@ -96,7 +96,7 @@ export const itemOf = (approval, model) =>
       approvalKey(payload.session_id, payload.tool_call_id) === approval.key,
   );
 
-const SHORT = /** @type {const} */ ({ dateStyle: "short", timeStyle: "short" });
+const dateOf = (at) => new Date(at).toLocaleString([], { dateStyle: "short", timeStyle: "short" });
 
 /** Say in a sentence what became of a decided approval. */
 export function outcome(approval) {
@@ -107,6 +107,6 @@ export function outcome(approval) {
   const by = approval.by ? ` by ${approval.by}` : "";
   const here = "Recorded; no agent took it.";
   const nobody = `. ${source === "hooks" ? "Noted; it is decided at the machine." : here}`;
-  const told = { true: ". The agent was told.", false: nobody }[String(forwarded)] ?? "";
-  return dotted(`${word}${by}${told}`, when && new Date(when).toLocaleString([], SHORT));
+  const told = { true: ". The agent was told.", false: nobody }[String(forwarded)] ?? " ·";
+  return when ? `${word}${by}${told} ${dateOf(when)}` : `${word}${by}`;
 }

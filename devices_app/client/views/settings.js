@@ -69,7 +69,7 @@ export function settingsView(app) {
         said,
       ),
       h("h2.section", {}, "This device"),
-      h("p.meta", {}, "It removes all that is kept here; at the bridge the device stays paired."),
+      h("p.meta", {}, "Forgetting removes all kept here; at the bridge the device stays paired."),
       forget,
     ),
   );
