@@ -58,7 +58,7 @@ def paired(device: Device, id: str = "") -> Notification:
 
 
 def session_of(feed_id: int) -> str | None:
-    """Return the id of the session whose feed this is; None for the feed for all."""
+    """Return the session id of a feed; None for the feed for all devices."""
     return Session.objects.filter(feed_id=feed_id).values_list("session_id", flat=True).first()
 
 
@@ -171,7 +171,10 @@ _HAPPENED: dict[str, tuple[NotificationType, str, Priority, str]] = {
 
 
 def happened(session: Session, what: str, body: str, **data: str) -> Notification:
-    """Return a bridge-run session's notification of kind ``what`` in _HAPPENED."""
+    """Return the notification that something happened to a bridge-run session.
+
+    ``what``: a key of _HAPPENED.
+    """
     type_, title, priority, code = _HAPPENED[what]
     about = {"session_id": session.session_id, "code": code, **data}
     return make(type_, title, body, priority=priority, **about)

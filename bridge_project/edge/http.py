@@ -197,7 +197,7 @@ class Channel(http.HTTPChannel):
         bridge = getattr(request, "bridge", None) or self.server.transport_of(self.transport, [])
         request_id = request.request_id() if request else error_body.request_id(None)
         method = getattr(self, "_command", None) or getattr(request, "method", b"-")
-        path: bytes = getattr(self, "_path", None) or getattr(request, "uri", b"-")
+        path = getattr(self, "_path", b"") or getattr(request, "uri", b"-")
         origin = request.requestHeaders.getRawHeaders("Origin", [""])[0] if request else ""
         readable = cors.headers_for(path.partition(b"?")[0].decode("latin-1"), origin)
         error = BridgeError(code, message, headers=readable)

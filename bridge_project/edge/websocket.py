@@ -112,7 +112,7 @@ class Protocol(Handshake):
 
     @property
     def last_frame(self) -> float:
-        """Return the monotonic time at which bytes last came; while nothing is read, now."""
+        """Return when bytes last came (monotonic); now, while reading is paused."""
         return time.monotonic() if self.paused else self.heard
 
     def abort(self) -> None:

@@ -1,4 +1,4 @@
-"""Give the time to expire data by; a clock set forward counts only a day later.
+"""Provide the clock for expiry; a jump forward takes effect a day later.
 
 Otherwise unsent rows, open approvals and the ids of events that may be posted again would be gone.
 """

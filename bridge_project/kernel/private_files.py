@@ -22,11 +22,11 @@ def make_private_dir(path: Path, *below: str) -> Path:
         path.chmod(0o700)
     for name in below:
         path = path / name
-        make_unlinked_dir(path)
+        make_real_dir(path)
     return path
 
 
-def make_unlinked_dir(path: Path) -> None:
+def make_real_dir(path: Path) -> None:
     """Make a directory with mode 0700, or restore it. Raises OSError, also for a link."""
     path.mkdir(mode=0o700, exist_ok=True)
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -22,7 +22,10 @@ def host_of(endpoint: str) -> str:
 
 
 def check(endpoint: str) -> SplitResult:
-    """Return an address's parts, in one spelling. Raises PUSH_ENDPOINT_REFUSED."""
+    """Check a push address; return its normalised parts.
+
+    Raises BridgeError PUSH_ENDPOINT_REFUSED.
+    """
     try:
         parts = urlsplit(endpoint)
         port = parts.port or 443

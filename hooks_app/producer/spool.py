@@ -15,7 +15,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bridge_project.kernel.private_files import make_unlinked_dir, write_private_file
+from bridge_project.kernel.private_files import make_real_dir, write_private_file
 from hooks_app.producer.shell_command import HOOK_SCRIPT, write_hook_script
 from hooks_app.producer.translate import EVENT_MAX_BYTES, Refused, dump, iso
 
@@ -73,7 +73,7 @@ class Spool:
 
         Raises OSError.
         """
-        make_unlinked_dir(self.path)
+        make_real_dir(self.path)
         if self.path.stat().st_uid != os.geteuid():
             raise PermissionError(errno.EPERM, "it belongs to another user", str(self.path))
 
@@ -83,7 +83,7 @@ class Spool:
         Raises OSError.
         """
         self.make_directory()
-        make_unlinked_dir(self.rejected)
+        make_real_dir(self.rejected)
         for draft in (*self.path.glob(".*"), *self.rejected.glob(".*")):
             with contextlib.suppress(OSError):  # of a forwarder that was killed
                 draft.unlink()

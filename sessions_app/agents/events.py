@@ -146,7 +146,7 @@ class EventQueue:
         self.heard_at = 0.0  # the agent's last sign that is no event, by the monotonic clock
 
     def heard(self) -> None:
-        """Note a sign of the agent that is no event, such as a thought."""
+        """Note that the agent gave a sign of life that is no event, such as a thought."""
         self.heard_at = time.monotonic()
 
     def put(self, event: Event) -> None:

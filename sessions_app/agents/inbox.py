@@ -55,7 +55,7 @@ def take(session_pk: int, *, busy: bool, at: datetime) -> Command | None:
 
 
 def taken_at(session_pk: int, moment: datetime) -> Command | None:
-    """Find the command taken at this time, when its commit was not confirmed."""
+    """Look up a command by the time it was taken, after an unconfirmed commit."""
     return Command.objects.filter(session_id=session_pk, taken_at=moment).first()
 
 

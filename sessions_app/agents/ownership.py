@@ -71,7 +71,7 @@ def was_prompted(session: Session) -> bool:
 def reserve(
     session_id: str | None, agent: str, directory: str, device: Device
 ) -> tuple[Session, bool]:
-    """Create a session owned by this process; a known id returns it and False.
+    """Create a session owned by this process; return it and whether it is new.
 
     Raises SESS_LIMIT_REACHED.
     """
@@ -98,7 +98,7 @@ def reserve(
 
 
 def reserve_again(session_pk: int, device: Device) -> tuple[Session, bool]:
-    """Take over a session at rest; return False with one that runs already.
+    """Take over a session at rest; return it and whether it was taken over.
 
     Raises SESS_CLOSED, SESS_LIMIT_REACHED.
     """

@@ -66,7 +66,7 @@ async def auth(connection: ClientConnection, message: ClientMessage) -> None:
         raise Refused(error.code, error.message) from None
     if connection.over:  # refused meanwhile: the device's other connection stays
         return
-    await registry.take_place(connection, device, tokens.digest(payload.token))
+    await registry.register(connection, device, tokens.digest(payload.token))
     connection.delivery.withheld.add(own_pairing)  # it is for the other devices
     connection.phase = Phase.AUTHENTICATED
     # What a client does once it is answered comes after this row.

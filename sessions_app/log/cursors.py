@@ -76,11 +76,11 @@ def acknowledge(
 
 @_again
 def advance(device_id: int, sent: Mapping[int, int]) -> None:
-    """Move cursors to ``sent`` (feed id → row): the device's heartbeat proves receipt.
+    """Move cursors over the rows that a device's heartbeat proves it received.
 
-    It counts for what the device never acknowledges: for everything if it acknowledges nothing; for
-    all but notifications, or all but these and tool results, if it answers those alone, as the spec
-    has it; for nothing if it acknowledges other messages too.
+    ``sent``: feed id → row. The proof counts for what the device never acknowledges: for everything
+    if it acknowledges nothing; for all but notifications, or all but these and tool results, if it
+    answers those alone, as the spec has it; for nothing if it acknowledges other messages too.
     """
     for feed_ids in batched(sorted(sent), FEEDS_AT_ONCE):
         with transaction.atomic():

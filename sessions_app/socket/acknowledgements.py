@@ -35,9 +35,10 @@ class Acknowledgements:
         self._writer: asyncio.Task[None] | None = None
 
     def sent_summary(self, message_id: str, feed_id: int, through: int, gap: int) -> None:
-        """Record that acknowledging this replay or notice covers rows to ``through``.
+        """Record which rows acknowledging a replay or a gap notice acknowledges too.
 
-        It is a ``replay_buffer``, or a notice that rows up to ``gap`` are gone (0: none).
+        Those to ``through``, by a ``replay_buffer``, or by a notice that rows up to ``gap`` are
+        gone (0: none).
         """
         self._summaries[message_id] = (feed_id, through)
         if gap:

@@ -41,7 +41,7 @@ class BridgeConsumer(ClientConnection):
             # Also when the server ends us in the middle of something: nothing may outlive us.
             self.over = True
             self.cancel_tasks()
-            registry.part(self)
+            registry.remove(self)
 
     async def connect(self) -> None:
         self.transport = self.scope["bridge"]

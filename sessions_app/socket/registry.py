@@ -34,7 +34,7 @@ class Registry:
     def close(self) -> None:
         self._loop = None
 
-    async def take_place(
+    async def register(
         self, connection: ClientConnection, device: Device, token_digest: str
     ) -> None:
         """Register an authenticated connection, and end the device's older one (D23).
@@ -88,7 +88,7 @@ class Registry:
             await connection.refuse(BridgeError(code))
         await connection.end_work()
 
-    def part(self, connection: ClientConnection) -> None:
+    def remove(self, connection: ClientConnection) -> None:
         """Remove an ended connection from the registry, and delete its row.
 
         While the database is away, polling deletes the row later.
