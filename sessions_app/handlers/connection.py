@@ -44,7 +44,7 @@ async def auth(connection: ClientConnection, message: ClientMessage) -> None:
     connection.authenticating = True
     principal = await readers.run(tokens.identify, payload.token)
     if principal is not None and principal.device is not None:
-        connection.authenticating = False  # what follows 10 s of a version that is none (D21)
+        connection.authenticating = False  # until its version is read (D21)
         _check_version(payload.client_version)  # a stranger's token fails first
         connection.authenticating = True
     own_pairing = str(uuid.uuid4())
