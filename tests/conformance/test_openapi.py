@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from string import Template
 
 import pytest
 
@@ -46,27 +47,10 @@ def furnished(
 
 def configuration(bridge: Bridge) -> str:
     """schemathesis.toml; JSON's strings, lists and booleans are TOML's."""
-    # a hook endpoint's second address is the same view (D2), and a batch is a list of events: a few
-    # requests show it
-    few = "^/hooks/|/hooks/batch$"
-    return f"""
-tls-verify = false
-hooks = "tests.conformance.openapi_hooks"
-cache.enabled = false
-analysis.constants.enabled = false
-dictionaries.sessions.values = {json.dumps(SESSIONS, ensure_ascii=False)}
-dictionaries.paths.values = {json.dumps(PATHS)}
-[parameters]
-"path.session_id" = {{ dictionary = "sessions", probability = 0.6 }}
-"query.path" = {{ dictionary = "paths", probability = 0.6 }}
-[[operations]]
-include-path-regex = "{few}"
-phases.coverage.enabled = false
-[auth.openapi]
-hookToken.bearer = "{bridge.hook_token}"
-adminToken.bearer = "{bridge.admin_token}"
-deviceToken.bearer = "{bridge.device_token()}"
-"""
+    values = {"sessions": json.dumps(SESSIONS, ensure_ascii=False), "paths": json.dumps(PATHS)}
+    values |= {"hook_token": bridge.hook_token, "admin_token": bridge.admin_token}
+    template = Template(Path(__file__).with_name("schemathesis.toml").read_text())
+    return template.substitute(values, device_token=bridge.device_token())
 
 
 def test_with_the_right_token_for_each(furnished: Bridge, tmp_path: Path) -> None:

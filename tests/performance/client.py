@@ -9,6 +9,7 @@ import statistics
 import time
 from collections import defaultdict
 from contextlib import closing
+from pathlib import Path
 
 from tests.conformance import agents
 from tests.conformance.bridge import Bridge
@@ -24,40 +25,10 @@ CPU, DELAY, BYTES_A_SECOND = 4, 0.075, 180_000  # Slow 4G: 150 ms there and back
 ROWS, AT_ONCE, PER_SECOND = 10_000, 100, 2_000
 TASK, MAIN = "ThreadControllerImpl::RunTask", "CrRendererMain"
 NEWEST = "(document.querySelector('.stream')?.lastElementChild?.textContent ?? '')"
-# Marks when the list of sessions, and when a connection that is ready, are first on the screen.
-WATCH = """
-new MutationObserver(() => {
-  window.listed ??= document.querySelector('.row-link .title') ? performance.now() : undefined;
-  const sign = document.querySelector('.connection');
-  window.live ??= sign && sign.hidden ? performance.now() : undefined;
-}).observe(document, {subtree: true, childList: true, attributes: true});
-const send = WebSocket.prototype.send;
-WebSocket.prototype.send = function (data) {
-  if (String(data).includes('approval_response')) window.decided ??= performance.now();
-  return send.call(this, data);
-};
-"""
-# Marks how long after the page woke its connection was ready again: the sign was shown, and hides.
-BACK = """(() => {
-  const sign = document.querySelector('.connection');
-  document.addEventListener('resume', () => {
-    const woke = performance.now();
-    window.back = undefined;
-    new MutationObserver(() => {
-      if (sign.hidden) window.back ??= performance.now() - woke;
-    }).observe(sign, {attributes: true, attributeFilter: ['hidden']});
-  }, {once: true});
-})()"""
-
-# Measures from a tap to the frame with the session's newest rows.
-OPENS = """document.addEventListener('click', () => {
-  const tapped = performance.now();
-  new MutationObserver((changes, observer) => {
-    if (!document.querySelector('.bubble.mine')) return;
-    observer.disconnect();
-    requestAnimationFrame(() => setTimeout(() => (window.opened = performance.now() - tapped)));
-  }).observe(document, {subtree: true, childList: true});
-}, {capture: true, once: true})"""
+# what a page runs; each says what it measures, and the last two are expressions
+WATCH, BACK, OPENS = (
+    Path(__file__).with_name(f"{name}.js").read_text() for name in ("watch", "back", "opens")
+)
 
 
 def client(rounds: int, seconds: float) -> Report:
