@@ -28,6 +28,7 @@ OPEN_TO = {
     "POST /hooks/batch": "hook",
     "POST /api/v1/sessions/x/events": "admin device",
     "POST /api/v1/admin/reload-hooks": "admin",
+    "GET /metrics": "admin",
 }
 
 
