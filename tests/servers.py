@@ -102,7 +102,6 @@ class Server:
         self.process: subprocess.Popen[bytes] | None = None
 
     def run(self, command: list[str], **how: Any) -> None:
-        """Start it, and wait until it answers."""
         with (self.directory / self.log).open("ab") as log:
             out: dict[str, Any] = {"stdout": log, "stderr": log, "stdin": subprocess.DEVNULL}
             self.process = subprocess.Popen(command, **out, **how)
@@ -257,7 +256,6 @@ def running(kind: type[AnyServer]) -> Iterator[AnyServer]:
 
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[Redis]:
-    """One Redis for the whole run."""
     with running(Redis) as server:
         yield server
 

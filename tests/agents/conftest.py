@@ -96,7 +96,6 @@ def surroundings(
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def drive(surroundings: dict[str, str]) -> AsyncIterator[Drive]:
-    """claude-code, not started; it ends with the test."""
     drive = Drive(claude_driver())
     yield drive
     await drive.close()
@@ -104,5 +103,4 @@ async def drive(surroundings: dict[str, str]) -> AsyncIterator[Drive]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def session(drive: Drive, root: Path) -> Drive:
-    """A session of claude-code."""
     return await drive.start(root)

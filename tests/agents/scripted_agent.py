@@ -288,7 +288,6 @@ class Scripted:
             one.join()
 
     def run(self, command: str) -> None:
-        """Asks for a command, and runs it itself."""
         self.ask_for(command, runs=True)
 
     def exit(self, code: str) -> None:

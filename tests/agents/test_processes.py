@@ -42,7 +42,6 @@ def session(bridge: Bridge, phone: Phone) -> Iterator[str]:
 
 
 def run(phone: Phone, session_id: str, command: str) -> None:
-    """Have the agent run a command, and approve it."""
     call_id = tool(phone, session_id, command=command)["tool_call_id"]
     decide(phone, session_id, call_id, "approved")
 

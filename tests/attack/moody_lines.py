@@ -24,7 +24,6 @@ def moody(**spec: Any) -> str:
 
 
 def lines(programs: Path) -> dict[str, str]:
-    """The agents of the bridge: name → command line."""
     there = shlex.quote(str(programs))
     return {
         # unknown agents: what they are called by the user is no reason to trust them

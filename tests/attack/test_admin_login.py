@@ -24,7 +24,6 @@ CSRF = "c" * 32  # who floods makes his own
 RATE = 10  # tries a minute
 TURNS = 30
 
-
 names: list[str] = []  # of the bridge's cookies, as it sets them
 
 
@@ -39,7 +38,6 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClockBridge]:
 
 
 def log_in(https: Https, name: str, password: str, *, size: int = 0, **more: Any) -> Response:
-    """Send the log-in form as a browser does."""
     fields = {"csrfmiddlewaretoken": CSRF, "username": name, "password": password}
     body = urllib.parse.urlencode(fields | {"next": "/admin/" + "x" * size}).encode()
     given = more.pop("headers", {})
@@ -105,7 +103,6 @@ def test_a_large_form_is_refused(bridge: ClockBridge) -> None:
 
 
 def rows(bridge: Bridge) -> dict[str, int]:
-    """How many rows each table has."""
     with closing(sqlite3.connect(bridge.data / "bridge.sqlite3", timeout=20)) as database:
         names = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
         count = "SELECT count(*) FROM "

@@ -20,7 +20,6 @@ OWN_ID = "the phone"
 REFUSED = (401, "AUTH_INVALID_TOKEN")
 READS = ("/api/v1/info", "/api/v1/sessions", "/api/v1/files/tree")
 
-
 alone = bridge_of_module()  # one process on SQLite
 two = bridges_of(2)  # on one PostgreSQL, with a certificate each
 
@@ -166,12 +165,10 @@ def test_revoking_ends_them_all(first: Bridge, second: Bridge) -> None:
 
 
 def identity(bridge: Bridge) -> dict[str, Any]:
-    """What `watch` has stored."""
     return dict(json.loads((bridge.data / "watch.json").read_text()))
 
 
 def watch(bridge: Bridge) -> str:
-    """Run `watch` until it is connected; what it showed."""
     with Program(bridge.environment, "watch", "--raw", terminal=False) as program:
         program.until("connected to")  # by then it has stored its token
     return program.shown

@@ -40,7 +40,6 @@ HIDDEN = {
 }
 OWN = {"ANTHROPIC_API_KEY": "the user's own", "PGHOST": "localhost", "TZ": "Asia/Tokyo"}
 
-
 script = script_of("plain")
 
 

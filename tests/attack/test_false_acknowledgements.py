@@ -19,7 +19,6 @@ FALSE: list[Any] = [
     str(uuid.uuid4()),
 ]
 
-
 bridge = bridge_of_module()
 
 

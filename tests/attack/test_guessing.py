@@ -14,7 +14,6 @@ from tests.servers import free_port
 RATE = 10  # failed authentications a minute, for each address
 HEALTH = "/api/v1/health"
 
-
 # with its limits on, and a listener for a proxy at 127.0.0.1 that it trusts
 bridge = bridge_of_module(
     BRIDGE_RATE_LIMITS="on",

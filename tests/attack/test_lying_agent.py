@@ -16,7 +16,6 @@ from tests.conformance.phone import Phone
 
 Do = Callable[[str], None]
 
-
 script, bridge = script_of("plain"), bridge_of()
 
 

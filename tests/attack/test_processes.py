@@ -30,7 +30,6 @@ COMMAND = (
     + '" &)'
 )
 
-
 script, bridge = script_of("plain"), bridge_of(BRIDGE_DEMO_SHELL="1")
 
 
@@ -54,7 +53,6 @@ class Left:
         decide(self.phone, self.session, asked["tool_call_id"], "approved")
 
     def finish(self) -> None:
-        """Wait for the end of the turn."""
         self.phone.expect("stream_end", session_id=self.session, finish_reason="stop")
 
     def processes(self) -> list[int]:

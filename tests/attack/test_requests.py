@@ -51,7 +51,6 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
 
 
 def ask(bridge: Bridge, data: bytes) -> Response:
-    """The answer to these bytes."""
     with closing(RawSocket(bridge.port)) as client:
         client.socket.sendall(data)
         return client.response()
@@ -248,7 +247,6 @@ MOST = limits.UNAUTHENTICATED_PER_ADDRESS
 
 @contextmanager
 def idle(bridge: Bridge, *sources: str, tls: bool = True) -> Iterator[list[socket.socket]]:
-    """A connection from each of these addresses, in order."""
     with ExitStack() as ending:
         made = [RawSocket(bridge.port, source=one, plain=not tls).socket for one in sources]
         yield [ending.enter_context(closing(one)) for one in made]

@@ -46,7 +46,6 @@ class Admin:
         return self.request("GET", path)
 
     def page(self, path: str) -> str:
-        """The text of a page that must be there."""
         answer = self.get(path)
         assert answer.status == 200, f"{path}: {answer}"
         return answer.body.decode()

@@ -25,7 +25,6 @@ def start(
 
 
 def resume(bridge: Bridge, phone: Phone, session_id: str) -> Message:
-    """The answer to a session_start that resumes the session."""
     return start(phone, bridge.root, session_id, resume=True)
 
 

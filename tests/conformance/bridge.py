@@ -116,7 +116,6 @@ class Bridge:
         return self.directory / "serve.log"
 
     def spawn(self) -> Bridge:
-        """Start the process without waiting for it."""
         with self.log.open("ab") as log:
             self.process = self.popen(["manage.py", "serve"], log)
         return self
@@ -167,7 +166,6 @@ class Bridge:
             raise AssertionError(f"still running after {seconds} s: {self.tail()}") from None
 
     def hang_up(self) -> None:
-        """End what connections tests have left open."""
         for phone in self.called:
             phone.vanish()
         self.called.clear()
@@ -179,7 +177,6 @@ class Bridge:
         return self.ended()
 
     def kill(self) -> None:
-        """SIGKILL."""
         assert self.process is not None
         self.process.kill()
         self.process.wait(180)
@@ -195,7 +192,6 @@ class Bridge:
         return psutil.Process(self.process.pid).memory_info().rss
 
     def manage(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run `manage.py` with this bridge's settings."""
         done = self.run(["manage.py", *arguments])
         assert not check or done.returncode == 0, f"{arguments}: {done.stdout}\n{done.stderr}"
         return done
@@ -250,7 +246,6 @@ class Bridge:
         return self.https().get(path, token=token, **more)
 
     def device_token(self) -> str:
-        """A device token for HTTP."""
         return self.pairing().token
 
     def post_hook(self, body: Any, **more: Any) -> Response:

@@ -22,7 +22,6 @@ HOOKS_CONFIG = {"PreToolUse": [{"matcher": "Bash", "hooks": [COMMAND]}]}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Tests that ask for `database` run on both."""
     if "database" in metafunc.fixturenames:
         metafunc.parametrize("database", ["sqlite", "postgresql"], scope="session")
 
@@ -91,7 +90,6 @@ def bridge(request: pytest.FixtureRequest) -> Bridge:
 
 @pytest.fixture
 def sid() -> str:
-    """A session id of this test alone."""
     return new_session()
 
 
@@ -129,7 +127,6 @@ def repository(bridge: Bridge) -> Repository:
 
 @pytest.fixture
 def work(bridge: Bridge, phone: Phone, repository: Repository) -> Work:
-    """A joined session in the repository."""
     return Work(bridge, phone, repository.path)
 
 
@@ -193,5 +190,4 @@ def two_roots(narrow: Bridge) -> tuple[Bridge, Path]:
 
 @pytest.fixture(scope="session")
 def rated(make_bridge: Callable[..., Bridge]) -> Bridge:
-    """Rate limits on."""
     return make_bridge("rated", BRIDGE_RATE_LIMITS="on", BRIDGE_MAX_WEBSOCKETS="50")

@@ -74,7 +74,6 @@ class Phone:
         return self
 
     def stream(self) -> socket.socket:
-        """Connect and agree on TLS."""
         https = Https(self.port, self.pin, source=self.source, plain=self.plain, dial=self.dial)
         return https.stream()
 
@@ -103,7 +102,6 @@ class Phone:
         return self
 
     def again(self) -> Phone:
-        """Close, and be ready on the next connection."""
         self.close()
         return self.ready()
 
@@ -124,7 +122,6 @@ class Phone:
     # sending
 
     def send(self, type_: str, payload: Any, **envelope: Any) -> str:
-        """Send a message in its envelope, return its id."""
         message = {"type": type_, "id": new_id(), "timestamp": now(), "payload": payload} | envelope
         self.send_raw(json.dumps(message))
         return str(message["id"])
@@ -240,7 +237,6 @@ class Phone:
                 return closed.code
 
     def forget(self) -> None:
-        """What has come is as if it had not."""
         self.messages.clear()
         self.untaken.clear()
 

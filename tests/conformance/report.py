@@ -119,7 +119,6 @@ def proofs(all_marks: Iterable[Mark]) -> dict[str, list[Mark]]:
 
 
 def problems(all_marks: list[Mark]) -> list[str]:
-    """What is wrong with the listing, one sentence each."""
     named = {(name, f"{mark.path}::{mark.test}") for mark in all_marks for name in mark.names}
     by_row = proofs(all_marks)
     wrong = [
@@ -131,7 +130,6 @@ def problems(all_marks: list[Mark]) -> list[str]:
 
 
 def page(all_marks: list[Mark]) -> str:
-    """The text of docs/conformance.md."""
     by_row, lines = proofs(all_marks), [HEAD]
     for section, rows in groupby(ROWS.values(), lambda row: row.section):
         lines += [f"## {section}", "", "| Row | Tests |", "|---|---|"]

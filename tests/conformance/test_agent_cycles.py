@@ -21,7 +21,6 @@ GROWTH = 2 * 2**20
 # first look as at the last.
 FEW_ROWS = "from sessions_app.log import tail; tail.TAIL_ROWS = 40\n"
 
-
 script, bridge = script_of("plain", "exits"), bridge_of(first=FEW_ROWS)
 
 

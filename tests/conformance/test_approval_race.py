@@ -35,8 +35,6 @@ pair = bridges_of(2, "script")
 
 
 class Racer:
-    """A device that always decides the same."""
-
     def __init__(self, bridge: Bridge, pairing: Pairing, decision: str) -> None:
         self.pairing, self.decision = pairing, decision
         self.phone = Phone(bridge.port, pairing.token).ready()

@@ -28,7 +28,6 @@ def test_what_came_while_away(bridge: Bridge, sid: str, device: Phone) -> None:
     bridge.accept(hook("SessionStart", began), prompt(began, 1))
 
     def missed() -> list[str]:
-        """The ids of what comes on the next connection."""
         device.close()
         device.connect().auth()
         events = [*device.wait_numbers(sid, range(1, 8)), *device.wait_numbers(began, [None, 1])]

@@ -63,7 +63,6 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def minted(bridge: Bridge) -> str:
-    """The link of a fresh code."""
     return bridge.manage("mint_pairing_qr", "--format", "url").stdout.strip()
 
 

@@ -37,7 +37,6 @@ def content(bridge: Bridge, path: object) -> dict[str, Any]:
 
 
 def tree(bridge: Bridge, path: object, **query: object) -> dict[str, dict[str, Any]]:
-    """The entries by their names."""
     answer = ask(bridge, "tree", path, **query)
     assert answer.status == 200, answer
     assert isinstance(answer.json()["path"], str)

@@ -37,7 +37,6 @@ def bridge(make_bridge: Callable[..., Bridge]) -> Bridge:
 
 @pytest.fixture
 def home(bridge: Bridge) -> Iterator[Path]:
-    """The home of the bridge's user, empty."""
     home = bridge.directory / "home"
     home.mkdir()
     yield home
@@ -128,7 +127,6 @@ Files = list[str] | None
 
 @pytest.fixture(params=[None, ["a"]], ids=["staged", "named"])
 def files(request: pytest.FixtureRequest) -> Files:
-    """What the phone commits."""
     return request.param  # type: ignore[no-any-return]
 
 

@@ -175,7 +175,6 @@ MODIFIED = {"sub": ("modified", 0, 0)}
 
 @pytest.fixture
 def inside(repository: Repository) -> Path:
-    """The work tree of the submodule `sub`."""
     repository.add_submodule("sub")
     return repository.path / "sub"
 

@@ -22,7 +22,6 @@ STATE = INFO - {"session_id", "agent", "title", "working_directory", "last_activ
 
 
 def shown(phone: Phone, session_id: str) -> dict[str, Any]:
-    """What the phone was told last of a session."""
     told = [one for one in phone.updates if one["session_id"] == session_id]
     return told[-1] if told else {}
 

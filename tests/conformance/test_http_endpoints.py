@@ -47,7 +47,6 @@ def test_a_reload(shared: Bridge, public: Bridge, config: Path, tmp_path: Path) 
 
 
 def one(**fields: object) -> dict[str, Any]:
-    """A configuration with this one hook."""
     return {"Stop": [{"hooks": [fields]}]}
 
 

@@ -124,7 +124,6 @@ def test_websocket_messages(rated: Bridge) -> None:
 
 
 def guess(bridge: Bridge, source: str) -> Response:
-    """Ask with a wrong token from an address."""
     return bridge.https(source=source).get("/api/v1/health", token="wrong")
 
 

@@ -11,6 +11,5 @@ def mint(name: str = "phone", lifetime: timedelta | None = None) -> tuple[Device
 
 
 def auth(plain: str, device_id: str | None = "id-1", **changes: str) -> Device:
-    """A WebSocket's ``auth``."""
     given = {"platform": "ios", "client_version": "1.2.3", "address": "192.168.1.7", **changes}
     return pairing.authenticate(plain, client_device_id=device_id, **given)[0]

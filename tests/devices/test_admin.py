@@ -100,9 +100,6 @@ def test_the_code_is_shown_once(admin_client: Client) -> None:
     assert link[1] not in admin_client.get(f"{DEVICES}{device.pk}/change/").content.decode()
 
 
-# -- the audit trail is append only ---------------------------------------------------------------
-
-
 def test_nothing_changes_deletes_or_replaces_an_entry() -> None:
     audit.record("commit", actor=AuditEntry.Actor.TERMINAL, who="Ada", subject="abc")
     entries, entry = AuditEntry.objects, AuditEntry.objects.get()

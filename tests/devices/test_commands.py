@@ -41,7 +41,6 @@ PASSWORD = "sphinx-of-black-quartz"
 
 
 def record(address: str) -> None:
-    """What `serve` writes down for the commands."""
     ws_url = f"{address.replace('http', 'ws', 1)}/api/v1/ws"
     server_address.record(conf, server_address.Address(address, ws_url, PIN, FINGERPRINT))
 
@@ -73,7 +72,6 @@ def failure(*arguments: str) -> str:
 
 
 def decoded(picture: Image.Image) -> str:
-    """What an independent decoder reads in a picture."""
     (code,) = zxingcpp.read_barcodes(picture, formats=QR)
     return code.text
 
@@ -197,7 +195,6 @@ bridge = bridge_of_module()
 
 
 def users(bridge: Bridge) -> set[str]:
-    """The admin site's users who have that password."""
     with closing(sqlite3.connect(bridge.data / "bridge.sqlite3")) as database:
         found = "SELECT username, password FROM auth_user WHERE is_superuser AND is_staff"
         rows = database.execute(found).fetchall()

@@ -82,9 +82,6 @@ def cut(stream: socket.socket) -> bool:
         return True
 
 
-# -- TLS and HTTP ----------------------------------------------------------------------------------
-
-
 def test_what_speaks_no_tls(bridge: Bridge) -> None:
     """Whoever speaks HTTP or WebSocket is told so; anything else is dropped."""
     for headers in ("", "X-Forwarded-Proto: https\r\nX-Forwarded-For: 127.0.0.1\r\n"):
@@ -190,9 +187,6 @@ def test_a_broken_key_leaves_the_old_one_in_use(hasty: Bridge) -> None:
     key.write_text(text)
 
 
-# -- the end ---------------------------------------------------------------------------------------
-
-
 def begin_a_request(bridge: Bridge, length: int) -> RawSocket:
     """A request that has begun to be answered, and lacks its body, which may be large."""
     client = connect(bridge)
@@ -202,7 +196,6 @@ def begin_a_request(bridge: Bridge, length: int) -> RawSocket:
 
 
 def stops(bridge: Bridge) -> None:
-    """It is told to stop, and takes no connections any more."""
     bridge.terminate()
 
     def refuses() -> bool:
@@ -252,8 +245,6 @@ def test_a_stop_while_clients_shake_hands(bridge: Bridge) -> None:
     for client in clients:
         client.join(180)
 
-
-# -- WebSockets ------------------------------------------------------------------------------------
 
 MALFORMED: tuple[dict[str, str | None], ...] = (
     {"Sec-WebSocket-Key": None},

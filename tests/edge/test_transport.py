@@ -123,7 +123,6 @@ def test_any_header_gives_an_address(hops: str, proto: str) -> None:
 
 NAMES = frozenset({"localhost", "box.local", "127.0.0.1", "::1", "*.bridge.example"})
 
-
 ORIGINS = {
     True: "https://localhost:8443 https://LOCALHOST:8443 https://[::1]:8443 "
     "https://x.bridge.example:8443 https://public.example https://public.example:443 "

@@ -22,7 +22,6 @@ from bridge_project.network.certificate_files import Certificates, general_name
 INSIDE = ("desk.local", "box.lan", "a.ts.net", "192.168.7.7", "100.80.1.2", "fd00::7", "127.0.0.1")
 OUTSIDE = ("bank.example", "example.com", "notlocal", "8.8.8.8", "2001:db8::1")
 
-
 Load = Callable[..., Certificates]
 
 
@@ -37,7 +36,6 @@ def load(tmp_path: Path) -> Load:
 
 
 def refused(load: Load, **settings: Any) -> str:
-    """Why it cannot be loaded: one line."""
     with pytest.raises(ConfError) as raised:
         load(**settings)
     assert "\n" not in str(raised.value)
@@ -156,9 +154,6 @@ def test_open_permissions_of_a_key_are_closed(load: Load) -> None:
     assert load().key.stat().st_mode & 0o777 == 0o600
 
 
-# -- its authority ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", [*INSIDE, *OUTSIDE])
 def test_the_authority_is_good_for_private_names_only(load: Load, name: str) -> None:
     found = load()
@@ -219,9 +214,6 @@ def test_renewal_keeps_name_key_and_constraints(
         one.extensions.get_extension_for_class(x509.NameConstraints) for one in (old, new)
     )
     assert renewed.value == kept.value and not renewed.critical
-
-
-# -- a given certificate ---------------------------------------------------------------------------
 
 
 def given(place: Path, **options: Any) -> dict[str, Path]:

@@ -32,8 +32,6 @@ BRINGS = {"PreToolUse": "tool_call", "PostToolUse": "tool_result"}  # a row of t
 
 
 class Refusal(NamedTuple):
-    """An answer that was no 200."""
-
     at: float  # monotonic, when it was asked for
     seconds: float
     answer: Response

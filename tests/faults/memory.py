@@ -15,7 +15,6 @@ def watch() -> None:
 
 
 def _look(out: Path) -> None:
-    """Write the counts by kind, after a garbage collection."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)  # what the C library has free counts for nothing
     found = gc.get_objects()

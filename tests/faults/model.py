@@ -34,8 +34,6 @@ class Row:
 
 
 class Log:
-    """All rows in one sequence, and feed by feed."""
-
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.feeds: defaultdict[str, list[Row]] = defaultdict(list)
@@ -117,8 +115,6 @@ class Device:
 
 @dataclass
 class Stream:
-    """A feed on one connection."""
-
     least: int  # the first row that comes is this or a later one
     next: int | None = None  # the row that comes next, once one has come
     backlog: int = 0  # the rows before this one were waiting when it connected

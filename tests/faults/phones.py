@@ -54,7 +54,6 @@ class Handset:
             raise Violation(f"{self.device.name}: not ready: {status}")
 
     def pair(self) -> None:
-        """Connect for the first time, and leave."""
         self.dial()
         assert self.phone is not None
         self.phone.close()
@@ -87,7 +86,6 @@ class Handset:
         return self.ask("health_check", about | {"timestamp": now()})
 
     def look(self) -> None:
-        """Read what is there, and show it."""
         if self.phone is None:
             return
         if self.gone:

@@ -93,7 +93,6 @@ class Stage(RuleBasedStateMachine):
         self.model.log.accept(body)
 
     def online(self, device: int) -> Handset | None:
-        """That device, or another one that is connected."""
         order = self.handsets[device:] + self.handsets[:device]
         return next((handset for handset in order if handset.online), None)
 

@@ -61,7 +61,6 @@ class Disk:
         wait_until(refused, "full", seconds=SOON)
 
     def assert_sound(self) -> None:
-        """SQLite finds nothing wrong with its file."""
         done = self.bridge.run(["-c", CHECK, str(self.bridge.data / "bridge.sqlite3")])
         assert (done.returncode, done.stdout.split()) == (0, ["[('ok',)]", "[]"]), done
 

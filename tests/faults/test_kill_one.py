@@ -68,8 +68,6 @@ def _epoch(
 
 
 def _wait(load: Load, victim: QuickBridge, phase: str, rng: random.Random) -> None:
-    """Until the instant at which it dies."""
-
     def listens() -> bool:
         with suppress(OSError):
             victim.https().open().close()

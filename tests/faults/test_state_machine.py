@@ -36,8 +36,6 @@ somebody_joined = precondition(lambda self: self.joined(0, 0) is not None)
 
 
 class Delivery(Stage):
-    """What producers, phones and processes do."""
-
     @initialize(
         first=st.lists(EVENTS, max_size=4),
         devices=st.lists(st.tuples(DEVICES, JOINING), min_size=1, max_size=3),

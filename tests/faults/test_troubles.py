@@ -56,7 +56,6 @@ class Ledger:
     faults: list[str] = field(default_factory=list)
 
     def told(self, phone: Phone) -> None:
-        """Keep what the phone was told of decisions."""
         for message in phone.messages:
             payload = message.get("payload") or {}
             data = payload if message["type"] == "approval_recorded" else payload.get("data")

@@ -70,7 +70,6 @@ def look_at(bridge: Bridge) -> Look:
 
 
 def story(session: str) -> list[dict[str, Any]]:
-    """A session's events, with a question among them."""
     events = [
         hook_event(MIX[number % len(MIX)], session, f"toolu-{(number + 1) // 2}", {})
         for number in range(EACH - 2)

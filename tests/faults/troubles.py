@@ -61,7 +61,6 @@ class World:
 
 
 def family(server: Any) -> list[psutil.Process]:
-    """A server's process and those of its connections."""
     first = psutil.Process(server.process.pid)
     return [first, *first.children(recursive=True)]
 

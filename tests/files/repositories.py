@@ -26,6 +26,5 @@ def index(repository: Repository) -> bytes:
 
 
 def committed(repository: Repository) -> list[str]:
-    """The names in the last commit."""
     shown = repository.git("show", "--name-only", "--no-renames", "--format=", "-z")
     return sorted(name for name in shown.strip("\n").split("\0") if name)

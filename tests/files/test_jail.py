@@ -152,8 +152,6 @@ def test_a_database_outside_the_data_directory_is_closed(
     assert read(jail, f"{house.outside}/secret.txt") == SECRET
 
 
-# -- random trees, links and paths -----------------------------------------------------------------
-
 NAMES = some.sampled_from(["a", "b", "docs", "a.txt", "ü", "n\n"])
 WORDS = "a b docs a.txt ü .. .. . root second outside var secrets secret.txt inner hook_token"
 STEPS = some.sampled_from([*WORDS.split(), "n\n", ""])
@@ -229,9 +227,6 @@ def _check_file(house: House, path: str, base: str | None) -> None:
     assert real == os.path.realpath(os.path.join(base or house.root, path))
     assert any(real.startswith(f"{root}/") for root in (house.root, house.second))
     assert not real.startswith(f"{house.data}/")
-
-
-# -- a place that is swapped while it is opened ----------------------------------------------------
 
 
 @contextmanager

@@ -81,20 +81,16 @@ def put(spool: Path, name: str, mtime: float | None = None, **fields: Any) -> Pa
 
 
 def waiting(spool: Path) -> list[str]:
-    """The events' files that wait."""
     return sorted(name for name in os.listdir(spool) if name not in RESERVED)
 
 
 class Way:
-    """From a spool to the scripted bridge."""
-
     def __init__(self, spool: Path, bridge: ScriptedBridge, closing: ExitStack) -> None:
         self.spool, self.bridge, self.closing = spool, bridge, closing
         self.token = spool.parent / "token"
         self.token.write_text(bridge.token + "\n")
 
     def make(self, pin: str | None = None) -> Forwarder:
-        """A forwarder, as another machine has it."""
         pin = self.bridge.pin if pin is None else pin
         transport = HttpsTransport(self.bridge.url, self.token, pin)
         self.closing.callback(transport.close)

@@ -95,7 +95,6 @@ Action = Callable[[ScriptedBridge, Events], Answer | None]
 
 
 def answer(status: int, body: dict[str, Any] | None = None, *, retry_after: str = "") -> Action:
-    """Refuse the next request like this."""
     headers = {"Retry-After": retry_after} if retry_after else {}
     return lambda bridge, events: (status, headers, body or {})
 

@@ -38,9 +38,6 @@ def running(forwarder: Forwarder) -> Iterator[None]:
         assert not thread.is_alive()
 
 
-# -- order -----------------------------------------------------------------------------------------
-
-
 def test_one_event_goes_alone_and_a_backlog_as_a_batch(way: Way) -> None:
     way.put("1")
     assert way.run() == 1
@@ -90,9 +87,6 @@ def test_an_event_leaves_at_once(
             wait_until(lambda n=number: len(way.bridge.events) > n, "the event")  # type: ignore[misc]
 
 
-# -- nothing lost, nothing doubled -----------------------------------------------------------------
-
-
 def test_killed_between_sending_and_deleting_it_sends_the_same_ids(
     way: Way, tmp_path: Path
 ) -> None:
@@ -134,9 +128,6 @@ def test_two_forwarders_take_turns(way: Way) -> None:
     assert second.run_once() == 0
     way.forwarder.close()
     assert second.run_once() == 1
-
-
-# -- files that no hook wrote ----------------------------------------------------------------------
 
 
 def test_poison_blocks_nothing(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,9 +190,6 @@ def test_a_file_that_grows_is_waited_for_whatever_the_clock_does(
     assert "3" not in way.waiting(), "one from the future is not waited for for ever"
 
 
-# -- bounds ----------------------------------------------------------------------------------------
-
-
 def test_a_spool_over_its_bound_loses_the_oldest_and_says_so(
     way: Way, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,9 +221,6 @@ def test_a_full_spool_is_opened_again_and_the_gap_is_said(way: Way, hook: Hook) 
     assert "not recorded" in way.notices()[0] and way.bridge.events[-1]["session_id"] == "s"
     hook(fixture("Stop"))
     assert way.run() == 1
-
-
-# -- the spool itself ------------------------------------------------------------------------------
 
 
 def test_a_data_directory_that_was_removed_does_not_come_back(way: Way, tmp_path: Path) -> None:

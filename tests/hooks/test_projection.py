@@ -21,7 +21,6 @@ def event(name: str, payload: dict[str, Any]) -> HookEvent:
 
 
 def captured(name: str) -> HookEvent:
-    """A real event, as the forwarder translates it."""
     translated = translate(fixture(name), now=0, mtime=0)
     assert translated is not None
     return event(translated["event"], translated["payload"])

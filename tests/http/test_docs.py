@@ -31,7 +31,6 @@ def test_every_address_of_the_api_is_in_the_schema() -> None:
 
 @pytest.fixture
 def messages(client: Client) -> dict[str, Any]:
-    """The AsyncAPI document, which takes no token."""
     response = client.get("/api/v1/asyncapi")
     assert (response.status_code, response.headers["Content-Type"]) == (200, "application/json")
     found: dict[str, Any] = response.json()
@@ -47,9 +46,6 @@ def test_each_example_is_what_its_schema_says(messages: dict[str, Any]) -> None:
         jsonschema.Draft7Validator.check_schema(schema)
         [example] = message["examples"]
         jsonschema.Draft7Validator(schema).validate(example["payload"])
-
-
-# -- pages -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("address", ["/", "/docs", "/docs/errors", "/docs/errors/SESSION_CLOSED"])
@@ -69,9 +65,6 @@ def test_a_page_has_no_scripts_nothing_from_elsewhere_and_no_dead_links(
     assert f"'sha256-{digest}'" in policy
     for link in re.findall(r'href="(/[^"]*)"', html):
         get_resolver().resolve(link)
-
-
-# -- files -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", sorted(PAGES))

@@ -99,8 +99,6 @@ def running(directory: Path, command: list[str], port: int) -> Iterator[None]:
         stop_process(process)
 
 
-# -- what clients see of it, and what it knows of them ---------------------------------------------
-
 EVENT = "/api/v1/hooks/event"
 PROXIES = {"nginx": nginx, "caddy": caddy}
 CLIENT = "127.0.0.9"  # not the proxy's own address, which is the only trusted one
@@ -142,7 +140,6 @@ class Front:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bridge, Site]]:
-    """Its address is a tunnel's."""
     directory = tmp_path_factory.mktemp("tunnel")
     settings = {"BRIDGE_PUBLIC_URL": f"https://{NAME}", "BRIDGE_TRUSTED_PROXIES": "127.0.0.1"}
     plain_port = str(free_port())
@@ -160,7 +157,6 @@ def front(
     served: tuple[Bridge, Site],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Front]:
-    """With the shipped file of that proxy."""
     (bridge, site), port = served, free_port()
     directory, plain_port = tmp_path_factory.mktemp("proxy"), bridge.settings["BRIDGE_PLAIN_PORT"]
     command = PROXIES[request.param](directory, port, int(plain_port), site)

@@ -43,8 +43,6 @@ def spawn(command: str, stdin: Path, output: int | None = None) -> int:
         os.close(given)
 
 
-# -- the agent's wait ------------------------------------------------------------------------------
-
 WARM_UP = 5
 MEDIAN, P90 = 2.0, 3.0  # times fork+exec
 
@@ -92,8 +90,6 @@ def _compare(
             report.goal(f"{name}, {state}, p90", ratios[1], P90, "times fork+exec")
             report.goal(f"{name}, {state}, runs that failed or printed", wrong[name], 0)
 
-
-# -- from the hook to the phone --------------------------------------------------------------------
 
 SESSIONS = [f"agent-{number}" for number in range(5)]
 STORY = [(name, session) for name in WORK for session in SESSIONS]

@@ -45,8 +45,6 @@ def hook_event(kind: str, session: str, call_id: str, more: dict[str, Any]) -> d
 
 @dataclass
 class Seen:
-    """What one socket has been given of a flight."""
-
     times: dict[int, float] = field(default_factory=dict)  # serial → when
     newest: dict[int, int] = field(default_factory=dict)  # poster → its newest event
     wrong: int = 0  # doubled, or out of order

@@ -21,7 +21,6 @@ class Report:
         self.rows.append(cells)
 
     def goal(self, text: str, measured: float, limit: float, unit: str = "") -> None:
-        """``measured`` must be at most ``limit``."""
         bound = f"at most {shown(limit)} {unit}".strip()
         self.goals.append((measured <= limit, f"{text}: {shown(measured)} ({bound})"))
 

@@ -49,7 +49,6 @@ class Socket(asyncio.Protocol):
         self.came.set()
 
     async def ask(self, type_: str, answer: str, **payload: Any) -> dict[str, Any]:
-        """Send a message and wait for the answer's type."""
         sent = {"type": type_, "id": new_id(), "timestamp": now(), "payload": payload}
         self.transport.write(encoded(json.dumps(sent).encode()))
         async with asyncio.timeout(30):
@@ -63,7 +62,6 @@ class Socket(asyncio.Protocol):
                 await self.came.wait()
 
     async def ready(self, token: str) -> Socket:
-        """Authenticate and verify health, as the specification has it."""
         who = {"token": token, "client_version": "1.0.0", "platform": "ios"}
         await self.ask("auth", "connection_ack", **who)
         about = {"client_nonce": new_id(), "client_capabilities": ["health_v1"]}

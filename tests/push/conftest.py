@@ -57,7 +57,6 @@ def ask(bridge: Bridge, command: str = "rm -r build", call: str = "call-1") -> s
 
 
 def finish(bridge: Bridge, message: str = "All is done") -> str:
-    """Let an agent be done; return its session."""
     session_id = new_session()
     bridge.accept(hook("Stop", session_id, {"reason": "task_completed", "message": message}))
     return session_id

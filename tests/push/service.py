@@ -38,8 +38,6 @@ def decode(text: str) -> bytes:
 
 @dataclass
 class Received:
-    """One request, as it came."""
-
     path: str
     headers: dict[str, str]  # names in lower case
     body: bytes
@@ -127,7 +125,6 @@ class PushService:
 
     @property
     def settings(self) -> dict[str, str]:
-        """What a bridge needs to use it."""
         return {"BRIDGE_PUSH_HOSTS": HOST, "SSL_CERT_FILE": str(self.authority)}
 
     def browser(self) -> "Browser":
@@ -153,7 +150,6 @@ class Browser:
 
     @property
     def subscription(self) -> dict[str, Any]:
-        """What `PushSubscription.toJSON()` gives."""
         point = self.key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
         keys = {"p256dh": encode(point), "auth": encode(self.secret)}
         endpoint = self.service.origin + self.path

@@ -39,7 +39,6 @@ socket.getaddrinfo = answer
 
 
 def pushed(phone: Phone) -> Message:
-    """Ask for a push; what became of it."""
     payload: Message = phone.request("push_test", {})["payload"]
     return payload
 

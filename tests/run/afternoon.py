@@ -166,7 +166,6 @@ def play() -> str:
 
 
 def written() -> str:
-    """What docs/agents.md has of it."""
     return PAGE.read_text(encoding="utf-8").partition(f"{BEGIN}\n")[2].partition(END)[0]
 
 

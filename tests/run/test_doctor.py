@@ -179,14 +179,12 @@ def test_a_bridge_that_hangs(bridge: Bridge) -> None:
 
 @pytest.fixture
 def data(bridge: Bridge, tmp_path: Path) -> Path:
-    """A copy of its data directory, to be broken."""
     copy = tmp_path / "data"
     shutil.copytree(bridge.data, copy, ignore=shutil.ignore_patterns("*.sock", "*-wal", "*-shm"))
     return copy
 
 
 def record(data: Path, **changes: str) -> None:
-    """Change what `serve` has written down of its address."""
     recorded = json.loads((data / "server.json").read_text())
     (data / "server.json").write_text(json.dumps(recorded | changes))
 
@@ -220,7 +218,6 @@ def test_stopped_or_never_started(bridge: Bridge, tmp_path: Path) -> None:
 
 
 def at(moment: datetime) -> str:
-    """Code that sets the clock."""
     return f"import time_machine\ntime_machine.travel({moment.timestamp()}, tick=True).start()\n"
 
 
@@ -309,7 +306,6 @@ MARK = f"never-{uuid.uuid4()}"
 
 
 def said_of_agents(bridge: Bridge, *words: str, first: str = PATIENT) -> list[dict[str, Any]]:
-    """All that the command says of them, in order."""
     commands = {
         "acp": [sys.executable, "-IS", str(PROGRAM), "plain", str(bridge.directory / "journal")],
         "gone": ["no-such-agent", "--acp"],

@@ -83,7 +83,6 @@ class Machine(QuickBridge):
 
     @property
     def service_process(self) -> psutil.Process | None:
-        """What the unit runs."""
         file = self.bin / "pid"
         return psutil.Process(int(file.read_text())) if file.exists() else None
 

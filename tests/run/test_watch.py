@@ -56,8 +56,6 @@ def test_it_connects_when_it_may(tmp_path: Path) -> None:
 
 
 class Unpaired:
-    """Whoever cannot connect yet."""
-
     def target(self) -> Target:
         raise Lost("not there yet")
 

@@ -22,7 +22,6 @@ from tests.servers import wait_until
 
 CHANGED = "modified  +1     -1     kept.txt"
 
-
 bridge = bridge_of_module()
 
 

@@ -128,9 +128,6 @@ async def test_a_question_to_the_user(model: Model, session: Drive) -> None:
     assert '"Which colour?"="Blue"' in str(model.requests[-1]["messages"])
 
 
-# -- subagents and the background ------------------------------------------------------------------
-
-
 async def test_a_subagent_asks_too(model: Model, session: Drive) -> None:
     """Its calls are the session's; its talk is not. The turn lasts until it is done."""
     below = Tool("Bash", {"command": "echo from below"})
@@ -172,9 +169,6 @@ async def test_what_is_done_in_the_background_is_a_turn_of_its_own(
     assert text(session.said[len(said) :]) == "The background job is done."
     assert session.of(TurnEnded)[1].finish_reason == "stop"
     assert text(await session.turn("play:hello")) == HELLO
-
-
-# -- what stops it ---------------------------------------------------------------------------------
 
 
 async def test_an_interrupt_while_a_tool_runs(model: Model, session: Drive) -> None:
