@@ -1,11 +1,14 @@
 """Fixtures that tests of every room may ask for, and which files are begun first."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.conformance.bridge import Bridge
+from tests.conformance.phone import Phone
 from tests.servers import postgres_server, redis_server
 
 __all__ = ["postgres_server", "redis_server"]
@@ -54,3 +57,10 @@ RANK = {HERE / name: number for number, name in enumerate(LONG)}
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: RANK.get(item.path, len(LONG)))
+
+
+@pytest.fixture
+def phone(bridge: Bridge) -> Iterator[Phone]:
+    """A fresh device's phone on the bridge of the file's tests, connected and ready."""
+    with bridge.phones() as (phone,):
+        yield phone

@@ -108,6 +108,13 @@ def carrying(value: str) -> list[int]:
     return found
 
 
+def sleeping(number: str) -> list[int]:
+    """Processes that run `sleep` for a number that has these digits."""
+    every = psutil.process_iter(["name", "cmdline"])
+    asleep = [one for one in every if one.info["name"] == "sleep"]
+    return [one.pid for one in asleep if number in str(one.info["cmdline"])]
+
+
 async def eventually(true: Callable[[], bool]) -> None:
     until = time.monotonic() + SECONDS
     while not true():

@@ -16,7 +16,7 @@ import pytest
 from bridge_project.kernel import limits
 from sessions_app.agents.process import groups
 from sessions_app.agents.process.launch import AGENT_OF
-from tests.agents.drive import carrying, within
+from tests.agents.drive import carrying, sleeping, within
 from tests.conformance.agents import begin, end, tool
 from tests.conformance.approvals import decide
 from tests.conformance.bridge import Bridge, eventually
@@ -24,12 +24,6 @@ from tests.conformance.phone import Phone
 from tests.faults.quick import bridge_of_module
 
 bridge = bridge_of_module(BRIDGE_DEMO_SHELL="1")
-
-
-@pytest.fixture
-def phone(bridge: Bridge) -> Iterator[Phone]:
-    with bridge.phones(1) as (phone,):
-        yield phone
 
 
 @pytest.fixture
@@ -62,18 +56,9 @@ def number() -> str:
     return f"{uuid.uuid4().int % 10**9:09d}"
 
 
-def sleeping(number: str) -> list[int]:
-    return [
-        process.pid
-        for process in psutil.process_iter(["name", "cmdline"])
-        if process.info["name"] == "sleep" and number in str(process.info["cmdline"])
-    ]
-
-
 def launchers(bridge: Bridge) -> list[psutil.Process]:
     """Of the one command that the bridge runs: the first of its two, and its guard."""
-    assert bridge.process is not None
-    below = psutil.Process(bridge.process.pid).children(recursive=True)
+    below = psutil.Process(bridge.running.pid).children(recursive=True)
     both = [one for one in below if str(groups.GUARD) in one.cmdline()]
     assert len(both) == 2
     return both if both[1].ppid() == both[0].pid else both[::-1]

@@ -1,19 +1,9 @@
-"""A phone on the bridge of a file's tests, and the person who decides on it."""
+"""The person who decides on a phone."""
 
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
 from tests.conformance.approvals import decide
-from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
-
-
-@pytest.fixture
-def phone(bridge: Bridge) -> Iterator[Phone]:
-    with bridge.phones(1) as (phone,):
-        yield phone
 
 
 def answer(phone: Phone, session: str, decision: str) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 import re
 import shlex
 import shutil
-import signal
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -106,17 +105,15 @@ def test_the_data_directory_is_taken(bridge: QuickBridge, way: str) -> None:
     session_id = new_session()
     bridge.accept(prompt(session_id, 1))
     real, away = bridge.data.resolve(), bridge.data.with_name("moved")
-    assert bridge.process is not None
-    bridge.process.send_signal(signal.SIGSTOP)  # so that it makes nothing there meanwhile
-    if way == "linked elsewhere":
-        away.mkdir()
-        bridge.data.unlink()
-        bridge.data.symlink_to(away)
-    else:
-        real.rename(away)
-        if way == "replaced":
-            shutil.copytree(away, real, ignore=shutil.ignore_patterns("*.sock"))
-    bridge.process.send_signal(signal.SIGCONT)
+    with bridge.asleep():  # so that it makes nothing there meanwhile
+        if way == "linked elsewhere":
+            away.mkdir()
+            bridge.data.unlink()
+            bridge.data.symlink_to(away)
+        else:
+            real.rename(away)
+            if way == "replaced":
+                shutil.copytree(away, real, ignore=shutil.ignore_patterns("*.sock"))
     assert_refuses(bridge, session_id)
     line = stopped(bridge)
     assert f"{bridge.data} was" in line, line
@@ -139,15 +136,13 @@ def test_without_the_lock_no_second_server_and_no_restore(
     bridge.accept(prompt(session_id, 1))
     saved = tmp_path / "saved.tar.gz"
     bridge.manage("backup", str(saved))
-    assert bridge.process is not None
-    bridge.process.send_signal(signal.SIGSTOP)  # so that it cannot have stopped before they try
-    (bridge.data / "serve.lock").unlink()
-    for command in (["serve"], ["restore", str(saved)]):
-        done = bridge.manage(*command, check=False)
-        assert done.returncode == 1, done
-        assert "Another bridge serves" in done.stderr
-    (bridge.data / "serve.lock").unlink()
-    bridge.process.send_signal(signal.SIGCONT)
+    with bridge.asleep():  # so that it cannot have stopped before they try
+        (bridge.data / "serve.lock").unlink()
+        for command in (["serve"], ["restore", str(saved)]):
+            done = bridge.manage(*command, check=False)
+            assert done.returncode == 1, done
+            assert "Another bridge serves" in done.stderr
+        (bridge.data / "serve.lock").unlink()
     assert "serve.lock was removed" in stopped(bridge)
     bridge.start()
     assert events_of(bridge, session_id) == 1

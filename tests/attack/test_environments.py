@@ -22,7 +22,6 @@ from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.repositories import Repository, Work
 from tests.conformance.samples import prompt
-from tests.files.repositories import hook
 
 HOOK, ADMIN, SMALL, PASSWORD = (secrets.token_urlsafe(32) for _ in range(4))
 HIDDEN = {
@@ -90,7 +89,7 @@ def test_settings_are_read_in_capitals_only(bridge: Bridge) -> None:
 def test_hooks_and_filters_of_a_commit(bridge: Bridge, phone: Phone) -> None:
     repository = Repository(bridge.root / "repository")
     repository.commit_files({".gitattributes": "*.txt filter=looks\n"})
-    hook(repository, "pre-commit", f"env > '{bridge.directory}/hook'")
+    repository.hook("pre-commit", f"env > '{bridge.directory}/hook'")
     repository.write("a.txt", "1\n")
     Work(bridge, phone, repository.path).committed("Look around", ["a.txt"])
     for who in ("hook", "filter"):
@@ -167,11 +166,10 @@ def test_the_bridge_cannot_be_looked_into(as_user: list[str]) -> None:
             for path in (Path(directory), *Path(directory).rglob("*")):
                 os.chown(path, NOBODY, NOBODY)
         bridge.start()
-        assert bridge.process is not None
         try:
             with bridge.phones(1) as (phone,):
                 look = f"sh {directory}/look"
-                seen = run(bridge, phone, f"id -u; {look} {bridge.process.pid}")
+                seen = run(bridge, phone, f"id -u; {look} {bridge.running.pid}")
                 assert seen.split("\n", 1)[1] == ""
                 seen = run(bridge, phone, f"sleep 1000 & {look} $!; kill $!")
                 assert "environ is open" in seen and "fd is open" in seen, "the way to look works"

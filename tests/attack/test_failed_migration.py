@@ -222,8 +222,7 @@ def test_half_a_copy_is_none(versions: Versions) -> None:
         opened.commit()
     Bridge.spawn(versions.next)
     wait_until(lambda: list(versions.backups.glob(".before-*")) or versions.copies(), "it copies")
-    assert versions.next.process is not None
-    stop_process(versions.next.process)
+    stop_process(versions.next.running)
     for copy in versions.copies():
         applied(copy)
     (versions.backups / "before-2001-x-unfinished.sqlite3").write_text("damaged since then")

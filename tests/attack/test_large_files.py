@@ -33,8 +33,7 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
 
 def peak(bridge: Bridge) -> int:
     """The most that the server has ever had in memory."""
-    assert bridge.process
-    lines = Path(f"/proc/{bridge.process.pid}/status").read_text().splitlines()
+    lines = Path(f"/proc/{bridge.running.pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
 
 

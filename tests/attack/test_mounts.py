@@ -21,42 +21,37 @@ from tests.servers import wait_until
 def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     """Parts of its data directory, and a procfs, are mounted into its root while it runs."""
     with hosts(1) as [host], bridge_on(host, tmp_path_factory.mktemp("mounts")) as bridge:
-        mount_into(bridge)
+        wait_until((bridge.data / "spool" / "rejected").is_dir, "the forwarder has its spool")
+        harmless = bridge.directory / "harmless"
+        harmless.mkdir()
+        (harmless / "file").write_text("harmless")
+        repository = Repository(bridge.root / "mounted repository")
+        repository.commit_files({"a.txt": "1\n", "inner/django_secret": "no secret\n"})
+        repository.write("a.txt", "2\n")
+        binds = {
+            bridge.root / "secrets": bridge.data / "secrets",
+            bridge.root / "certificates": bridge.data / "tls",
+            bridge.root / "deep" / "rejected": bridge.data / "spool" / "rejected",
+            bridge.root / "harmless": harmless,
+            repository.path / "inner": bridge.data / "secrets",
+            bridge.root / "a secret": bridge.data / "secrets" / "django_secret",
+            bridge.root / "a database": bridge.data / "bridge.sqlite3",
+            bridge.root / "parent": bridge.directory,
+            bridge.root / "processes": Path("/proc"),
+            bridge.root / "an environment": Path(f"/proc/{bridge.running.pid}/environ"),
+        }
+        mounts = []
+        for target, source in binds.items():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if source.is_dir():
+                target.mkdir(exist_ok=True)
+            else:
+                target.touch()
+            mounts.append(f"mount --rbind {shlex.quote(str(source))} {shlex.quote(str(target))}")
+        command = [*bridge.enter, "/bin/sh", "-c", " && ".join(mounts)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
         yield bridge
-
-
-def mount_into(bridge: Bridge) -> None:
-    assert bridge.process is not None
-    wait_until((bridge.data / "spool" / "rejected").is_dir, "the forwarder has its spool")
-    harmless = bridge.directory / "harmless"
-    harmless.mkdir()
-    (harmless / "file").write_text("harmless")
-    repository = Repository(bridge.root / "mounted repository")
-    repository.commit_files({"a.txt": "1\n", "inner/django_secret": "no secret\n"})
-    repository.write("a.txt", "2\n")
-    binds = {
-        bridge.root / "secrets": bridge.data / "secrets",
-        bridge.root / "certificates": bridge.data / "tls",
-        bridge.root / "deep" / "rejected": bridge.data / "spool" / "rejected",
-        bridge.root / "harmless": harmless,
-        repository.path / "inner": bridge.data / "secrets",
-        bridge.root / "a secret": bridge.data / "secrets" / "django_secret",
-        bridge.root / "a database": bridge.data / "bridge.sqlite3",
-        bridge.root / "parent": bridge.directory,
-        bridge.root / "processes": Path("/proc"),
-        bridge.root / "an environment": Path(f"/proc/{bridge.process.pid}/environ"),
-    }
-    mounts = []
-    for target, source in binds.items():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            target.mkdir(exist_ok=True)
-        else:
-            target.touch()
-        mounts.append(f"mount --rbind {shlex.quote(str(source))} {shlex.quote(str(target))}")
-    command = [*bridge.enter, "/bin/sh", "-c", " && ".join(mounts)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 DIRECTORIES = [

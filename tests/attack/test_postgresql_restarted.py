@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -12,7 +10,7 @@ from tests.conformance.https import assert_error
 from tests.conformance.raw import upgraded
 from tests.conformance.samples import new_session, prompt
 from tests.faults.quick import QuickBridge
-from tests.servers import Postgres
+from tests.servers import Postgres, running
 
 RESTARTS = 3
 AT_ONCE = 8  # requests, so that each of the threads that answer them has a connection to lose
@@ -23,17 +21,11 @@ Store = tuple[Postgres, Bridge]
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """A server of our own, for it is stopped, and a bridge on it."""
-    # one that PostgreSQL's user may enter
-    with TemporaryDirectory(prefix="bridge-postgres-") as place:
-        postgres = Postgres(Path(place))
-        try:
-            postgres.start()
-            url = postgres.create_database()
-            with QuickBridge(tmp_path_factory.mktemp("bridge"), database_url=url) as bridge:
-                bridge.pairing()  # the stock of devices is minted while the database is there
-                yield postgres, bridge
-        finally:
-            postgres.stop()
+    with running(Postgres) as postgres:
+        url = postgres.create_database()
+        with QuickBridge(tmp_path_factory.mktemp("bridge"), database_url=url) as bridge:
+            bridge.pairing()  # the stock of devices is minted while the database is there
+            yield postgres, bridge
 
 
 def at_once(bridge: Bridge) -> list[int]:

@@ -1,13 +1,12 @@
 """A command that was approved tries to outlive its turn, its session and the bridge (number 2)."""
 
 import json
-import os
 import random
 import sys
-from pathlib import Path
 
 import pytest
 
+from tests.agents.drive import sleeping
 from tests.conformance.agent_tools import bridge_of, script_of
 from tests.conformance.agents import ask, begin, end, say, words
 from tests.conformance.approvals import decide
@@ -56,16 +55,7 @@ class Left:
         self.phone.expect("stream_end", session_id=self.session, finish_reason="stop")
 
     def processes(self) -> list[int]:
-        found = []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                try:
-                    line = (entry / "cmdline").read_bytes().split(b"\0")
-                except OSError:
-                    continue  # it has just ended
-                if os.path.basename(line[0]) == b"sleep" and line[1:2] == [self.number.encode()]:
-                    found.append(int(entry.name))
-        return found
+        return sleeping(self.number)
 
     def assert_goes_on(self) -> None:
         assert words(ask(self.phone, self.session, "and now?")), "the agent answers"

@@ -9,7 +9,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -54,10 +53,6 @@ def ask(bridge: Bridge, data: bytes) -> Response:
     with closing(RawSocket(bridge.port)) as client:
         client.socket.sendall(data)
         return client.response()
-
-
-def large_event() -> dict[str, Any]:
-    return hook("Stop", new_session(), {"reason": "x" * limits.MB})
 
 
 @pytest.mark.parametrize("length", [f"Content-Length: {LARGE}", "Transfer-Encoding: chunked"])
@@ -109,7 +104,7 @@ def test_who_sends_slowly_keeps_no_event_out(bridge: Bridge) -> None:
         ending.callback(dripping.join)
         ending.callback(over.set)
         # a client's patience is half a minute; it took until their deadline, over a minute
-        bridge.accept(large_event())
+        bridge.accept(hook("Stop", new_session(), {"reason": "x" * limits.MB}))
 
 
 LENGTH, CODING = "Content-Length: ", "Transfer-Encoding: "

@@ -103,6 +103,20 @@ class Bridge:
     # the process
 
     @property
+    def running(self) -> Running:
+        assert self.process is not None
+        return self.process
+
+    @contextmanager
+    def asleep(self) -> Iterator[None]:
+        """Meanwhile the process stands still, as when its machine sleeps."""
+        self.running.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.running.send_signal(signal.SIGCONT)
+
+    @property
     def environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(NOT_OURS)}
         return kept | self.settings | {"PYTHONUNBUFFERED": "1"}
@@ -139,8 +153,7 @@ class Bridge:
         return self.spawn().wait_ready()
 
     def _healthy(self) -> bool:
-        assert self.process is not None
-        ended = self.process.poll()
+        ended = self.running.poll()
         assert ended is None, f"serve ended with {ended}: {self.tail()}"
         try:
             answer = self.https(timeout=5).get("/api/v1/health", token=self.hook_token)
@@ -153,14 +166,12 @@ class Bridge:
 
     def terminate(self) -> None:
         """SIGTERM, without waiting; phones that are still connected can see what they are told."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGTERM)
+        self.running.send_signal(signal.SIGTERM)
 
     def ended(self, seconds: float = 60) -> int:
         """The exit code, once the process has ended; AssertionError when it does not in time."""
-        assert self.process is not None
         try:
-            return self.process.wait(seconds)
+            return self.running.wait(seconds)
         except subprocess.TimeoutExpired:
             self.kill()
             raise AssertionError(f"still running after {seconds} s: {self.tail()}") from None
@@ -177,9 +188,8 @@ class Bridge:
         return self.ended()
 
     def kill(self) -> None:
-        assert self.process is not None
-        self.process.kill()
-        self.process.wait(180)
+        self.running.kill()
+        self.running.wait(180)
 
     def restart(self, how: str) -> None:
         """`stop` is SIGTERM when the phones have just gone, `kill` SIGKILL while they are there."""
@@ -188,8 +198,7 @@ class Bridge:
 
     def memory(self) -> int:
         """Resident bytes of the server process now."""
-        assert self.process is not None
-        return psutil.Process(self.process.pid).memory_info().rss
+        return psutil.Process(self.running.pid).memory_info().rss
 
     def manage(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         done = self.run(["manage.py", *arguments])

@@ -94,13 +94,6 @@ def sid() -> str:
 
 
 @pytest.fixture
-def phone(bridge: Bridge) -> Iterator[Phone]:
-    """A fresh device's phone, connected and ready."""
-    with bridge.phones(1) as phones:
-        yield phones[0]
-
-
-@pytest.fixture
 def joined(bridge: Bridge, sid: str, phone: Phone) -> Iterator[Phone]:
     """A ready phone at the session's present; the session ends with the test."""
     bridge.watch(phone, sid)

@@ -82,8 +82,31 @@ class Repository:
         names = self.git("diff", "--cached", "--name-only", "--no-renames", "-z")
         return names.split("\0")[:-1]
 
+    def hook(self, name: str, script: str) -> Path:
+        path = self.write(f".git/hooks/{name}", f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+        return path
+
+    def index(self) -> bytes:
+        return (self.path / ".git/index").read_bytes()
+
+    def committed(self) -> list[str]:
+        """The names in the last commit."""
+        shown = self.git("show", "--name-only", "--no-renames", "--format=", "-z")
+        return sorted(name for name in shown.strip("\n").split("\0") if name)
+
     def porcelain(self) -> str:
         return self.git("status", "--porcelain=v2", "--untracked-files=all", "-z")
+
+
+def digest(directory: Path) -> dict[str, tuple[int, int, bytes]]:
+    """Everything below: mode, time and content."""
+    found = {}
+    for path in (directory, *directory.rglob("*")):
+        stat = path.lstat()
+        content = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+        found[str(path.relative_to(directory))] = (stat.st_mode, stat.st_mtime_ns, content)
+    return found
 
 
 def session_in(bridge: Bridge, phone: Phone, directory: Path) -> str:
@@ -173,7 +196,6 @@ class Work:
         return self.ask("git_commit", message=message, files=files)
 
     def committed(self, message: str, files: list[str] | None = None) -> dict[str, Any]:
-        """Commit, which must succeed; its summary."""
         return committed(self.commit(message, files), self.sid)
 
 

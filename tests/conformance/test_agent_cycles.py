@@ -33,8 +33,7 @@ def files(bridge: Bridge) -> int:
 
 def process(bridge: Bridge) -> psutil.Process:
     """The bridge; its children are also those that nobody has waited for."""
-    assert bridge.process is not None
-    return psutil.Process(bridge.process.pid)
+    return psutil.Process(bridge.running.pid)
 
 
 def one_after_another(bridge: Bridge, phone: Phone, agent: str, count: int, every: int) -> None:

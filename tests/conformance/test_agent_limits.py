@@ -1,6 +1,5 @@
 """What may go wrong between a person, the log and an agent (D13, D30, D38, D40, D60)."""
 
-import signal
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -142,11 +141,9 @@ def test_a_decision_while_the_lease_has_run_out_is_told(
 ) -> None:
     """D38: a machine that slept has no lease when it wakes, and its agent still waits."""
     call_id = asked(phone, session)
-    assert bridge.process is not None
-    bridge.process.send_signal(signal.SIGSTOP)
-    phone.send("approval_response", decision_of(session, call_id, "approved"))
-    time.sleep(LEASE + 1)
-    bridge.process.send_signal(signal.SIGCONT)
+    with bridge.asleep():
+        phone.send("approval_response", decision_of(session, call_id, "approved"))
+        time.sleep(LEASE + 1)
     phone.expect("stream_end", session_id=session, finish_reason="stop")
     assert script.lines("decided")[-1]["outcome"]["optionId"] == "allow_once"
 

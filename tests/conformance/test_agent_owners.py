@@ -2,7 +2,6 @@
 D35, D36, D38 to D40, D46).
 """
 
-import signal
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -151,15 +150,11 @@ def test_a_process_that_slept(pair: Pair, script: Script, near: Phone, far: Phon
     first, second = pair
     script.assert_gone()
     taken, back = (begun(first, near, "/rate old 6000 100") for _ in range(2))
-    assert first.process is not None
-    first.process.send_signal(signal.SIGSTOP)
-    try:
+    with first.asleep():
         for sid in (taken, back):
             wait_status(second, sid, "paused")
         assert resume(second, far, taken)["type"] == "session_ready"
         id_ = send_start(near, "", back, "", resume=True)
-    finally:
-        first.process.send_signal(signal.SIGCONT)
     assert near.answer_to(id_)["type"] == "session_ready"
     far.join(back)
     eventually(lambda: len(script.processes()) == 2)

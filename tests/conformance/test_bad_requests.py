@@ -10,10 +10,9 @@ import pytest
 from tests.conformance.approvals import assert_refused, decide
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Message, Phone
-from tests.conformance.repositories import Repository, Work
+from tests.conformance.repositories import Repository, Work, digest
 from tests.conformance.samples import hook, new_session, now, prompt
 from tests.conformance.test_violations import EXAMPLES
-from tests.files.repositories import digest
 
 pytestmark = pytest.mark.spec("error.recoverable", "wscode.PROTO_SEQUENCE_ERROR")
 

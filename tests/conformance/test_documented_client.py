@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -102,12 +102,11 @@ def test_each_event_once_and_in_order_across_a_kill(mortal: Bridge, program: Pat
 def test_what_is_typed_meanwhile_is_sent_once(mortal: Bridge, program: Path) -> None:
     """Of 1,001 messages the oldest is dropped, the others are sent in order."""
     link, said = minted(mortal), {"content": "x" * 1000, "role": "user"}
-    assert mortal.process is not None
-    mortal.process.send_signal(signal.SIGSTOP)  # nobody shakes hands
-    with Client(program, link) as client:
-        for number in range(1001):  # too much for a pipe: it has read nearly all of it
-            client.say(type="message", session_id=f"typed {number}", **said)
-        mortal.process.send_signal(signal.SIGCONT)
+    with ExitStack() as ending:
+        with mortal.asleep():  # nobody shakes hands
+            client = ending.enter_context(Client(program, link))
+            for number in range(1001):  # too much for a pipe: it has read nearly all of it
+                client.say(type="message", session_id=f"typed {number}", **said)
         client.until(of_session("typed 1000", "error"))  # there is no such session
         refused = [m["payload"]["session_id"] for m in client.got if m["type"] == "error"]
         assert refused == [f"typed {number}" for number in range(1, 1001)]

@@ -10,8 +10,6 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Message, Phone
 from tests.conformance.repositories import Repository, Work, changes, committed, lines
 from tests.faults.quick import QuickBridge
-from tests.files.repositories import committed as names_in_head
-from tests.files.repositories import hook, index
 from tests.servers import wait_until
 
 pytestmark = pytest.mark.spec("ws.git_commit")
@@ -20,7 +18,7 @@ pytestmark = pytest.mark.spec("ws.git_commit")
 def state(repository: Repository) -> tuple[str, str, bytes]:
     """HEAD, what git status says of index and work tree, and the index to the byte."""
     porcelain = repository.porcelain()  # git refreshes its index now, not later
-    return repository.head(), porcelain, index(repository)
+    return repository.head(), porcelain, repository.index()
 
 
 def assert_as_it_was(
@@ -80,7 +78,7 @@ def test_named_files_as_they_are_in_the_work_tree(repository: Repository, work: 
     summary = work.committed("Some", named)
     assert (summary["files_changed"], summary["additions"], summary["deletions"]) == (10, 5, 6)
     names = ["a", "d/new/z", "d/x", "d/y", "gone", "kind", "kind/inner", "removed", "t", "t/b"]
-    assert names_in_head(repository) == names  # not those that are as they were
+    assert repository.committed() == names  # not those that are as they were
     assert repository.git("show", "HEAD:a") == "work tree\n"
     assert sorted(repository.staged()) == ["added", "staged", "t/c"]
     assert repository.git("show", ":staged") == "staged\n"
@@ -96,7 +94,7 @@ def test_a_renamed_file_is_committed_as_one(repository: Repository, work: Work) 
     repository.git("mv", "other", "another")
     assert set(work.changes()) == {"new", "another"}
     assert work.committed("Rename", ["new"])["files_changed"] == 1
-    assert names_in_head(repository) == ["new", "old"] and set(work.changes()) == {"another"}
+    assert repository.committed() == ["new", "old"] and set(work.changes()) == {"another"}
 
 
 def test_a_merge_is_concluded_with_all_that_is_staged(repository: Repository, work: Work) -> None:
@@ -134,7 +132,7 @@ MESSAGES = (
 def test_a_message_is_a_message_as_it_was_sent(repository: Repository, work: Work) -> None:
     """Also where a hook asks a terminal: there is none, and it holds nobody up."""
     parent = repository.commit_files({"a": "0\n"})
-    hook(repository, "pre-commit", "read answer && exit 1\nexit 0")
+    repository.hook("pre-commit", "read answer && exit 1\nexit 0")
     for number, message in enumerate(MESSAGES, 1):
         repository.write("a", f"{number}\n")
         summary = work.committed(message, ["a"])
@@ -154,7 +152,7 @@ def test_a_hook_that_refuses(repository: Repository, work: Work) -> None:
     repository.git("add", "b")
     before = state(repository)
     for name, files in {"pre-commit": None, "commit-msg": ["a", "untracked"]}.items():
-        refusing = hook(repository, name, f'git add -A\nprintf "{said}" >&2\nexit 1')
+        refusing = repository.hook(name, f'git add -A\nprintf "{said}" >&2\nexit 1')
         payload = assert_as_it_was(work.commit("Refused", files), repository, before)
         assert payload["message"] == "seven of nine in a and …:3 (…), …", name
         refusing.unlink()
@@ -165,7 +163,7 @@ def test_a_bridge_that_stops_does_not_wait_for_hooks(tmp_path: Path) -> None:
     with QuickBridge(tmp_path) as bridge:
         repository, begun = Repository(bridge.root / "repository"), bridge.root / "begun"
         first = repository.commit_files({"a": "1\n"})
-        hook(repository, "pre-commit", "touch ../begun; sleep 600")
+        repository.hook("pre-commit", "touch ../begun; sleep 600")
         repository.write("a", "2\n")
         phones = [bridge.phone().ready() for _ in range(2)]
         for phone in phones:
@@ -212,7 +210,7 @@ def test_a_conflict_without_a_merge(repository: Repository, work: Work) -> None:
     for files in (["a"], ["."]):
         assert_as_it_was(work.commit("Conflict", files), repository, before)
     work.committed("The other", ["b"])
-    assert names_in_head(repository) == ["b"] and repository.git("ls-files", "-u") != ""
+    assert repository.committed() == ["b"] and repository.git("ls-files", "-u") != ""
 
 
 ODD_NAMES = [
@@ -232,7 +230,7 @@ def test_odd_names_mean_themselves_alone(repository: Repository, work: Work) -> 
         (file,) = work.diff(name)
         assert (file["path"], file["old_path"], file["new_path"]) == (name, name, name)
     assert work.committed("Odd", ODD_NAMES)["files_changed"] == len(ODD_NAMES)
-    assert names_in_head(repository) == sorted(ODD_NAMES) and repository.staged() == []
+    assert repository.committed() == sorted(ODD_NAMES) and repository.staged() == []
     repository.write(b"bad \xff.txt", "3\n")
     assert set(work.changes()) == {"a", "b.star", "bad \ufffd.txt"}
     assert lines(work.diff("bad \ufffd.txt")[0], "added") == ["3"]

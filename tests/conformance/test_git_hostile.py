@@ -10,8 +10,7 @@ import pytest
 
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Message, Phone
-from tests.conformance.repositories import Repository, Work, lines
-from tests.files.repositories import digest, hook
+from tests.conformance.repositories import Repository, Work, digest, lines
 from tests.servers import wait_until
 
 pytestmark = pytest.mark.spec("git.hostile")
@@ -61,7 +60,7 @@ def driver(attribute: str, key: str) -> Plant:
 
 def hook_in_place(repository: Repository, trap: Trap) -> None:
     """One that is none of a commit, and one that leads out of the roots."""
-    hook(repository, "post-index-change", f"touch '{trap.mark}'; exit 1")
+    repository.hook("post-index-change", f"touch '{trap.mark}'; exit 1")
     (repository.path / ".git/hooks/commit-msg").symlink_to(trap.script)
 
 
@@ -185,7 +184,7 @@ def test_a_commit_runs_its_hooks_alone(
     plant, springs = COMMITTING[name]
     plant(victim, trap)
     own = victim.path.with_name(f"{victim.path.name} hook ran")
-    hook(victim, "pre-commit", f"touch '{own}'")
+    victim.hook("pre-commit", f"touch '{own}'")
     work = Work(shared, phone, victim.path)
     work.committed("Staged")
     summary = work.committed("A commit\n\nA body", ["a.txt", "untracked.txt"])

@@ -21,7 +21,6 @@ from tests.conformance.approvals import assert_refused
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.repositories import Repository, Work
-from tests.files.repositories import committed, hook, index
 from tests.servers import wait_until
 
 
@@ -68,7 +67,7 @@ def test_a_hook_sees_what_it_sees_at_the_machine(repository: Repository, work: W
     look = "env; pwd; git config test.key; git diff --cached --name-only"
     own = f'{{ echo "$0"; {look}; git rev-parse --absolute-git-dir; }} >.git/seen 2>&1'
     repository.write("hooks/pre-commit", f"#!/bin/sh\n{own}\n").chmod(0o755)
-    hook(repository, "pre-commit", "exit 1")
+    repository.hook("pre-commit", "exit 1")
     repository.write("hooks/commit-msg", "#!/bin/sh\nexit 1\n")  # git runs no such file
     (repository.path / "hooks/prepare-commit-msg").mkdir()
     for name, value in {"test.key": "the repository's own", "core.hooksPath": "hooks"}.items():
@@ -88,11 +87,11 @@ def test_a_hook_may_change_what_is_committed(repository: Repository, work: Work)
     the commit may fail or commit again: the answer names the commit that HEAD is at.
     """
     repository.commit_files({"a": "1\n", "version": "1\n", "other": "1\n"})
-    hook(repository, "pre-commit", "echo formatted > a; echo 2 > version; git add a version")
-    hook(repository, "prepare-commit-msg", 'echo "T-1: $(cat "$1")" > "$1"')
-    hook(repository, "commit-msg", 'grep -q T-1 "$1"')
+    repository.hook("pre-commit", "echo formatted > a; echo 2 > version; git add a version")
+    repository.hook("prepare-commit-msg", 'echo "T-1: $(cat "$1")" > "$1"')
+    repository.hook("commit-msg", 'grep -q T-1 "$1"')
     amend = "{ touch .git/amended; git commit -q --amend -m Amended; }"
-    hook(repository, "post-commit", f"[ -e .git/amended ] || {amend}; exit 1")
+    repository.hook("post-commit", f"[ -e .git/amended ] || {amend}; exit 1")
     for name in ("other", "a"):
         repository.write(name, "2\n")
     repository.git("add", "other")
@@ -108,12 +107,12 @@ def test_a_hook_may_change_what_is_committed(repository: Repository, work: Work)
 def test_a_slow_hook(changed: Repository, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """It is ended with its children; before the commit nothing is changed, after it all is."""
     monkeypatch.setattr(limits, "GIT_COMMIT_SECONDS", 4.0)
-    first, before, pids = changed.head(), index(changed), changed.path / ".git/pids"
-    hook(changed, name, f"(trap '' TERM; sleep 600; :) & echo $! $$ > '{pids}'; wait")
+    first, before, pids = changed.head(), changed.index(), changed.path / ".git/pids"
+    changed.hook(name, f"(trap '' TERM; sleep 600; :) & echo $! $$ > '{pids}'; wait")
     if name == "pre-commit":
         with pytest.raises(BridgeError, match="longer than 4 seconds"):
             commit_here(changed, "Slow")
-        assert changed.head() == first and index(changed) == before
+        assert changed.head() == first and changed.index() == before
     else:
         assert commit_here(changed, "Slow") == changed.head() != first
         assert changed.porcelain() == ""
@@ -133,9 +132,9 @@ def files(request: pytest.FixtureRequest) -> Files:
 def test_what_somebody_stages_meanwhile(changed: Repository, work: Work, files: Files) -> None:
     """It stays staged, though the agent works while the phone commits and the hooks run."""
     changed.write("b", "2\n")
-    hook(changed, "pre-commit", "env -u GIT_INDEX_FILE git add b; echo hook > c; git add c")
+    changed.hook("pre-commit", "env -u GIT_INDEX_FILE git add b; echo hook > c; git add c")
     work.committed("Meanwhile", files)
-    assert committed(changed) == ["a", "c"]
+    assert changed.committed() == ["a", "c"]
     assert changed.staged() == ["b"] and changed.git("diff", "--name-only") == ""
 
 
@@ -147,7 +146,7 @@ COMMIT_B = f"echo 2 > b; {THEIR_GIT} add b; {THEIR_GIT} commit -q --no-verify -m
 @pytest.mark.parametrize("code", [0, 1], ids=["accepts", "refuses"])
 def test_a_commit_during_a_hook(changed: Repository, work: Work, code: int, files: Files) -> None:
     """Somebody else's is not taken for the phone's, and what was staged for that stays staged."""
-    hook(changed, "pre-commit", f"{COMMIT_B}; exit {code}")
+    changed.hook("pre-commit", f"{COMMIT_B}; exit {code}")
     said = assert_refused(work.commit("Mine", files), "GIT_ERROR", True)["message"]
     assert said.startswith("Somebody else committed")
     assert changed.git("log", "-1", "--format=%s") == "Theirs\n"
@@ -160,7 +159,7 @@ def test_a_commit_that_somebody_makes_on_top(changed: Repository, work: Work, fi
     """
     both = f"{COMMIT_B}; echo 3 > a; {THEIR_GIT} commit -q -a -m Theirs"
     then = f"{both}; echo 3 > b; {THEIR_GIT} add b"
-    hook(changed, "post-commit", f"[ -e .git/once ] || {{ touch .git/once; {then}; }}")
+    changed.hook("post-commit", f"[ -e .git/once ] || {{ touch .git/once; {then}; }}")
     summary = work.committed("Mine", files)
     mine = (changed.git("rev-parse", "HEAD~2").strip(), "Mine", 1)
     assert (summary["hash"], summary["summary"], summary["files_changed"]) == mine
@@ -193,7 +192,7 @@ def test_head_moves_meanwhile(home: Path, repository: Repository, work: Work, wh
 def test_four_commits_at_once(bridge: Bridge, repository: Repository) -> None:
     """One after the other; all are there, and nothing is left over."""
     repository.commit_files(dict.fromkeys("abcd", "1\n"))
-    hook(repository, "pre-commit", "sleep 0.2")
+    repository.hook("pre-commit", "sleep 0.2")
     for name in "abcd":
         repository.write(name, "2\n")
     with bridge.phones(4) as phones, ThreadPoolExecutor(4) as pool:
@@ -210,16 +209,16 @@ def test_another_git_holds_the_index(changed: Repository, monkeypatch: pytest.Mo
     holds the index, that is not copied. A commit that is made stays, also when the index cannot
     be updated.
     """
-    before = index(changed)
+    before = changed.index()
     changed.write("b", "2\n")
     changed.git("commit", "-q", "-m", "Theirs", "--", "b")
-    lock = changed.write(".git/index.lock", index(changed))
+    lock = changed.write(".git/index.lock", changed.index())
     changed.write(".git/index", before)
     threading.Timer(0.5, lock.replace, [changed.path / ".git/index"]).start()
     commit_here(changed, "Waited")
-    assert committed(changed) == ["a"] and changed.porcelain() == ""
+    assert changed.committed() == ["a"] and changed.porcelain() == ""
     monkeypatch.setattr(limits, "GIT_LOCK_SECONDS", 0.1)
-    hook(changed, "post-commit", "echo theirs >.git/index.lock")
+    changed.hook("post-commit", "echo theirs >.git/index.lock")
     changed.write("a", "3\n")
     assert commit_here(changed, "Made") == changed.head()
     with pytest.raises(BridgeError, match=r"\.git/index\.lock is there"):
@@ -232,7 +231,7 @@ def test_another_git_holds_the_index(changed: Repository, monkeypatch: pytest.Mo
 def test_a_commit_whose_hook_breaks_the_repository(repository: Repository, work: Work) -> None:
     """D10: it is answered with the commit, and an empty status that says that it is not all."""
     repository.write("a", "1\n")
-    hook(repository, "post-commit", f"ln -s /etc '{repository.path}/.git/refs/out'")
+    repository.hook("post-commit", f"ln -s /etc '{repository.path}/.git/refs/out'")
     answer = work.commit("Made", ["a"])
     assert answer["type"] == "git_status_response", answer
     assert answer["payload"]["commit"]["hash"] == repository.head()
@@ -241,9 +240,9 @@ def test_a_commit_whose_hook_breaks_the_repository(repository: Repository, work:
 
 def test_a_commit_that_a_killed_process_had_begun(changed: Repository) -> None:
     """D31: what was committed is answered, whether or not the index had been updated."""
-    before, begun = index(changed), datetime.now(UTC) - timedelta(seconds=1)
+    before, begun = changed.index(), datetime.now(UTC) - timedelta(seconds=1)
     first = commit_here(changed, "Once", begun=begun)
-    for left in (index(changed), before):
+    for left in (changed.index(), before):
         changed.write(".git/index", left)
         assert commit_here(changed, "Once", begun=begun) == first and changed.porcelain() == ""
     for message, since in (("Other", begun), ("Once", datetime.now(UTC) + timedelta(seconds=5))):

@@ -12,9 +12,8 @@ import pytest
 from tests.conformance.approvals import assert_refused
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
-from tests.conformance.repositories import Repository, Work
+from tests.conformance.repositories import Repository, Work, digest
 from tests.conformance.test_git_hostile import look
-from tests.files.repositories import digest
 
 pytestmark = pytest.mark.spec("git.hostile")
 SECRET, NAME = "the secret line", "secret-name.txt"

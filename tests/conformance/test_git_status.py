@@ -10,9 +10,8 @@ from bridge_project.kernel import limits
 from tests.conformance.approvals import assert_refused
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
-from tests.conformance.repositories import Repository, Work, changes, lines
+from tests.conformance.repositories import Repository, Work, changes, digest, lines
 from tests.conformance.samples import hook, new_session, prompt
-from tests.files.repositories import committed, digest
 
 pytestmark = pytest.mark.spec("ws.git_status_request", "ws.git_status_response")
 
@@ -208,7 +207,7 @@ def test_the_commit_of_a_submodule(inside: Path, repository: Repository, work: W
     (file,) = work.diff()
     assert lines(file, "removed") == [f"Subproject commit {before}"]
     work.committed("Submodule", ["sub"])
-    assert committed(repository) == ["sub"] and work.changes() == MODIFIED
+    assert repository.committed() == ["sub"] and work.changes() == MODIFIED
 
 
 def test_a_submodule_that_leads_out_is_not_looked_into(

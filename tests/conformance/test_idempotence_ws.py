@@ -10,7 +10,6 @@ from tests.conformance.delivery import send
 from tests.conformance.phone import Phone
 from tests.conformance.repositories import Repository, Work
 from tests.conformance.samples import new_id, prompt
-from tests.files.repositories import hook
 
 pytestmark = pytest.mark.spec("client.repeat", "offline.flush")
 on_both = pytest.mark.usefixtures("database")
@@ -56,10 +55,10 @@ def test_a_commit_that_was_refused(repository: Repository, work: Work) -> None:
     """It is tried again, and then it is done."""
     repository.commit_files({"a": "1\n"})
     repository.write("a", "2\n")
-    hook(repository, "pre-commit", "exit 1")
+    repository.hook("pre-commit", "exit 1")
     id_, body = new_id(), {"session_id": work.sid, "message": "Again", "files": ["a"]}
     assert send(work.phone, "git_commit", id_, body)["payload"]["code"] == "GIT_ERROR"
-    hook(repository, "pre-commit", "exit 0")
+    repository.hook("pre-commit", "exit 0")
     first = send(work.phone, "git_commit", id_, body)["payload"]["commit"]
     repository.write("a", "3\n")
     assert send(work.phone, "git_commit", id_, body)["payload"]["commit"] == first
@@ -72,7 +71,7 @@ def test_a_commit_whose_answer_was_lost(repository: Repository, work: Work) -> N
     connection, where an id that is no UUID is a new one.
     """
     repository.commit_files({"a": "1\n"})
-    hook(repository, "pre-commit", "sleep 0.5")  # so that it comes before
+    repository.hook("pre-commit", "sleep 0.5")  # so that it comes before
     phone, body = work.phone, {"session_id": work.sid, "message": "Once", "files": ["a"]}
     made = []
     for number, id_ in enumerate((new_id(), "1")):

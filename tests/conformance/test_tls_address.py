@@ -1,17 +1,20 @@
-"""TLS, the plain listener for a proxy, the insecure ways in (spec, Authentication 6; D19, D20)."""
+"""Where it listens; TLS, and the insecure ways in (spec, Authentication 6; D19, D20, D44)."""
 
 import plistlib
 import socket
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import LOOPBACK, Https, assert_error
 from tests.conformance.phone import Closed, Phone
 from tests.conformance.samples import hook, new_session
+from tests.faults.quick import QuickBridge
 
 PROXY = {"X-Forwarded-Proto": "HTTPS, https", "X-Forwarded-For": "203.0.113.9"}
 
@@ -125,3 +128,21 @@ def test_a_misconfigured_bridge_still_ingests(misconfigured: Bridge) -> None:
     told = misconfigured.get("/api/v1/ws").json()
     assert told["websocket_url"] == f"wss://{LOOPBACK}:{misconfigured.port}/api/v1/ws"
     assert told["documentation_url"].startswith(f"https://{LOOPBACK}:{misconfigured.port}/docs/")
+
+
+def test_a_port_that_is_taken(shared: Bridge, tmp_path: Path) -> None:
+    """The one that listens goes on."""
+    done = QuickBridge(tmp_path, BRIDGE_PORT=str(shared.port)).manage("serve", check=False)
+    assert done.returncode == 1 and str(shared.port) in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr
+    assert shared.get("/api/v1/health", shared.hook_token).status == 200
+
+
+def test_listens_where_it_was_told(shared: Bridge, public: Bridge) -> None:
+    """BRIDGE_HOST 127.0.0.1 is there alone; so is the plain listener."""
+    sockets = psutil.net_connections("tcp")
+    listening = [one.laddr for one in sockets if one.laddr and one.status == psutil.CONN_LISTEN]
+    for bridge in (shared, public):
+        for port in {int(bridge.settings.get("BRIDGE_PLAIN_PORT", bridge.port)), bridge.port}:
+            hosts = {address.ip for address in listening if address.port == port}
+            assert hosts and hosts <= {"127.0.0.1", "::1"}

@@ -53,8 +53,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bridge, Bri
 
 
 def running(bridge: Bridge) -> Bridge:
-    assert bridge.process is not None
-    return bridge if bridge.process.poll() is None else bridge.start()
+    return bridge if bridge.running.poll() is None else bridge.start()
 
 
 @pytest.fixture

@@ -49,8 +49,7 @@ class ClockBridge(QuickBridge):
 
     def __exit__(self, *_: object) -> None:
         self.hang_up()
-        assert self.process is not None
-        self.process.kill()
+        self.running.kill()
         super().__exit__()
 
     def set(self, seconds: float) -> None:

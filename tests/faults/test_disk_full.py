@@ -2,7 +2,6 @@
 
 import errno
 import json
-import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -172,14 +171,12 @@ def test_a_phone_goes_on_while_the_disk_is_full(disk: Disk) -> None:
 def test_hooks_on_a_full_disk(disk: Disk) -> None:
     """D47: what was spooled is sent once; what could not be leaves no half, and is said."""
     bridge, sid = disk.bridge, new_session()
-    assert bridge.process is not None
     disk.fire(sid, 0)
     wait_until(lambda: bridge.knows(sid) and not disk.spooled(), "the first hook is through")
     phone = bridge.phone().ready()
     phone.close()  # it would be silent for too long
     # or the forwarder would be faster than the disk is full
-    bridge.process.send_signal(signal.SIGSTOP)
-    try:
+    with bridge.asleep():
         for number in range(1, 6):
             disk.fire(sid, number)
         disk.fill()
@@ -187,8 +184,6 @@ def test_hooks_on_a_full_disk(disk: Disk) -> None:
             disk.fire(sid, number)
         assert len(disk.spooled()) == 5, "half a file stays"
         assert (disk.data / "spool" / "lost").exists()
-    finally:
-        bridge.process.send_signal(signal.SIGCONT)
     disk.store_nothing()
     disk.free()
     disk.fire(sid, 6)

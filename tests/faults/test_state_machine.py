@@ -13,9 +13,8 @@ from hypothesis.stateful import initialize, precondition, rule, run_state_machin
 
 from tests.conformance.samples import new_id
 from tests.faults.model import Violation
-from tests.faults.phones import Handset, post
 from tests.faults.quick import QuickBridge
-from tests.faults.stage import Happening, Stage
+from tests.faults.stage import Handset, Happening, Stage, post
 
 EXAMPLES = 8  # runs of an ordinary test
 STEPS = 40

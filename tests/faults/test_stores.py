@@ -159,14 +159,13 @@ def asleep_in_a_transaction(postgres: Postgres) -> set[tuple[int, object]]:
 
 def freeze_in_a_transaction(bridge: Bridge, postgres: Postgres) -> None:
     """Stop the process, as a machine falls asleep, while it holds a transaction open."""
-    assert bridge.process is not None
     for _ in range(100):
-        bridge.process.send_signal(signal.SIGSTOP)
+        bridge.running.send_signal(signal.SIGSTOP)
         before = asleep_in_a_transaction(postgres)
         time.sleep(0.3)  # so long the other process, which lives, never pauses
         if before & asleep_in_a_transaction(postgres):
             return
-        bridge.process.send_signal(signal.SIGCONT)
+        bridge.running.send_signal(signal.SIGCONT)
         time.sleep(0.01)  # another moment
     raise AssertionError("never in a transaction")
 
@@ -175,14 +174,13 @@ def freeze_in_a_transaction(bridge: Bridge, postgres: Postgres) -> None:
 def test_a_process_falls_asleep_holding_the_head(stores: Stores) -> None:
     """D26, D46: it must not keep the others from the log, nor break anything on waking."""
     awake, sleeper = stores.bridges
-    assert sleeper.process is not None
     with under_load([awake, sleeper], posters=8, watchers=2, timeout=40, pace=0) as load:
         load.more(10)
         freeze_in_a_transaction(sleeper, stores.postgres)
         try:
             load.more(10, GOES_ON_WITHIN, load.posters[0::2])
         finally:
-            sleeper.process.send_signal(signal.SIGCONT)
+            sleeper.running.send_signal(signal.SIGCONT)
         load.more(10)
         assert {refusal.answer.status for refusal in load.refusals()} <= {503}
         load.finish()

@@ -63,8 +63,7 @@ def look_at(bridge: Bridge) -> Look:
     eventually(quiet)
     out = Path(bridge.settings["LOOKS"])
     out.unlink(missing_ok=True)
-    assert bridge.process is not None
-    bridge.process.send_signal(signal.SIGUSR1)
+    bridge.running.send_signal(signal.SIGUSR1)
     eventually(out.exists)
     return {name: Counter(counts) for name, counts in json.loads(out.read_text()).items()}
 

@@ -69,12 +69,13 @@ def test_a_recycled_process_id_overwrites_nothing(spool: Path) -> None:
     """`$$` is replaced by a fixed number. When there are too many of them, a mark is left."""
     change_script(spool, "$$", "4711")
     for number in range(15):
-        assert quiet(run_hook(spool, str(number).encode()))
+        run_hook(spool, str(number).encode())
     names = ["4711", *(f"4711.{number}" for number in range(1, 15))]
     assert [(spool / name).read_bytes() for name in names] == [b"%d" % n for n in range(15)]
     change_script(spool, str(MOST_TRIES), "15")
     assert not (spool / "lost").exists()
-    assert quiet(run_hook(spool, b"15")) and (spool / "lost").exists()
+    run_hook(spool, b"15")
+    assert (spool / "lost").exists()
     assert sorted(waiting(spool)) == sorted(names)
 
 
@@ -109,15 +110,15 @@ def test_the_disk_is_full(spool: Path, limit: int) -> None:
     """Or so a file size limit looks to cat. The loss is marked, the agent's pipe does not break."""
     full = f"ulimit -f {limit};trap '' XFSZ;{hook_command(str(spool))}"
     for _ in range(2):
-        assert quiet(run_hook(spool, LARGE, full))
+        run_hook(spool, LARGE, full)
         assert waiting(spool) == []
         assert (spool / "lost").exists()
-    assert quiet(run_hook(spool, b"{}"))
+    run_hook(spool, b"{}")
     assert len(waiting(spool)) == 1, "the disk has room again, and nobody is needed to say so"
 
 
 def test_standard_input_is_closed_or_empty_or_no_cat_is_to_be_found(spool: Path) -> None:
-    assert quiet(run_hook(spool, b""))
+    run_hook(spool, b"")
     closed = ["/bin/sh", "-c", f"exec <&-;{hook_command(str(spool))}"]
     assert quiet(subprocess.run(closed, capture_output=True, timeout=180))
     assert quiet(in_shell("/bin/sh", spool, b"{}", PATH="/nonexistent"))
@@ -127,12 +128,13 @@ def test_without_a_forwarder_the_spool_stays_bounded(spool: Path) -> None:
     """Every 257th process id measures the spool: here it is one of those, and the bound small."""
     change_script(spool, "$$", "514")
     change_script(spool, "-gt 200000 ", "-gt 100 ")
-    assert quiet(run_hook(spool, b"{}"))
+    run_hook(spool, b"{}")
     assert not (spool / "full").exists()
     (spool / "514").write_bytes(b"x" * 200_000)  # a process id that comes again measures too
     for number in range(1, 257):
         (spool / f"514.{number}").touch()
-    assert quiet(run_hook(spool, b"{}"))
+    run_hook(spool, b"{}")
     assert (spool / "full").exists()
     before = waiting(spool)
-    assert quiet(run_hook(spool, LARGE)) and waiting(spool) == before
+    run_hook(spool, LARGE)
+    assert waiting(spool) == before

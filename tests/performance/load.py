@@ -30,8 +30,7 @@ STILL_SECONDS = 3.0  # nothing came for this long: nothing more will
 
 def cpu_seconds(bridge: Bridge) -> float:
     """CPU time that its process has used so far; it grows in steps of 10 ms."""
-    assert bridge.process is not None
-    return sum(psutil.Process(bridge.process.pid).cpu_times()[:2])
+    return sum(psutil.Process(bridge.running.pid).cpu_times()[:2])
 
 
 def hook_event(kind: str, session: str, call_id: str, more: dict[str, Any]) -> dict[str, Any]:

@@ -31,12 +31,6 @@ def bridge(tmp_path_factory: pytest.TempPathFactory, service: PushService) -> It
 
 
 @pytest.fixture
-def phone(bridge: Bridge) -> Iterator[Phone]:
-    with bridge.phones(1) as (made,):
-        yield made
-
-
-@pytest.fixture
 def browser(service: PushService) -> Browser:
     return service.browser()
 

@@ -93,10 +93,6 @@ def instructions(keyword: str) -> list[str]:
     return [line[len(keyword) :].strip() for line in lines if line.startswith(f"{keyword} ")]
 
 
-def image_environment() -> dict[str, str]:
-    return dict(word.split("=", 1) for line in instructions("ENV") for word in shlex.split(line))
-
-
 def test_nothing_gets_into_an_image_but_what_is_named() -> None:
     """So no data directory, token or key can; and it runs as nobody in particular."""
     lines = (REPOSITORY / ".dockerignore").read_text().splitlines()
@@ -133,7 +129,8 @@ def command(keyword: str) -> list[str]:
 def test_what_the_image_holds_is_enough_to_run(image: Path, tmp_path: Path) -> None:
     """Started, healthy by its own check, stopped in order, and then not healthy."""
     bridge = Bridge(tmp_path, BRIDGE_HOOK_TOKEN="", BRIDGE_ADMIN_TOKEN="")
-    given = image_environment() | bridge.environment
+    words = [word for line in instructions("ENV") for word in shlex.split(line)]
+    given = dict(word.split("=", 1) for word in words) | bridge.environment
     options: Any = {"cwd": image, "env": given, "stdin": subprocess.DEVNULL}
 
     def healthcheck() -> tuple[int, str]:

@@ -5,7 +5,6 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -167,13 +166,9 @@ def test_a_locked_database(bridge: Bridge) -> None:
 
 
 def test_a_bridge_that_hangs(bridge: Bridge) -> None:
-    assert bridge.process is not None
-    bridge.process.send_signal(signal.SIGSTOP)
-    try:
+    with bridge.asleep():
         told = run_doctor(bridge, expected=1)
-    finally:
-        bridge.process.send_signal(signal.SIGCONT)
-    pid = bridge.process.pid
+    pid = bridge.running.pid
     says(told["bridge"], "broken", f"Process {pid} holds", mend=f"kill {pid}")
 
 
