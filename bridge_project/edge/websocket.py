@@ -180,7 +180,7 @@ class Protocol(Handshake):
         self._deflated = b""
 
     def onFrameData(self, payload: bytes) -> Any:
-        if self._isMessageCompressed and self.current_frame.opcode <= LAST_DATA_OPCODE:
+        if self.current_frame.opcode <= LAST_DATA_OPCODE and self._isMessageCompressed:
             self._deflated += payload[: limits.MESSAGE_BEGINNING_BYTES - len(self._deflated)]
         return super().onFrameData(payload)
 
