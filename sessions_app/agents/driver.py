@@ -167,7 +167,10 @@ class Driver(ABC):
 
     @abstractmethod
     async def interrupt(self) -> None:
-        """Stop the turn; TurnEnded follows soon, or the supervisor closes the driver."""
+        """Stop the turn; TurnEnded follows soon, or the supervisor closes the driver.
+
+        Also called outside a turn while calls are open, which then end.
+        """
 
     async def end_background(self) -> None:  # noqa: B027 - an agent may run no commands
         """End what commands have left running; the agent itself goes on."""

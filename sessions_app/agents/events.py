@@ -122,9 +122,13 @@ class SessionIdentified(Event):
 
 @dataclass(frozen=True, slots=True)
 class StoppedAsking(Event):
-    """Report that the agent no longer asks; the driver interrupts its turn (D59)."""
+    """Report that the agent no longer asks (D59).
+
+    ``told``: it was told to stop. Before its first prompt there is nothing that it could do.
+    """
 
     reason: str
+    told: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,10 +183,11 @@ class EventQueue:
         return bool(self._events)
 
     def take(self) -> list[Event]:
-        """Return all events and empty the queue."""
-        taken = list(self._events)
-        self._events.clear()
-        self._chars = 0
+        """Take all events out, or those up to the first end of a turn."""
+        taken: list[Event] = []
+        while self._events and not (taken and isinstance(taken[-1], TurnEnded)):
+            taken.append(self._events.popleft())
+        self._chars -= sum(len(event.content) for event in taken if isinstance(event, Chunk))
         self._taken.set()
         return taken
 

@@ -81,6 +81,11 @@ class SessionRunner:
         """Read the inbox: a command may be waiting."""
         self._wake.set()
 
+    @property
+    def in_use(self) -> bool:
+        """Return whether a turn runs, or a call outside one."""
+        return self.busy or self._session_log.acts
+
     def explain_silence(self) -> None:
         """Report a turn that has been silent for long, once for each silence."""
         now, heard_at = time.monotonic(), max(self.used_at, self.driver.events.heard_at)
@@ -132,8 +137,9 @@ class SessionRunner:
 
     async def _write_batch(self, batch: list[Event]) -> None:
         kinds = {type(event) for event in batch}
-        if StoppedAsking in kinds and self.busy:  # the driver has told it to stop
-            self._interrupted = True
+        if any(isinstance(event, StoppedAsking) and event.told for event in batch):
+            # outside a turn nothing shows that it has stopped: it is ended
+            self._interrupted = self.busy = True
             self._watch()
         if AgentDied in kinds and not self._stopping:
             self.died = True
@@ -147,7 +153,7 @@ class SessionRunner:
                 else event
                 for event in batch
             ]
-        await threads.retry(self._session_log.write, coalesce(batch))
+        await threads.retry(self._session_log.write, coalesce(batch), busy=self.busy)
         if kinds != {TurnSilent}:
             self.used_at = time.monotonic()
         if kinds & {TurnEnded, AgentDied}:
@@ -197,6 +203,8 @@ class SessionRunner:
             self._watch()
             await self.driver.interrupt()
         else:
+            if self._session_log.acts:
+                await self.driver.interrupt()
             self._clean()
 
     def _clean(self) -> None:

@@ -46,6 +46,7 @@ class SessionWriter:
             raise OwnershipLost(session_pk)
         self.box = box
         self.session = session
+        self.busy = session.turn != Session.Turn.IDLE  # a turn runs, unless the runner knows better
         self.ids: dict[str | None, str] = {}  # the agent's id of a call → ours
 
     def save(self) -> None:
@@ -180,7 +181,12 @@ class SessionWriter:
     @property
     def in_turn(self) -> bool:
         """Return whether a turn has begun and not ended."""
-        return self.session.turn != Session.Turn.IDLE or bool(self.session.open_message)
+        return self.busy or bool(self.session.open_message)
+
+    def settle(self) -> None:
+        """Be at rest outside a turn, unless a call of the agent's is open then."""
+        if not self.in_turn and not self.session.calls:
+            self.session.set_turn(Session.Turn.IDLE)
 
     def _cut_turn(self, reason: str, finish: FinishReason) -> None:
         """End the calls and the stream that a turn leaves open."""
@@ -238,6 +244,7 @@ class SessionLog:
     def __init__(self, session_pk: int) -> None:
         self._session_pk = session_pk
         self._owner = leases.current()
+        self.acts = False  # as of the last event: in a turn, or with a call outside one
         self._ids: dict[str | None, str] = {}  # the agent's id of a call → ours
         # when a try took a command, by which that command is known again
         self._taking: datetime | None = None
@@ -263,15 +270,18 @@ class SessionLog:
         self._taking = None
         return taken
 
-    def write(self, batch: Sequence[events.Event]) -> None:
+    def write(self, batch: Sequence[events.Event], *, busy: bool) -> None:
+        """Write events; ``busy``: of a turn that runs, or ends with them."""
         with outbox() as box:
             if self._tried and LogRow.objects.filter(message_id=self._tried[0]).exists():
                 ids = self._tried[1]
             else:
                 writer = SessionWriter(box, self._session_pk, self._owner)
-                writer.ids = dict(self._ids)
+                writer.ids, writer.busy = dict(self._ids), busy
                 for event in batch:
                     writer.write(event)
+                writer.settle()
+                self.acts = writer.session.turn != Session.Turn.IDLE
                 writer.save()
                 ids = writer.ids
                 self._tried = (box.rows[0].id, ids) if box.rows else None

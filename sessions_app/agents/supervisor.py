@@ -270,7 +270,7 @@ class Supervisor:
         if pk in found.waiting:
             runner.wake()
         runner.explain_silence()
-        used = runner.busy or pk in found.waiting
+        used = runner.in_use or pk in found.waiting
         if pk in found.watched:
             runner.unwatched_since = None
         elif runner.unwatched_since is None:

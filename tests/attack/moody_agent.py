@@ -6,7 +6,8 @@ object: `name` (its own), `modes`, `current`, `option` (they are a configuration
 (how often a mode can be set), `restless` (it leaves each that is set), `deaf` (no cancel stops it).
 
 Prompts: `/act FILE` writes it, asking first if it asks at all; `/stray MODE FILE` goes to a mode,
-and acts when it was set back or after a minute; `/offer KINDS FILE` asks with such options.
+and acts when it was set back or after a minute; `stray later` goes to a mode when the turn is over;
+`/offer KINDS FILE` asks with such options.
 """
 
 import json
@@ -63,6 +64,8 @@ class Moody(Scripted):
 
     def obey(self, message: dict[str, Any]) -> None:
         super().obey(message)
+        if "stray later" in json.dumps(message):
+            self.report("yolo")
         if message["method"].startswith("session/set_") and SPEC.get("restless"):
             self.report("yolo")
 

@@ -135,9 +135,15 @@ def test_one_that_cannot_be_set_back_is_interrupted(bridge: Bridge, agent: str) 
         end(phone, session)
 
 
-def test_one_that_does_not_stop_either_is_ended(bridge: Bridge, phone: Phone) -> None:
-    session = begin(bridge, phone, agent="deaf")
-    say(phone, session, "/stray yolo never")
+@pytest.mark.parametrize(
+    ("agent", "does"), [("deaf", "/stray yolo never"), ("stuck", "stray later")]
+)
+def test_one_that_does_not_stop_either_is_ended(
+    bridge: Bridge, phone: Phone, agent: str, does: str
+) -> None:
+    """Nor one of which nobody can see it, as no turn runs."""
+    session = begin(bridge, phone, agent=agent)
+    say(phone, session, does)
     phone.expect("notification", session_id=session, title="The agent stopped asking")
     wait_status(bridge, session, "paused")
     assert not (bridge.root / "never").exists()

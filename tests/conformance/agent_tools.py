@@ -142,6 +142,13 @@ def stream(messages: list[Message], session_id: str) -> list[Message]:
     ]
 
 
+def later(code: str) -> str:
+    """A prompt whose turn ends at once; the agent does as the Python says when there is a `go`."""
+    wait = "    while not os.path.exists('go'): time.sleep(0.01)\n"
+    body = "".join(f"    {line}\n" for line in code.splitlines())
+    return f"/do def late():\n{wait}{body}threading.Thread(target=late, daemon=True).start()"
+
+
 def begun(bridge: Bridge, phone: Phone, prompt: str) -> str:
     """A session that is in the middle of a turn: something has been said."""
     session_id = begin(bridge, phone, agent="plain")

@@ -3,11 +3,22 @@ its words reach the phones (D26, D28 to D30, D34 to D38; issue, The session's li
 """
 
 import json
+import os
+import signal
 import time
 
 import pytest
 
-from tests.conformance.agent_tools import Script, begun, bridge_of, http_say, script_of, stream
+from tests.conformance.agent_tools import (
+    Script,
+    begun,
+    bridge_of,
+    http_say,
+    later,
+    script_of,
+    stream,
+    wait_status,
+)
 from tests.conformance.agents import ask, begin, end, log_of, resume, say, send_start, start, words
 from tests.conformance.approvals import assert_refused, decide, of
 from tests.conformance.bridge import Bridge, eventually
@@ -90,6 +101,42 @@ def test_an_agent_that_does_not_yield(bridge: Bridge, script: Script, phone: Pho
     assert resume(bridge, phone, sid)["type"] == "session_ready"
     assert "2 characters" in words(ask(phone, sid, "hi")) and script.prompts().count("/deaf") == 1
     end(phone, sid)
+
+
+def acts_late(bridge: Bridge, phone: Phone) -> tuple[str, str]:
+    """A session in which the agent asks when its turn is over, and the call."""
+    sid = begin(bridge, phone, agent="plain")
+    ask(phone, sid, later("agent.ask_for('touch late')"))
+    (bridge.root / "go").touch()
+    asked = phone.expect("approval_required", session_id=sid)["payload"]
+    (bridge.root / "go").unlink()
+    assert bridge.session(sid)["turn"] == "waiting"
+    return sid, asked["tool_call_id"]
+
+
+@pytest.mark.parametrize("how", ["approved", "interrupted", "died"])
+def test_what_an_agent_does_outside_a_turn(
+    bridge: Bridge, script: Script, phone: Phone, how: str
+) -> None:
+    """D54, D40: the session is at rest when the call is over; it has no stream of its own."""
+    sid, call_id = acts_late(bridge, phone)
+    if how == "approved":
+        decide(phone, sid, call_id, how)
+    elif how == "interrupted":
+        phone.send("session_interrupt", {"session_id": sid})
+    else:
+        os.kill(script.lines("new")[-1]["pid"], signal.SIGKILL)
+        wait_status(bridge, sid, "error")
+    told = phone.expect("tool_result", session_id=sid, tool_call_id=call_id)["payload"]
+    assert told["result"]["success"] is (how == "approved")
+    eventually(lambda: bridge.session(sid)["turn"] == "idle")
+    if how != "died":
+        chosen = {"approved": "allow_once", "interrupted": None}[how]
+        eventually(lambda: script.lines("decided")[-1]["outcome"].get("optionId") == chosen)
+        shown = ask(phone, sid, "hello")[0]["payload"]["payload"]
+        assert (shown["prompt"], shown["queued"]) == ("hello", False)
+        end(phone, sid)
+    assert len(of(phone, "stream_end", sid)) == (1 if how == "died" else 2)
 
 
 def test_a_start_that_hangs(bridge: Bridge, script: Script, phone: Phone, sid: str) -> None:
@@ -196,6 +243,7 @@ def test_what_keeps_a_session(bridge: Bridge) -> None:
 
         back = eventually(comes_back)
         watched, deciding, left = (begin(bridge, phone) for _ in range(3))
+        late, late_call = acts_late(bridge, phone)
         watcher.join(watched)
         say(phone, deciding, '/tool Bash {"command": "make"}')
         asked = phone.expect("approval_required", session_id=deciding)["payload"]
@@ -203,11 +251,11 @@ def test_what_keeps_a_session(bridge: Bridge) -> None:
         gone = time.monotonic()
         other.expect("session_end", session_id=left, reason="timeout")
         other.stay(gone + 2 * GRACE + 1 - time.monotonic())
-        for sid in (back, watched, deciding):
+        for sid in (back, watched, deciding, late):
             assert bridge.session(sid)["status"] == "active"
-        answer = decide(other, deciding, asked["tool_call_id"], "approved")
-        assert answer["payload"]["forwarded"] is True
-        other.expect("session_end", session_id=deciding, reason="timeout")
+        for sid, call_id in ((deciding, asked["tool_call_id"]), (late, late_call)):
+            assert decide(other, sid, call_id, "approved")["payload"]["forwarded"] is True
+            other.expect("session_end", session_id=sid, reason="timeout")
         returning.vanish()
         watcher.vanish()
         for sid in (back, watched):

@@ -29,6 +29,7 @@ from sessions_app.agents.diffs import Change, diff_of_texts
 from sessions_app.agents.driver import PendingApprovals
 from sessions_app.agents.process import shell
 from sessions_app.agents.sanitize import clean
+from sessions_app.approvals.tool_result import INTERRUPTED
 
 
 class AcpClient:
@@ -49,23 +50,37 @@ class AcpClient:
         self._directory = directory
         self._mode_reported = mode_reported
         self.terminals = Terminals(directory)
-        self._calls = ToolCalls(queue, directory, self.terminals.text)
-        self.permissions = Permissions(approvals, self._calls, queue)
+        self.calls = ToolCalls(queue, directory, self.terminals.text)
+        self.permissions = Permissions(approvals, self.calls, queue)
         self.in_turn = False
         self.collector: HistoryCollector | None = None  # from loading to the first prompt
         self.cost: dict[str, Any] = {}  # the session's, once the agent has told it
         self.heard = asyncio.Event()
 
+    def begin_turn(self) -> None:
+        """Begin a turn, to which calls belong that are open already."""
+        self.collector, self.calls.interrupted, self.in_turn = None, False, True
+
     def end_turn(self) -> None:
         """Withdraw the requests and close the calls that the agent left open."""
         self.permissions.withdraw()
-        self._calls.end_turn(interrupted=self.permissions.interrupted)
+        self.calls.end_turn()
         self.in_turn = False
+
+    def interrupt(self) -> None:
+        """Let nothing wait any more; outside a turn, whose end closes them, close the calls."""
+        self.permissions.interrupt()
+        if not self.in_turn:
+            self.end_turn()
+            self.calls.interrupted = False
 
     # -- what the agent reports --------------------------------------------------------------------
 
     async def session_update(self, update: Any, **_: Any) -> None:
-        """Report an update; outside a turn it is history or an echoed prompt."""
+        """Report an update; outside a turn only one of a call that was asked about.
+
+        Another one is history then, or an echoed prompt.
+        """
         self.heard.set()
         if (mode := mode_in(update)) is not None:
             self._mode_reported(mode)
@@ -73,6 +88,8 @@ class AcpClient:
         match update:
             case schema.UsageUpdate(cost=cost) if cost is not None:
                 self.cost = {"cost": {"amount": cost.amount, "currency": cost.currency}}
+            case schema.ToolCallProgress() if self.calls.has(update.tool_call_id):
+                self.calls.update(update)
             case _ if not self.in_turn:
                 if self.collector is not None:
                     self.collector.take(update)
@@ -81,9 +98,9 @@ class AcpClient:
                     self._events.put(events.Chunk(text))
             case schema.AgentThoughtChunk():
                 self._events.heard()
-                self._calls.think(clean(text_of(update.content)))
+                self.calls.think(clean(text_of(update.content)))
             case schema.ToolCallStart() | schema.ToolCallProgress():
-                self._calls.update(update)
+                self.calls.update(update)
             case _:
                 return  # echoed prompts, plans, commands: devices are told none of these
 
@@ -114,11 +131,11 @@ class AcpClient:
     async def write_text_file(
         self, path: str, content: str, **_: Any
     ) -> schema.WriteTextFileResponse:
-        granted, old = self._calls.granted(), ""  # now: the call may be over once the file is read
+        granted, old = self.calls.granted(), ""  # now: the call may be over once the file is read
         with suppress(BridgeError, OSError):  # then it is written anew, or cannot be
             old = await files.read(path, self._directory)
-        real = self._calls.real(path)
-        record = self._calls.granting_text(granted, real, old, content)
+        real = self.calls.real(path)
+        record = self.calls.granting_text(granted, real, old, content)
         if record is None:
             where = self._shown(path, real)
             record = await self._ask("Write", {"file_path": where, "content": content})
@@ -143,8 +160,8 @@ class AcpClient:
     ) -> schema.CreateTerminalResponse:
         arguments, more = args or [], {variable.name: variable.value for variable in env or []}
         shown, inner = shell.quoted(command, arguments), shell.script(command, arguments)
-        real = self._calls.real(cwd or ".")
-        record = self._calls.granting_command(shown, inner, real, more)
+        real = self.calls.real(cwd or ".")
+        record = self.calls.granting_command(shown, inner, real, more)
         if record is None:
             place = ({"cwd": cwd} if cwd else {}) | ({"env": more} if more else {})
             record = await self._ask("Bash", {"command": shown} | place)
@@ -185,13 +202,15 @@ class AcpClient:
 
     async def _ask(self, tool: str, params: dict[str, Any]) -> Record:
         """Ask a person to approve a call. Raises RequestError when they do not."""
+        if self.calls.interrupted:
+            raise RequestError(errors.REFUSED, INTERRUPTED)
         record = own_record(tool, params)
-        verdict = await self.permissions.ask(record.call)
-        if verdict is None:
-            raise RequestError(errors.REFUSED, "The turn was interrupted.")
-        if verdict.decision != "approved":
-            self._events.put(events.ToolStopped(record.call, reason_of(verdict)))
-            raise RequestError(errors.REFUSED, reason_of(verdict))
+        with self.calls.waiting(record):
+            verdict = await self.permissions.ask(record)
+        if verdict is None or verdict.decision != "approved":
+            why = INTERRUPTED if verdict is None else reason_of(verdict)
+            self.calls.stop(record, why)
+            raise RequestError(errors.REFUSED, why)
         return record
 
     @contextmanager
@@ -207,5 +226,7 @@ class AcpClient:
 
     def _command_ended(self, record: Record, terminal: Terminal) -> None:
         record.failure = terminal.failure
-        if record.own:
+        if record.own and terminal.interrupted:
+            self._events.put(events.ToolStopped(record.call, INTERRUPTED))
+        elif record.own:
             self._events.put(terminal.outcome(record.call))

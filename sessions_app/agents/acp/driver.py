@@ -163,9 +163,8 @@ class AcpDriver(Driver):
     # -- a turn ------------------------------------------------------------------------------------
 
     async def prompt(self, content: str) -> None:
-        self._history, self._client.collector = self.history, None
-        self._client.permissions.interrupted = False
-        self._client.in_turn = True
+        self._history = self.history
+        self._client.begin_turn()
         self._turn = asyncio.create_task(self._run(content))
 
     async def _run(self, content: str) -> None:
@@ -182,7 +181,7 @@ class AcpDriver(Driver):
         usage: Counter[str] = Counter()
         following: str | None = content
         ended = events.TurnEnded("stop")
-        while following is not None and not self._client.permissions.interrupted:
+        while following is not None and not self._client.calls.interrupted:
             try:
                 answer = await self._connection.prompt(
                     session_id=self._session_id, prompt=[text_block(following)]
@@ -205,22 +204,22 @@ class AcpDriver(Driver):
 
     def _failed(self, error: RequestError | ValidationError) -> events.TurnEnded:
         # some agents answer a cancelled prompt with an error
-        if self._client.permissions.interrupted:
+        if self._client.calls.interrupted:
             return events.TurnEnded("stop")
         unknown = f"{self._name} ended its turn in a way that the protocol does not know."
         why = self._text_of(error) if isinstance(error, RequestError) else unknown
         return events.TurnEnded("error", error=why)
 
     async def interrupt(self) -> None:
-        if self._turn is None or self._turn.done():
-            return
-        self._client.permissions.interrupt()
+        self._client.interrupt()
         with contextlib.suppress(ConnectionError):  # gone, which is reported elsewhere
             await self._connection.cancel(session_id=self._session_id)
 
     async def _stopped_asking(self, reason: str) -> None:
-        self.events.put(events.StoppedAsking(reason))
-        await self.interrupt()
+        told = self._turn is not None
+        self.events.put(events.StoppedAsking(reason, told))
+        if told:
+            await self.interrupt()
 
     # -- ending ------------------------------------------------------------------------------------
 

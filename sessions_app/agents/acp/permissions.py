@@ -11,7 +11,7 @@ from typing import Any
 
 from acp import schema
 
-from sessions_app.agents.acp.tool_calls import ToolCalls
+from sessions_app.agents.acp.tool_calls import Record, ToolCalls
 from sessions_app.agents.driver import REJECTED, PendingApprovals, Verdict
 from sessions_app.agents.events import EventQueue, ToolFailed, ToolStarted
 from sessions_app.approvals.tool_call import Call
@@ -33,7 +33,6 @@ class Permissions:
         self._calls = calls
         self._events = events
         self._changes: deque[str] = deque()  # the follow-up prompts of this turn
-        self.interrupted = False  # nothing is asked any more until the next turn
 
     async def answer(self, update: Any, options: list[Any]) -> schema.RequestPermissionResponse:
         """Answer an ACP agent's permission request with the person's decision.
@@ -41,6 +40,8 @@ class Permissions:
         The request is ``session/request_permission``. An option is chosen by its kind, never by its
         name; only this one call is ever allowed.
         """
+        if self._calls.interrupted:  # nobody is shown what is not asked any more
+            return _choose({})
         if former := self._calls.asked_before(update):
             self._approvals.withdraw(former.key)
             self._calls.stop(former)
@@ -54,7 +55,7 @@ class Permissions:
             self._events.put(ToolStarted(record.call))
             self._events.put(ToolFailed(record.call, Failure(_ONLY_ALWAYS)))
             return _choose(of_kind, "reject_once", "reject_always")
-        verdict = await self.ask(record.call)
+        verdict = await self.ask(record)
         if verdict is None:
             return _choose({})
         if verdict.decision == "approved" and record.has_other_command:
@@ -66,10 +67,12 @@ class Permissions:
         self._calls.stop(record, reason_of(verdict))
         return _choose(of_kind, "reject_once", "reject_always")
 
-    async def ask(self, call: Call) -> Verdict | None:
-        """Ask a person about a call; None when the turn was interrupted meanwhile."""
-        verdict = None if self.interrupted else await self._approvals.ask(call)
-        if verdict is not None and self.interrupted:  # between the decision and here
+    async def ask(self, record: Record) -> Verdict | None:
+        """Ask a person about a call; None when it has ended meanwhile, as by an interrupt."""
+        verdict = await self._approvals.ask(call := record.call)
+        if record.over:
+            return None
+        if verdict is not None and self._calls.interrupted:  # between the decision and here
             return Verdict("rejected", reason=INTERRUPTED)
         if verdict is not None and verdict.decision == "modified":
             self._changes.append(_follow_up(call, verdict.modifications or {}))
@@ -77,8 +80,7 @@ class Permissions:
 
     def interrupt(self) -> None:
         """Stop asking until the next turn; what was approved before is not used any more."""
-        self.interrupted = True
-        self._calls.withdraw_grants()
+        self._calls.interrupt()
         self.withdraw()
 
     def withdraw(self) -> None:

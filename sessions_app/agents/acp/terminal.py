@@ -21,6 +21,8 @@ _SHELL = "/bin/sh"
 class Terminal(shell.Command):
     """Hold a command, and what it has printed as its agent reads it."""
 
+    interrupted = False  # ended by session_interrupt
+
     @property
     def text(self) -> str:
         """Return what it has printed."""
@@ -98,6 +100,7 @@ class Terminals:
     async def end_background(self) -> None:
         """End all commands and what they left running; keep the terminals."""
         for terminal in self._terminals.values():
+            terminal.interrupted |= terminal.group.returncode is None
             terminal.give_up()
         await self._groups.end()
 

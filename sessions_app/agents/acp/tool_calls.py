@@ -7,7 +7,9 @@ and what is open at the turn's end is closed then.
 
 import os
 import uuid
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -34,8 +36,10 @@ from sessions_app.approvals.tool_result import INTERRUPTED, TOOL_FAILED, Failure
 Update = schema.ToolCallStart | schema.ToolCallProgress | schema.ToolCallUpdate
 
 _REASONING_MAX_CHARS = 2000
+_PAST_CALLS = 1000
 _ENDED = ("completed", "failed")
 _NO_RESULT = "The agent reported no result of this call."
+_NOT_AWAITED = "The agent's turn ended before anybody decided."
 _ASKED_AGAIN = "The agent has asked about this call again."
 
 
@@ -169,7 +173,9 @@ class ToolCalls:
         self._terminal_text = terminal_text
         self._records: dict[str, Record] = {}
         self._asked: set[str] = set()  # keys of this turn about which somebody was asked
+        self._past: deque[str] = deque(maxlen=_PAST_CALLS)  # ids of earlier turns' calls
         self._thoughts = ""
+        self.interrupted = False  # nothing is asked any more until the next turn
 
     # -- what the agent reports --------------------------------------------------------------------
 
@@ -178,7 +184,10 @@ class ToolCalls:
         self._thoughts = (self._thoughts + text)[-_REASONING_MAX_CHARS:]
 
     def update(self, update: schema.ToolCallStart | schema.ToolCallProgress) -> None:
-        """Apply an agent's report."""
+        """Apply an agent's report, unless nobody was shown its call, or its turn is over."""
+        is_new = isinstance(update, schema.ToolCallStart) or self.has(update.tool_call_id)
+        if not is_new and (self.interrupted or update.tool_call_id in self._past):
+            return
         record = self._record(update)
         if record.over:
             self._report_ran_anyway(record, update.status)
@@ -190,6 +199,10 @@ class ToolCalls:
         if ended:
             self._report_ran_anyway(record, record.status)
             self._finish(record)
+
+    def has(self, call_id: str) -> bool:
+        """Return whether a call of that id is one of this turn's."""
+        return call_id in self._records
 
     def _report_ran_anyway(self, record: Record, status: str | None) -> None:
         """Report a refused call that ran, once it has ended."""
@@ -223,16 +236,34 @@ class ToolCalls:
         return record
 
     def stop(self, record: Record, why: str = _ASKED_AGAIN) -> None:
-        """Close the record of a call that will not run; ignore its later updates."""
-        record.over = True
-        self._events.put(ToolStopped(record.call, why))
+        """Close the record of a call that will not run, once; ignore its later updates."""
+        if not record.over:
+            record.over = True
+            self._events.put(ToolStopped(record.call, why))
 
-    def end_turn(self, *, interrupted: bool) -> None:
+    @contextmanager
+    def waiting(self, record: Record) -> Iterator[None]:
+        """Hold a call of the bridge's own that waits: it ends with the turn."""
+        self._records[record.key] = record
+        try:
+            yield
+        finally:
+            self._records.pop(record.key, None)
+
+    def interrupt(self) -> None:
+        """Let no approval given so far cover anything any more."""
+        self.interrupted = True
+        for record in self._records.values():
+            record.grant = None
+
+    def end_turn(self) -> None:
         """Close all calls that the agent left open in this turn."""
         for record in self._records.values():
             if not record.over:
                 self._announce(record)
-                self.stop(record, INTERRUPTED if interrupted else _NO_RESULT)
+                no_result = _NOT_AWAITED if record.own else _NO_RESULT
+                self.stop(record, INTERRUPTED if self.interrupted else no_result)
+        self._past.extend(self._records)
         self._records.clear()
         self._asked.clear()
         self._thoughts = ""
@@ -267,11 +298,6 @@ class ToolCalls:
             record.grant = None
         return record
 
-    def withdraw_grants(self) -> None:
-        """Let no approval given so far cover anything any more."""
-        for record in self._records.values():
-            record.grant = None
-
     def real(self, path: str) -> str:
         """Return where a path leads now; what was approved is done there and nowhere else."""
         is_path = "\0" not in path and len(path) <= PATH_MAX_CHARS
@@ -303,17 +329,20 @@ class ToolCalls:
             self._events.put(ToolStarted(record.announced))
 
     def _finish(self, record: Record) -> None:
-        record.over = True
         text, details = self._text(record), content.details_of(record.raw_output)
         exited = record.kind == "execute" and details.exit_code  # opencode calls it completed
-        if record.status == "failed" or exited:
-            why = f"Exit code {details.exit_code}" if details.exit_code else TOOL_FAILED
+        failed = record.status == "failed" or exited
+        if failed and self.interrupted:
+            self.stop(record, INTERRUPTED)
+        elif failed:
             known = record.failure or Failure(TOOL_FAILED)
+            why = f"Exit code {details.exit_code}" if details.exit_code else TOOL_FAILED
             failure = replace(known, message=text or why, details=details)
             self._events.put(ToolFailed(record.call, failure))
         else:
             diff = diff_of_texts(record.wrote or record.changes)
             self._events.put(ToolSucceeded(record.call, text, diff))
+        record.over = True
 
     def _text(self, record: Record) -> str:
         parts = []

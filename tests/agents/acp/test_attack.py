@@ -11,7 +11,8 @@ from bridge_project.kernel import limits
 from sessions_app.agents.events import ApprovalAsked, Chunk, ToolStopped, ToolSucceeded, TurnEnded
 from sessions_app.approvals.tool_result import INTERRUPTED
 from tests.agents.conftest import Open, scripted
-from tests.agents.drive import APPROVED, REJECTED, only, text
+from tests.agents.drive import APPROVED, REJECTED, kinds, only, text
+from tests.conformance.agent_tools import later
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 MARK = "BRIDGE_AGENT_RUN"
@@ -195,6 +196,49 @@ async def test_an_interrupt_takes_back_what_was_granted(opened: Open, root: Path
     await drive.turn(granted + uses)
     assert {path.name for path in root.iterdir()} == {"made", "written"}
     assert len(drive.of(ApprovalAsked)) == 4
+
+
+async def test_an_approval_outside_a_turn_ends_with_its_call(opened: Open, root: Path) -> None:
+    drive = await opened(APPROVED, REJECTED)
+    await drive.turn(
+        later(
+            "allowed(ask('c', kind='edit', rawInput={'file_path': 'a'}))\n"
+            "update('tool_call_update', toolCallId='c', status='completed'); write('a evil')"
+        )
+    )
+    (root / "go").touch()
+    await drive.said_one(ToolStopped)
+    asked = ["ApprovalAsked", "ToolSucceeded", "ApprovalAsked", "ToolStopped"]
+    assert kinds(drive.said) == ["TurnEnded", *asked] and not (root / "a").exists()
+
+
+@pytest.mark.parametrize("waits", ["agent.cancelled.wait()", ""])
+async def test_a_call_of_the_bridges_own_ends_with_the_turn(opened: Open, waits: str) -> None:
+    drive = await opened()
+    await drive.driver.prompt(f"/do request('terminal/create', command='true'); {waits}")
+    await drive.said_one(ApprovalAsked)
+    if waits:
+        await drive.driver.interrupt()
+    await drive.said_one(TurnEnded)
+    ended = ["ApprovalWithdrawn", "ToolStopped", "TurnEnded"]
+    assert kinds(drive.said) == ["ApprovalAsked", *ended]
+
+
+async def test_what_an_interrupt_ends_is_no_failure(opened: Open) -> None:
+    """Nobody is told of a call that was not shown, nor of one of a turn that is over."""
+    drive = await opened()
+    given = "title='Run', kind='execute', rawInput={'command': 'true'}"
+    failed = "[update('tool_call_update', toolCallId=one, status='failed') for one in 'ab']"
+    await drive.driver.prompt(
+        f"/do update('tool_call', toolCallId='a', {given}); say('x'); agent.cancelled.wait()\n"
+        f"answer(ask('b', {given})); {failed}"
+    )
+    await drive.said_one(Chunk)
+    await drive.driver.interrupt()
+    await drive.said_one(TurnEnded)
+    assert kinds(drive.said) == ["ToolStarted", "ToolStopped", "TurnEnded"]
+    assert only(ToolStopped, drive.said).reason == INTERRUPTED
+    assert kinds(await drive.turn(f"/do {failed.replace('ab', 'a')}")) == ["TurnEnded"]
 
 
 async def test_an_interrupt_right_after_the_yes(opened: Open, root: Path) -> None:
