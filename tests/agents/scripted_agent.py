@@ -246,8 +246,11 @@ class Scripted:
         whole = os.path.join(os.getcwd(), path)
         self.have("fs/write_text_file", f"{path} is written.", path=whole, content=content)
 
-    def command(self, line: str, **more: Any) -> None:
+    def command(self, line: str, shown_in: str = "", **more: Any) -> None:
         if made := self.have("terminal/create", "", command=line, **more):
+            if shown_in:
+                content = [{"type": "terminal"} | made]
+                self.update("tool_call_update", toolCallId=shown_in, content=content)
             ended, told, _ = (
                 self.answer(self.request(f"terminal/{what}", **made))
                 for what in ("wait_for_exit", "output", "release")

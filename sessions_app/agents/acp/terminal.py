@@ -45,6 +45,8 @@ class Terminals:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._terminals: dict[str, Terminal] = {}
+        # the last that were released: calls of which they are a part still show what they printed
+        self._released: dict[str, Terminal] = {}
         # those of released terminals too, whose commands may have left something running
         self._groups = groups.Groups()
 
@@ -86,7 +88,7 @@ class Terminals:
 
     def text(self, terminal_id: str) -> str:
         """Return a terminal's output, empty when there is none of that id."""
-        found = self._terminals.get(terminal_id)
+        found = self._terminals.get(terminal_id) or self._released.get(terminal_id)
         return found.text if found else ""
 
     async def release(self, terminal_id: str) -> None:
@@ -96,6 +98,9 @@ class Terminals:
             await terminal.kill()
         await asyncio.wait({terminal.over})
         self._terminals.pop(terminal_id, None)
+        self._released[terminal_id] = terminal
+        if len(self._released) > limits.ACP_TERMINALS:
+            del self._released[next(iter(self._released))]
 
     async def end_background(self) -> None:
         """End all commands and what they left running; keep the terminals."""

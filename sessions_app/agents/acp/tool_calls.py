@@ -336,11 +336,15 @@ class ToolCalls:
             self.stop(record, INTERRUPTED)
         elif failed:
             known = record.failure or Failure(TOOL_FAILED)
+            if details.exit_code is None:
+                details.exit_code = known.details.exit_code
             why = f"Exit code {details.exit_code}" if details.exit_code else TOOL_FAILED
             failure = replace(known, message=text or why, details=details)
             self._events.put(ToolFailed(record.call, failure))
         else:
-            diff = diff_of_texts(record.wrote or record.changes)
+            # an agent may have written the file itself before the bridge did
+            wrote = [change for change in record.wrote if change.old != change.new]
+            diff = diff_of_texts(wrote or record.changes)
             self._events.put(ToolSucceeded(record.call, text, diff))
         record.over = True
 

@@ -17,6 +17,7 @@ EDIT = """/do diff = {'type': 'diff', 'path': os.path.abspath('a.txt'), 'newText
 yes = allowed(ask('c1', title='Writing', kind='edit', content=[diff]))
 say(f'{yes} ')
 if yes:
+    ITSELF
     write('a.txt hello')
     update('tool_call_update', toolCallId='c1', status='completed')
     write('a.txt too late')
@@ -79,10 +80,14 @@ async def test_a_write_that_nobody_was_asked_for_is_asked_for(opened: Open, root
     assert (root / "a.txt").read_text() == "new"
 
 
-async def test_an_agent_that_asked_itself_is_not_asked_twice(opened: Open, root: Path) -> None:
+@pytest.mark.parametrize("itself", ["pass", "open('a.txt', 'w').write('hello')"])
+async def test_an_agent_that_asked_itself_is_not_asked_twice(
+    opened: Open, root: Path, itself: str
+) -> None:
     """The approval covers the file that it named, while the call runs, and no longer."""
     drive = await opened(APPROVED, REJECTED)
-    said = await drive.turn(EDIT)
+    said = await drive.turn(EDIT.replace("ITSELF", itself))
+    assert "+hello" in str(only(ToolSucceeded, said).diff)
     refused = f"The bridge does not do it: {WORDS_OF_A_REJECTION}"
     assert text(said) == f"True a.txt is written.{refused}"
     assert [asked.call.tool for asked in drive.of(ApprovalAsked)] == ["Edit", "Write"]
@@ -117,7 +122,7 @@ async def test_a_command_of_the_agents_own_call(opened: Open, status: str) -> No
     drive = await opened(APPROVED, REJECTED)
     said = await drive.turn(
         f"/do allowed(ask('c', kind='execute', rawInput={{'command': {command!r}}}))\n"
-        f"agent.command({command!r})\n"
+        f"agent.command({command!r}, 'c')\n"
         f"update('tool_call_update', toolCallId='c', status={status!r})"
     )
     assert text(said) == "It ended with 1 and said: HTTP 429: too many requests\n"
@@ -126,3 +131,6 @@ async def test_a_command_of_the_agents_own_call(opened: Open, status: str) -> No
     if status == "failed":
         failure = only(ToolFailed, said).failure
         assert (failure.code, failure.retries) == ("TOOL_EXECUTION_FAILED", 3)
+        assert "many requests" in failure.message and failure.details.exit_code == 1
+    else:
+        assert "many requests" in only(ToolSucceeded, said).content
