@@ -46,11 +46,13 @@ class Recipe:
 
 # Reading asks only for what may hold secrets, as by opencode's own defaults; what has no name here,
 # such as a tool of an MCP server, asks. "edit", "bash" and the like are named because the user's
-# configuration may name them, and a name counts more than "*". A subagent's own calls ask.
+# configuration may name them, and a name counts more than "*". There are no subagents: opencode
+# 1.18 asks about a subagent's calls without telling anybody, and its turn never ends.
 _OPENCODE_PERMISSION = {
     **dict.fromkeys(("*", "edit", "bash", "webfetch", "websearch", "external_directory"), "ask"),
     "read": {"*": "allow", "*.env": "ask", "*.env.*": "ask", "*.env.example": "allow"},
-    **dict.fromkeys(("glob", "grep", "list", "todowrite", "skill", "task", "question"), "allow"),
+    **dict.fromkeys(("glob", "grep", "list", "todowrite", "skill", "question"), "allow"),
+    "task": "deny",
 }
 
 
