@@ -68,7 +68,7 @@ class AcpClient:
         self.in_turn = False
 
     def interrupt(self) -> None:
-        """Let nothing wait any more; outside a turn, whose end closes them, close the calls."""
+        """Let nothing wait any more; close the calls, unless a turn's end will."""
         self.permissions.interrupt()
         if not self.in_turn:
             self.end_turn()
