@@ -62,8 +62,8 @@ class Terminals:
         """Start a command; one without arguments is a line for the shell, as it was shown.
 
         Raises BridgeError for a directory outside the roots (D12), or that is not ``real`` any
-        more, OSError, ValueError when there
-        are too many, or when there is a NUL or a name that is none in it.
+        more, OSError, ValueError when there are too many, or when there is a NUL or a name that is
+        none in it.
         """
         if len(self._terminals) >= limits.ACP_TERMINALS:
             raise ValueError(f"{limits.ACP_TERMINALS} terminals are open; release one first")
