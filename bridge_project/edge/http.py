@@ -198,9 +198,9 @@ class Channel(http.HTTPChannel):
         request_id = request.request_id() if request else error_body.request_id(None)
         method = getattr(self, "_command", None) or getattr(request, "method", b"-")
         path = getattr(self, "_path", b"") or getattr(request, "uri", b"-")
-        origin = request.requestHeaders.getRawHeaders("Origin", [""])[0] if request else ""
-        readable = cors.headers_for(path.partition(b"?")[0].decode("latin-1"), origin)
-        error = BridgeError(code, message, headers=readable)
+        origin = request.requestHeaders.getRawHeaders(b"Origin", [b""])[0] if request else b""
+        names = (one.decode("latin-1") for one in (path.partition(b"?")[0], origin))
+        error = BridgeError(code, message, headers=cors.headers_for(*names))
         return bytes(self.server.error_response(error, request_id, status, bridge, method, path))
 
     def lineLengthExceeded(self, line: bytes) -> None:

@@ -211,7 +211,10 @@ class Protocol(Handshake):
         """Return the beginning of the message that is being received."""
         if self._isMessageCompressed:  # autobahn drops what it inflates beyond the limit
             inflate = zlib.decompressobj(-zlib.MAX_WBITS).decompress
-            return inflate(self._deflated, limits.MESSAGE_BEGINNING_BYTES)
+            try:
+                return inflate(self._deflated, limits.MESSAGE_BEGINNING_BYTES)
+            except zlib.error:  # further on than autobahn, which stops at the limit
+                return b""
         found = b""
         for piece in (*self.message_data, *(self.frame_data or ())):
             found += piece[: limits.MESSAGE_BEGINNING_BYTES - len(found)]

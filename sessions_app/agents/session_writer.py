@@ -264,7 +264,7 @@ class SessionLog:
                 taken = inbox.take(self._session_pk, busy=busy, at=self._taking)
                 if taken and taken.kind == inbox.Kind.PROMPT:
                     writer.open_stream()
-                    writer.session.set_turn(Session.Turn.WORKING)
+                    writer.session.set_calls(writer.session.calls)  # open since before
                 elif taken and taken.kind == inbox.Kind.INTERRUPT:
                     writer.reject_pending("interrupted")
         self._taking = None

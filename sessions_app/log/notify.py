@@ -42,10 +42,10 @@ class Notifier:
             self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        if (task := self._task) is not None:
+            self._task = None  # the layer's flush may swallow the cancellation
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     def publish(self, feeds: set[int], upto: int) -> None:
         """Announce that feeds have rows up to ``upto``; bundle several announcements."""
@@ -81,7 +81,7 @@ class Notifier:
     async def _run(self) -> None:
         """Listen and publish for ever; begin anew when Redis has been away."""
         layer: Any = get_channel_layer()
-        while True:
+        while self._task is not None:
             try:
                 await self._open(layer)
                 async with asyncio.TaskGroup() as group:
@@ -116,9 +116,9 @@ class Notifier:
     async def _publish(self, layer: Any) -> None:
         while True:
             await self._has_grown.wait()
-            self._has_grown.clear()
             if self._channel is None:
                 raise ConnectionError("a group was not changed")
+            self._has_grown.clear()
             feeds, self._grown = self._grown, set()
             async with asyncio.timeout(limits.REDIS_SECONDS):
                 for feed_id in feeds:

@@ -114,7 +114,7 @@ def acts_late(bridge: Bridge, phone: Phone) -> tuple[str, str]:
     return sid, asked["tool_call_id"]
 
 
-@pytest.mark.parametrize("how", ["approved", "interrupted", "died"])
+@pytest.mark.parametrize("how", ["approved", "interrupted", "prompted", "died"])
 def test_what_an_agent_does_outside_a_turn(
     bridge: Bridge, script: Script, phone: Phone, how: str
 ) -> None:
@@ -122,7 +122,12 @@ def test_what_an_agent_does_outside_a_turn(
     sid, call_id = acts_late(bridge, phone)
     if how == "approved":
         decide(phone, sid, call_id, how)
-    elif how == "interrupted":
+    elif how != "died":
+        if how == "prompted":  # the call is one of the turn that begins
+            say(phone, sid, "/do agent.cancelled.wait()")
+            phone.until(lambda message: "cancelled.wait" in str(message), "it was taken")
+            shown = bridge.session(sid)
+            assert (shown["turn"], bool(shown["doing"])) == ("waiting", True)
         phone.send("session_interrupt", {"session_id": sid})
     else:
         os.kill(script.lines("new")[-1]["pid"], signal.SIGKILL)
@@ -131,12 +136,14 @@ def test_what_an_agent_does_outside_a_turn(
     assert told["result"]["success"] is (how == "approved")
     eventually(lambda: bridge.session(sid)["turn"] == "idle")
     if how != "died":
-        chosen = {"approved": "allow_once", "interrupted": None}[how]
+        chosen = "allow_once" if how == "approved" else None
         eventually(lambda: script.lines("decided")[-1]["outcome"].get("optionId") == chosen)
+        phone.ping()  # behind what the turn before has left
+        phone.untaken.clear()
         shown = ask(phone, sid, "hello")[0]["payload"]["payload"]
         assert (shown["prompt"], shown["queued"]) == ("hello", False)
         end(phone, sid)
-    assert len(of(phone, "stream_end", sid)) == (1 if how == "died" else 2)
+    assert len(of(phone, "stream_end", sid)) == {"died": 1, "prompted": 3}.get(how, 2)
 
 
 def test_a_start_that_hangs(bridge: Bridge, script: Script, phone: Phone, sid: str) -> None:

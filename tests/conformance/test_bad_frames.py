@@ -3,6 +3,7 @@
 import json
 import secrets
 import ssl
+import zlib
 from typing import Any
 
 import pytest
@@ -10,9 +11,10 @@ import pytest
 from tests.conformance.approvals import ask, assert_recorded, assert_refused, decision_of
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
-from tests.conformance.raw import TEXT, RawSocket
+from tests.conformance.raw import CLOSE, TEXT, RawSocket, encoded
 from tests.conformance.samples import now
 from tests.conformance.test_bad_input import ODD_VALUES
+from tests.servers import PATIENCE
 
 MIB = 1024 * 1024
 CHECK = {"timestamp": now(), "client_nonce": "n", "client_capabilities": []}
@@ -109,3 +111,18 @@ def test_odd_words_of_a_client(bridge: Bridge, sid: str, joined: Phone) -> None:
             code = joined.request(type_, fields)["payload"].get("code")
             assert code not in ("STORAGE_UNAVAILABLE", "BRIDGE_ERROR"), (type_, code)
         joined.ack(odd)
+
+
+def test_a_compressed_message_that_is_too_large_and_broken(shared: Bridge) -> None:
+    """Its beginning is no more than looked at: the close is the same, and nothing escapes."""
+    raw = RawSocket(shared.port, timeout=PATIENCE)
+    raw.upgrade(headers={"Sec-WebSocket-Extensions": "permessage-deflate"})
+    device = {"token": shared.device_token(), "client_version": "1.2.3", "platform": "android"}
+    raw.send("auth", device)
+    raw.read_frame()
+    good = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    data = good.compress(b'{"id": "one"') + good.flush(zlib.Z_SYNC_FLUSH) + b"\x07" + b"\xff" * 9000
+    raw.socket.sendall(encoded(data.ljust(11 * MIB), reserved=4)[: 2**14])
+    while (frame := raw.read_frame())[0] != CLOSE:
+        pass
+    assert int.from_bytes(frame[1][:2]) == 1009

@@ -17,7 +17,7 @@ SESSION = 7
 
 
 async def test_a_feed_that_is_joined_while_redis_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is heard afterwards, and the tries leave nothing behind."""
+    """It is heard afterwards; the tries leave nothing behind, and hold up no stop."""
     heard: list[int] = []
     with running(Redis) as redis:
         monkeypatch.setattr(notify, "conf", conf.model_copy(update={"redis_url": redis.url}))
@@ -47,6 +47,18 @@ async def test_a_feed_that_is_joined_while_redis_is_away(monkeypatch: pytest.Mon
         await notifier.join(SESSION)
         redis.start()
         await until(lambda: SESSION in heard, SESSION)
-        await notifier.stop()
-        await layer.flush()
+
+        stops: list[asyncio.Task[None]] = []
+        flush = layer.flush
+
+        async def flush_while_it_stops() -> None:
+            stops.append(asyncio.create_task(notifier.stop()))
+            await flush()
+
+        monkeypatch.setattr(layer, "flush", flush_while_it_stops)
+        redis.stop()
+        await until(lambda: bool(stops))
+        async with asyncio.timeout(PATIENCE):
+            await stops[0]
+        await flush()
         await other.flush()
