@@ -159,6 +159,12 @@ def touch(device: Device, address: str, platform: str = "", version: str = "") -
         setattr(device, name, value)
 
 
+def check_not_revoked(device_pk: int) -> None:
+    """Raise AUTH_FAILED for a revoked device: its socket may still be open (D15)."""
+    if not Device.objects.filter(pk=device_pk, revoked_at=None).exists():
+        raise BridgeError("AUTH_FAILED")
+
+
 def revoke(device: Device, *, actor: str = AuditEntry.Actor.TERMINAL, who: str = "") -> bool:
     """Refuse all tokens of a device and close its sockets; False if it was revoked.
 

@@ -14,7 +14,7 @@ from django.db.models import Q
 
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
-from devices_app import audit
+from devices_app import audit, pairing
 from devices_app.models import Device
 from sessions_app import leases, notifications, session_view
 from sessions_app.agents import inbox
@@ -73,11 +73,12 @@ def reserve(
 ) -> tuple[Session, bool]:
     """Create a session owned by this process; return it and whether it is new.
 
-    Raises SESS_LIMIT_REACHED.
+    Raises AUTH_FAILED for a device that was revoked meanwhile, SESS_LIMIT_REACHED.
     """
     with outbox() as box:
         if known := observed_sessions.find(session_id):
             return known, False
+        pairing.check_not_revoked(device.pk)
         _check_limit()
         session = Session(
             session_id=session_id or str(uuid.uuid4()),
@@ -100,7 +101,7 @@ def reserve(
 def reserve_again(session_pk: int, device: Device) -> tuple[Session, bool]:
     """Take over a session at rest; return it and whether it was taken over.
 
-    Raises SESS_CLOSED, SESS_LIMIT_REACHED.
+    Raises AUTH_FAILED as ``reserve``, SESS_CLOSED, SESS_LIMIT_REACHED.
     """
     with outbox():
         session = get_session(session_pk)
@@ -108,6 +109,7 @@ def reserve_again(session_pk: int, device: Device) -> tuple[Session, bool]:
             raise closed_error(session)
         if session.status in Session.RUNS or session.owner is not None:
             return session, False
+        pairing.check_not_revoked(device.pk)
         _check_limit()
         session.owner = leases.current()
         session.save(update_fields=["owner"])

@@ -9,7 +9,7 @@ from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.catalogue import encode
 from bridge_project.protocol.server_messages import AgentEvent
 from bridge_project.protocol.types import HookEventName, now_text
-from devices_app import audit
+from devices_app import audit, pairing
 from devices_app.models import AuditEntry, Device
 from sessions_app.agents import inbox, ownership
 from sessions_app.log.outbox import outbox
@@ -40,8 +40,8 @@ def send_prompt(
         prompt = {"content": content, "device": device.pk if device else None}
         if begun is not None and inbox.was_queued_since(session_pk, begun, **prompt):
             return
-        if device and not Device.objects.filter(pk=device.pk, revoked_at=None).exists():
-            raise BridgeError("AUTH_FAILED")  # what is sent from now on is not withdrawn (D15)
+        if device:  # what is sent from now on is not withdrawn (D15)
+            pairing.check_not_revoked(device.pk)
         session = _active(session_pk)
         count, characters = inbox.prompts_waiting(session_pk)
         too_long = count and characters + len(content) > limits.AGENT_PROMPTS_CHARS

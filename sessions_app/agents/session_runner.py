@@ -186,10 +186,10 @@ class SessionRunner:
     async def _obey(self, command: Command) -> None:
         payload = json.loads(command.payload)
         if command.kind == Kind.PROMPT:
+            self.busy = True
             if self._cleaner is not None and not self._cleaner.done():
                 self._cleaner.cancel()  # what is started from now on is not to be ended
                 await self.driver.end_background()
-            self.busy = True
             await self.driver.prompt(payload["content"])
         elif command.kind == Kind.DECIDE:
             call_id = self._session_log.call_of(payload["tool_call_id"])

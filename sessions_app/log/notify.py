@@ -114,14 +114,16 @@ class Notifier:
             self._heard((await layer.receive(channel))["upto"])
 
     async def _publish(self, layer: Any) -> None:
-        while True:
-            await self._has_grown.wait()
-            if self._channel is None:
-                raise ConnectionError("a group was not changed")
-            self._has_grown.clear()
-            feeds, self._grown = self._grown, set()
-            async with asyncio.timeout(limits.REDIS_SECONDS):
-                for feed_id in feeds:
-                    await layer.group_send(
-                        GROUP.format(feed_id), {"type": "log.grew", "upto": self._upto}
-                    )
+        try:
+            while True:
+                await self._has_grown.wait()
+                if self._channel is None:
+                    raise ConnectionError("a group was not changed")
+                self._has_grown.clear()
+                feeds, self._grown = self._grown, set()
+                told = {"type": "log.grew", "upto": self._upto}
+                async with asyncio.timeout(limits.REDIS_SECONDS):
+                    for feed_id in feeds:
+                        await layer.group_send(GROUP.format(feed_id), told)
+        finally:
+            self._channel = None  # `_listen` ends, and then the layer knows it no more

@@ -22,7 +22,7 @@ from bridge_project.protocol.base import Payload
 from bridge_project.protocol.catalogue import CATALOGUE, encode
 from bridge_project.protocol.parse import ClientMessage
 from bridge_project.protocol.types import is_uuid
-from devices_app.models import Device
+from devices_app import pairing
 from sessions_app import leases
 from sessions_app.models import ClientRequest
 from sessions_app.socket.connection import ClientConnection
@@ -129,8 +129,7 @@ def _claim(device_id: int, digest: str) -> tuple[ClientRequest, bool] | None:
     now, ours = timezone.now(), leases.current()
     same = ClientRequest.objects.filter(device_id=device_id, digest=digest)
     with transaction.atomic():
-        if not Device.objects.filter(pk=device_id, revoked_at=None).exists():
-            raise BridgeError("AUTH_FAILED")
+        pairing.check_not_revoked(device_id)
         old = ages.now() - timedelta(seconds=limits.REQUEST_MEMORY_SECONDS)
         same.filter(created_at__lte=old).delete()
         request, new = same.select_for_update().get_or_create(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.agents import start
 from tests.conformance.approvals import assert_refused, decide, pre
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import LOOPBACK, parse_time, spki_pin
@@ -177,5 +178,6 @@ def test_a_revoked_device_whose_socket_is_not_closed_yet_decides_nothing(tmp_pat
         bridge.accept(pre(session, approval=True, tool_call_id="call"))
         bridge.manage("revoke_device", pairing.name)
         assert_refused(decide(thief, session, "call", "approved"), "AUTH_FAILED", False)
+        assert_refused(start(thief, bridge.root, new_session(), agent="demo"), "AUTH_FAILED", False)
         owner = bridge.phone().ready()
         assert decide(owner, session, "call", "rejected")["type"] == "approval_recorded"
