@@ -201,5 +201,6 @@ def test_it_asks_and_without_a_terminal_does_nothing_unless_told(tmp_path: Path)
         assert ("again with --yes" in program.shown) is (reply is None)
         assert (file.read_text() != "{}") is (data / "spool").exists() is written
     with Program(environment, *command, "--remove", terminal=False) as program:
-        assert program.ended() == 1 and " make hooks ARGS='--remove --yes'" in program.shown
+        assert program.ended() == 1, program.shown
+    assert " make hooks ARGS='--remove --yes'" in program.shown
     nursery.forget(environment)
