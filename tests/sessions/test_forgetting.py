@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import IntegrityError
+from django.db import IntegrityError, connection
 from django.utils import timezone
 
 from bridge_project.kernel import database
@@ -131,18 +131,19 @@ def test_what_comes_while_older_rows_are_deleted_stays(monkeypatch: pytest.Monke
         assert [row.type for row in helpers.read_all({session.feed_id: 0})] == ["agent_event"]
 
 
-def test_a_feed_that_is_forgotten_while_others_are_acknowledged(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_feed_that_is_forgotten_while_others_are_acknowledged() -> None:
     """PostgreSQL lets it go after it was found, and refuses its cursor with all others."""
-    feed, device, store = helpers.post().feed, Device.objects.create(name="phone"), cursors._store
+    feed, device = helpers.post().feed, Device.objects.create(name="phone")
 
-    def refused_first(moved: Any) -> None:
-        monkeypatch.setattr(cursors, "_store", store)
-        raise IntegrityError
+    def refuse_first(execute: Any, sql: str, *more: Any) -> Any:
+        if sql.startswith(f'INSERT INTO "{Cursor._meta.db_table}"') and not refused:
+            refused.append(sql)
+            raise IntegrityError
+        return execute(sql, *more)
 
     for move in (cursors.advance, lambda *given: cursors.acknowledge(given[0], (), given[1])):
-        monkeypatch.setattr(cursors, "_store", refused_first)
+        refused: list[str] = []
         Cursor.objects.all().delete()
-        move(device.pk, {feed.pk: feed.last_seq})
-        assert cursors.positions(device) == {feed.pk: feed.last_seq}
+        with connection.execute_wrapper(refuse_first):
+            move(device.pk, {feed.pk: feed.last_seq})
+        assert refused and cursors.positions(device) == {feed.pk: feed.last_seq}
