@@ -1,6 +1,7 @@
 """Write messages and answers as safe lines for a terminal. Pure."""
 
 import json
+from io import StringIO
 from typing import Any, Final
 
 from bridge_project.kernel.text import terminal_safe
@@ -175,5 +176,5 @@ def _cut(answer: Message) -> list[str]:
 def content(answer: Message, offset: int) -> list[str]:
     if answer.get("encoding") == "base64":
         return [f"{clean(answer['path'])}: binary, {answer['size']} bytes"]
-    lines = answer["content"].splitlines()
-    return [f"{number:>6}  {clean(line)}" for number, line in enumerate(lines, offset + 1)]
+    lines = enumerate(StringIO(answer["content"]), offset + 1)
+    return [f"{number:>6}  {clean(line)}" for number, line in lines]

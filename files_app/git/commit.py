@@ -34,9 +34,9 @@ log = structlog.get_logger("bridge.git")
 _locks: Final[dict[str, threading.Lock]] = {}
 # file in the git directory → the operation in progress while it exists, as git names it
 _IN_PROGRESS: Final = {
-    "MERGE_HEAD": "a merge",
-    "CHERRY_PICK_HEAD": "a cherry-pick",
-    "REVERT_HEAD": "a revert",
+    "MERGE_HEAD": "A merge",
+    "CHERRY_PICK_HEAD": "A cherry-pick",
+    "REVERT_HEAD": "A revert",
 }
 _TRIES: Final = 5  # somebody writes the index in the same moment; again and again is a script
 _LOOK_SECONDS: Final = 0.02
@@ -73,11 +73,12 @@ def commit(
         else:
             base = None if files is None else before or empty_tree(git)
             if files is not None:
-                for name, what in _IN_PROGRESS.items():
-                    if os.path.lexists(f"{place.git_dir}/{name}"):
-                        text = "Some files alone cannot be committed during"
-                        raise git_error(f"{text} {what}: commit all that is staged.")
-                named = stage(git, Names(place), files, before)
+                found = (
+                    what
+                    for name, what in _IN_PROGRESS.items()
+                    if os.path.lexists(f"{place.git_dir}/{name}")
+                )
+                named = stage(git, Names(place), files, before, next(found, None))
             _check_staged(git, files)
             expected = before or "0" * len(empty_tree(git))
             hooks.install(made, git.environment, branch, expected)

@@ -18,9 +18,12 @@ from files_app.git.sandbox.git import Git
 _NAMED: Final = 3  # how many names an error repeats
 
 
-def stage(git: Git, names: Names, files: list[str], before: str) -> set[str]:
+def stage(
+    git: Git, names: Names, files: list[str], before: str, operation: str | None = None
+) -> set[str]:
     """Fill the mirror's index from the commit ``before``, if any, and these files.
 
+    ``operation``: a merge or the like that this commit ends, which takes all that is staged.
     Returns the names of the files that it took from the work tree.
 
     Untracked and deleted files count too, and a directory means all files in it. A renamed file
@@ -47,6 +50,13 @@ def stage(git: Git, names: Names, files: list[str], before: str) -> set[str]:
     gone |= {entry.old for entry in meant if entry.old is not None}
     gone -= {entry.name for entry in meant if entry.status == "untracked"}
     there = [entry.name for entry in meant if entry.name not in gone and entry.name[-1:] != "/"]
+    if operation is not None:
+        staged = git("diff-index", "--cached", "--name-only", "-z", "--no-renames", before, "--")
+        left = set(os.fsdecode(staged).split("\0")[:-1]).difference(gone, there)
+        if left:
+            seen = _list(names, sorted(name for name in left if not names.secret(name)))
+            text = f"{operation} is committed with all that is staged. Not chosen: "
+            raise git_error(text + (seen or "a hidden file") + ".")
     git(*(("read-tree", "--reset", before) if before else ("read-tree", "--empty")))
     _update(git, gone, "--force-remove")
     _update(git, there, "--add", "--remove", "--replace")

@@ -3,6 +3,7 @@
 import difflib
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from io import StringIO
 from typing import NamedTuple
 
 _MAX_CHARS = 100_000
@@ -26,7 +27,8 @@ def diff_of_texts(changes: Sequence[Change]) -> str | None:
     """
     parts = []
     for path, old, new in changes:
-        before, after = old.splitlines(keepends=True), new.splitlines(keepends=True)
+        # not splitlines(), to which a form feed ends a line
+        before, after = StringIO(old).readlines(), StringIO(new).readlines()
         if len(old) + len(new) > _MAX_CHARS or _pairs(before, after) > _MAX_PAIRS:
             continue
         header = [f"--- {path}\n", f"+++ {path}\n"] if len(changes) > 1 else []

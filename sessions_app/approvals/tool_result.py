@@ -7,6 +7,7 @@ claude-code sends the same structured results by its hooks (``tool_response``) a
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from io import StringIO
 from typing import Any
 
 from bridge_project.protocol import jsontext
@@ -122,8 +123,8 @@ def _of_files(result: Mapping[str, Any]) -> str | None:
     match result:
         case {"file": {"content": str(content), **file}}:
             first = file.get("startLine")
-            lines = enumerate(content.splitlines(), first if isinstance(first, int) else 1)
-            return "\n".join(f"{number}\t{line}" for number, line in lines)
+            lines = enumerate(StringIO(content), first if isinstance(first, int) else 1)
+            return "".join(f"{number}\t{line}" for number, line in lines).removesuffix("\n")
         case {"file": {"cells": list(cells)}}:
             return "\n\n".join(str(cell.get("source")) for cell in cells if isinstance(cell, dict))
         case {"file": dict(), "type": str(kind)}:

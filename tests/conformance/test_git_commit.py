@@ -97,16 +97,26 @@ def test_a_renamed_file_is_committed_as_one(repository: Repository, work: Work) 
     assert repository.committed() == ["new", "old"] and set(work.changes()) == {"another"}
 
 
-def test_a_merge_is_concluded_with_all_that_is_staged(repository: Repository, work: Work) -> None:
-    """The summary compares it with what was there before."""
-    repository.commit_files({"a": "1\n"})
+@pytest.mark.parametrize("files", [None, ["."], ["b", "d"]], ids=["staged", "all", "named"])
+def test_a_merge_is_concluded_with_all_that_is_staged(
+    repository: Repository, work: Work, files: list[str] | None
+) -> None:
+    """The summary compares it with what was there before; no part of it is committed alone."""
+    repository.commit_files({"a": "1\n", "d": "other\n"})
     repository.git("checkout", "-q", "-b", "other")
+    repository.git("rm", "-q", "d")
     repository.commit_files({"b": "1\n2\n"})
     repository.git("checkout", "-q", "main")
     repository.commit_files({"c": "1\n"})
     repository.git("merge", "-q", "--no-commit", "--no-ff", "other")
-    summary = work.committed("Merge")
-    assert (summary["files_changed"], summary["additions"]) == (1, 2)
+    repository.write("a", "2\n")
+    before = state(repository)
+    for some in (["a"], ["a", "b"], ["d"]):
+        assert_as_it_was(work.commit("Merge", some), repository, before)
+    summary = work.committed("Merge", files)
+    others = {"a"} if files == ["."] else set()
+    assert (summary["files_changed"], summary["additions"]) == (2 + len(others), 2 + len(others))
+    assert set(work.changes()) == {"a"} - others
     assert len(repository.git("log", "-1", "--format=%P").split()) == 2
 
 

@@ -58,6 +58,8 @@ def make_changes(repository: Repository) -> None:
         LONG: "return\n",
         "new directory/first.txt": "1\n",
         "new directory/second.txt": "2\n",
+        "empty.txt": "",
+        "of_windows.txt": "first\r\nlast\r\n",
         **dict.fromkeys(NAMES, "something\n"),
     }
     for name, content in changes.items():
@@ -94,7 +96,7 @@ def commit(page: Page, message: str) -> None:
 def test_every_kind_of_change(page: Page, bridge: Bridge, repository: Repository) -> None:
     make_changes(repository)
     changes(page, session_in(bridge, repository.path))
-    assert page.js(KINDS) == [*"MMMDMMRM", *"NNNNNNNN"]
+    assert page.js(KINDS) == [*"MMMDMMRM", *"NNNNNNNNNN"]
     page.wait_text("main", "+5000", "<img src=x onerror=alert(1)>.txt")
     assert page.js("document.querySelectorAll('.file img').length") == 0
     page.find(".file .odd", "U+202E")  # a name that reads as another
@@ -106,11 +108,14 @@ def test_every_kind_of_change(page: Page, bridge: Bridge, repository: Repository
         ("logo.png", "A binary file"),
         ("new_name.py", "Renamed from old_name.py"),
         ("new directory/", "new directory/second.txt"),
+        ("empty.txt", "An empty file"),
+        ("of_windows.txt", "last"),
         ("-rf", "something"),
         ('quo"te', "something"),
     ):
         page.tap(".file summary", name)
         page.wait_text(says)
+    assert not page.js("[...document.querySelectorAll('.code .odd')].length")
 
 
 def test_a_large_difference_comes_by_parts_and_wraps(

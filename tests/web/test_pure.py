@@ -30,7 +30,7 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if int(version.lstrip("v").split(".")[0]) < OLDEST_NODE:
         pytest.skip(f"Node {OLDEST_NODE} or newer is needed, here is {version.strip()}")
     directory = tmp_path_factory.mktemp("modules")
-    for name in ("protocol", "store"):
+    for name in ("parts", "protocol", "store"):
         shutil.copytree(DIRECTORY / name, directory / name)
     for name in ("net/db.js", "views/addresses.js"):
         (directory / name).parent.mkdir()
@@ -47,7 +47,7 @@ def run(modules: Path, program: str, **environment: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("program", ["addresses", "connection", "home", "outbox"])
+@pytest.mark.parametrize("program", ["addresses", "connection", "diff", "home", "outbox"])
 def test_a_pure_module(modules: Path, program: str) -> None:
     run(modules, f"{program}.mjs")
 

@@ -7,6 +7,7 @@ const LINES_AT_ONCE = 400; // at first; each tap shows as many again as there ar
 
 const SIGNS = { added: "+", removed: "−", context: " " };
 const NAMES = { added: "added", removed: "removed", context: "" };
+const TYPES = { "+": "added", "-": "removed", " ": "context" };
 
 function line({ type, content }) {
   return h(
@@ -40,16 +41,18 @@ export function wrapButton(lines) {
   return wrap;
 }
 
-/** Lines of a unified diff's text. */
+/** Lines of a unified diff; those of a hunk, whose header counts them, may look like headers. */
 export function parseUnified(text) {
-  return text
-    .split("\n")
-    .filter((row) => !/^(---|\+\+\+|\\) ?/.test(row))
-    .map((row) => {
-      if (row.startsWith("@@")) return { type: "context", content: row };
-      const type = { "+": "added", "-": "removed" }[row[0]] ?? "context";
-      return { type, content: type === "context" && row[0] !== " " ? row : row.slice(1) };
-    });
+  const several = text.split("\n+++ ").length > 2;
+  let left = 0; // lines of the hunk, before and after
+  return text.split("\n").flatMap((row) => {
+    const type = left > 0 && TYPES[row[0] ?? " "];
+    const counts = !type && /^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@/.exec(row);
+    if (type) left -= type === "context" ? 2 : 1;
+    if (counts) left = Number(counts[1] ?? 1) + Number(counts[2] ?? 1);
+    if (!type && (/^(---|\\) /.test(row) || (row.startsWith("+++ ") && !several))) return [];
+    return { type: type || "context", content: type ? row.slice(1) : row };
+  });
 }
 
 /** Compare two texts, with some lines around each change: for an edit that waits for a decision. */

@@ -85,14 +85,8 @@ export function changesView(id, { model }) {
     const name = NAMES[status] ?? status;
     const letter = h("span", { "aria-hidden": "true" }, STATUS[status] ?? "·");
     const spoken = h("span.unseen", {}, `${name}: `);
-    const isBinary = additions + deletions === 0;
-    const counts = h(
-      "span.counts",
-      { hidden: isBinary },
-      h("span.plus", {}, `+${additions}`),
-      " ",
-      h("span.minus", {}, `−${deletions}`),
-    );
+    const signs = [h("span.plus", {}, `+${additions}`), " ", h("span.minus", {}, `−${deletions}`)];
+    const counts = h("span.counts", { hidden: additions + deletions === 0 }, signs);
     const kind = h(`span.status.${status}`, { title: name }, letter, spoken);
     const details = h("details", {}, h("summary", {}, kind, pathOf(path), counts), place);
     details.addEventListener("toggle", () => {
@@ -179,12 +173,8 @@ export function changesView(id, { model }) {
 // The name first, for it is what a person looks for; then where it lies.
 function pathOf(path) {
   const at = path.replace(/\/$/, "").lastIndexOf("/") + 1;
-  return h(
-    "span.title",
-    {},
-    visibleName(path.slice(at)),
-    at > 0 && h("span.meta", {}, " ", visibleName(path.slice(0, at))),
-  );
+  const directory = at > 0 && h("span.meta", {}, " ", visibleName(path.slice(0, at)));
+  return h("span.title", {}, visibleName(path.slice(at)), directory);
 }
 
 function oneFile(file, named) {
@@ -198,10 +188,16 @@ function oneFile(file, named) {
       : null;
   if (file.binary) return [name, mode, h("p.meta", {}, "A binary file.")];
   if (!file.hunks.length) {
-    const why = file.truncated ? "Too large to be shown here." : "Its content is the same.";
-    return [name, mode, h("p.meta", {}, why)];
+    const same = mode || file.status === "renamed" ? "Its content is the same." : "An empty file.";
+    const other = file.status === "modified" && !mode ? "In conflict, or a submodule." : same;
+    return [name, mode, h("p.meta", {}, file.truncated ? "Too large to be shown here." : other)];
   }
-  const shown = ({ header, lines }) => [h("p.hunk", {}, visible(header)), diffLines(lines)];
+  const crlf = file.hunks.every(({ lines }) => lines.every((one) => one.content.endsWith("\r")));
+  const plain = (line) => (crlf ? { ...line, content: line.content.slice(0, -1) } : line);
+  const shown = ({ header, lines }) => [
+    h("p.hunk", {}, visible(header)),
+    diffLines(lines.map(plain)),
+  ];
   const hunks = h("div.hunks.wrap", {}, ...file.hunks.map(shown));
   return [
     name,

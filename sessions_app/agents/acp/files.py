@@ -5,6 +5,7 @@ import os
 import secrets
 import stat
 from contextlib import suppress
+from io import StringIO
 from pathlib import Path
 
 from bridge_project.kernel import limits
@@ -48,7 +49,7 @@ def _read(path: str, directory: str, line: int | None, limit: int | None) -> str
         return text
     first = max(0, (line or 1) - 1)
     end = None if limit is None else first + max(0, limit)
-    return "".join(text.splitlines(keepends=True)[first:end])
+    return "".join(StringIO(text).readlines()[first:end])
 
 
 def _content(opened: Opened) -> bytes:

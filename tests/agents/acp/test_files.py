@@ -66,14 +66,14 @@ async def test_what_was_approved_stays_inside(opened: Open, root: Path, outside:
 
 async def test_a_write_that_nobody_was_asked_for_is_asked_for(opened: Open, root: Path) -> None:
     """One that is rejected is not made."""
-    (root / "a.txt").write_text("old\n")
+    (root / "a.txt").write_text("old\f\n")
     drive = await opened(APPROVED, Verdict("rejected", reason="keep it"))
     said = await drive.turn("/write a.txt new")
     assert kinds(said) == ["ApprovalAsked", "ToolSucceeded", "TurnEnded"]
     call, done = only(ApprovalAsked, said).call, only(ToolSucceeded, said)
     params = {"file_path": str(root / "a.txt"), "content": "new"}
     assert (call.tool, call.params) == ("Write", params)
-    assert done.diff == "@@ -1 +1 @@\n-old\n+new\n\\ No newline at end of file\n"
+    assert done.diff == "@@ -1 +1 @@\n-old\f\n+new\n\\ No newline at end of file\n"
     said = await drive.turn("/write a.txt newer")
     assert kinds(said) == ["ApprovalAsked", "ToolStopped", "TurnEnded"]
     assert "keep it" in text(said)
