@@ -166,6 +166,11 @@ class EventQueue:
         self._changed.set()
         self._taken.set()
 
+    @property
+    def has_end(self) -> bool:
+        """Return whether the end of a turn, or of the agent, waits in it."""
+        return any(isinstance(event, TurnEnded | AgentDied) for event in self._events)
+
     async def wait_for_room(self) -> None:
         """Wait while it is full: a driver does not read an agent meanwhile."""
         while not self._closed and (

@@ -61,6 +61,7 @@ class SessionRunner:
         self._wake = asyncio.Event()
         self.busy = False  # a turn runs
         self._interrupted = False
+        self._ending = False  # the turn has ended, and its end is being stored
         self._stopping = False
         # the agent ended by itself; its session may have no owner any more
         self.died = False
@@ -153,13 +154,14 @@ class SessionRunner:
                 else event
                 for event in batch
             ]
+        self._ending = bool(kinds & {TurnEnded, AgentDied})
         await threads.retry(self._session_log.write, coalesce(batch), busy=self.busy)
         if kinds != {TurnSilent}:
             self.used_at = time.monotonic()
-        if kinds & {TurnEnded, AgentDied}:
+        if self._ending:
             if self._interrupted:
                 self._clean()
-            self._interrupted = self.busy = False
+            self._interrupted = self.busy = self._ending = False
             if self._watchdog is not None:
                 self._watchdog.cancel()
                 self._watchdog = None
@@ -198,13 +200,17 @@ class SessionRunner:
                 verdict = Verdict("rejected", reason=INTERRUPTED)
             if call_id is None or not self.driver.approvals.decide(call_id, verdict):
                 log.info("decision_too_late", session=self.session_id, call=payload["tool_call_id"])
-        elif self.busy:  # Kind.INTERRUPT
+        else:
+            await self.interrupt()
+
+    async def interrupt(self) -> None:
+        """Stop the turn, or a call outside one, and what the agent's commands left (D40)."""
+        if self.busy:
             self._interrupted = True
             self._watch()
+        if self.busy or self._session_log.acts:
             await self.driver.interrupt()
-        else:
-            if self._session_log.acts:
-                await self.driver.interrupt()
+        if not self.busy:
             self._clean()
 
     def _clean(self) -> None:
@@ -220,9 +226,13 @@ class SessionRunner:
     def _watch(self) -> None:
         """End an agent that goes on after an interrupt (D40)."""
         if self._watchdog is None:
-            end = partial(self._end, self, "stuck", DID_NOT_STOP)
             loop = asyncio.get_running_loop()
-            self._watchdog = loop.call_later(limits.INTERRUPT_SECONDS, end)
+            self._watchdog = loop.call_later(limits.INTERRUPT_SECONDS, self._end_stuck)
+
+    def _end_stuck(self) -> None:
+        # the turn's end may wait for the database
+        if not self._ending and not self.driver.events.has_end:
+            self._end(self, "stuck", DID_NOT_STOP)
 
 
 async def close(driver: Driver, session_id: str) -> None:

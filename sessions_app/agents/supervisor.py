@@ -124,6 +124,12 @@ class Supervisor:
         runner = self._running.get(session_pk)
         return runner.driver.history if runner is not None else ()
 
+    async def interrupt(self, session_id: str) -> None:
+        """Interrupt an agent of this process, past the inbox."""
+        for runner in self._running.values():
+            if runner.session_id == session_id:
+                await runner.interrupt()
+
     # -- starting ----------------------------------------------------------------------------------
 
     async def _launch(self, launch: Launch) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import cast
 
+from django.db import DatabaseError
+
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import readers, writers
 from bridge_project.protocol import client_messages as c
@@ -219,8 +221,15 @@ async def message(connection: ClientConnection, message: ClientMessage) -> None:
 
 @handles(c.SessionInterrupt)
 async def session_interrupt(connection: ClientConnection, message: ClientMessage) -> None:
-    session = await _driven(connection, message)
-    await writers.run(prompts.interrupt, session.pk, device=connection.device)
+    """Queue an interrupt; stop an agent of this process also while nothing can be stored."""
+    session_id = message.payload.session_id
+    try:
+        session = await _driven(connection, message)
+        await writers.run(prompts.interrupt, session.pk, device=connection.device)
+    except DatabaseError:
+        if session_id in connection.joined:
+            await supervisor.interrupt(session_id)
+        raise
 
 
 async def _driven(connection: ClientConnection, message: ClientMessage) -> Session:

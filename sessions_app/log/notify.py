@@ -43,7 +43,8 @@ class Notifier:
 
     async def stop(self) -> None:
         if (task := self._task) is not None:
-            self._task = None  # the layer's flush may swallow the cancellation
+            self._task = self._channel = None
+            self._has_grown.set()  # ends `_publish`, where redis-py swallows its cancellation
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
@@ -83,12 +84,12 @@ class Notifier:
         layer: Any = get_channel_layer()
         while self._task is not None:
             try:
-                await self._open(layer)
+                channel = await self._open(layer)
                 async with asyncio.TaskGroup() as group:
-                    group.create_task(self._listen(layer, self._channel))
+                    group.create_task(self._listen(layer, channel))
                     group.create_task(self._publish(layer))
             except* redis_errors() as errors:
-                if not self._away:
+                if not self._away and self._task is not None:
                     effect = "processes find each other's rows by looking"
                     log.warning("redis_away", effect=effect, error=str(errors.exceptions[0]))
                 self._away = True
@@ -99,19 +100,25 @@ class Notifier:
                     await layer.flush()
             await asyncio.sleep(limits.REDIS_RETRY_SECONDS)
 
-    async def _open(self, layer: Any) -> None:
+    async def _open(self, layer: Any) -> str:
         """Make a channel, and join the groups of all feeds that are followed."""
         async with asyncio.timeout(limits.REDIS_SECONDS):
-            channel, joined = await layer.new_channel(), set[int]()
+            channel: str = await layer.new_channel()
+            joined: set[int] = set()
             while lacking := self._followers.keys() - joined:  # more may come meanwhile
                 for feed_id in lacking:
                     await layer.group_add(GROUP.format(feed_id), channel)
                 joined |= lacking
-        self._channel, self._away = channel, False
+        self._channel, self._away = channel if self._task is not None else None, False
+        return channel
 
-    async def _listen(self, layer: Any, channel: str | None) -> None:
-        while True:
-            self._heard((await layer.receive(channel))["upto"])
+    async def _listen(self, layer: Any, channel: str) -> None:
+        try:
+            while True:
+                self._heard((await layer.receive(channel))["upto"])
+        finally:
+            self._channel = None
+            self._has_grown.set()  # ends `_publish`, as above
 
     async def _publish(self, layer: Any) -> None:
         try:

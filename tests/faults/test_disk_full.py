@@ -12,6 +12,7 @@ import pytest
 
 from hooks_app.producer.shell_command import hook_command
 from hooks_app.producer.spool import RESERVED
+from tests.conformance import agents
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_error
 from tests.conformance.samples import new_session, prompt
@@ -139,17 +140,20 @@ def test_the_disk_is_full_under_load(disk: Disk) -> None:
 
 
 def test_a_phone_goes_on_while_the_disk_is_full(disk: Disk) -> None:
-    """D27, D46: what must be stored is an error that says so; acknowledgements wait."""
+    """D27, D46: what must be stored is an error that says so; an agent stops all the same (D40)."""
     bridge, sid, others = disk.bridge, new_session(), [new_session() for _ in range(20)]
     bridge.accept(prompt(sid, 0), *[prompt(other, 0) for other in others])
     phone = bridge.phone().ready()
     phone.join(sid)
     bridge.accept(prompt(sid, 1), prompt(sid, 2))
-    events = phone.wait_numbers(sid, [1, 2])
+    events, talk = phone.wait_numbers(sid, [1, 2]), agents.begin(bridge, phone)
+    agents.say(phone, talk, "/sleep 900")
+    phone.expect("stream_chunk", session_id=talk)
     disk.store_nothing()
     phone.ack(*events)
     # the first may still fit into what the database has kept for itself
     answers = [phone.start(other) for other in others]
+    answers.append(phone.request("session_interrupt", {"session_id": talk}))
     refused = [answer["payload"] for answer in answers if answer["type"] != "session_ready"]
     said = {(payload["code"], payload["recoverable"]) for payload in refused}
     assert said == {("STORAGE_UNAVAILABLE", True)}, answers[-1]
@@ -157,6 +161,8 @@ def test_a_phone_goes_on_while_the_disk_is_full(disk: Disk) -> None:
     disk.free()
     wait_until(lambda: bridge.post_hook(prompt(sid, 3)).status == 200, "room again", seconds=SOON)
     phone.wait_numbers(sid, [1, 2, 3])
+    end = phone.expect("stream_end", session_id=talk)
+    assert end["payload"]["finish_reason"] == "stop"
     phone.close()
 
     def only_the_new_one() -> bool:
