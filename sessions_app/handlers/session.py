@@ -221,7 +221,7 @@ async def message(connection: ClientConnection, message: ClientMessage) -> None:
 
 @handles(c.SessionInterrupt)
 async def session_interrupt(connection: ClientConnection, message: ClientMessage) -> None:
-    """Queue an interrupt; stop an agent of this process also while nothing can be stored."""
+    """Queue an interrupt; if that fails, stop an agent of this process all the same."""
     session_id = message.payload.session_id
     try:
         session = await _driven(connection, message)
