@@ -126,7 +126,7 @@ class Supervisor:
 
     async def interrupt(self, session_id: str) -> None:
         """Interrupt an agent of this process, past the inbox."""
-        for runner in self._running.values():
+        for runner in tuple(self._running.values()):
             if runner.session_id == session_id:
                 await runner.interrupt()
 
