@@ -16,7 +16,7 @@ from sessions_app.agents.claude import agent as claude
 from sessions_app.agents.driver import Verdict
 from tests.agents.claude_model import Model
 from tests.agents.drive import Drive
-from tests.agents.real.table import CLAUDE, of_agents
+from tests.agents.real.table import REAL, of_agents
 from tests.conformance.agent_tools import PROGRAM
 
 Open = Callable[..., Any]
@@ -77,7 +77,8 @@ def surrounded(place: Path, model: Model) -> Iterator[dict[str, str]]:
         "CLAUDE_CONFIG_DIR": f"{place}/home/claude",
         "CLAUDE_CODE_TMPDIR": f"{place}/t",
     }
-    surroundings |= {name: value.format(url=model.url) for name, value in CLAUDE.items()}
+    own = REAL["claude-code"].environment
+    surroundings |= {name: value.format(url=model.url) for name, value in own.items()}
     with pytest.MonkeyPatch.context() as patch:
         for name in tuple(of_agents(os.environ)):
             patch.delenv(name)

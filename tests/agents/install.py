@@ -101,8 +101,10 @@ def programs() -> list[str]:
     return [f"{name.format_map(systems)}@{version}" for name, version in pins.items()]
 
 
-def program_of(package: str, name: str) -> str:
-    return f"{package.format_map(_systems() or {'system': 'none', 'baseline': 'none'})}/bin/{name}"
+def of_here(word: str) -> str:
+    """With where the agents are and what npm's packages of programs call this system."""
+    systems = _systems() or {"system": "none", "baseline": "none"}
+    return word.format_map(systems | {"agents": os.fspath(AGENTS)})
 
 
 def missing_vibe() -> str:

@@ -23,7 +23,7 @@ def _own_group(agent: Real) -> object:
     return pytest.param(agent, id=agent.name, marks=pytest.mark.xdist_group(agent.name))
 
 
-@pytest.fixture(scope="module", params=map(_own_group, REAL))
+@pytest.fixture(scope="module", params=map(_own_group, REAL.values()))
 def place(
     request: pytest.FixtureRequest, model: Model, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Place]:

@@ -177,7 +177,7 @@ def test_memory(begin: Begin, place: Place) -> None:
     heard = len(place.model.heard)
     assert words(begin().turn("do: say hello")) == "hello"
     given = "".join(place.model.heard[heard:])
-    assert tuple(name for name in MEMORY if f"<{name}>" in given) == place.agent.memory
+    assert [name for name in MEMORY if f"<{name}>" in given] == place.agent.memory
 
 
 def test_killed_agent(begin: Begin, place: Place) -> None:
