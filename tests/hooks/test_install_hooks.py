@@ -22,17 +22,8 @@ FIRST_FORM = (
     f"exec >/dev/null 2>&1;umask 077;set -C;w=;if cd {quoted(SPOOL)}&&[ ! -e full ];then "
     "cat>$$;fi;exit 0"
 )
-THEIRS = """{
-\t"permissions": {"allow": ["Bash(ls)", "Read"],   "n": 1.00e2},
-\t"hooks": {
-\t\t"PreToolUse": [
-\t\t\t{"matcher": "Bash", "hooks": [{"type": "command", "command": "echo theirs"}]}
-\t\t],
-\t\t"Stop": []
-\t},
-\t"ü": "\\ud83d\\ude00"
-}
-"""
+# an agent's settings as somebody has written them
+THEIRS = (Path(__file__).parents[1] / "fixtures/agent-settings.json").read_text(encoding="utf-8")
 
 
 def commands(text: str) -> dict[str, list[str]]:
