@@ -22,6 +22,7 @@ from bridge_project.kernel import failure_alerts, limits, threads
 from bridge_project.kernel.background_task import BackgroundTask
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.text import terminal_safe
 from bridge_project.kernel.threads import readers, writers
 from devices_app.models import PushSubscription
 from devices_app.push import endpoints, sending, subscriptions
@@ -34,6 +35,7 @@ log = structlog.get_logger("bridge.push")
 
 STOP_SECONDS: Final = 5.0
 QUIET: Final = "An agent needs you"
+_KEPT: Final = "\n\t\N{ZERO WIDTH JOINER}"  # of emoji
 TEST: Final = Push(
     [{"notification_type": "test", "title": "Test", "body": "Pushes of the bridge arrive here."}],
     topic="test",
@@ -116,7 +118,9 @@ def _push(subscription: PushSubscription, payload: dict[str, Any]) -> Push:
     }
     contents: list[dict[str, Any]] = [about | {"title": QUIET, "body": ""}]
     if subscription.detail == PushSubscription.Detail.FULL:
-        contents.insert(0, about | {"title": payload["title"], "body": payload["body"]})
+        # a lock screen shows it as it is, so nothing may turn the text of a command round
+        shown = {key: terminal_safe(payload[key], keep=_KEPT) for key in ("title", "body")}
+        contents.insert(0, about | shown)
     topic = uuid.UUID(payload["notification_id"]).hex
     return Push(contents, topic, "high" if kind == "approval_required" else "normal")
 
