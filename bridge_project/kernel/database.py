@@ -34,6 +34,12 @@ def sqlite_file(conf: Conf) -> Path | None:
     return None if parts.scheme else conf.bridge_data_dir / "bridge.sqlite3"
 
 
+def unused_sqlite(conf: Conf) -> Path | None:
+    """Return the data directory's SQLite database if another database is used."""
+    usual = conf.bridge_data_dir / "bridge.sqlite3"
+    return usual if usual != sqlite_file(conf) and usual.is_file() else None
+
+
 # When a server cannot be reached, TCP alone would wait for a quarter of an hour. The last option is
 # for the server: locks of a host that was cut off or suspended in a transaction, above all on the
 # head of the log, must not stop the others for longer. Our transactions never pause.

@@ -23,7 +23,7 @@ from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.recorder import MigrationRecorder
 
 from bridge_project.kernel.config import Conf
-from bridge_project.kernel.database import sqlite_file
+from bridge_project.kernel.database import sqlite_file, unused_sqlite
 from bridge_project.kernel.private_files import make_private_dir
 from bridge_project.operations import database_copies
 from bridge_project.operations.startup import restore_command
@@ -145,6 +145,9 @@ def copy_first(conf: Conf, names: list[str]) -> Path | None:
     and makes no other, so failing starts do not fill the disk. Raises CommandError.
     """
     if not MigrationRecorder(connection).applied_migrations():
+        if (left := unused_sqlite(conf)) is not None:
+            text = "the database of DATABASE_URL is new: no device of the one before is known to it"
+            log.warning(text, before=str(left))
         return None  # it is new
     source = sqlite_file(conf)
     if source is None:

@@ -399,9 +399,13 @@ def test_processes_that_start_together(postgres_server: Postgres, tmp_path: Path
     both = [Bridge(tmp_path / name, database_url=url, **tokens) for name in ("first", "second")]
     with ExitStack() as ending:
         for bridge in both:
+            bridge.data.mkdir()
+            (bridge.data / "bridge.sqlite3").touch()
             ending.callback(bridge.spawn().kill)
         for bridge in both:
             bridge.wait_ready()
         sid = new_session()
         both[0].accept(prompt(sid, 1))
         assert both[1].knows(sid)
+        assert "bridge.sqlite3 is not used" in both[1].manage("doctor", check=False).stdout
+    assert "no device of the one before" in both[0].log.read_text() + both[1].log.read_text()

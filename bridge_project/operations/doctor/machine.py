@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from django.db.migrations.loader import MigrationLoader
 
 from bridge_project.kernel import limits
-from bridge_project.kernel.database import database_settings, sqlite_file
+from bridge_project.kernel.database import database_settings, sqlite_file, unused_sqlite
 from bridge_project.operations import database_copies
 from bridge_project.operations.doctor.findings import Finding, broken, ok, warning
 from bridge_project.operations.doctor.snapshot import Snapshot, read_secret
@@ -167,7 +167,9 @@ def _postgresql(seen: Snapshot) -> Finding:
         why = str(error).strip().splitlines()[0]
         ready = f"pg_isready -h {host} -p {port}   # if it is, a start makes missing tables"
         return broken(f"PostgreSQL at {host}:{port} does not answer as it should: {why}.", ready)
-    return _versions(seen, applied) or ok(f"PostgreSQL at {host}:{port}, up to date.")
+    left = unused_sqlite(seen.conf)
+    unused = f"; {left} is not used, nor are the devices in it" if left is not None else ""
+    return _versions(seen, applied) or ok(f"PostgreSQL at {host}:{port}, up to date{unused}.")
 
 
 def _versions(seen: Snapshot, applied: set[str]) -> Finding | None:
