@@ -1,5 +1,6 @@
 """`doctor` and a real bridge: healthy, then with faults, each named with what mends it (D43)."""
 
+import fcntl
 import json
 import os
 import re
@@ -290,10 +291,16 @@ def test_a_clock_that_was_set_back(bridge: Bridge, data: Path) -> None:
     with closing(sqlite3.connect(data / "bridge.sqlite3")) as database:
         database.execute("DELETE FROM django_migrations")
         database.commit()
-    told = faults_of(data, bridge, at(ends(data) - timedelta(days=1000)))
+    (data / ".env").write_text("export BRIDGE_PUBLIC_URL=https://localhost:1\n")
+    with (data / "serve.lock").open("a") as served:
+        fcntl.flock(served, fcntl.LOCK_EX)
+        told = faults_of(data, bridge, at(ends(data) - timedelta(days=1000)))
+    out, _, start = told["address"]["mend"][0].partition("; BRIDGE_HOST=auto ")
+    subprocess.run(["/bin/sh", "-c", out], check=True)
+    assert start and (data / ".env").read_text().startswith("# export BRIDGE_PUBLIC_URL=")
     says(told["certificate"], "broken", "is the clock right?", mend="timedatectl")
     says(told["clock"], "broken", "set back", mend="timedatectl")
-    says(told["database"], "broken", "still to be made", mend="make run")
+    says(told["database"], "broken", "still to be made", mend="make upgrade")
     says(told["hooks"], "warning", "No agent reports", mend="make hooks")
 
 

@@ -33,7 +33,8 @@ def _check_real(seen: Snapshot, kind: AgentKind) -> Finding:
     if (reason := kind.why_not()) is not None:
         text = f"{name} cannot start here: {reason}"
         if conf.bridge_default_agent == name:
-            without = f"BRIDGE_DEFAULT_AGENT= {seen.start_command}   # to do without it"
+            other = seen.without("BRIDGE_DEFAULT_AGENT")
+            without = f"{other}; {seen.start_command}   # to do without it"
             return broken(f"{text} BRIDGE_DEFAULT_AGENT names it.", *_remedies(seen, kind), without)
         if name in conf.bridge_acp_agents:
             return warning(text, *_remedies(seen, kind))
@@ -52,7 +53,8 @@ def _check_real(seen: Snapshot, kind: AgentKind) -> Finding:
         return warning(text, f"{start}   # finds out what its modes say")
     if not asks and name in conf.bridge_acp_unasked:
         text = f"{name} does not ask before it acts: BRIDGE_ACP_UNASKED lets it run."
-        return warning(text, f"BRIDGE_ACP_UNASKED= {seen.start_command}   # to do without it")
+        asked = seen.without("BRIDGE_ACP_UNASKED")
+        return warning(text, f"{asked}; {seen.start_command}   # to do without it")
     if not asks:
         text = f"{name} does not ask before it acts, so the bridge starts no session of it."
         return warning(text)

@@ -45,7 +45,7 @@ def tokens(seen: Snapshot) -> list[Finding]:
         if status in (401, 403):
             text = f"The bridge does not take the {token} that is set here: it has another one."
             with_this = f"or stop the bridge, and with this one: {seen.start_command}"
-            found.append(broken(text, f"unset BRIDGE_{name.upper()}   # {with_this}"))
+            found.append(broken(text, f"{seen.without(f'BRIDGE_{name.upper()}')}   # {with_this}"))
         elif status != 429:  # which says nothing about the token
             found.append(ok(f"The bridge takes the {token}."))
     return found
@@ -128,7 +128,8 @@ def address(seen: Snapshot) -> Finding | None:
     if kind is ConnectionMode.LOCAL_ONLY:
         port = urlsplit(seen.local_url).port
         kept = f"BRIDGE_PORT={port} " if port != conf.bridge_port else ""
-        wider = f"unset BRIDGE_PUBLIC_URL; BRIDGE_HOST=auto {kept}{seen.start_command}"
+        own = seen.without("BRIDGE_PUBLIC_URL")
+        wider = f"{own}; BRIDGE_HOST=auto {kept}{seen.start_command}"
         return warning(text, f"{wider}   # on a machine that is connected to a network")
     return ok(text)
 

@@ -48,7 +48,7 @@ def settings(seen: Snapshot) -> list[Finding]:
     return [
         warning(
             f"{name} in {place} is not read: names of settings are in capitals.",
-            f"unset {name}   # or remove it there, and set {name.upper()}",
+            f"{seen.without(name)}   # and set {name.upper()}",
         )
         for name, place in seen.conf.unread
     ]
@@ -175,13 +175,13 @@ def _postgresql(seen: Snapshot) -> Finding:
 def _versions(seen: Snapshot, applied: set[str]) -> Finding | None:
     """Return None when the tables are what this code expects."""
     loader = MigrationLoader(None)
+    start = seen.make("upgrade" if seen.holder else "run")
     if newer := database_copies.unknown_migrations(applied, loader):
         text = f"A newer version of the bridge has used it ({', '.join(newer[:3])})."
-        return broken(text, f"git pull && {seen.start_command}")
+        return broken(text, f"git pull && {start}")
     needed = {str(one) for one in loader.disk_migrations.values() if not one.replaces}
     if missing := needed - applied:
-        text = f"{len(missing)} changes of its tables are still to be made: a start makes them."
-        return broken(text, seen.start_command)
+        return broken(f"{len(missing)} changes of its tables are still to be made.", start)
     return None
 
 
@@ -202,6 +202,6 @@ def redis_server(seen: Snapshot) -> Finding | None:
             f"Redis at {where} does not answer ({type(error).__name__}): events still arrive, "
             "later, but /health is 503 and limits hold per process.",
             "sudo systemctl start redis-server   # on its machine",
-            f"unset REDIS_URL; {seen.start_command}   # one process needs no Redis",
+            f"{seen.without('REDIS_URL')}; {seen.start_command}   # one process needs no Redis",
         )
     return ok(f"Redis {version} at {where} answers.")

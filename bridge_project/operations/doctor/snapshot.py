@@ -4,10 +4,13 @@ import contextlib
 import fcntl
 import http.client
 import json
+import shlex
 import ssl
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
+
+from dotenv import dotenv_values
 
 from bridge_project.kernel.config import Conf
 from bridge_project.network import server_address
@@ -54,6 +57,14 @@ class Snapshot:
 
     def make(self, target: str) -> str:
         return startup.make_command(self.conf, target)
+
+    def without(self, name: str) -> str:
+        """Return the shell command that takes a setting out, of `.env` too if it is there."""
+        file = self.conf.bridge_data_dir / ".env"
+        if not file.is_file() or name not in dotenv_values(file):
+            return f"unset {name}"
+        out = f"sed -Ei 's/^ *(export +)?{name} *=/# &/' {shlex.quote(str(file))}"
+        return f"unset {name}; {out}"
 
     def manage(self, command: str) -> str:
         return startup.manage(self.conf, command)
