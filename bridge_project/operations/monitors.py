@@ -30,8 +30,13 @@ async def _follow_address() -> None:
         try:
             certificate = await asyncio.to_thread(certificates.load_or_renew, conf)
             now = await asyncio.to_thread(server_address.current, conf, certificate)
-            if now != server_address.recorded(conf):
+            before = server_address.recorded(conf)
+            if now != before:
                 server_address.record(conf, now)
+            if before is not None and now.pin != before.pin:
+                text = "the certificate has another key: devices that check it must be paired again"
+                log.warning(text, file=str(certificate.key))
+            if before is None or now.base_url != before.base_url:
                 log.info("the address changed", address=now.base_url)
         except (OSError, ValueError) as error:
             # a full disk, a certificate that was damaged: the next round tries again

@@ -42,6 +42,7 @@ class Hasty(QuickBridge):
         LINGER_SECONDS=1,
         CERTIFICATE_CHECK_SECONDS=0.1,
     )
+    first += "from bridge_project.operations import monitors; monitors.ADDRESS_SECONDS = 0.1\n"
 
 
 @pytest.fixture(scope="module")
@@ -177,13 +178,15 @@ def test_a_damaged_or_lost_certificate_is_made_again(hasty: Bridge, text: bytes 
         phone.ping()
 
 
-def test_a_broken_key_leaves_the_old_one_in_use(hasty: Bridge) -> None:
+def test_a_broken_key_leaves_the_old_one_in_use(hasty: Bridge, bridge: Bridge) -> None:
     key, before = hasty.data / "tls/server.key", presented(hasty.port)
-    text = key.read_text()
     key.write_text("broken")
     wait_until(lambda: "the old one stays in use: BRIDGE_DATA_DIR" in hasty.log.read_text(), "said")
     assert presented(hasty.port) == before
-    key.write_text(text)
+    key.write_bytes((bridge.data / "tls/server.key").read_bytes())
+    wait_until(lambda: spki_pin(presented(hasty.port)) != spki_pin(before), "it is served")
+    wait_until(lambda: "the certificate has another key" in hasty.log.read_text(), "said")
+    assert "the address changed" not in hasty.log.read_text()
 
 
 def begin_a_request(bridge: Bridge, length: int) -> RawSocket:

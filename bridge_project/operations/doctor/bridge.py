@@ -1,6 +1,8 @@
 """Check the running bridge: health, tokens, certificate, clock, address, proxy."""
 
+import shlex
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -55,12 +57,11 @@ def certificate(seen: Snapshot) -> Finding:
     """Check the certificate's dates, key and names, by its files."""
     conf = seen.conf
     path, key_path, soon = conf.bridge_tls_cert, conf.bridge_tls_key, GIVEN_ENDS_SOON
-    renew = "sudo certbot renew --reuse-key"
+    renew = _renewal(path) if path else seen.start_command
     again = "Set BRIDGE_TLS_CERT and BRIDGE_TLS_KEY to a certificate chain and its key, both PEM."
     if path is None or key_path is None:
         directory = conf.bridge_data_dir / "tls"
         path, key_path, soon = directory / "server.crt", directory / "server.key", OWN_ENDS_SOON
-        renew = seen.start_command
         again = f"rm -f '{path}' '{key_path}' && {renew}   # the last resort: pair all again"
         if seen.recorded is None and not path.exists():
             return warning("There is none yet: the first start makes it.", renew)
@@ -69,6 +70,14 @@ def certificate(seen: Snapshot) -> Finding:
     except ConfError as error:
         return broken(f"{str(error).partition(': ')[2]}.", renew, again)
     return _contents(seen, found, soon, renew)
+
+
+def _renewal(path: Path) -> str:
+    """Return how to renew a given certificate, which certbot keeps or somebody else."""
+    if "letsencrypt" in path.parts:
+        return "sudo certbot renew --reuse-key"
+    look = f"openssl x509 -noout -issuer -enddate -in {shlex.quote(str(path))}"
+    return f"{look}   # renew it where it is from, with the same key"
 
 
 def _contents(seen: Snapshot, found: Certificates, soon: timedelta, renew: str) -> Finding:
@@ -80,7 +89,8 @@ def _contents(seen: Snapshot, found: Certificates, soon: timedelta, renew: str) 
         return broken(text, "date", SET_CLOCK)
     if seen.recorded and found.pin != seen.recorded.pin:
         text = "The certificate on disk has another key than the one that devices were paired with."
-        back = f"{seen.start_command}   # stopped before, with server.crt and server.key put back"
+        files = f"{found.chain} and {found.key}"
+        back = f"{seen.start_command}   # stopped before, with {files} put back"
         return broken(text, back, f"{seen.make('qr')}   # for each device, without a backup")
     if (left := found.not_after - now) < soon:
         return warning(f"It ends in {left.days} days, on {found.not_after:%Y-%m-%d}.", renew)
