@@ -63,7 +63,8 @@ class Snapshot:
         file = self.conf.bridge_data_dir / ".env"
         if not file.is_file() or name not in dotenv_values(file):
             return f"unset {name}"
-        out = f"sed -Ei 's/^ *(export +)?{name} *=/# &/' {shlex.quote(str(file))}"
+        # with a suffix, as sed of macOS needs one
+        out = f"sed -i.bak -E 's/^ *(export +)?{name} *=/# &/' {shlex.quote(str(file))}"
         return f"unset {name}; {out}"
 
     def manage(self, command: str) -> str:
