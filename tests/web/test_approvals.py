@@ -105,9 +105,9 @@ def test_an_edit_is_seen_whole_first(page: Page, bridge: Bridge) -> None:
     phone = bridge.phone().ready()
     lines = "".join(f"line {number}\n" for number in range(400))
     edits = [{"old_string": "", "new_string": lines, "replace_all": True}]
-    agents.tool(phone, agents.begin(bridge, phone), "Edit", file_path="a.py", edits=edits)
+    agents.tool(phone, agents.begin(bridge, phone), "Edit", file_path="a.py", edits=edits, note="")
     open_approval(page, "a.py")
-    page.find("dialog .whole", '"replace_all": true')
+    page.wait_text('"replace_all": true', 'note\n""')
     end = "document.querySelector('.sheet-body').scrollTop = 1e6"
     page.wait(f"({end}) && document.querySelector('.sheet-body').scrollTop > 1000")
     page.wait_text("Scroll to the end to approve.")

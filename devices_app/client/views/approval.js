@@ -229,8 +229,8 @@ function whole(approval) {
   for (const { old_string: before, new_string: after } of [params, ...edits].filter(isEdit))
     parts.push(diffLines(compareTexts(before, after)));
   for (const [name, value] of Object.entries(rest)) {
-    if ((value ?? "") === "") continue;
-    const content = typeof value === "string" ? value : JSON.stringify(value, null, 2);
+    if (value === null) continue;
+    const content = value && typeof value === "string" ? value : JSON.stringify(value, null, 2);
     parts.push(h("h2", {}, oneLine(name)), codeBlock(content, name));
   }
   if (!parts.length)
