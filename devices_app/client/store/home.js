@@ -27,14 +27,14 @@ const CLOSED = { session_status: "closed", turn: "idle", doing: null };
 const REDUCERS = {
   connection_ack: (home, { payload }) =>
     listed({ ...home, device: payload.device_name ?? home.device }, payload),
-  session_update: (home, { payload }, viewing) => withSession(home, payload.session, viewing),
-  session_started: (home, { payload: { session_id, session }, timestamp }, viewing) => {
+  session_update: (home, { payload }) => withSession(home, payload.session),
+  session_started: (home, { payload: { session_id, session }, timestamp }) => {
     if (isOld(home, session_id, timestamp)) return home;
     const view = { session_status: "active", last_activity_at: timestamp, ...session };
-    return withSession(home, { ...view, session_id }, viewing);
+    return withSession(home, { ...view, session_id });
   },
-  session_ready: (home, { payload }, viewing) =>
-    withSession(home, { session_status: "active", branch: "", ...payload }, viewing),
+  session_ready: (home, { payload }) =>
+    withSession(home, { session_status: "active", branch: "", ...payload }),
   session_end: ended,
   approval_required: asked,
   approval_recorded: (home, { payload }) => decided(home, payload),
@@ -69,7 +69,7 @@ export function reduceSessionList(home, list) {
   const state = { ...home, sessions: Object.fromEntries(kept) };
   // Of an open one there may be newer news than this answer.
   const rest = known.filter(({ id }) => (home.sessions[id] ?? CLOSED).session_status === "closed");
-  return rest.reduce((next, view) => withSession(next, view, null), state);
+  return rest.reduce((next, view) => withSession(next, view), state);
 }
 
 // connection_ack lists every session that is not closed: any other that was open has ended.
@@ -82,29 +82,27 @@ function listed(home, { active_sessions: list }) {
     ]),
   );
   return list.reduce(
-    (state, view) => withSession(state, { session_status: "active", ...view }, null),
+    (state, view) => withSession(state, { session_status: "active", ...view }),
     { ...home, sessions },
   );
 }
 
 const FIELDS = Object.keys(blankSession("")).concat("asks", "branch", "created_at");
 
-function withSession(home, view, viewing) {
+function withSession(home, view) {
   const id = view.session_id;
   if (typeof id !== "string") return home;
   const before = home.sessions[id] ?? blankSession(id);
   const after = { ...before };
   for (const field of FIELDS) if (view[field] !== undefined) after[field] = view[field];
-  const finished = before.turn !== "idle" && after.turn === "idle";
-  if (finished && id !== viewing) after.unseen = true;
   if (view.turn === "working" && before.turn === "idle") after.failed = false;
   if (after.session_status !== "error" && !after.failed) after.trouble = "";
   return { ...home, sessions: { ...home.sessions, [id]: after } };
 }
 
-function ended(home, { payload: { session_id: id }, timestamp }, viewing) {
+function ended(home, { payload: { session_id: id }, timestamp }) {
   if (isOld(home, id, timestamp) && home.sessions[id].session_status !== "closed") return home;
-  const state = withSession(home, { session_id: id, ...CLOSED, pending_approvals: 0 }, viewing);
+  const state = withSession(home, { session_id: id, ...CLOSED, pending_approvals: 0 });
   const open = openApprovals(state).filter(({ session_id: other }) => other === id);
   const keys = open.map(({ key }) => key);
   return closeApprovals(state, keys, "the end of the session");
@@ -125,8 +123,10 @@ function notified(home, message, viewing) {
     view.trouble = message.payload.body;
     if (data.reason || FAILURES.has(data.code)) view.failed = true;
   }
-  if ((kind === "task_complete" || kind === "error") && id !== viewing) view.unseen = true;
-  return withSession(state, view, viewing);
+  // Of low priority is an end by a person: nothing was finished.
+  const isDone = kind === "task_complete" && message.payload.priority !== "low";
+  if ((isDone || kind === "error") && id !== viewing) view.unseen = true;
+  return withSession(state, view);
 }
 
 // A row that was missed may be older than what connection_ack has told.
@@ -139,13 +139,13 @@ function streamEnded(home, { payload, timestamp }, viewing) {
   const { session_id: id, finish_reason: reason } = payload;
   if (reason === "tool_call" || isOld(home, id, timestamp)) return home;
   const view = { session_id: id, turn: "idle", doing: null, failed: reason === "error" };
-  if (id !== viewing) view.unseen = true;
-  return withSession(home, view, viewing);
+  if (id !== viewing && !payload.interrupted) view.unseen = true;
+  return withSession(home, view);
 }
 
 /** Note that a person has looked at the session. */
 export const markSeen = (home, id) =>
-  home.sessions[id]?.unseen ? withSession(home, { session_id: id, unseen: false }, id) : home;
+  home.sessions[id]?.unseen ? withSession(home, { session_id: id, unseen: false }) : home;
 
 /** Return a session's state in one word of ORDER. */
 export function attention(home, session) {

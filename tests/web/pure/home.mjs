@@ -32,6 +32,8 @@ const decidedBy = (device, decision = "approved") =>
   });
 const recorded = (forwarded, decision = "approved") =>
   message("approval_recorded", { session_id: "s", tool_call_id: "c", decision, forwarded });
+const happened = (session_id, notification_type, priority = "normal", data = {}) =>
+  message("notification", { notification_type, session_id, title: "", body: "Why.", priority, data });
 const only = (home) => Object.values(home.approvals)[0];
 
 test("who decided is what the bridge says, whichever message comes first", () => {
@@ -84,6 +86,7 @@ test("sessions stand by what they need of a person", () => {
       view("broke", { turn: "working" }),
       view("quick"), // its turn was over before anything told that it began
     ),
+    happened("done", "task_complete"),
     message("session_update", { session: view("done") }),
     message("stream_end", { session_id: "broke", message_id: "m", finish_reason: "error" }),
     message("stream_end", { session_id: "quick", message_id: "m", finish_reason: "stop" }),
@@ -107,6 +110,21 @@ test("sessions stand by what they need of a person", () => {
   );
 });
 
+test("a turn that was stopped, ended or lost is not finished", () => {
+  const works = ack(view("s", { turn: "working" }));
+  const stop = { session_id: "s", message_id: "m", finish_reason: "stop", interrupted: true };
+  for (const [expected, ...messages] of [
+    ["idle", message("session_update", { session: view("s") }), message("stream_end", stop)],
+    ["idle", happened("s", "task_complete", "low"), message("session_update", { session: view("s") })],
+    ["paused", ack(view("s", { session_status: "paused" }))],
+    ["ended", message("session_end", { session_id: "s" })],
+  ]) {
+    const home = fold([works, ...messages]);
+    const { unseen } = home.sessions.s;
+    assert.deepEqual([sortedSessions(home)[0].state, unseen], [expected, false]);
+  }
+});
+
 test("what was missed and is older changes nothing that was told", () => {
   const works = view("s", { turn: "working", last_activity_at: "2026-01-31T12:00:01.000Z" });
   const home = fold([
@@ -121,15 +139,14 @@ test("what was missed and is older changes nothing that was told", () => {
 });
 
 test("a turn that failed is told until another one goes well", () => {
-  const told = (notification_type, data = {}) =>
-    message("notification", { notification_type, session_id: "s", title: "", body: "Why.", data });
   const works = message("session_update", { session: view("s", { turn: "working" }) });
   const idle = message("session_update", { session: view("s", { session_status: "paused" }) });
   const state = (home) => sortedSessions(home)[0].state;
-  const failed = fold([ack(view("s")), works, told("error", { code: "AGENT_ERROR" }), idle]);
+  const failure = { code: "AGENT_ERROR" };
+  const failed = fold([ack(view("s")), works, happened("s", "error", "high", failure), idle]);
   assert.deepEqual([state(failed), failed.sessions.s.trouble], ["error", "Why."]);
   assert.equal(state(fold([works], failed)), "finished");
-  assert.equal(state(fold([told("task_complete")], failed)), "finished");
+  assert.equal(state(fold([happened("s", "task_complete")], failed)), "finished");
 });
 
 test("a conversation has what was said at its end, allowed and waited for", () => {
