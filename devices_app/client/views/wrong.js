@@ -106,7 +106,7 @@ function connection({ phase, fault, neverOpened, reached }) {
       steps: [
         "Is the machine on, and “make run” running?",
         "Is this device in the same network, or connected by its VPN?",
-        "Did the machine's address change? Then scan a new code (“make qr”).",
+        "Did its address or certificate change? Scan a new code (“make qr”) in a new tab.",
       ],
     };
   const last = fault ? ` The last answer was: ${fault.message}` : "";
@@ -136,7 +136,7 @@ function certificate() {
   if (served.worker === "kept")
     return {
       tone: "good",
-      text: "This browser trusts the certificate: the page is kept and starts without a network.",
+      text: "The page is kept in this browser and starts without a network.",
     };
   if (served.worker === "refused")
     return {
