@@ -82,6 +82,8 @@ def test_changes_take_the_steps_of_the_call(page: Page, bridge: Bridge) -> None:
     ask_to_run(bridge, "rm -rf\u00a0 nothing")
     open_approval(page, "rm -rf nothing")
     page.show_as(PHONE | {"height": 1400})
+    page.tap("dialog button", "Change…")
+    page.type("dialog textarea", "-here")
     page.wait_gone("Scroll to the end to approve.")
     page.js(CLOSE_WHILE_HELD)
     pause(page)
@@ -93,8 +95,7 @@ def test_changes_take_the_steps_of_the_call(page: Page, bridge: Bridge) -> None:
     open_approval(page, "rm -rf nothing")
     page.find("dialog .odd", "U+00A0")
     page.tap("dialog button", "Change…")
-    page.type("dialog textarea", "-here")
-    page.find("dialog .hold", "Hold to approve with changes")
+    page.find("dialog .hold", "Hold to approve with changes")  # what was typed is still there
     page.tap("dialog button", "Tap twice instead")
     page.tap("dialog .armed", "Yes, approve with changes")
     page.wait_text("Approved with changes by you")

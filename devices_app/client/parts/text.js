@@ -75,6 +75,9 @@ export function clock(at) {
   return Number.isNaN(time) ? "" : clocks.format(time);
 }
 
+/** Write how many there are of something: "1 line". */
+export const counted = (count, unit) => `${count} ${unit}${count === 1 ? "" : "s"}`;
+
 export function bytes(size) {
   if (size < 1024) return `${size} B`;
   const kilobytes = size / 1024;

@@ -129,6 +129,7 @@ function decider(approval, model, { open, done }) {
     if (hadFocus) (actions.querySelector("button") ?? status).focus();
   };
   const again = () => {
+    edits.delete(key);
     shown = "";
     paint();
   };
@@ -138,6 +139,8 @@ function decider(approval, model, { open, done }) {
   };
   return { status, actions, paint, again, decide, hint };
 }
+
+const edits = new Map(); // key of an approval → what was typed, until it is cancelled
 
 const CARD = { lines: 16, width: 36 }; // of a call that is seen whole in a conversation
 
@@ -266,15 +269,16 @@ const editable = (approval) =>
   Object.values(approval.params).some((value) => typeof value === "string");
 
 function editParameters(approval, sheet, { actions, again, decide, hint }) {
+  const typed = { ...approval.params, ...edits.get(approval.key) };
   const fields = Object.entries(approval.params)
     .filter(([, value]) => typeof value === "string")
     .map(([name, value]) => {
       const rows = String(Math.min(12, value.split("\n").length + 1));
       const area = field("textarea", { id: `field-${name}`, rows });
-      area.value = value;
+      area.value = typed[name];
       return { name, area };
     });
-  const difference = h("div");
+  const difference = h("div", {}, changes(approval.params, typed));
   const form = h(
     "div.edit",
     {},
@@ -288,6 +292,7 @@ function editParameters(approval, sheet, { actions, again, decide, hint }) {
   let isSeen = false;
   const check = () => enable(approve, isSeen && difference.firstChild);
   form.addEventListener("input", () => {
+    edits.set(approval.key, changed());
     fill(difference, changes(approval.params, changed()));
     check();
   });

@@ -2,11 +2,12 @@
 
 import { button, fill, form, h, keyed, pager, setText } from "../parts/dom.js";
 import { diffLines, wrapButton } from "../parts/diff.js";
-import { dotted, oneLine, visible, visibleName } from "../parts/text.js";
+import { counted, dotted, oneLine, visible, visibleName } from "../parts/text.js";
 
 const STATUS = { modified: "M", added: "A", deleted: "D", untracked: "N", renamed: "R" };
 const NAMES = { untracked: "new" };
 const FILES_AT_ONCE = 200;
+const drafts = new Map(); // session → its message and the chosen files, while this page lives
 const isEnd = ({ type, payload }) => type === "stream_end" || payload.event === "Stop";
 
 /** Make the changes tab of a session. */
@@ -19,14 +20,15 @@ export function changesView(id, { model }) {
   const cut = h("p.note", { hidden: true }, "There are more changes than are shown.");
   const outcome = h("div.outcome", { role: "status" });
   const label = "Commit message";
-  const message = h("textarea", { rows: "2", "aria-label": label, placeholder: label });
+  const area = h("textarea", { rows: "2", "aria-label": label, placeholder: label });
+  const { message, chosen } = drafts.get(id) ?? { message: area, chosen: new Set() };
   const commit = h("button.primary", { type: "submit", disabled: true }, "Commit");
   const bottom = form("commit", () => send(), message, commit);
   bottom.addEventListener("input", () => check());
   const bar = h("div.branch-bar", {}, head, all, refresh);
   const scroller = h("div.scroller", {}, bar, outcome, state, files);
   const node = h("section.tab", {}, scroller, bottom);
-  const chosen = new Set();
+  drafts.set(id, { message, chosen });
   let changes = [];
   let wanted = true; // it was not read yet, or the connection was lost meanwhile
   let busy = false;
@@ -129,7 +131,7 @@ export function changesView(id, { model }) {
       files.nodesByKey?.clear();
       show(status);
       const { hash, summary, files_changed: count } = status.commit;
-      const what = `Committed ${count} ${count === 1 ? "file" : "files"} as `;
+      const what = `Committed ${counted(count, "file")} as `;
       const short = h("code", {}, hash.slice(0, 8));
       fill(outcome, h("p.finding.good", {}, what, short, `: ${oneLine(summary)}`));
     } catch (error) {
@@ -152,8 +154,7 @@ export function changesView(id, { model }) {
   const check = () => {
     bottom.hidden = chosen.size === 0 && !message.value.trim();
     commit.disabled = chosen.size === 0 || !message.value.trim();
-    const count = chosen.size === 1 ? "1 file" : `${chosen.size} files`;
-    setText(commit, chosen.size ? `Commit ${count}` : "Choose files");
+    setText(commit, chosen.size ? `Commit ${counted(chosen.size, "file")}` : "Choose files");
     const every = chosen.size && chosen.size === changes.length;
     setText(all, every ? "Choose none" : "Choose all");
   };

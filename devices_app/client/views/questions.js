@@ -12,16 +12,13 @@ export const questionsOf = ({ tool, params }) =>
 /** Make the fields that answer them; `answers()` is null while one has no answer. */
 export function questionForm(questions, { readOnly, changed }) {
   const parts = questions.map(({ question, multiSelect, options }, number) => {
+    const type = multiSelect ? "checkbox" : "radio";
     const choices = (Array.isArray(options) ? options : [])
       .filter((one) => typeof one?.label === "string")
       .map(({ label, description }) => ({
         label,
         about: typeof description === "string" ? description : "",
-        box: h("input", {
-          type: multiSelect ? "checkbox" : "radio",
-          name: `question-${number}`,
-          disabled: readOnly,
-        }),
+        box: h("input", { type, name: `question-${number}`, disabled: readOnly }),
       }));
     const other = h("input", { type: "text", "aria-label": `In other words: ${question}` });
     other.placeholder = "In other words";
