@@ -49,7 +49,8 @@ const pairAgain = () => {
   addEventListener("popstate", () => location.reload());
   welcome("", () => location.assign(BASE));
 };
-const app = { model, go, offer: null, pairAgain };
+const places = new Map(); // address → how far its screen was scrolled
+const app = { model, go, places, offer: null, pairAgain };
 
 // Home and approvals come with the page; the others are loaded when first needed, or soon after.
 const VIEWS = { home: homeView, approvals: approvalsView };
@@ -124,6 +125,7 @@ function makeShell() {
   return { newer, left, main, nav, list: null };
 }
 
+const scroller = () => shown.view?.node.querySelector(".scroller:not(.anchored)");
 const focusTitle = () => shown.view.node.querySelector("h1")?.focus({ preventScroll: true });
 
 async function show() {
@@ -142,10 +144,12 @@ async function show() {
   if (key !== shown.path && !stays) {
     const view = VIEWS[at.name] ?? (await loadView(at.name));
     if (location.pathname !== path) return; // another screen was asked for meanwhile
+    places.set(shown.path, scroller()?.scrollTop);
     shown.view?.close?.();
     shown = { view: wideHome ? blank("Choose or start a session.") : view(app, at), path: key };
     fill(shell.main, shown.view.node);
     root.dataset.screen = at.name;
+    scroller()?.scrollTo(0, places.get(key) ?? 0);
     focusTitle();
   }
   showSheet(at.approval ?? "");
@@ -213,8 +217,9 @@ function sayNews({ approvals, sessions }) {
     const isSeen = (isListed && !sheet) || id === model.viewed;
     (isSeen ? announce : toast)(`${titleOf(model.home.sessions[id], id)}: ${what}`);
   };
+  const nameOf = (tool) => (tool === "AskUserQuestion" ? "A question" : oneLine(tool));
   for (const { key, session_id: id, tool } of openApprovals(model.home))
-    if (!approvals[key]) say(id, `${oneLine(tool)} waits for you`);
+    if (!approvals[key]) say(id, `${nameOf(tool)} waits for you`);
   for (const [id, { unseen, failed, trouble }] of Object.entries(model.home.sessions)) {
     const before = sessions[id];
     if (trouble && trouble !== before?.trouble) say(id, oneLine(trouble));

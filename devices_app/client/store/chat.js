@@ -99,17 +99,8 @@ const END = {
 };
 
 function answer(chat, row, id = row.payload.message_id) {
-  return (
-    chat.byKey.get(`m:${id}`) ??
-    add(chat, `m:${id}`, {
-      kind: "answer",
-      at: row.timestamp,
-      text: "",
-      done: false,
-      reason: "",
-      usage: null,
-    })
-  );
+  const begun = { at: row.timestamp, text: "", done: false, reason: "", usage: null };
+  return chat.byKey.get(`m:${id}`) ?? add(chat, `m:${id}`, { kind: "answer", ...begun });
 }
 
 function call(chat, payload, at) {

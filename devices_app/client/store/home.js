@@ -69,7 +69,7 @@ export function reduceSessionList(home, list) {
   const state = { ...home, sessions: Object.fromEntries(kept) };
   // Of an open one there may be newer news than this answer.
   const rest = known.filter(({ id }) => (home.sessions[id] ?? CLOSED).session_status === "closed");
-  return rest.reduce((next, view) => withSession(next, view), state);
+  return rest.reduce(withSession, state);
 }
 
 // connection_ack lists every session that is not closed: any other that was open has ended.
@@ -81,10 +81,8 @@ function listed(home, { active_sessions: list }) {
       open.has(id) || session.session_status === "closed" ? session : { ...session, ...CLOSED },
     ]),
   );
-  return list.reduce(
-    (state, view) => withSession(state, { session_status: "active", ...view }),
-    { ...home, sessions },
-  );
+  const views = list.map((view) => ({ session_status: "active", ...view }));
+  return views.reduce(withSession, { ...home, sessions });
 }
 
 const FIELDS = Object.keys(blankSession("")).concat("asks", "branch", "created_at");

@@ -32,11 +32,8 @@ export function approvalsView({ model, go }) {
     pastTitle.hidden = decided.length === 0;
     keyed(past, decided, {
       key: (approval) => `${approval.key} ${outcome(approval)}`,
-      make: (approval) =>
-        row(go.link("approval", approval.key), {
-          title: lineOf(approval),
-          meta: outcome(approval),
-        }),
+      make: (one) =>
+        row(go.link("approval", one.key), { title: lineOf(one), meta: outcome(one) }),
     });
   };
   paint();

@@ -99,9 +99,8 @@ function updateTool(node, item) {
   if (!details.isConnected) node.replaceChildren(details);
   setPart(details, ".call", callLine(item.tool, item.params, item.description));
   setPart(details, ".meta", dotted(WORDS[state], about(item), duration(item.ms)));
-  details.ontoggle = () =>
-    details.open && fillTool(details.querySelector(".tool-body"), item, node.app);
-  if (details.open) fillTool(details.querySelector(".tool-body"), item, node.app);
+  details.ontoggle = () => details.open && fillTool(details.lastChild, item, node.app);
+  details.ontoggle();
   showDecision(node, item, state);
 }
 

@@ -2,14 +2,14 @@
 
 import { wrapButton } from "../parts/diff.js";
 import { button, copy, fill, h, icon, pager, row } from "../parts/dom.js";
-import { bytes, oneLine, visible, visibleName } from "../parts/text.js";
+import { bytes, counted, oneLine, visible, visibleName } from "../parts/text.js";
 
 const LINES = 400;
 const ENTRIES_AT_ONCE = 200;
 const NO_DIRECTORY = ["FILE_NOT_FOUND", "FILE_INVALID_PATH"];
 
 /** Make the files tab of a session; `path`: from the address, or "" for the session's directory. */
-export function filesView(id, { model, go }, path = "") {
+export function filesView(id, { model, go, places }, path = "") {
   const place = h("div.scroller");
   const node = h("section.tab", {}, place);
   let wanted = true; // not read yet
@@ -53,6 +53,7 @@ export function filesView(id, { model, go }, path = "") {
       found.truncated && h("p.note", {}, "There are more entries than are shown."),
       entries.length === 0 && h("p.empty", {}, "An empty directory."),
     );
+    place.scrollTo(0, places.get(location.pathname) ?? 0);
   };
 
   const item = (/** @type {any} */ { name, type, size }, at) =>
@@ -91,7 +92,7 @@ export function filesView(id, { model, go }, path = "") {
       const found = await ask("file_read", { path: at, offset, limit: LINES });
       if (found.encoding === "base64") return found;
       text += found.content;
-      const got = found.content.split("\n");
+      const got = found.content.split(/\r?\n/);
       if (got.at(-1) === "") got.pop();
       lines.append(...got.map((line) => h("li", {}, h("span", {}, visible(line)))));
       offset += LINES;
@@ -117,7 +118,7 @@ export function filesView(id, { model, go }, path = "") {
     }
     const label = first.lines > LINES ? "Copy what is shown" : "Copy";
     const all = button("button.quiet", () => copy(text), icon("copy"), label);
-    const size = h("span.meta", {}, `${first.lines} lines, ${bytes(first.size)}`);
+    const size = h("span.meta", {}, `${counted(first.lines, "line")}, ${bytes(first.size)}`);
     fill(
       place,
       crumbs(first.path),

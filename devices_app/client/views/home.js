@@ -85,11 +85,8 @@ function paintRow(node, { session, state }, { viewed }) {
     session.doing && ["working", "machine"].includes(state)
       ? `${oneLine(session.doing.summary || session.doing.tool)} · ${ago(session.doing.since)}`
       : "";
-  const place = dotted(shortPath(session.working_directory), oneLine(session.agent));
-  const word = session.resumable && state === "ended" ? "Resumable" : STATES[state];
-  const now = state === "error" ? oneLine(session.trouble) : doing;
-  setPart(node, ".meta", place);
-  setPart(node, ".now", now);
-  setPart(node, ".state", word);
+  setPart(node, ".meta", dotted(shortPath(session.working_directory), oneLine(session.agent)));
+  setPart(node, ".now", state === "error" ? oneLine(session.trouble) : doing);
+  setPart(node, ".state", session.resumable && state === "ended" ? "Resumable" : STATES[state]);
   setPart(node, "time", ago(session.last_activity_at));
 }
