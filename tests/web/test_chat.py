@@ -162,7 +162,7 @@ MARKDOWN = """**Changes:**
 Counts:
 | file | lines |
 |---|--:|
-| x\\|y | 2 |
+| `x\\|y` | 2 |
 | - | - |
 | z | 3 |
 

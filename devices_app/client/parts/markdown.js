@@ -136,7 +136,7 @@ function table(lines) {
       .trim()
       .replace(/^\||\|$/g, "")
       .split(/(?<!\\)\|/)
-      .map((cell) => cell.trim());
+      .map((cell) => cell.trim().replaceAll("\\|", "|"));
   const row = (line, tag) =>
     h(
       "tr",
@@ -203,17 +203,21 @@ function link(address, label, whole) {
 }
 
 // A path in a text has a slash and an ending (src/app.py:12); in code or a link ENDINGS are enough.
-const PATH =
-  /(?<![\w/:.~@+-])(?:\.{0,2}\/)?(?:[\w@+.-]+\/)+[\w@+.-]*\.[a-z]\w{0,9}(?::\d+)*(?![\w/])/gi;
+const LINE = String.raw`(?:(?::\d+)+|#L\d+(?:-L?\d+)?)?`;
+const PATH = new RegExp(
+  String.raw`(?<![\w/:.~@+-])(?:\.{0,2}\/)?(?:[\w@+.-]+\/)+[\w@+.-]*\.[a-z]\w{0,9}${LINE}(?![\w/])`,
+  "gi",
+);
 const ENDINGS =
   "c|cc|cfg|conf|cpp|cs|css|csv|go|h|hpp|html|ini|java|js|json|jsx|kt|lock|log|md|mjs|" +
   "php|py|rb|rs|sh|sql|svg|swift|toml|ts|tsx|txt|xml|yaml|yml";
-const NAME = new RegExp(String.raw`^[\w@+-][\w@+.-]*\.(?:${ENDINGS})(?::\d+)*$`, "i");
+const NAME = new RegExp(String.raw`^[\w@+-][\w@+.-]*\.(?:${ENDINGS})${LINE}$`, "i");
 
 function linkPaths(block, linkTo) {
-  const link = (path, label = path) => h("a", linkTo(path.replace(/(?::\d+)+$/, "")), label);
+  const end = new RegExp(`${LINE}$`);
+  const link = (path, label = path) => h("a", linkTo(path.replace(end, "")), label);
   for (const node of block.querySelectorAll("[data-path]")) {
-    const path = node.dataset.path.replace(/#L\d+(-L?\d+)?$/, "");
+    const { path } = node.dataset;
     const [found] = path.match(PATH) ?? path.match(NAME) ?? [];
     if (found === path) node.replaceWith(link(path, node.textContent));
   }
