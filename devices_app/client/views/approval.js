@@ -129,7 +129,7 @@ function decider(approval, model, { open, done }) {
     if (hadFocus) (actions.querySelector("button") ?? status).focus();
   };
   const again = () => {
-    edits.delete(key);
+    drafts.delete(key);
     shown = "";
     paint();
   };
@@ -140,7 +140,7 @@ function decider(approval, model, { open, done }) {
   return { status, actions, paint, again, decide, hint };
 }
 
-const edits = new Map(); // key of an approval → what was typed, until it is cancelled
+const drafts = new Map(); // key of an approval → what was typed, until it is cancelled
 
 const CARD = { lines: 16, width: 36 }; // of a call that is seen whole in a conversation
 
@@ -269,7 +269,7 @@ const editable = (approval) =>
   Object.values(approval.params).some((value) => typeof value === "string");
 
 function editParameters(approval, sheet, { actions, again, decide, hint }) {
-  const typed = { ...approval.params, ...edits.get(approval.key) };
+  const typed = { ...approval.params, ...drafts.get(approval.key) };
   const fields = Object.entries(approval.params)
     .filter(([, value]) => typeof value === "string")
     .map(([name, value]) => {
@@ -292,7 +292,7 @@ function editParameters(approval, sheet, { actions, again, decide, hint }) {
   let isSeen = false;
   const check = () => enable(approve, isSeen && difference.firstChild);
   form.addEventListener("input", () => {
-    edits.set(approval.key, changed());
+    drafts.set(approval.key, changed());
     fill(difference, changes(approval.params, changed()));
     check();
   });
