@@ -71,14 +71,15 @@ def commit(
         if before and begun is not None and _is_last(git, before, message, begun):
             own, base = before, _commit_at(git, f"{before}^") or empty_tree(git)
         else:
-            base = None if files is None else before or empty_tree(git)
+            found = (
+                what
+                for name, what in _IN_PROGRESS.items()
+                if os.path.lexists(f"{place.git_dir}/{name}")
+            )
+            operation = next(found, None)
+            base = None if files is None or operation else before or empty_tree(git)
             if files is not None:
-                found = (
-                    what
-                    for name, what in _IN_PROGRESS.items()
-                    if os.path.lexists(f"{place.git_dir}/{name}")
-                )
-                named = stage(git, Names(place), files, before, next(found, None))
+                named = stage(git, Names(place), files, before, operation)
             _check_staged(git, files)
             expected = before or "0" * len(empty_tree(git))
             hooks.install(made, git.environment, branch, expected)

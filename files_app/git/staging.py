@@ -23,7 +23,7 @@ def stage(
 ) -> set[str]:
     """Fill the mirror's index from the commit ``before``, if any, and these files.
 
-    ``operation``: a merge or the like that this commit ends, which takes all that is staged.
+    ``operation``: a merge or the like that this commit ends: these files go onto what is staged.
     Returns the names of the files that it took from the work tree.
 
     Untracked and deleted files count too, and a directory means all files in it. A renamed file
@@ -50,16 +50,22 @@ def stage(
     gone |= {entry.old for entry in meant if entry.old is not None}
     gone -= {entry.name for entry in meant if entry.status == "untracked"}
     there = [entry.name for entry in meant if entry.name not in gone and entry.name[-1:] != "/"]
-    if operation is not None:
-        staged = git("diff-index", "--cached", "--name-only", "-z", "--no-renames", before, "--")
-        left = set(os.fsdecode(staged).split("\0")[:-1]).difference(gone, there)
-        if left:
+    if operation is None:
+        git(*(("read-tree", "--reset", before) if before else ("read-tree", "--empty")))
+    else:
+        head = before or status.empty_tree(git)
+        found = git("diff-index", "--cached", "--name-only", "-z", "--no-renames", head, "--")
+        staged = set(os.fsdecode(found).split("\0")[:-1])
+        if left := staged.difference(gone, there):
             seen = _list(names, sorted(name for name in left if not names.secret(name)))
             text = f"{operation} is committed with all that is staged. Not chosen: "
             raise git_error(text + (seen or "a hidden file") + ".")
-    git(*(("read-tree", "--reset", before) if before else ("read-tree", "--empty")))
+        # git stages a submodule's commit and leaves the submodule at the one before
+        staged.intersection_update(entry.name for entry in meant if entry.submodule)
+        there = [name for name in there if name not in staged]
     _update(git, gone, "--force-remove")
-    _update(git, there, "--add", "--remove", "--replace")
+    # outside a sparse checkout nothing is in the work tree, which deletes nothing
+    _update(git, there, "--add", "--remove", "--replace", "--ignore-skip-worktree-entries")
     return gone.union(there)
 
 

@@ -120,6 +120,24 @@ def test_a_merge_is_concluded_with_all_that_is_staged(
     assert len(repository.git("log", "-1", "--format=%P").split()) == 2
 
 
+def test_a_merge_keeps_what_is_not_in_the_work_tree(repository: Repository, work: Work) -> None:
+    """Git merges what a sparse checkout leaves out, and a submodule that it does not update."""
+    inner = Repository(repository.path / "in/sub")
+    first = inner.commit_files({"c": "1\n"})
+    repository.commit_files({"in/a": "1\n", "out/b": "1\n"})
+    repository.git("checkout", "-q", "-b", "other")
+    inner.commit_files({"c": "2\n"})
+    repository.commit_files({"out/b": "2\n", "out/new": "1\n"})
+    repository.git("checkout", "-q", "main")
+    inner.git("checkout", "-q", first)
+    repository.commit_files({"in/a": "2\n"})
+    repository.git("sparse-checkout", "set", "in")
+    repository.git("merge", "-q", "--no-commit", "--no-ff", "other")
+    assert work.committed("Merge", list(work.changes()))["files_changed"] == 3
+    assert not repository.git("diff", "other", "HEAD", "--", "out", "in/sub")
+    assert set(work.changes()) == {"in/sub"}
+
+
 def test_a_linked_work_tree(shared: Bridge, repository: Repository, phone: Phone) -> None:
     """Of a clone that shares its objects, and with the other hash."""
     places = [repository.path.with_name(f"{repository.path.name} {n}") for n in range(3)]

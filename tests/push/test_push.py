@@ -51,7 +51,8 @@ def test_full_detail_and_every_kind(bridge: Bridge, browser: Browser, phone: Pho
     """Of what an agent says without needing anybody nothing is pushed; what is long is cut."""
     assert subscribe(phone, browser, detail="full")["payload"]["detail"] == "full"
     phone.close()
-    ask(bridge, "rm -r build \u202e\a\N{WOMAN}\u200d\N{PERSONAL COMPUTER}")
+    joined = "\N{WOMAN}\u200d\N{PERSONAL COMPUTER} \u0647\u200c\u0647 \U0001fa77"
+    ask(bridge, f"rm -r build \u202e\a{joined}")
     session_id = new_session()
     bridge.accept(
         hook("Notification", session_id, {"message": "By the way", "level": "info"}),
@@ -60,7 +61,7 @@ def test_full_detail_and_every_kind(bridge: Bridge, browser: Browser, phone: Pho
     finish(bridge, "It is done")
     asked, failed, done = browser.wait(3)
     assert asked["title"] == "Bash asks at the machine"
-    assert "rm -r build \ufffd\ufffd\N{WOMAN}\u200d\N{PERSONAL COMPUTER}" in asked["body"]
+    assert f"rm -r build \ufffd\ufffd{joined}" in asked["body"]
     assert (failed["notification_type"], failed["body"]) == ("error", "It broke")
     assert (done["notification_type"], done["body"]) == ("task_complete", "It is done")
     assert [one.headers["urgency"] for one in browser.requests] == ["high", "normal", "normal"]
