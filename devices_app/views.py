@@ -20,7 +20,7 @@ from bridge_project.http.request import client_address
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.threads import health
+from bridge_project.kernel.threads import names
 from bridge_project.network import certificates
 from bridge_project.network.authority import apple_profile, fingerprint
 from bridge_project.network.own_names import local_name
@@ -117,7 +117,7 @@ def _pair_page(authority: bytes, _age: int) -> tuple[str, str]:
         " form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
     )
     try:
-        name = health.begin(local_name).result(LOCAL_NAME_SECONDS) or ""
+        name = names.begin(local_name).result(LOCAL_NAME_SECONDS) or ""
     except TimeoutError:
         name = ""
     shown = fingerprint(x509.load_pem_x509_certificate(authority)) if authority else ""

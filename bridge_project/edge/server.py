@@ -102,6 +102,8 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
         try:
             reactor.run(installSignalHandlers=False)  # type: ignore[attr-defined]
         finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, signal.SIG_DFL)  # the loop's would hear a second one no more
             bridge_logging.log_held_back()
         life.result()
 

@@ -8,7 +8,10 @@ forwarder's) has a thread of its own.
 
 import asyncio
 import contextvars
+import logging
+import os
 import select
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -92,6 +95,23 @@ def _has_ended() -> bool:
     return bool(polled.poll(0))
 
 
+def leave_after(seconds: float, code: int) -> None:
+    """End this process by then, also if its threads go on.
+
+    Python waits for them at its end, and for all that is queued: for ever, when a database, a disk
+    or a name server does not answer.
+    """
+
+    def leave() -> None:
+        log.warning("threads_left", seconds=seconds)
+        logging.shutdown()
+        os._exit(code)
+
+    timer = threading.Timer(seconds, leave)
+    timer.daemon = True  # it keeps no process that ends by itself
+    timer.start()
+
+
 requests: Final = Threads("http", 8)  # Django's views: one that waits must not hold the others up
 readers: Final = Threads("db-read", 2)  # short queries of sockets and agents
 writers: Final = Threads("db-write", 1)  # their transactions: SQLite takes one at a time
@@ -99,7 +119,9 @@ ingestion: Final = Threads("db-ingest", 1)  # hook events, which wait for nothin
 agents: Final = Threads("db-agents", 1)  # what agents say, in order
 chores: Final = Threads("db-chores", 1)  # deleting may take minutes
 health: Final = Threads("health", 8)  # a check may hang
+names: Final = Threads("names", 1)  # a name server may not answer
 files: Final = Threads("files", limits.FILE_READERS)
+paths: Final = Threads("paths", 4)  # to find where a path leads; the loop waits for a moment
 git: Final = Threads("git", limits.GIT_PROCESSES)
 push: Final = Threads("push", limits.PUSH_SENDERS)  # a push service may not answer
 push_asked: Final = Threads("push-asked", limits.PUSH_ASKED_SENDERS)  # for a device that waits

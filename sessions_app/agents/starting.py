@@ -9,7 +9,7 @@ import structlog
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import agents as threads
-from bridge_project.kernel.threads import readers
+from bridge_project.kernel.threads import files, readers
 from sessions_app import session_view, working_directory
 from sessions_app.agents import ownership, registry
 from sessions_app.agents.breaker import Breaker
@@ -39,7 +39,7 @@ async def find_kind_to_resume(session: Session) -> AgentKind:
     why = ""
     try:
         kind = registry.resolve(session.agent_type)
-        await readers.run(working_directory.inside, session.working_directory)
+        await files.run(working_directory.inside, session.working_directory)
         if not session.resume_id and await readers.run(ownership.was_prompted, session):
             why = "its agent reported no session id to resume."
     except BridgeError as error:

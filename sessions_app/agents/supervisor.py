@@ -15,7 +15,7 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import agents as threads
-from bridge_project.kernel.threads import readers
+from bridge_project.kernel.threads import files, readers
 from devices_app.models import Device
 from sessions_app import leases, working_directory
 from sessions_app.agents import breaker, ownership, registry, starting
@@ -85,7 +85,7 @@ class Supervisor:
         """
         self._check_running()
         kind = registry.resolve(agent)
-        where = await readers.run(working_directory.inside, directory)
+        where = await files.run(working_directory.inside, directory)  # its disk may hang
         reserve = partial(ownership.reserve, session_id, kind.name, where, device)
         return await self._run(kind, failure_id, reserve)
 

@@ -1,15 +1,17 @@
 """Handle the messages about a session and to its agent (D7, D22, D28 to D40)."""
 
+import asyncio
 import json
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import cast
 
 from django.db import DatabaseError
 
+from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.threads import readers, writers
+from bridge_project.kernel.threads import files, readers, writers
 from bridge_project.protocol import client_messages as c
 from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.catalogue import encode, encode_replay
@@ -157,7 +159,10 @@ async def _join(
 
 
 async def _ready(session: Session) -> s.SessionReady:
-    branch = await readers.run(working_directory.branch_of, session.working_directory)
+    branch = ""
+    with suppress(TimeoutError):  # the directory's disk may hang, for ever
+        async with asyncio.timeout(limits.BRANCH_SECONDS):
+            branch = await files.run(working_directory.branch_of, session.working_directory)
     return s.SessionReady(
         session_id=session.session_id,
         agent=session.agent_type,

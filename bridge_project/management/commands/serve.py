@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 from django.utils import timezone
 
-from bridge_project.kernel import data_files, threads
+from bridge_project.kernel import data_files, limits, threads
 from bridge_project.kernel.config import conf
 from bridge_project.network import certificates, server_address, transport
 from bridge_project.network.certificate_files import Certificates
@@ -58,7 +58,9 @@ class Command(BaseCommand):
                 on_stop=background.stop_all,
                 on_listening=self._listening,
             ).run()
-        if taken := data_files.files.taken:
+        taken = data_files.files.taken
+        threads.leave_after(limits.LEAVE_SECONDS, data_files.NEEDS_A_PERSON if taken else 0)
+        if taken:
             raise CommandError(taken, returncode=data_files.NEEDS_A_PERSON)
 
     async def _listening(self) -> None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from io import StringIO
 from pathlib import Path
 
-from bridge_project.kernel import limits
+from bridge_project.kernel import limits, threads
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError, Ignoring
 from bridge_project.kernel.path_jail import Jail, default_jail
@@ -27,8 +27,8 @@ async def read(
     Raises BridgeError with the codes of D12, TimeoutError after the spec's time for reading; its
     thread then goes on, unheeded.
     """
-    reading = asyncio.to_thread(_read, path, str(directory), line, limit)
-    return await asyncio.wait_for(reading, limits.TOOL_TIMEOUT_READ_SECONDS)
+    async with asyncio.timeout(limits.TOOL_TIMEOUT_READ_SECONDS):
+        return await threads.files.run(_read, path, str(directory), line, limit)
 
 
 async def write(path: str, directory: Path, content: str, real: str) -> str | None:
@@ -38,8 +38,8 @@ async def write(path: str, directory: Path, content: str, real: str) -> str | No
     path does not lead to ``real`` any more, TimeoutError after the spec's time for editing; its
     thread then goes on, unheeded.
     """
-    writing = asyncio.to_thread(_write, path, str(directory), content, real)
-    return await asyncio.wait_for(writing, limits.TOOL_TIMEOUT_EDIT_SECONDS)
+    async with asyncio.timeout(limits.TOOL_TIMEOUT_EDIT_SECONDS):
+        return await threads.files.run(_write, path, str(directory), content, real)
 
 
 def _read(path: str, directory: str, line: int | None, limit: int | None) -> str:

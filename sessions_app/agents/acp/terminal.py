@@ -67,6 +67,8 @@ class Terminals:
         """
         if len(self._terminals) >= limits.ACP_TERMINALS:
             raise ValueError(f"{limits.ACP_TERMINALS} terminals are open; release one first")
+        if "\0" in real:
+            raise ValueError("its directory has a NUL in it, or its disk does not answer")
         here = str(self._directory)
         with default_jail().open_dir(cwd or here, base=here) as opened:
             check_place(opened.path, real)

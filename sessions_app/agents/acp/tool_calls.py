@@ -16,6 +16,7 @@ from typing import Any
 
 from acp import schema
 
+from bridge_project.kernel import limits, threads
 from bridge_project.protocol.agent_text import for_person
 from bridge_project.protocol.risk import PATH_MAX_CHARS
 from sessions_app.agents.acp import content
@@ -299,9 +300,18 @@ class ToolCalls:
         return record
 
     def real(self, path: str) -> str:
-        """Return where a path leads now; what was approved is done there and nowhere else."""
-        is_path = "\0" not in path and len(path) <= PATH_MAX_CHARS
-        return os.path.realpath(self._directory / path) if is_path else path
+        """Return where a path leads now; what was approved is done there and nowhere else.
+
+        With a NUL, as no path has it, when its disk does not answer.
+        """
+        if "\0" in path or len(path) > PATH_MAX_CHARS:
+            return path
+        found = threads.paths.begin(os.path.realpath, self._directory / path)
+        try:
+            return found.result(limits.REAL_PATH_SECONDS)
+        except TimeoutError:
+            found.cancel()
+            return f"{path}\0"
 
     # -- records and events ------------------------------------------------------------------------
 
