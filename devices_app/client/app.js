@@ -149,7 +149,7 @@ async function show() {
     shown = { view: wideHome ? blank("Choose or start a session.") : view(app, at), path: key };
     fill(shell.main, shown.view.node);
     root.dataset.screen = at.name;
-    scroller()?.scrollTo(0, places.get(key) ?? 0);
+    if (!openApprovals(model.home).length) scroller()?.scrollTo(0, places.get(key) ?? 0);
     focusTitle();
   }
   showSheet(at.approval ?? "");

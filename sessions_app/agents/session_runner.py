@@ -138,6 +138,7 @@ class SessionRunner:
 
     async def _write_batch(self, batch: list[Event]) -> None:
         kinds = {type(event) for event in batch}
+        self._ending = bool(kinds & {TurnEnded, AgentDied})
         if any(isinstance(event, StoppedAsking) and event.told for event in batch):
             # outside a turn nothing shows that it has stopped: it is ended
             self._interrupted = self.busy = True
@@ -154,7 +155,6 @@ class SessionRunner:
                 else event
                 for event in batch
             ]
-        self._ending = bool(kinds & {TurnEnded, AgentDied})
         await threads.retry(self._session_log.write, coalesce(batch), busy=self.busy)
         if kinds != {TurnSilent}:
             self.used_at = time.monotonic()

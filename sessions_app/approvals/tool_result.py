@@ -123,7 +123,8 @@ def _of_files(result: Mapping[str, Any]) -> str | None:
     match result:
         case {"file": {"content": str(content), **file}}:
             first = file.get("startLine")
-            lines = enumerate(StringIO(content), first if isinstance(first, int) else 1)
+            text = StringIO(content.replace("\r\n", "\n"))
+            lines = enumerate(text, first if isinstance(first, int) else 1)
             return "".join(f"{number}\t{line}" for number, line in lines).removesuffix("\n")
         case {"file": {"cells": list(cells)}}:
             return "\n\n".join(str(cell.get("source")) for cell in cells if isinstance(cell, dict))

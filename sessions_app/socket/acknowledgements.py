@@ -60,7 +60,8 @@ class Acknowledgements:
 
     async def wait_for_room(self) -> None:
         """Wait while too much is not stored yet: a client is not read meanwhile."""
-        while len(self._acked) > limits.ACK_MAX_IDS and self._writer is not None:
+        # a writer that was given up makes none
+        while len(self._acked) > limits.ACK_MAX_IDS and self._writer and not self._writer.done():
             await asyncio.wait({self._writer})
 
     def answered(self, row_id: str) -> None:

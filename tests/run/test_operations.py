@@ -152,7 +152,7 @@ def backed_up_while_posting(
     for poster in posters:
         poster.ending.set()
         poster.join(180)
-    assert during > 20, "nobody waited for the backup"
+    assert during > 0, "everybody waited for the backup"
     assert str(saved) in said
     assert saved.stat().st_mode & 0o777 == 0o600
     return posters, before

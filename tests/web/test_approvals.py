@@ -108,7 +108,7 @@ def test_an_edit_is_seen_whole_first(page: Page, bridge: Bridge) -> None:
     edits = [{"old_string": "", "new_string": lines, "replace_all": True}]
     agents.tool(phone, agents.begin(bridge, phone), "Edit", file_path="a.py", edits=edits, note="")
     open_approval(page, "a.py")
-    page.wait_text('"replace_all": true', 'note\n""')
+    page.wait_text('"replace_all": true', "An empty text.")
     end = "document.querySelector('.sheet-body').scrollTop = 1e6"
     page.wait(f"({end}) && document.querySelector('.sheet-body').scrollTop > 1000")
     page.wait_text("Scroll to the end to approve.")

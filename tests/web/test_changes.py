@@ -201,11 +201,11 @@ def test_long_lists_come_in_parts(page: Page, bridge: Bridge, repository: Reposi
         assert page.js("document.querySelectorAll(arguments[0]).length", rows) == 200
         page.tap("button.more", f"Show more (50 {unit})")
         page.wait("document.querySelectorAll(arguments[0]).length === 250", rows)
-    page.js("document.querySelector('.scroller').scrollTop = 2000")
-    page.tap(".row-link", "137.txt")
+    page.js("document.querySelector('.scroller').scrollTop = 10000")
+    page.js("document.elementFromPoint(99, 400).closest('a').click()")
     page.find("ol.code")
     page.driver.back()
-    page.wait_equal("document.querySelector('.scroller').scrollTop", 2000)
+    page.wait_equal("document.querySelector('.scroller').scrollTop", 10000)
 
 
 def test_no_repository_is_said(page: Page, bridge: Bridge) -> None:
@@ -243,13 +243,13 @@ def test_files_are_read_by_pages(page: Page, bridge: Bridge, repository: Reposit
 def test_a_path_in_an_answer_is_a_link(page: Page, bridge: Bridge, repository: Repository) -> None:
     """In its words, in code and as a link's target; what is no path stays text."""
     session_id = session_in(bridge, repository.path)
-    said = f"Look at {LONG}#L1, `app.py:1` and [the file](./app.py#L2). Yes and/or no, 24/7.5."
+    said = f"Look at {LONG}#l1, `app.py:1` and [the file](./app.py#L2). Yes and/or no, 24/7.5."
     with bridge.phones() as [phone]:
         agents.start(phone, repository.path, session_id)
         agents.ask(phone, session_id, said)
     page.open(f"s/{session_id}").find(".markdown a", "app.py")
     links = "[...document.querySelectorAll('.markdown a')].map((a) => a.innerText)"
-    page.wait_equal(links, [f"{LONG}#L1", "app.py:1", "the file"])
+    page.wait_equal(links, [f"{LONG}#l1", "app.py:1", "the file"])
     page.tap(".markdown a", "the file")
     page.wait_text("return 'Hello ' + name")
     page.open(f"s/{session_id}").tap(".markdown a", LONG)

@@ -43,7 +43,7 @@ export function wrapButton(lines) {
 
 /** Lines of a unified diff; those of a hunk, whose header counts them, may look like headers. */
 export function parseUnified(text) {
-  const several = text.split("\n+++ ").length > 2;
+  const several = text.split(/^--- .*\n\+\+\+ /m).length > 2;
   let left = 0; // lines of the hunk, before and after
   return text.split("\n").flatMap((row) => {
     const type = left > 0 && TYPES[row[0] ?? " "];

@@ -214,7 +214,7 @@ const ENDINGS =
 const NAME = new RegExp(String.raw`^[\w@+-][\w@+.-]*\.(?:${ENDINGS})${LINE}$`, "i");
 
 function linkPaths(block, linkTo) {
-  const end = new RegExp(`${LINE}$`);
+  const end = new RegExp(`${LINE}$`, "i");
   const link = (path, label = path) => h("a", linkTo(path.replace(end, "")), label);
   for (const node of block.querySelectorAll("[data-path]")) {
     const { path } = node.dataset;

@@ -233,8 +233,9 @@ function whole(approval) {
     parts.push(diffLines(compareTexts(before, after)));
   for (const [name, value] of Object.entries(rest)) {
     if (value === null) continue;
-    const content = value && typeof value === "string" ? value : JSON.stringify(value, null, 2);
-    parts.push(h("h2", {}, oneLine(name)), codeBlock(content, name));
+    const content = typeof value === "string" ? value : JSON.stringify(value, null, 2);
+    const shown = content ? codeBlock(content, name) : h("p.meta", {}, "An empty text.");
+    parts.push(h("h2", {}, oneLine(name)), shown);
   }
   if (!parts.length)
     parts.push(h("p", {}, visible(approval.description) || "This call has no parameters."));
@@ -273,7 +274,7 @@ function editParameters(approval, sheet, { actions, again, decide, hint }) {
   const fields = Object.entries(approval.params)
     .filter(([, value]) => typeof value === "string")
     .map(([name, value]) => {
-      const rows = String(Math.min(12, value.split("\n").length + 1));
+      const rows = String(Math.min(12, linesOf(value) - 3)); // where CSS cannot size it
       const area = field("textarea", { id: `field-${name}`, rows });
       area.value = typed[name];
       return { name, area };

@@ -53,7 +53,9 @@ export function filesView(id, { model, go, places }, path = "") {
       found.truncated && h("p.note", {}, "There are more entries than are shown."),
       entries.length === 0 && h("p.empty", {}, "An empty directory."),
     );
-    place.scrollTo(0, places.get(location.pathname) ?? 0);
+    const last = places.get(location.pathname) ?? 0;
+    while (!more.hidden && place.scrollHeight < last + place.clientHeight) more.click();
+    place.scrollTo(0, last);
   };
 
   const item = (/** @type {any} */ { name, type, size }, at) =>

@@ -157,7 +157,8 @@ class AcpDriver(Driver):
             async with asyncio.timeout(limits.ACP_HISTORY_SECONDS):
                 while True:
                     self._client.heard.clear()
-                    await asyncio.wait_for(self._client.heard.wait(), limits.ACP_QUIET_SECONDS)
+                    async with asyncio.timeout(limits.ACP_QUIET_SECONDS):
+                        await self._client.heard.wait()
         return answer
 
     # -- a turn ------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ class ClaudeDriver(Driver):
         self._heard = asyncio.Condition()  # the agent has said something
         self._process: process.ClaudeProcess | None = None  # with it comes the client
         self._reader: asyncio.Task[None] | None = None
+        self._giving: asyncio.Task[None] | None = None  # a prompt, which an agent may not read
         self._closing = False
 
     @property
@@ -66,9 +67,17 @@ class ClaudeDriver(Driver):
     async def prompt(self, content: str) -> None:
         prompt_id = str(uuid.uuid4())
         self._translation.begin(prompt_id)
-        with contextlib.suppress(sdk.CLIConnectionError):
-            # raised when it has just ended, which the reader reports
-            await self._client.query(_message(prompt_id, content))
+        self._giving = asyncio.create_task(self._give(prompt_id, content))
+        await asyncio.sleep(0)  # so that no interrupt overtakes it
+
+    async def _give(self, prompt_id: str, content: str) -> None:
+        try:
+            with contextlib.suppress(sdk.CLIConnectionError):
+                # raised when it has just ended, which the reader reports
+                await self._client.query(_message(prompt_id, content))
+        except Exception as error:  # whatever it is, an agent that hears nothing is gone
+            log.exception("driver_failed", agent=agent.NAME)
+            self.events.put(AgentDied(f"The agent takes no more input: {error}"))
 
     async def interrupt(self) -> None:
         self._translation.interrupt()
@@ -85,6 +94,8 @@ class ClaudeDriver(Driver):
 
     async def close(self) -> None:
         self._closing = True
+        if self._giving is not None:
+            self._giving.cancel()
         if self._process is not None:
             await self._client.disconnect()
             await self._process.close()
@@ -110,6 +121,9 @@ class ClaudeDriver(Driver):
                 await self.events.wait_for_room()
         except sdk.ClaudeSDKError as error:
             reason = _reason(error)
+        except Exception as error:  # whatever it is, nobody would read the agent any more
+            log.exception("driver_failed", agent=agent.NAME)
+            reason = f"the bridge cannot read what it says ({type(error).__name__})"
         if not self._closing:
             self.events.put(AgentDied(f"The agent {agent.NAME} is gone: {reason}"))
             if self._process is not None:

@@ -84,7 +84,8 @@ class ClaudeProcess(JsonLines, Transport):
         self._closing = True
         await self.end_input()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.group.exited.wait(), limits.AGENT_END_SECONDS)
+            async with asyncio.timeout(limits.AGENT_END_SECONDS):
+                await self.group.exited.wait()
         await groups.end_group(self.group, patience=0)
         self.stop_reading()
 
@@ -95,6 +96,6 @@ def _message(line: bytes) -> Message | None:
         return None
     try:
         message = json.loads(line)
-    except ValueError:
-        raise ValueError("it wrote a message that is no JSON") from None
+    except (ValueError, RecursionError):
+        raise ValueError("it wrote a message that is no JSON, or nested too deeply") from None
     return message if isinstance(message, dict) else None

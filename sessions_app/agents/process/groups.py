@@ -206,7 +206,8 @@ async def end_group(group: Group, *, patience: float = limits.AGENT_END_SECONDS)
         if patience and not group.exited.is_set():
             group.send(b"t")
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(group.exited.wait(), patience)
+                async with asyncio.timeout(patience):
+                    await group.exited.wait()
     finally:
         # also when the caller is cancelled: nothing else would end it
         group.end()
@@ -221,7 +222,8 @@ async def end_group(group: Group, *, patience: float = limits.AGENT_END_SECONDS)
     # What it printed is read by its reader; without a reader the pipe would stay open for
     # ever
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(group.streams.closed.wait(), _CLOSED_SECONDS)
+        async with asyncio.timeout(_CLOSED_SECONDS):
+            await group.streams.closed.wait()
     group.transport.close()
 
 
@@ -232,7 +234,8 @@ async def end_background(group: Group) -> None:
     needs.
     """
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(group.clear(), limits.AGENT_END_SECONDS)
+        async with asyncio.timeout(limits.AGENT_END_SECONDS):
+            await group.clear()
 
 
 def reap(instance: str) -> None:

@@ -88,7 +88,8 @@ class JsonLines:
         """Return how the process ended, with the end of its error output."""
         if not self._fault:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.group.exited.wait(), limits.AGENT_END_SECONDS)
+                async with asyncio.timeout(limits.AGENT_END_SECONDS):
+                    await self.group.exited.wait()
         exited = self.group.exited.is_set()
         if exited:
             await asyncio.wait({self._reading}, timeout=LAST_OUTPUT_SECONDS)

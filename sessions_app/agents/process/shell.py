@@ -74,7 +74,8 @@ class Command:
         )
         try:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(group.exited.wait(), limits.TOOL_TIMEOUT_BASH_SECONDS)
+                async with asyncio.timeout(limits.TOOL_TIMEOUT_BASH_SECONDS):
+                    await group.exited.wait()
             self.timed_out = not group.exited.is_set()
         except asyncio.CancelledError:
             await asyncio.shield(process_groups.end_group(group, patience=0))

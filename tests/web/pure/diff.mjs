@@ -20,6 +20,8 @@ test("a line that looks like a header is a line", () => {
 test("one file has no header, several have their names", () => {
   const one = (name) => [`--- ${name}`, `+++ ${name}`, "@@ -1 +0,0 @@", "-gone"].join("\n");
   assert.deepEqual(shown(one("a")), [" @@ -1 +0,0 @@", "-gone"]);
+  const added = "--- a\n+++ a\n@@ -0,0 +1 @@\n+++ i;";
+  assert.deepEqual(shown(added), [" @@ -0,0 +1 @@", "+++ i;"]);
   const both = ["a", "b"].flatMap((name) => [` +++ ${name}`, " @@ -1 +0,0 @@", "-gone"]);
   assert.deepEqual(shown(`${one("a")}\n${one("b")}`), both);
 });
