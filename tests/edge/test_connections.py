@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from tests.servers import wait_until
 
 MB = limits.MB
 REQUEST_SECONDS = 3  # for a request to arrive
+UNIT_ENDS_IT = 45.0  # seconds: docs/deploy/bridge.service
 
 
 class Patient(QuickBridge):
@@ -80,6 +82,17 @@ def cut(stream: socket.socket) -> bool:
         return False
     except OSError:
         return True
+
+
+def test_a_database_that_another_program_keeps_holds_up_no_stop(hasty: Bridge) -> None:
+    """Each phone has something left to be stored, which is waited for for 20 seconds."""
+    for _ in range(4):
+        hasty.phone().ready()
+    with closing(sqlite3.connect(hasty.data / "bridge.sqlite3", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        hasty.terminate()
+        assert hasty.ended(UNIT_ENDS_IT) == 0
+    hasty.hang_up()
 
 
 def test_what_speaks_no_tls(bridge: Bridge) -> None:

@@ -1,5 +1,6 @@
 """What devices get of a hook event, as the pure projection says it (SPEC Tool result; D13, D37)."""
 
+import json
 from typing import Any
 
 import pytest
@@ -8,12 +9,13 @@ from bridge_project.protocol.hooks import HookEvent
 from hooks_app.intake import projection
 from hooks_app.producer.translate import translate
 from sessions_app.approvals.tool_call import describe
-from sessions_app.approvals.tool_result import IN_BACKGROUND
-from tests.hooks.scripted import fixture
+from tests.hooks.scripted import FIXTURES, fixture
 
 COLOURS = [{"label": "Red", "description": "warm"}, {"label": "Blue"}]
 QUESTIONS = {"questions": [{"question": "Which colours?", "options": COLOURS, "multiSelect": True}]}
 ASKED = "Which colours? (several can be chosen)\n1. Red: warm\n2. Blue"
+
+RESULTS = json.loads((FIXTURES.parent / "results.json").read_text())
 
 
 def event(name: str, payload: dict[str, Any]) -> HookEvent:
@@ -48,29 +50,7 @@ def test_a_description(tool: str, params: dict[str, Any], given: object, expecte
     assert describe(tool, params, given) == expected
 
 
-@pytest.mark.parametrize(
-    ("result", "content"),
-    [
-        ("text", "text"),
-        ({"stdout": "out\n", "stderr": "", "interrupted": False}, "out"),
-        ({"stdout": "out\n", "stderr": "bad\n"}, "out\nbad"),
-        ({"content": "of the file"}, "of the file"),
-        ({"error": "no such file", "interrupted": False}, "no such file"),
-        ({"answer": 42, "exact": True}, "answer: 42\nexact: True"),
-        ({"jobs": [7]}, '{"jobs":[7]}'),
-        ({"success": True, "commandName": "verify"}, "Uses the skill verify."),
-        ({"plan": "Do it.", "isAgent": False, "filePath": "/p"}, "The plan was approved."),
-        ({"message": "Entered plan mode. You should now"}, "Entered plan mode."),
-        ({"file": {"filePath": "/n", "cells": [{"source": "a"}, {"source": "b"}]}}, "a\n\nb"),
-        ({"notebook_path": "/n", "new_source": "a", "original_file": "{}"}, "Edited /n"),
-        ({"matches": ["One", "Two"], "query": "o", "total_deferred_tools": 9}, "One, Two"),
-        ({"stdout": "", "backgroundTaskId": "b5"}, IN_BACKGROUND),
-        (["ä"], '["ä"]'),
-        (None, ""),
-        (False, "false"),
-        ({"structuredPatch": 7}, "structuredPatch: 7"),
-    ],
-)
+@pytest.mark.parametrize(("result", "content"), RESULTS)
 def test_the_content_of_a_result(result: Any, content: str) -> None:
     """SPEC Tool result: ``content`` is text that a person can read."""
     outcome = projection.outcome_of(ran(result))

@@ -1,15 +1,16 @@
 """What is past its time is forgotten, in steps, and nothing else (D15, D31, D34, D37, D60)."""
 
+import asyncio
 import json
 import uuid
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, connection
+from django.db import IntegrityError, OperationalError, connection
 from django.utils import timezone
 
-from bridge_project.kernel import database
+from bridge_project.kernel import database, limits
 from devices_app import pairing
 from devices_app.models import Device, Token
 from hooks_app.intake import store as intake
@@ -19,8 +20,10 @@ from sessions_app.log import cursors
 from sessions_app.log import outbox as log_outbox
 from sessions_app.models import ClientRequest, Cursor, Feed, LogRow, Process, Session, ToolCall
 from sessions_app.observed import sessions as observed_sessions
+from sessions_app.socket import acknowledgements as acks
 from sessions_app.socket import idempotency
 from tests.devices.conftest import mint
+from tests.servers import PATIENCE
 from tests.sessions import helpers
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -147,3 +150,24 @@ def test_a_feed_that_is_forgotten_while_others_are_acknowledged() -> None:
         with connection.execute_wrapper(refuse_first):
             move(device.pk, {feed.pk: feed.last_seq})
         assert refused and cursors.positions(device) == {feed.pk: feed.last_seq}
+
+
+async def test_nobody_waits_for_a_writer_that_has_been_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The connection was replaced while the database was away: its socket must end."""
+
+    def away(*_: Any) -> None:
+        raise OperationalError
+
+    monkeypatch.setattr(cursors, "acknowledge", away)
+    monkeypatch.setattr(acks, "FLUSH_SECONDS", 0.1)
+    monkeypatch.setattr(limits, "ACK_MAX_IDS", 0)
+    ours = acks.Acknowledgements(1)
+    for _ in range(2):  # the first is being stored, the second waits
+        ours.acknowledged([str(uuid.uuid4())])
+        await asyncio.sleep(0)
+    waiting = asyncio.create_task(ours.wait_for_room())
+    await asyncio.sleep(0)
+    await ours.flush()
+    await asyncio.wait_for(waiting, PATIENCE)

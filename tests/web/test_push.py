@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,22 +23,7 @@ from tests.web.test_screens import check
 
 pytestmark = pytest.mark.web
 
-SUBSCRIPTION = """
-let subscription = null;
-const given = %s;
-PushManager.prototype.getSubscription = () =>
-  new Promise((done) => setTimeout(() => done(subscription), 500)); // some browsers take long
-PushManager.prototype.subscribe = async ({ userVisibleOnly, applicationServerKey }) => {
-  window.asked = { userVisibleOnly, applicationServerKey };
-  const text = applicationServerKey.replaceAll("-", "+").replaceAll("_", "/");
-  const key = Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer;
-  return (subscription = {
-    options: { applicationServerKey: key },
-    toJSON: () => given,
-    unsubscribe: async () => Boolean((subscription = null) ?? true),
-  });
-};
-"""
+SUBSCRIPTION = Path(__file__).with_name("subscription.js").read_text()
 SHOWN = (
     "navigator.serviceWorker.getRegistration('/app/')"
     ".then((found) => found.getNotifications())"

@@ -1,10 +1,13 @@
 """What an ACP agent has the bridge do: files and commands (D12, D38, D45, D50)."""
 
 import os
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from sessions_app.agents.driver import REJECTED as WORDS_OF_A_REJECTION
 from sessions_app.agents.driver import Verdict
@@ -134,3 +137,28 @@ async def test_a_command_of_the_agents_own_call(opened: Open, status: str) -> No
         assert "many requests" in failure.message and failure.details.exit_code == 1
     else:
         assert "many requests" in only(ToolSucceeded, said).content
+
+
+async def test_a_disk_that_does_not_answer(
+    opened: Open, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file and a command there are refused: nobody knows where the path leads."""
+    answers, where = threading.Event(), os.path.realpath
+
+    def realpath(path: Any, **options: Any) -> str:
+        answers.wait()
+        return str(where(path, **options))
+
+    (root / "there").mkdir()
+    drive = await opened(APPROVED)
+    for limit in ("REAL_PATH_SECONDS", "TOOL_TIMEOUT_READ_SECONDS", "TOOL_TIMEOUT_EDIT_SECONDS"):
+        monkeypatch.setattr(limits, limit, 0.05)
+    monkeypatch.setattr("sessions_app.agents.acp.tool_calls.os.path.realpath", realpath)
+    try:
+        said = await drive.turn("/write there/a.txt new")
+        only(ToolFailed, said)
+        assert "does not do it" in text(said)
+        said = await drive.turn('/do agent.command("touch made", cwd=os.getcwd() + "/there")')
+        assert "does not do it" in text(said) and not list((root / "there").iterdir())
+    finally:
+        answers.set()
