@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from posixpath import normpath
 from typing import Any, Literal
 
 PATH_MAX_CHARS = 4096  # as Linux has it; what is longer names no file
@@ -95,7 +96,8 @@ SECRET_PATH = re.compile(
 )
 COMMAND_READABLE_CHARS = 100_000  # a longer one has been read by nobody
 SENSITIVE_PATH = re.compile(
-    r"^/(?:etc|usr|boot|bin|sbin|lib)/|(?:^|/)\.(?:(?:ssh|gnupg|aws|kube|git/hooks)/"
+    r"^/(?:etc|usr|boot|bin|sbin|lib)/|^(?:\.\./)+(?:etc|usr|boot|sbin)/"
+    r"|(?:^|/)\.(?:(?:ssh|gnupg|aws|kube|git/hooks)/"
     r"|(?:bashrc|zshrc|profile|bash_profile)$|env(?:\.|$))"
 )
 
@@ -117,7 +119,9 @@ def risk_of(tool: str, params: Mapping[str, Any]) -> RiskLevel:
         if unread or CRITICAL_COMMAND.search(command):
             return "critical"
         return _risk_of_command(command) if tool == "Bash" else "high"
-    sensitive = risk == "medium" and any(map(SENSITIVE_PATH.search, paths_in(params)))
+    # also where it is written in a roundabout way
+    paths = {form for one in paths_in(params) for form in (one, re.sub("^//", "/", normpath(one)))}
+    sensitive = risk == "medium" and any(map(SENSITIVE_PATH.search, paths))
     return "high" if sensitive else risk
 
 

@@ -96,7 +96,8 @@ def _call(body: Message, most: int = 120) -> str:
     if telling is None and body.get("description"):
         return plain(body["description"])
     value = params[telling] if telling else json.dumps(params)
-    return f"{plain(body.get('tool'))} {plain(value, most)}"
+    one_line = str(value).replace("\n", " \u23ce ")  # it may end a comment
+    return f"{plain(body.get('tool'))} {plain(one_line, most)}"
 
 
 def _asks(body: Message) -> str:

@@ -106,9 +106,12 @@ def test_an_edit_is_seen_whole_first(page: Page, bridge: Bridge) -> None:
     phone = bridge.phone().ready()
     lines = "".join(f"line {number}\n" for number in range(400))
     edits = [{"old_string": "", "new_string": lines, "replace_all": True}]
-    agents.tool(phone, agents.begin(bridge, phone), "Edit", file_path="a.py", edits=edits, note="")
+    odd = {"note": "", "n" * 400: None, "no\u200bte": 2**60}
+    session_id = agents.begin(bridge, phone)
+    agents.tool(phone, session_id, "Edit", file_path="a.py", edits=edits, **odd)
     open_approval(page, "a.py")
-    page.wait_text('"replace_all": true', "An empty text.")
+    page.wait_text('"replace_all": true', "An empty text.", "null", "noU+200Bte", "be rounded")
+    assert page.js("document.querySelector('.sheet-body').scrollWidth <= innerWidth")
     end = "document.querySelector('.sheet-body').scrollTop = 1e6"
     page.wait(f"({end}) && document.querySelector('.sheet-body').scrollTop > 1000")
     page.wait_text("Scroll to the end to approve.")
@@ -116,6 +119,16 @@ def test_an_edit_is_seen_whole_first(page: Page, bridge: Bridge) -> None:
     page.tap("dialog .more", "Show more")
     page.js(end)
     page.find("dialog .primary", "Approve")
+
+
+def test_an_edit_in_its_conversation_is_seen_whole(page: Page, bridge: Bridge) -> None:
+    phone = bridge.phone().ready()
+    session_id, old = agents.begin(bridge, phone), "name = 'x'"
+    edit = {"old_string": old, "new_string": f"{old}{' ' * 22}; __import__('os').system('evil')"}
+    agents.tool(phone, session_id, "Edit", file_path="a.py", **edit)
+    page.open(f"s/{session_id}").find(".deciding .diff", "evil")
+    over = "((n) => n.scrollWidth - n.clientWidth)(document.querySelector('.deciding .diff'))"
+    assert page.js(over) == 0
 
 
 def test_what_is_long_is_seen_first(page: Page, bridge: Bridge) -> None:

@@ -1,19 +1,10 @@
 // Show the sheet of a decision: the whole call, and buttons that suit its risk.
 
 import { compareTexts, diffLines } from "../parts/diff.js";
-import {
-  button,
-  copyButton,
-  factsOf,
-  field,
-  fill,
-  guard,
-  h,
-  setText,
-  toast,
-} from "../parts/dom.js";
+import { button, copyButton, factsOf, field, fill, guard } from "../parts/dom.js";
+import { h, setText, toast } from "../parts/dom.js";
 import { holdButton, openSheet, seenToEnd, twoSteps } from "../parts/sheet.js";
-import { ago, hasOdd, oneLine, titleOf, visible, visibleCode } from "../parts/text.js";
+import { ago, hasOdd, oneLine, titleOf, visible, visibleCode, visibleName } from "../parts/text.js";
 import { itemOf, outcome, RISK, standing } from "./approvals.js";
 import { questionForm, questionsOf } from "./questions.js";
 
@@ -145,11 +136,11 @@ const drafts = new Map(); // key of an approval → what was typed, until it is 
 const CARD = { lines: 16, width: 36 }; // of a call that is seen whole in a conversation
 
 // Each parameter has its name, its text in lines as wide as a phone, and a button to copy it.
-function linesOf(value) {
+function linesOf([name, value]) {
   const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
-  const wide = text.replace(/[^\n -~]/gu, "8 columns"); // tabs, other letters, named characters
+  const wide = `${name}\n${text}`.replace(/[^\n -~]/gu, "8 columns"); // tabs, odd letters
   const linesIn = (line) => Math.max(1, Math.ceil(line.length / CARD.width));
-  return wide.split("\n").reduce((sum, line) => sum + linesIn(line), 4);
+  return wide.split("\n").reduce((sum, line) => sum + linesIn(line), 3);
 }
 
 /**
@@ -158,7 +149,7 @@ function linesOf(value) {
  */
 export function decisionCard(approval, { model, go }) {
   if (approval?.source !== "agent_sdk" || approval.risk_level === "critical") return null;
-  const lines = Object.values(approval.params).reduce((sum, value) => sum + linesOf(value), 0);
+  const lines = Object.entries(approval.params).reduce((sum, one) => sum + linesOf(one), 0);
   if (lines > CARD.lines || questionsOf(approval).length) return null;
   const more = () => h("a.button.quiet", go.link("approval", approval.key), "Details");
   const open = (reject, approve) => [reject, more(), h("span.gap"), approve];
@@ -232,10 +223,11 @@ function whole(approval) {
   for (const { old_string: before, new_string: after } of [params, ...edits].filter(isEdit))
     parts.push(diffLines(compareTexts(before, after)));
   for (const [name, value] of Object.entries(rest)) {
-    if (value === null) continue;
     const content = typeof value === "string" ? value : JSON.stringify(value, null, 2);
+    if (typeof value !== "string" && /(?<!\.\d*)\d{16}|e\+/.test(content))
+      parts.push(h("p.warn", {}, "Long numbers below may be rounded."));
     const shown = content ? codeBlock(content, name) : h("p.meta", {}, "An empty text.");
-    parts.push(h("h2", {}, oneLine(name)), shown);
+    parts.push(h("h2", {}, visibleName(name)), shown);
   }
   if (!parts.length)
     parts.push(h("p", {}, visible(approval.description) || "This call has no parameters."));
@@ -265,16 +257,18 @@ const changes = (before, after) =>
       diffLines(compareTexts(String(before[name] ?? ""), after[name])),
     ]);
 
-const editable = (approval) =>
-  approval.source === "agent_sdk" &&
-  Object.values(approval.params).some((value) => typeof value === "string");
+const editable = ({ source, params }) =>
+  source === "agent_sdk" && Object.values(params).some(isTyped);
+
+// A field would take the CR out of line ends.
+const isTyped = (value) => typeof value === "string" && !value.includes("\r");
 
 function editParameters(approval, sheet, { actions, again, decide, hint }) {
   const typed = { ...approval.params, ...drafts.get(approval.key) };
   const fields = Object.entries(approval.params)
-    .filter(([, value]) => typeof value === "string")
+    .filter(([, value]) => isTyped(value))
     .map(([name, value]) => {
-      const rows = String(Math.min(12, linesOf(value) - 3)); // where CSS cannot size it
+      const rows = String(Math.min(12, linesOf([name, value]) - 3)); // where CSS cannot size it
       const area = field("textarea", { id: `field-${name}`, rows });
       area.value = typed[name];
       return { name, area };

@@ -24,7 +24,9 @@ _TEXTS = (
 Resolve = Callable[[str], str]
 
 
-_Edit = tuple[str, str]  # the text before and after
+_Edit = tuple[str | None, str]  # the text before, None: whatever it was, and after
+# the names that agents give a change in a form of their own
+_PATCHES = ("diff", "patch", "unified_diff", "changes", "edits", "input")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class Grant:
             return edits is not None  # of a patch in some form of its own nobody can tell
         once = everywhere = before
         for old, new in edits:
-            if _equal(after, new) and (not old or _equal(before, old)):  # whole texts
+            if _equal(after, new) and (old is None or _equal(before, old)):  # whole texts
                 return True
             if old:
                 once, everywhere = once.replace(old, new, 1), everywhere.replace(old, new)
@@ -66,7 +68,7 @@ def grant_of(call: Call, changes: Sequence[Change], resolve: Resolve, *, writes:
     shown = [call.params, *(more if isinstance(more, list) else [])]
     changed = {resolve(path) for path, _, _ in changes}  # these say it more exactly
     named_edits = [(path, edit) for path, edit in _edits(shown) if resolve(path) not in changed]
-    edits = [*named_edits, *((path, (old, new)) for path, old, new in changes)]
+    edits = [*named_edits, *((path, (old or None, new)) for path, old, new in changes)]
     for path, edit in edits:
         if (where := resolve(path)) in files:
             files[where].append(edit)
@@ -87,14 +89,25 @@ def unnamed(
     """Return a call's files that its parameters do not name, to be shown as well."""
     named = tuple(paths_in(params))
 
-    def is_new(path: str) -> bool:
-        return not any(
-            path == name or path.endswith("/" + name.removeprefix("./")) for name in named
-        )
+    def is_same(path: str, name: str) -> bool:
+        return path == name or path.endswith("/" + name.removeprefix("./"))
 
-    more = [shown_change(change) for change in changes if is_new(change.path)]
+    def is_new(path: str) -> bool:
+        return not any(is_same(path, name) for name in named)
+
+    listed = params.get("more")
+    shown = [params, *(listed if isinstance(listed, list) else [])]
+
+    def is_said(change: Change) -> bool:
+        edits = [edit for name, edit in _edits(shown) if is_same(change.path, name)]
+        if not edits:  # of a patch in some form of its own nobody can tell
+            return not is_new(change.path) and any(params.get(name) for name in _PATCHES)
+        return Grant(None, set(), {}, {"": edits}).covers_text("", change.old, change.new)
+
+    more = [shown_change(change) for change in changes if not is_said(change)]
     changed = {path for path, _, _ in changes}
     others = [path for path in paths if is_new(path) and path not in changed]
+    more = [*shown[1:], *more] if more else []  # what is listed already stays
     return ({"more": more} if more else {}) | ({"paths": others} if others else {})
 
 
@@ -113,8 +126,8 @@ def _edits(shown: Sequence[Any]) -> Iterator[tuple[str, _Edit]]:
         if path is None:
             continue
         for before, after in _TEXTS:
-            old, new = part.get(before) if before else "", part.get(after)
-            if isinstance(old, str) and isinstance(new, str):
+            old, new = part.get(before) if before else None, part.get(after)
+            if (isinstance(old, str) or not before) and isinstance(new, str):
                 yield path, (old, new)
 
 

@@ -145,6 +145,20 @@ async def test_every_file_of_an_edit_is_shown(opened: Open, named: dict[str, Any
 
 
 @pytest.mark.parametrize(
+    "given", [{}, {"content": "new\n"}, {"old_string": "b", "new_string": "c"}, {"new_string": "x"}]
+)
+async def test_a_change_that_its_parameters_do_not_say_is_shown(
+    opened: Open, root: Path, given: dict[str, str]
+) -> None:
+    (root / "a").write_text("a\nb\n")
+    drive = await opened(APPROVED)
+    evil = CHANGE | {"path": "a", "oldText": "a\nb\n", "newText": "evil"}
+    call = {"kind": "edit", "rawInput": {"file_path": "a"} | given, "content": [evil]}
+    said = await drive.turn(f"/do allowed(ask('c', **{call})); write('a evil')")
+    assert "evil" in str(only(ApprovalAsked, said).call.params)
+
+
+@pytest.mark.parametrize(
     ("shown", "fine"),
     [
         ({"rawInput": {"file_path": "a", "content": "new\n"}}, "new"),
