@@ -7,6 +7,7 @@ send `lifespan`. Without either, the first request starts the work.
 import asyncio
 import sys
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import structlog
@@ -15,7 +16,7 @@ from django.db import Error as DatabaseError
 
 from bridge_project.composition import background
 from bridge_project.http.asgi_types import Application, Receive, Scope, Send
-from bridge_project.kernel import daphne_command
+from bridge_project.kernel import daphne_command, limits, threads
 from bridge_project.kernel.config import ConfError, conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.network import certificates as tls_certificates
@@ -119,3 +120,5 @@ class Standalone:
             return defer.Deferred.fromFuture(loop.create_task(self._stop(), name="stop"))
 
         reactor.addSystemEventTrigger("before", "shutdown", stop)
+        leave = partial(threads.leave_after, limits.LEAVE_SECONDS, 0)
+        reactor.addSystemEventTrigger("after", "shutdown", leave)
