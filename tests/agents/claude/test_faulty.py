@@ -14,7 +14,9 @@ from tests.agents.drive import Drive, within
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-PROGRAM = """#!{python} -IS
+# the second line is for the shell: a path in the first could have no blank
+PROGRAM = """#!/bin/sh
+"exec" "{python}" "-IS" "$0" "$@"
 import json, sys, time
 
 for line in sys.stdin:
