@@ -4,7 +4,7 @@ import asyncio
 import json
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import cast
 
 from django.db import DatabaseError
@@ -158,11 +158,24 @@ async def _join(
     connection.delivery.join(session.feed_id, buffer_upto=buffer_upto, resumed=resumed)
 
 
+_looked_for: dict[str, asyncio.Task[str]] = {}  # directory → the look for its branch that goes on
+
+
+async def _branch(directory: str) -> str:
+    """Return a directory's branch, or an empty text while its disk hangs.
+
+    One thread waits for that disk, however often it is asked for.
+    """
+    if (task := _looked_for.get(directory)) is None:
+        task = asyncio.create_task(files.run(working_directory.branch_of, directory))
+        _looked_for[directory] = task
+        task.add_done_callback(lambda _: _looked_for.pop(directory))
+    done, _ = await asyncio.wait({task}, timeout=limits.BRANCH_SECONDS)
+    return task.result() if done else ""
+
+
 async def _ready(session: Session) -> s.SessionReady:
-    branch = ""
-    with suppress(TimeoutError):  # the directory's disk may hang, for ever
-        async with asyncio.timeout(limits.BRANCH_SECONDS):
-            branch = await files.run(working_directory.branch_of, session.working_directory)
+    branch = await _branch(session.working_directory)
     return s.SessionReady(
         session_id=session.session_id,
         agent=session.agent_type,

@@ -21,30 +21,7 @@ from tests.servers import Running, stop_process, wait_until
 
 pytestmark = pytest.mark.timeout(300)
 
-# It runs the ExecStart of the one unit there is, and knows its process by a file.
-SYSTEMCTL = """
-import json, os, pathlib, shlex, signal, subprocess, sys, time
-here = pathlib.Path(__file__).parent
-words = [word for word in sys.argv[1:] if word != "--user"]
-with open(here / "asked", "a") as asked:
-    print(*words, file=asked)
-pid = here / "pid"
-if (here / "denied").exists() and words[0] != "show":
-    sys.exit("Access denied")
-if words[0] == "show":
-    print(pid.read_text() if pid.exists() else "0")
-if words[0] in ("stop", "disable") and pid.exists():
-    os.kill(int(pid.read_text()), signal.SIGTERM)
-    pid.unlink()
-if words[0] == "start":
-    unit = pathlib.Path(os.environ["XDG_CONFIG_HOME"], "systemd/user", words[1]).read_text()
-    [line] = [line for line in unit.splitlines() if line.startswith("ExecStart=")]
-    process = subprocess.Popen(
-        shlex.split(line.partition("=")[2]), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL, start_new_session=True, cwd=os.environ["CLONE"],
-    )
-    pid.write_text(str(process.pid))
-"""
+SYSTEMCTL = Path(__file__).with_name("systemctl").read_text()
 
 
 class Machine(QuickBridge):

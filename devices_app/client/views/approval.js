@@ -224,7 +224,7 @@ function whole(approval) {
     parts.push(diffLines(compareTexts(before, after)));
   for (const [name, value] of Object.entries(rest)) {
     const content = typeof value === "string" ? value : JSON.stringify(value, null, 2);
-    if (typeof value !== "string" && /(?<!\.\d*)\d{16}|e\+/.test(content))
+    if (isRounded(value))
       parts.push(h("p.warn", {}, "Long numbers below may be rounded."));
     const shown = content ? codeBlock(content, name) : h("p.meta", {}, "An empty text.");
     parts.push(h("h2", {}, visibleName(name)), shown);
@@ -233,6 +233,12 @@ function whole(approval) {
     parts.push(h("p", {}, visible(approval.description) || "This call has no parameters."));
   return parts;
 }
+
+// Not by its JSON: "size+1" in a text is no number.
+const isRounded = (value) =>
+  typeof value === "number"
+    ? !Number.isSafeInteger(Math.trunc(value))
+    : Boolean(value) && typeof value === "object" && Object.values(value).some(isRounded);
 
 const isEdit = (params) =>
   typeof params?.old_string === "string" && typeof params.new_string === "string";

@@ -198,7 +198,8 @@ class AcpClient:
 
     def _shown(self, path: str, real: str) -> str:
         """Return a path as the agent wrote it, but where it leads if a link is on the way."""
-        return path if real == os.path.normpath(self._directory / path) else real
+        as_written = (os.path.normpath(self._directory / path), f"{path}\0")  # or not known
+        return path if real in as_written else real
 
     async def _ask(self, tool: str, params: dict[str, Any]) -> Record:
         """Ask a person to approve a call. Raises RequestError when they do not."""

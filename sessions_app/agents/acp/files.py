@@ -90,6 +90,8 @@ def check_place(path: str, real: str) -> None:
     """Raise FILE_ACCESS_DENIED unless the place found is the one that was approved."""
     if path != real:
         text = "A link on the way leads elsewhere than when a person was asked, or nowhere."
+        if "\0" in real:
+            text = "Its disk does not answer."
         raise BridgeError("FILE_ACCESS_DENIED", text)
 
 

@@ -67,8 +67,16 @@ def grant_of(call: Call, changes: Sequence[Change], resolve: Resolve, *, writes:
     more = call.params.get("more")
     shown = [call.params, *(more if isinstance(more, list) else [])]
     changed = {resolve(path) for path, _, _ in changes}  # these say it more exactly
-    named_edits = [(path, edit) for path, edit in _edits(shown) if resolve(path) not in changed]
-    edits = [*named_edits, *((path, (old or None, new)) for path, old, new in changes)]
+    given = list(_edits(shown))
+    named_edits = [(path, edit) for path, edit in given if resolve(path) not in changed]
+    inserted = {resolve(path) for path, (old, _) in given if old == ""}  # into an empty file
+    edits = [
+        *named_edits,
+        *(
+            (path, (old if old or resolve(path) in inserted else None, new))
+            for path, old, new in changes
+        ),
+    ]
     for path, edit in edits:
         if (where := resolve(path)) in files:
             files[where].append(edit)
@@ -99,9 +107,15 @@ def unnamed(
     shown = [params, *(listed if isinstance(listed, list) else [])]
 
     def is_said(change: Change) -> bool:
-        edits = [edit for name, edit in _edits(shown) if is_same(change.path, name)]
+        told = [*_edits(shown), *_edits(_listed(shown))]
+        edits = [edit for name, edit in told if is_same(change.path, name)]
+        parts = [part for part in shown if isinstance(part, Mapping)]
         if not edits:  # of a patch in some form of its own nobody can tell
-            return not is_new(change.path) and any(params.get(name) for name in _PATCHES)
+            patches = [part.get(name) for part in parts for name in _PATCHES]
+            return not is_new(change.path) and any(_may_say(one, change) for one in patches)
+        if not change.new:  # codex says what it deletes, as "content"
+            gone = _edits([part for part in parts if part.get("type") == "delete"])
+            edits += [(old, "") for name, (_, old) in gone if is_same(change.path, name)]
         return Grant(None, set(), {}, {"": edits}).covers_text("", change.old, change.new)
 
     more = [shown_change(change) for change in changes if not is_said(change)]
@@ -129,6 +143,25 @@ def _edits(shown: Sequence[Any]) -> Iterator[tuple[str, _Edit]]:
             old, new = part.get(before) if before else None, part.get(after)
             if (isinstance(old, str) or not before) and isinstance(new, str):
                 yield path, (old, new)
+
+
+def _may_say(patch: Any, change: Change) -> bool:
+    """Return whether a patch, as far as it can be read, has each line that changes."""
+    if not isinstance(patch, str):
+        return bool(patch)
+    changed = set(change.old.splitlines()) ^ set(change.new.splitlines())
+    return bool(patch) and all(line.strip() in patch for line in changed)
+
+
+def _listed(shown: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return the edits of calls that list several of one file, as calls of their own."""
+    return [
+        {name: part[name] for name in PATH_NAMES if name in part} | edit
+        for part in shown
+        if isinstance(part, Mapping) and isinstance(part.get("edits"), list)
+        for edit in part["edits"]
+        if isinstance(edit, dict)
+    ]
 
 
 def _equal(one: str, other: str) -> bool:

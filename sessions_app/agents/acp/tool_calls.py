@@ -6,11 +6,13 @@ and what is open at the turn's end is closed then.
 """
 
 import os
+import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -233,7 +235,9 @@ class ToolCalls:
         record.announced = record.describe()
         writes = record.kind == "edit"
         record.asked_input = record.raw_input
-        record.asked = grant_of(record.announced, record.changes, self.real, writes=writes)
+        # however many paths it has, everything waits for one moment
+        resolve = cache(partial(self.real, until=time.monotonic() + limits.REAL_PATH_SECONDS))
+        record.asked = grant_of(record.announced, record.changes, resolve, writes=writes)
         return record
 
     def stop(self, record: Record, why: str = _ASKED_AGAIN) -> None:
@@ -299,16 +303,19 @@ class ToolCalls:
             record.grant = None
         return record
 
-    def real(self, path: str) -> str:
+    def real(self, path: str, until: float | None = None) -> str:
         """Return where a path leads now; what was approved is done there and nowhere else.
 
         With a NUL, as no path has it, when its disk does not answer.
         """
         if "\0" in path or len(path) > PATH_MAX_CHARS:
             return path
+        seconds = limits.REAL_PATH_SECONDS if until is None else until - time.monotonic()
+        if seconds <= 0:
+            return f"{path}\0"
         found = threads.paths.begin(os.path.realpath, self._directory / path)
         try:
-            return found.result(limits.REAL_PATH_SECONDS)
+            return found.result(seconds)
         except TimeoutError:
             found.cancel()
             return f"{path}\0"

@@ -72,9 +72,11 @@ class ClaudeDriver(Driver):
 
     async def _give(self, prompt_id: str, content: str) -> None:
         try:
-            with contextlib.suppress(sdk.CLIConnectionError):
-                # raised when it has just ended, which the reader reports
-                await self._client.query(_message(prompt_id, content))
+            await self._client.query(_message(prompt_id, content))
+        except sdk.CLIConnectionError as error:
+            # when it has just ended the reader reports that; else nobody would
+            if not self._closing and self._process and not self._process.group.exited.is_set():
+                self.events.put(AgentDied(f"The agent {agent.NAME} is gone: {error}"))
         except Exception as error:  # whatever it is, an agent that hears nothing is gone
             log.exception("driver_failed", agent=agent.NAME)
             self.events.put(AgentDied(f"The agent takes no more input: {error}"))

@@ -145,7 +145,15 @@ async def test_every_file_of_an_edit_is_shown(opened: Open, named: dict[str, Any
 
 
 @pytest.mark.parametrize(
-    "given", [{}, {"content": "new\n"}, {"old_string": "b", "new_string": "c"}, {"new_string": "x"}]
+    "given",
+    [
+        {},
+        {"content": "new\n"},
+        {"old_string": "b", "new_string": "c"},
+        {"new_string": "x"},
+        {"edits": [{"old_string": "a", "new_string": "b"}]},
+        {"diff": "@@ -1 +1 @@\n-a\n+b"},
+    ],
 )
 async def test_a_change_that_its_parameters_do_not_say_is_shown(
     opened: Open, root: Path, given: dict[str, str]
@@ -192,6 +200,16 @@ async def test_an_approved_edit_writes_what_was_shown(
     diff = only(ToolSucceeded, said).diff
     assert (root / "a").read_bytes() == fine.encode()
     assert diff is not None and "innocent" not in diff
+
+
+async def test_a_text_that_is_inserted_replaces_none(opened: Open, root: Path) -> None:
+    (root / "a").write_text("precious")
+    drive = await opened(APPROVED, REJECTED)
+    change = CHANGE | {"path": "a", "oldText": "", "newText": "x"}
+    shown = {"file_path": "a", "old_string": "", "new_string": "x"}
+    call = {"kind": "edit", "rawInput": shown, "content": [change]}
+    await drive.turn(f"/do allowed(ask('c', **{call})); write('a x')")
+    assert (root / "a").read_text() == "precious" and len(drive.of(ApprovalAsked)) == 2
 
 
 async def test_an_interrupt_takes_back_what_was_granted(opened: Open, root: Path) -> None:
