@@ -64,19 +64,16 @@ def grant_of(call: Call, changes: Sequence[Change], resolve: Resolve, *, writes:
     command = call.params.get("command") if call.tool == "Bash" else None
     named = paths_in(call.params) if writes else ()
     files: dict[str, list[_Edit]] = {resolve(path): [] for path in named}
-    more = call.params.get("more")
-    shown = [call.params, *(more if isinstance(more, list) else [])]
+    shown = _parts(call.params)
     changed = {resolve(path) for path, _, _ in changes}  # these say it more exactly
     given = list(_edits(shown))
     named_edits = [(path, edit) for path, edit in given if resolve(path) not in changed]
     inserted = {resolve(path) for path, (old, _) in given if old == ""}  # into an empty file
-    edits = [
-        *named_edits,
-        *(
-            (path, (old if old or resolve(path) in inserted else None, new))
-            for path, old, new in changes
-        ),
+    changed_edits = [
+        (path, (old if old or resolve(path) in inserted else None, new))
+        for path, old, new in changes
     ]
+    edits = [*named_edits, *changed_edits]
     for path, edit in edits:
         if (where := resolve(path)) in files:
             files[where].append(edit)
@@ -103,25 +100,23 @@ def unnamed(
     def is_new(path: str) -> bool:
         return not any(is_same(path, name) for name in named)
 
-    listed = params.get("more")
-    shown = [params, *(listed if isinstance(listed, list) else [])]
+    shown = _parts(params)
+    told = [*_edits(shown), *_edits(_listed(shown))]
+    patches = [part.get(name) for part in shown for name in _PATCHES]
 
     def is_said(change: Change) -> bool:
-        told = [*_edits(shown), *_edits(_listed(shown))]
         edits = [edit for name, edit in told if is_same(change.path, name)]
-        parts = [part for part in shown if isinstance(part, Mapping)]
         if not edits:  # of a patch in some form of its own nobody can tell
-            patches = [part.get(name) for part in parts for name in _PATCHES]
             return not is_new(change.path) and any(_may_say(one, change) for one in patches)
         if not change.new:  # codex says what it deletes, as "content"
-            gone = _edits([part for part in parts if part.get("type") == "delete"])
+            gone = _edits([part for part in shown if part.get("type") == "delete"])
             edits += [(old, "") for name, (_, old) in gone if is_same(change.path, name)]
         return Grant(None, set(), {}, {"": edits}).covers_text("", change.old, change.new)
 
     more = [shown_change(change) for change in changes if not is_said(change)]
     changed = {path for path, _, _ in changes}
     others = [path for path in paths if is_new(path) and path not in changed]
-    more = [*shown[1:], *more] if more else []  # what is listed already stays
+    more = [*_more(params), *more] if more else []  # what is listed already stays
     return ({"more": more} if more else {}) | ({"paths": others} if others else {})
 
 
@@ -132,10 +127,18 @@ def shown_change(change: Change) -> dict[str, str]:
     return {"file_path": change.path, "content": change.new}
 
 
-def _edits(shown: Sequence[Any]) -> Iterator[tuple[str, _Edit]]:
+def _more(params: Mapping[str, Any]) -> list[Any]:
+    more = params.get("more")
+    return more if isinstance(more, list) else []
+
+
+def _parts(params: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return a call's parameters, and those of the further changes that it lists."""
+    return [part for part in (params, *_more(params)) if isinstance(part, Mapping)]
+
+
+def _edits(shown: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, _Edit]]:
     for part in shown:
-        if not isinstance(part, Mapping):
-            continue
         path = next((one for name in PATH_NAMES if isinstance(one := part.get(name), str)), None)
         if path is None:
             continue
@@ -153,12 +156,12 @@ def _may_say(patch: Any, change: Change) -> bool:
     return bool(patch) and all(line.strip() in patch for line in changed)
 
 
-def _listed(shown: Sequence[Any]) -> list[dict[str, Any]]:
+def _listed(shown: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the edits of calls that list several of one file, as calls of their own."""
     return [
         {name: part[name] for name in PATH_NAMES if name in part} | edit
         for part in shown
-        if isinstance(part, Mapping) and isinstance(part.get("edits"), list)
+        if isinstance(part.get("edits"), list)
         for edit in part["edits"]
         if isinstance(edit, dict)
     ]
