@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import cast
 
-from django.db import DatabaseError
+from django.db import Error as DatabaseError
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
