@@ -7,7 +7,6 @@ pushes that were not sent before a restart are sent after it.
 
 import asyncio
 import json
-import re
 import uuid
 from collections import Counter
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from bridge_project.kernel import failure_alerts, limits, threads
 from bridge_project.kernel.background_task import BackgroundTask
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.text import without_controls
 from bridge_project.kernel.threads import readers, writers
 from devices_app.models import PushSubscription
 from devices_app.push import endpoints, sending, subscriptions
@@ -35,10 +35,6 @@ log = structlog.get_logger("bridge.push")
 
 STOP_SECONDS: Final = 5.0
 QUIET: Final = "An agent needs you"
-# controls, and what turns text round; joiners stay, which emoji and words of Persian need
-_ODD: Final = re.compile(
-    "[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-)
 TEST: Final = Push(
     [{"notification_type": "test", "title": "Test", "body": "Pushes of the bridge arrive here."}],
     topic="test",
@@ -122,7 +118,7 @@ def _push(subscription: PushSubscription, payload: dict[str, Any]) -> Push:
     contents: list[dict[str, Any]] = [about | {"title": QUIET, "body": ""}]
     if subscription.detail == PushSubscription.Detail.FULL:
         # a lock screen shows it as it is, so nothing may turn the text of a command round
-        shown = {key: _ODD.sub("\ufffd", payload[key]) for key in ("title", "body")}
+        shown = {key: without_controls(payload[key]) for key in ("title", "body")}
         contents.insert(0, about | shown)
     topic = uuid.UUID(payload["notification_id"]).hex
     return Push(contents, topic, "high" if kind == "approval_required" else "normal")

@@ -1,6 +1,7 @@
-"""Clean text from outside for the database and terminals; name secret fields."""
+"""Clean text from outside for database, terminal and lock screen; name secrets."""
 
 import ipaddress
+import re
 import unicodedata
 from typing import Final
 
@@ -10,6 +11,10 @@ SECRET_KEYS: Final = frozenset(
         *("token", "device_token", "hook_token", "admin_token", "access_token"),
         *("authorization", "password", "secret", "api_key"),
     }
+)
+# controls, and what turns text round; joiners stay, which emoji and words of Persian need
+_CONTROLS: Final = re.compile(
+    "[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 
 
@@ -24,6 +29,11 @@ def terminal_safe(text: str, *, keep: str = "") -> str:
         c if c in keep or unicodedata.category(c)[0] != "C" else "\N{REPLACEMENT CHARACTER}"
         for c in text
     )
+
+
+def without_controls(text: str) -> str:
+    """Return text with U+FFFD for controls and for what turns text round."""
+    return _CONTROLS.sub("\ufffd", text)
 
 
 def network_of(address: str) -> str:
