@@ -23,8 +23,9 @@ from sessions_app.agents.acp import errors, files
 from sessions_app.agents.acp.content import HistoryCollector, text_of
 from sessions_app.agents.acp.modes import mode_in
 from sessions_app.agents.acp.permissions import Permissions, reason_of
+from sessions_app.agents.acp.record import Record, own_record
 from sessions_app.agents.acp.terminal import Terminal, Terminals
-from sessions_app.agents.acp.tool_calls import Record, ToolCalls, own_record
+from sessions_app.agents.acp.tool_calls import ToolCalls
 from sessions_app.agents.diffs import Change, diff_of_texts
 from sessions_app.agents.driver import PendingApprovals
 from sessions_app.agents.process import shell

@@ -11,7 +11,8 @@ from typing import Any
 
 from acp import schema
 
-from sessions_app.agents.acp.tool_calls import Record, ToolCalls
+from sessions_app.agents.acp.record import Record
+from sessions_app.agents.acp.tool_calls import ToolCalls
 from sessions_app.agents.driver import REJECTED, PendingApprovals, Verdict
 from sessions_app.agents.events import EventQueue, ToolFailed, ToolStarted
 from sessions_app.approvals.tool_call import Call
