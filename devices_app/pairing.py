@@ -166,7 +166,7 @@ def check_not_revoked(device_pk: int) -> None:
 
 
 def revoke(device: Device, *, actor: str = AuditEntry.Actor.TERMINAL, who: str = "") -> bool:
-    """Refuse all tokens of a device and close its sockets; False if it was revoked.
+    """Refuse all tokens of a device and close its sockets; False if done before.
 
     ``actor`` and ``who``: by whom, for the audit trail.
     """
@@ -216,14 +216,13 @@ def warning_acknowledged(device: Device) -> bool:
 def _lock(token_digest: str) -> Token | None:
     """Return a valid token, locked together with its device.
 
-    Always lock the device before its token: transactions then never wait for each other in a
-    circle.
+    Always lock the device before its token, so that transactions never deadlock.
     """
     found = Token.objects.filter(digest=token_digest).first()
     if found is None:
         return None
     device = Device.objects.select_for_update(no_key=True).get(pk=found.device_id)
-    token = Token.objects.filter(digest=token_digest).first()  # not, if it became void meanwhile
+    token = Token.objects.filter(digest=token_digest).first()  # None if it was replaced meanwhile
     if token is not None:
         token.device = device
     return token if token is not None and tokens.is_valid(token, timezone.now()) else None

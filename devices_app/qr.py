@@ -63,7 +63,7 @@ def bridge_address() -> Address:
 def invite(
     name: str, *, ttl: timedelta, lifetime: timedelta | None = None, device: Device | None = None
 ) -> tuple[Device, Invitation]:
-    """Mint a token and write the invitation that carries it (``pairing.mint``).
+    """Mint a token; return its device and the invitation that carries it.
 
     Raises ValueError when ``device`` was revoked, or devices would refuse the bridge's address.
     """

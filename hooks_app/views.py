@@ -138,7 +138,7 @@ class BatchView(HookView):
 
 
 class ReloadHooksView(BridgeAPIView):
-    """Read the hook configuration again, and list the events that it has hooks for.
+    """Check the hook configuration, and list the events that it has hooks for.
 
     A wrong configuration is refused.
     """

@@ -165,9 +165,9 @@ class Session(models.Model):
 
     @property
     def waits(self) -> bool:
-        """Whether a call waits for a person, if only for the one at the machine.
+        """Return whether a call waits for a person, if only for the one at the machine.
 
-        An observed session's does so still when a device's decision about it has been noted.
+        True for an observed session also after a device has decided, until the agent goes on.
         """
         return self.pending_approvals > 0 or any(one["waits"] for one in self.calls)
 
@@ -222,7 +222,7 @@ class ToolCall(models.Model):
         "devices_app.Device", on_delete=models.SET_NULL, null=True, db_index=False
     )
     # Of the bridge: session_closed, session_paused, agent_died, interrupted, turn_ended; of a
-    # device's decision that was only noted: not_run.
+    # device's decision that was only recorded: not_run.
     reason = models.CharField(max_length=32, default="")
     # False: no agent session took the decision, so it waits for a person at the machine.
     forwarded = models.BooleanField(default=False)

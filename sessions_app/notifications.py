@@ -15,7 +15,7 @@ from sessions_app.session_view import doing_of
 
 BODY_CHARS = 500
 CHANGES_CHARS = 65_536  # of parameters that a call was approved with
-NOTED = "Noted. The agent still waits for an answer at the machine."
+NOTED = "Recorded. The agent still waits for an answer at the machine."
 
 
 def make(

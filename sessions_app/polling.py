@@ -66,7 +66,7 @@ async def _poll() -> None:
                 registry.retire(*await readers.run(presence.ended_elsewhere))
             for failure in failure_alerts.take():
                 chores.begin(_notify, failure)  # the lease must not wait for it
-            # by the clock that says more: somebody may set one, or the machine slept
+            # the larger one: a clock may be set, or stop while the machine sleeps
             since = max(time.monotonic() - renewed[0], abs(time.time() - renewed[1]))
             if since > limits.LEASE_RENEWAL_SECONDS:
                 await _renew()

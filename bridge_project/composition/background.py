@@ -37,7 +37,7 @@ _started: Final = AsyncExitStack()  # how to stop what runs
 
 
 async def start_all() -> None:
-    """Start WORKS in order; when one fails, stop those before it and raise."""
+    """Start the services of WORKS in order; if one fails, stop the others and raise."""
     try:
         for name, start, stop in WORKS:
             await start()

@@ -107,7 +107,7 @@ def messages() -> list[Message]:
 
 @cache
 def document() -> str:
-    """Write the document as JSON; it does not change while the bridge runs."""
+    """Return the document as JSON; it does not change while the bridge runs."""
     return jsontext.dumps(build())
 
 

@@ -222,7 +222,7 @@ class Channel(http.HTTPChannel):
 
 
 class Factory(http.HTTPFactory):
-    """Build channels that know their server."""
+    """Make the protocol of each HTTP connection, and give it its server."""
 
     protocol = Channel
     timeOut = limits.REQUEST_SECONDS

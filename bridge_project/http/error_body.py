@@ -1,4 +1,4 @@
-"""Write an HTTP error's body; log and count errors, alert devices to severe ones."""
+"""Make the bodies of errors; log and count them, alert devices to severe ones."""
 
 import logging
 import re
@@ -38,7 +38,10 @@ class ErrorAnswer:
 def error_answer(
     error: BridgeError, request_id: str, base_url: str, *, status: int | None = None
 ) -> ErrorAnswer:
-    """Write an HTTP error (D9); `base_url` has no path, `status` replaces the row's."""
+    """Make an HTTP error, count it, and alert devices if it is severe (D9).
+
+    `base_url` has no path; `status` replaces the row's.
+    """
     metrics.http_errors.labels(error.code).inc()
     failure_alerts.report(error.code, request_id)
     status = status or error.row.status or 500
@@ -63,7 +66,7 @@ def error_answer(
 def error_payload(
     error: BridgeError, session_id: str | None = None, *, reference: str = ""
 ) -> Error_:
-    """Write the `error` message of a failure; `reference` is its key in the log."""
+    """Make a failure's `error` message, and count it; `reference`: its key in the log."""
     _count_on_socket(error, reference)
     fields = {
         name: error.fields[name] for name in ("violations", "details") if name in error.fields
@@ -78,7 +81,7 @@ def error_payload(
 
 
 def connection_error_payload(error: BridgeError, base_url: str) -> ConnectionError_:
-    """Write the `connection_error` message of a failure."""
+    """Make the `connection_error` message of a failure, and count it."""
     _count_on_socket(error)
     return ConnectionError_(
         code=error.code,

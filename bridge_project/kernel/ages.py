@@ -1,6 +1,6 @@
 """Provide the clock for expiry; a jump forward takes effect a day later.
 
-Otherwise unsent rows, open approvals and the ids of events that may be posted again would be gone.
+Otherwise unsent rows, open approvals and the ids of hook events would expire at once.
 """
 
 import threading

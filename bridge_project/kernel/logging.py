@@ -101,7 +101,7 @@ def configure(_config: Mapping[str, Any]) -> None:
 
 
 class Terminal(logging.StreamHandler[TextIO]):
-    """Write to the present standard error, which pytest replaces."""
+    """Write to ``sys.stderr`` as it is at that moment: pytest replaces it."""
 
     def __init__(self, *, serving: bool) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Clean text from outside for database, terminal and lock screen; name secrets."""
+"""Clean text for database, terminal and lock screen; list names of secret fields."""
 
 import ipaddress
 import re
@@ -32,7 +32,7 @@ def terminal_safe(text: str, *, keep: str = "") -> str:
 
 
 def without_controls(text: str) -> str:
-    """Return text with U+FFFD for controls and for what turns text round."""
+    """Return text with U+FFFD for control characters and bidirectional marks."""
     return _CONTROLS.sub("\ufffd", text)
 
 

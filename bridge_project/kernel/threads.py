@@ -96,7 +96,7 @@ def _has_ended() -> bool:
 
 
 def leave_after(seconds: float, code: int) -> None:
-    """End this process by then, also if its threads go on.
+    """End this process after ``seconds``, even if its threads still run.
 
     Python waits for them at its end, and for all that is queued: for ever, when a database, a disk
     or a name server does not answer.

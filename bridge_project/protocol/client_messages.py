@@ -72,7 +72,7 @@ class HeartbeatPing(ClientPayload):
 
 
 class SessionStart(ClientPayload):
-    """Join a session, or create one (D22).
+    """Join a session, or create one, or resume one (D22, D60).
 
     It is created when ``session_id`` is null, or unknown while ``resume`` is false.
     """

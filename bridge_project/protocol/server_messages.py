@@ -25,7 +25,7 @@ class SessionRow(ServerPayload):
 
 
 class ConnectionAck(ServerPayload):
-    """Accept the token; say what the bridge is and which sessions run."""
+    """Accept the token; say what the bridge is, and which sessions are not closed."""
 
     type = "connection_ack"
     server_version: str

@@ -53,7 +53,7 @@ def pinned_context() -> ssl.SSLContext:
 
 
 class Client:
-    """Send messages, and pass to ``take`` what arrives, but for errors of requests."""
+    """Send messages; pass to ``take`` what arrives, but for answers it need not show."""
 
     def __init__(self, connection: ClientConnection, take: Take) -> None:
         self._connection, self._take = connection, take

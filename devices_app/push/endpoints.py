@@ -53,7 +53,7 @@ def resolve(parts: SplitResult) -> list[tuple[str, int]]:
     addresses = dict.fromkeys(str(one[4][0]) for one in found)
     allowed = [one for one in addresses if _is_named(host) or is_public(one)]
     if not allowed:
-        text = f"{host} leads into a private network; it is not connected to."
+        text = f"{host} is in a private network; nothing is sent there."
         raise BridgeError("PUSH_ENDPOINT_REFUSED", text)
     return [(address, port) for address in allowed]
 

@@ -38,7 +38,7 @@ _IN_PROGRESS: Final = {
     "CHERRY_PICK_HEAD": "A cherry-pick",
     "REVERT_HEAD": "A revert",
 }
-_TRIES: Final = 5  # somebody writes the index in the same moment; again and again is a script
+_TRIES: Final = 5  # another git may write the index at the same moment
 _LOOK_SECONDS: Final = 0.02
 _LOG: Final = ("log", "--max-count=1", "--no-show-signature", "--encoding=UTF-8")
 
@@ -52,7 +52,7 @@ def commit(
     the last commit is this one, nothing is committed again (D31).
 
     Raises BridgeError GIT_ERROR with git's reason or a hook's, FILE_ACCESS_DENIED and
-    FILE_INVALID_PATH for names; whatever is raised, the index is as it was.
+    FILE_INVALID_PATH for names. Only a finished commit changes the index.
     """
     if not message.strip():
         raise git_error("A commit needs a message.")
@@ -184,7 +184,7 @@ def _update_index(git: Git, snapshot: str, base: str | None, own: str, named: se
             changed |= _by_name(git("diff-tree", "-r", *raw, base, own, "--"))
         on_top = git.done("merge-base", "--is-ancestor", own, "HEAD", good=(0, 1, 128)).code == 0
         later = _by_name(git("diff-tree", "-r", *raw, own, "HEAD", "--")) if on_top else {}
-        # what somebody has committed on top must not look staged the other way round
+        # what others have committed on top must not look like a staged revert
         changed |= {name: head for name, head in later.items() if name in changed}
         entries = b"".join(_entry(head, name) for name, head in changed.items())
         for tries_left in reversed(range(_TRIES if entries else 0)):

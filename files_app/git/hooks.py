@@ -1,7 +1,7 @@
 """Run a repository's commit hooks with their user's environment (D10).
 
 Only hooks inside the roots are run, each through a script that restores the environment. One hook
-is the bridge's own: it sees to it that git moves HEAD from where the bridge has seen it.
+is the bridge's own: it lets git move HEAD only from the commit that the bridge saw.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from files_app.git.sandbox.error_text import git_error
 from files_app.git.sandbox.mirror import Mirror
 
 NAMES: Final = ("pre-commit", "prepare-commit-msg", "commit-msg", "post-commit")
-# there is nobody to answer, and hooks go by that
+# they tell hooks that nobody can answer
 _KEPT: Final = frozenset({"GIT_TERMINAL_PROMPT", "GIT_EDITOR"})
 _MADE: Final = "made"  # the file in the mirror that names the commit
 

@@ -108,7 +108,7 @@ class Lists:
             return Change(name, name, "modified")
         if letter[0] == "R":
             return Change(name, old, "renamed", old_mode, new_mode, sections=1)
-        sections = 2 if letter == "T" else 1  # another kind of thing: the old one goes first
+        sections = 2 if letter == "T" else 1  # type change: deleted, then added
         status = _STATUSES.get(letter[0], "modified")
         return Change(name, name, status, old_mode, new_mode, sections=sections)
 

@@ -158,7 +158,7 @@ def _entry(record: str, more: Iterator[str]) -> Entry | None:
 
 
 def _dirty_submodules(git: Git, state: State) -> list[str]:
-    """Return unlisted submodules that differ from their commit.
+    """Return submodules that are not in ``state`` and have changes.
 
     Git would run itself in them and obey their git directories, so each gets a mirror of its own.
     Submodules outside the roots or of another user are left out, and submodules in submodules. Only

@@ -1,14 +1,14 @@
 """Store plain POST /hooks/event requests without Django's request cycle.
 
-For each request Django's ASGI handler starts a thread, opens a database connection and passes every
-middleware: four times the cost of storing the event. So this application stands in front of it. A
-request that is ordinary in every respect (the hook token, plain JSON, one of our names, no query,
-no Origin) is parsed, counted and stored here, on the event loop and in the one thread of
-`group_commit`. Everything else, and everything that is refused, goes to the view.
+Django's cycle, in a thread with every middleware, costs four times as much as storing the event. So
+this application stands in front of it. A request that is ordinary in every respect (the hook token,
+plain JSON, one of our names, no query, no Origin) is parsed, counted and stored here, on the event
+loop and in the one thread of `group_commit`. Everything else, and everything that is refused, goes
+to the view.
 
 The view defines how events are answered. Parser, limits and store are the same functions; even the
-headers are the view's: it answers the first event, and its headers are kept. tests/hooks/
-test_hot_path.py sends the same requests to both and compares the answers byte for byte.
+headers are the view's: it answers the first event, and its headers are kept.
+tests/hooks/test_fast_path.py sends the same requests to both and compares the answers.
 """
 
 import asyncio

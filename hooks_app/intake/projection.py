@@ -1,4 +1,4 @@
-"""Derive messages and notifications from a hook event (D13, D37). Pure."""
+"""Read call, outcome, title and notification from a hook event (D13, D37). Pure."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ def prompt_of(event: HookEvent) -> str:
 
 
 def starts_program(event: HookEvent) -> bool:
-    """Return whether the agent's program was started: what it asked before is dead.
+    """Return whether a new program of the agent began: older questions are void.
 
     After ``compact`` the same program goes on, and what it asks with it.
     """

@@ -25,7 +25,7 @@ from sessions_app.models import LogRow, Session, ToolCall
 from sessions_app.observed import sessions as observed_sessions
 
 NAME_CHARS = 128
-# what only these notifications of an agent say of its turn
+# notifications that tell the state of the turn
 _TURNS = {"permission_prompt": Session.Turn.WAITING, "idle_prompt": Session.Turn.IDLE}
 _WRITE_RECORD = ingest_sql.insert_into(
     StoredEvent,

@@ -85,8 +85,8 @@ class Forwarder:
         self._lock: int | None = None
         self._inotify: Any = None
         self._failures = 0
-        # monotonic: when to look again; nothing is sent before; when the log says again how far
-        # behind we are
+        # monotonic times: of the next look at the spool, the next send, the next log line about
+        # the backlog
         self._wake_at = self._retry_at = self._behind_at = 0.0
 
     def run_forever(self, stop: threading.Event) -> None:

@@ -58,7 +58,10 @@ class SpoolQueue:
         self._untold: Counter[tuple[str, str, str]] = Counter()
 
     def read_new(self) -> None:
-        """Find new files. Raises OSError when the spool is gone."""
+        """Queue new files in order; drop the oldest over the bound.
+
+        Raises OSError when the spool is gone.
+        """
         known = {item.file.name for item in self.items} | self.spool.stuck
         before, self.young = self.young, {}
         files = self.spool.files(known)

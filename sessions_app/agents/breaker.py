@@ -15,7 +15,7 @@ log = structlog.get_logger("bridge.agent")
 class Breaker:
     """Count the failures of one kind of agent in this process.
 
-    It opens after 5 failures in a row to start or of the process; a turn that fails is none. After
+    It opens after 5 failures in a row, of a start or the process; a failed turn is none. After
     60 seconds one start is let through as a probe: it closes the breaker, or keeps it open for
     another 60. A scripted agent is not ``counted``.
     """

@@ -1,7 +1,7 @@
 """Define an agent kind, and the interface of a session's driver.
 
 A driver runs one session of one agent. It knows nothing of devices, the log or the database: the
-supervisor passes commands on, and writes down what it reports (``events.py``; D35, D40, D41).
+session runner passes commands on and stores what it reports (``events.py``; D35, D40, D41).
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class AgentKind:
     """Describe one kind of agent, as ``registry.py`` lists it.
 
     ``make`` returns a driver for one session. ``why_not`` says for a person why none can start here
-    now, None when one can; it is asked for each connection and names no path of this machine.
-    ``version`` is empty when unknown. ``mend`` is the shell command that
-    removes what ``why_not`` names, if there is one. ``can_modify``: it runs a ``modified`` call
-    with the given parameters; else its driver has the call refused, and the agent told to ask anew
-    with them. ``asks`` is what is known before a session starts (D59). ``history`` tells what was
-    said in a session, by the agent's id of it, whether or not it runs; None: only its driver can,
-    if at all. A kind that is not ``real`` is scripted: never preferred, without a breaker.
+    now, None if one can; it is called for each connection and names no path of this machine.
+    ``version`` is empty when unknown. ``mend``: the shell command that removes what ``why_not``
+    names, or "". ``can_modify``: a ``modified`` call runs with the new parameters; else the driver
+    refuses it and tells the agent to ask again with them. ``asks``: what is known before a session
+    starts (D59). ``history`` returns the messages of a session by the agent's id of it, whether or
+    not it runs; None: only its driver can, if at all. A kind that is not ``real`` is scripted: it
+    is never preferred and has no breaker.
     """
 
     name: str
@@ -117,7 +117,7 @@ class PendingApprovals:
         waiting.set_result(verdict)
         return True
 
-    def withdraw(self, *call_ids: str) -> None:  # without an id: all
+    def withdraw(self, *call_ids: str) -> None:
         """Stop waiting for these calls, or for all."""
         for call_id in call_ids or tuple(self._waiting):
             if self.decide(call_id, None):

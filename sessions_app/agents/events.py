@@ -29,7 +29,7 @@ class Chunk(Event):
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted(Event):
-    """Report a tool that runs without an approval."""
+    """Report a call that nobody is asked about; it may be refused, or fail."""
 
     call: Call
 

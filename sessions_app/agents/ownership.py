@@ -43,7 +43,7 @@ def get_session(session_pk: int) -> Session:
 def closed_error(session: Session) -> BridgeError:
     """Return the error SESS_CLOSED, which says how to resume, if it can be (D60)."""
     words = (
-        "Nobody watched the session, so it was closed. Resume it: session_start with its id "
+        "The session was closed, for no device had joined it. Resume it: session_start with its id "
         "and resume true."
     )
     message = words if session_view.is_resumable(session) else ""
@@ -166,9 +166,9 @@ def pause(session_pk: int, reason: str, owner: uuid.UUID | None = None) -> None:
 
 
 def end_run(session_pk: int, how: str, reason: str, notification_id: str = "") -> None:
-    """Store why a run ended: "idle", "stuck" (D40), "expired" or "failed".
+    """Pause, fail or close a session whose run ended: idle, stuck, expired or failed.
 
-    An expired one is closed, and can be resumed (D60). ``notification_id``: of a failure.
+    An expired one is closed, and can be resumed (D40, D60). ``notification_id``: of a failure.
     """
     with writing(session_pk, leases.current()) as writer:
         match how:
@@ -218,7 +218,7 @@ def pause_orphans(
 ) -> frozenset[Owned]:
     """Pause sessions of dead processes, and those of this one that it does not run.
 
-    ``known``: those that it runs. ``suspected``: those that the look before found; only they are
+    ``known``: those that it runs. ``suspected``: those found by the last check; only they are
     paused, and the others returned. None: all are paused.
     """
     ours = leases.current()
@@ -238,7 +238,7 @@ def pause_orphans(
 
 
 class InUse(NamedTuple):
-    """List keys of sessions: with queued commands, joined by a device, still owned."""
+    """List keys of sessions with commands, joined by a device, owned by this process."""
 
     waiting: set[int]
     watched: set[int]

@@ -35,7 +35,7 @@ def load() -> None:
 def resolve(name: str) -> AgentKind:
     """Return the kind that a client's name means.
 
-    An empty name means the configured kind, else the first real one that can start, else demo.
+    A name of ANY means the configured kind, else the first real one that can start, else demo.
     Raises BridgeError AGENT_UNAVAILABLE for an unknown kind and for one that cannot start.
     """
     if name in ANY:
@@ -75,5 +75,5 @@ def unavailable(name: str, reason: str = "") -> BridgeError:
     able = ", ".join(supported()) or "none"
     why = f": {reason.rstrip('.')}" if reason else ""
     agent = name[:64] or "(default)"
-    words = f"The agent {agent} cannot be started here{why}. What can: {able}."
+    words = f"The agent {agent} cannot be started here{why}. Others: {able}."
     return BridgeError("AGENT_UNAVAILABLE", words)

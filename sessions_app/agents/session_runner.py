@@ -236,7 +236,7 @@ class SessionRunner:
 
 
 async def close(driver: Driver, session_id: str) -> None:
-    """Close a driver within AGENT_CLOSE_SECONDS; what resists dies with the bridge."""
+    """Close a driver within AGENT_CLOSE_SECONDS; what is left ends with the bridge."""
     try:
         async with asyncio.timeout(limits.AGENT_CLOSE_SECONDS):
             await driver.close()

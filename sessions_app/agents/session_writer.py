@@ -120,7 +120,7 @@ class SessionWriter:
         failure = None
         match event:
             case events.ToolSucceeded():
-                self.ids.pop(event.call.id, None)  # another may yet be said to have run
+                self.ids.pop(event.call.id, None)  # others may still get RanAnyway
                 outcome = ToolOutcome(
                     success=True,
                     content=sanitize.truncate(event.content),
@@ -184,7 +184,7 @@ class SessionWriter:
         return self.busy or bool(self.session.open_message)
 
     def settle(self) -> None:
-        """Be at rest outside a turn, unless a call of the agent's is open then."""
+        """Set the turn to idle, unless a turn runs or a call outside one is open."""
         if not self.in_turn and not self.session.calls:
             self.session.set_turn(Session.Turn.IDLE)
 

@@ -1,4 +1,4 @@
-"""Start the agent of one session, and report why it did not start (D35, D48, D59)."""
+"""Await an agent's start, store how it went; find what can resume (D35, D48, D59)."""
 
 import asyncio
 import time
@@ -51,7 +51,7 @@ async def find_kind_to_resume(session: Session) -> AgentKind:
 
 
 async def start_agent(launch: Launch, begun: asyncio.Task[None]) -> None:
-    """Wait until the task ``begun`` has started the agent; mark its session as active.
+    """Await ``begun``, which starts the agent; mark its session as active.
 
     Raises BridgeError when that fails, having written the state down, CancelledError when it is
     cancelled; the driver is closed then.
@@ -68,7 +68,7 @@ async def start_agent(launch: Launch, begun: asyncio.Task[None]) -> None:
         breaker.succeeded()
         await close(driver, session.session_id)
         raise await readers.run(ownership.start_error, session.pk) from None
-    except Exception as error:  # noqa: BLE001 - whatever it is, an agent that did not start is one that failed to
+    except Exception as error:  # noqa: BLE001 - any exception means that it did not start
         await close(driver, session.session_id)
         raise await _not_started(launch, error) from None
     breaker.succeeded()

@@ -29,7 +29,7 @@ from sessions_app.models import Session
 log = structlog.get_logger("bridge.agent")
 
 IDLE = "Nothing happened for half an hour."
-UNWATCHED = "Nobody has watched the session for the grace time."
+UNWATCHED = "No device had joined the session for the grace time."
 # Until a process counts as dead: one whose database was away must renew its lease first.
 SURE_POLLS = 5
 
@@ -60,7 +60,7 @@ class Supervisor:
         self._ticker = asyncio.create_task(self._tick())
 
     async def stop(self) -> None:
-        """Pause every session."""
+        """Pause the sessions of this process, and cancel its starts."""
         if self._ticker is not None:
             self._ticker.cancel()
             self._ticker = None
@@ -125,7 +125,7 @@ class Supervisor:
         return runner.driver.history if runner is not None else ()
 
     async def interrupt(self, session_id: str) -> None:
-        """Interrupt an agent of this process, past the inbox."""
+        """Interrupt an agent of this process directly, without the inbox."""
         for runner in tuple(self._running.values()):
             if runner.session_id == session_id:
                 await runner.interrupt()
@@ -152,7 +152,7 @@ class Supervisor:
 
     def _launched(self, session_pk: int, task: asyncio.Task[None]) -> None:
         del self._launching[session_pk]
-        # a look at orphans may have fallen between its reservation and its launch
+        # the check for orphans may have run between its reservation and its launch
         self._suspected = frozenset(one for one in self._suspected if one[0] != session_pk)
         if not task.cancelled():
             task.exception()  # whoever waits is told; the phone may be gone
@@ -182,7 +182,7 @@ class Supervisor:
     async def _end_lost(self, session_pk: int) -> None:
         """End the agent of a session that this process no longer owns, before a resume.
 
-        From then on what that agent has said would be written as the session's, after its end.
+        Otherwise its remaining output would be written to the resumed session.
         """
         if session_pk in self._running or session_pk in self._ending:
             found = await readers.run(ownership.find_in_use, [session_pk])

@@ -87,9 +87,9 @@ def _asked_before(box: Outbox, session: Session, call: Call) -> ToolCall | None:
 
 
 def report(box: Outbox, session: Session, call: Call) -> str:
-    """Record a call that needs no approval, and announce it; return its id.
+    """Record a call that nobody is asked about, and announce it once.
 
-    It is announced once. The id is the one that devices know.
+    Return the id that devices know.
     """
     tool, same, other_id = _name(call), call.same, str(uuid.uuid4())
     own = (session.pk, call.id or "")
@@ -194,13 +194,13 @@ def record_outcome(
 
 
 def _begin(session: Session, call: Call, id_: str, now: datetime, *, waits: bool = False) -> None:
-    """Show a call that begins, or that waits now, as what the session does (D54)."""
+    """Add a call that begins or waits to what the session is doing (D54)."""
     others = [one for one in session.calls if one["id"] != id_]
     session.set_calls([*others, {"id": id_, **call.doing(now), "waits": waits}])
 
 
 def _go_on(session: Session, id_: str) -> None:
-    """Go on without a call that has ended; a turn that is over stays over."""
+    """Remove an ended call from what the session is doing, while the turn goes on."""
     if session.turn != Session.Turn.IDLE:
         session.set_calls([one for one in session.calls if one["id"] != id_])
 

@@ -38,9 +38,8 @@ async def session_of(
     """Return the session that a message names, checked in D7's order.
 
     The order: unknown, closed, not joined. A closed observed session still answers messages that
-    only read; ``acting``: the message is for its agent. Nobody can have joined a session whose
-    agent is being started, or that its grace timer closed: any device may give up such a start, or
-    end such a session for good.
+    only read; ``acting``: the message is for its agent. Without having joined, any device may
+    cancel a start, or end for good a session that its grace timer closed.
     """
     session = await readers.run(observed_sessions.find, message.payload.session_id)
     if session is None:

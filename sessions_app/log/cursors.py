@@ -78,9 +78,9 @@ def acknowledge(
 def advance(device_id: int, sent: Mapping[int, int]) -> None:
     """Move cursors over the rows that a device's heartbeat proves it received.
 
-    ``sent``: feed id → row. The proof counts for what the device never acknowledges: for everything
-    if it acknowledges nothing; for all but notifications, or all but these and tool results, if it
-    answers those alone, as the spec has it; for nothing if it acknowledges other messages too.
+    ``sent``: feed id → row. Only types of rows that this device never acknowledges are moved over:
+    all if it acknowledges nothing, all but notifications (and tool results) if it acknowledges
+    only those, none if it acknowledges other types too (``Device.ack_style``).
     """
     for feed_ids in batched(sorted(sent), FEEDS_AT_ONCE):
         with transaction.atomic():

@@ -90,7 +90,7 @@ class Notifier:
                     group.create_task(self._publish(layer))
             except* redis_errors() as errors:
                 if not self._away and self._task is not None:
-                    effect = "processes find each other's rows by looking"
+                    effect = "processes find each other's rows by polling"
                     log.warning("redis_away", effect=effect, error=str(errors.exceptions[0]))
                 self._away = True
             self._channel = None

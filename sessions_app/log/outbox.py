@@ -24,9 +24,9 @@ PRUNE_ROWS = 500  # in one transaction: nobody waits long for the head of the lo
 
 
 class Outbox:
-    """Collect rows while the transaction holds the head of the log.
+    """Collect rows while the transaction locks the head of the log.
 
-    So their numbers are the order of commits. ``seq``: the newest so far.
+    So row numbers are in the order of commits. ``seq``: the newest so far.
     """
 
     def __init__(self, cursor: Any) -> None:
@@ -67,7 +67,7 @@ class Outbox:
     def amend(self, message: Encoded) -> None:
         """Replace a stored message; devices that have the old one get no new one.
 
-        Its id names the row. Its size stays as it was counted.
+        Its id names the row. Its size stays as it was counted. Something must be appended too.
         """
         self._amended[message.id] = message.text
 
@@ -104,9 +104,9 @@ class Outbox:
 def outbox() -> Iterator[Outbox]:
     """Open a transaction that may append to the log.
 
-    Everything written inside it commits with the rows or not at all. It takes the log's head first,
-    so two of them never wait for each other crosswise; read feeds and sessions inside it, not
-    before, or their counters are stale.
+    Everything written inside it commits with the rows or not at all. It locks the log's head first,
+    so two of them never deadlock. Read feeds and sessions inside it, not before, or their counters
+    are stale.
     """
     with transaction.atomic(), ingest_sql.open_cursor() as cursor:
         box = Outbox(cursor)

@@ -140,10 +140,9 @@ def head_seq() -> int:
 
 
 def feeds_with_news(positions: Mapping[int, int], default: int) -> dict[int, int]:
-    """Return the feeds with rows after a device's position, and that position.
+    """Return feed → position where rows follow, but for the bridge's own sessions.
 
-    Of the observed sessions' feeds and the one for all; a feed without a position stands at
-    ``default``, and none stands before it.
+    A feed that is not in ``positions`` is at ``default``; no position is below it.
     """
     feeds = Feed.objects.filter(
         kind__in=[Feed.Kind.ALL, Feed.Kind.OBSERVED], last_seq__gt=default
@@ -169,8 +168,8 @@ ENVELOPE_BYTES = 4096  # of a replay_buffer, beside the messages in it
 class Replay:
     """Hold the newest rows that fit, oldest first.
 
-    ``cut`` is the newest row before them that the device has not got and will not (0: none);
-    ``through`` the newest of all. ``lost``: the log has lost the beginning of what was asked for.
+    ``cut``: the newest row before them that the device lacks and will not get (0: none).
+    ``through``: the newest row of all. ``lost``: the log has discarded the oldest rows asked for.
     """
 
     rows: Sequence[Row]

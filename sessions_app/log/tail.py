@@ -15,7 +15,7 @@ from sessions_app.log.reader import Row
 
 TAIL_ROWS = 4096
 TAIL_BYTES = 4 * 2**20
-AT_ONCE_ROWS = 256  # a socket that is behind is given so many at a time
+AT_ONCE_ROWS = 256  # rows given at once to a socket that is behind
 
 
 class Tail:

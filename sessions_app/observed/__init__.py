@@ -1,1 +1,1 @@
-"""Track sessions that the bridge knows only by their hook events (D34)."""
+"""Sessions' beginnings and ends, and those known only by their hook events (D34)."""

@@ -1,4 +1,4 @@
-"""Create, close, reopen and forget observed sessions, known by hooks only (D34)."""
+"""Create observed sessions; announce, title, close, forget any (D6, D34, D60)."""
 
 import re
 from datetime import datetime, timedelta
@@ -88,9 +88,10 @@ def _title(text: str) -> str:
 
 
 def close_idle() -> int:
-    """Close observed sessions without an event for 24 hours; return how many.
+    """Close unused sessions; return how many.
 
-    Also close sessions of the bridge that nobody has resumed for 30 days; they are forgotten next.
+    Observed ones after 24 hours without an event, paused and failed ones of the bridge after 30
+    days; these are forgotten next.
     """
     now = ages.now()
     day = now - timedelta(seconds=limits.OBSERVED_IDLE_SECONDS)
@@ -111,9 +112,9 @@ def close_idle() -> int:
 
 
 def forget_closed() -> int:
-    """Forget closed sessions a week after their last event; return how many.
+    """Delete closed sessions and their rows; return how many.
 
-    Their rows go with them. Sessions that can be resumed are kept for 30 days (D60).
+    A week after their last event, or 30 days when they can be resumed (D60).
     """
     now = ages.now()
     week = now - timedelta(seconds=limits.CLOSED_SESSION_KEEP_SECONDS)

@@ -35,10 +35,10 @@ class Acknowledgements:
         self._writer: asyncio.Task[None] | None = None
 
     def sent_summary(self, message_id: str, feed_id: int, through: int, gap: int) -> None:
-        """Record which rows acknowledging a replay or a gap notice acknowledges too.
+        """Note that acknowledging this message acknowledges rows up to ``through``.
 
-        Those to ``through``, by a ``replay_buffer``, or by a notice that rows up to ``gap`` are
-        gone (0: none).
+        It is a ``replay_buffer``, or a gap notice. ``gap``: the newest discarded row that it
+        reports (0: none).
         """
         self._summaries[message_id] = (feed_id, through)
         if gap:
@@ -60,7 +60,7 @@ class Acknowledgements:
 
     async def wait_for_room(self) -> None:
         """Wait while too much is not stored yet: a client is not read meanwhile."""
-        # a writer that was given up makes none
+        # a writer that has ended makes no room
         while len(self._acked) > limits.ACK_MAX_IDS and self._writer and not self._writer.done():
             await asyncio.wait({self._writer})
 
@@ -70,10 +70,10 @@ class Acknowledgements:
         self._write()
 
     def ping(self, sent: dict[int, int]) -> None:
-        """Take a heartbeat as proof that rows sent before an earlier pong arrived.
+        """Take a ping as proof that rows sent before an older ping's pong have arrived.
 
-        The pong is of a ping that is PONG_WAIT_SECONDS older. This heartbeat is answered now;
-        ``sent``: feed → newest row sent.
+        Only pongs at least PONG_WAIT_SECONDS old count. ``sent``: feed → newest row sent before
+        this ping's pong.
         """
         now = time.monotonic()
         while self._pongs and self._pongs[0][0] <= now - limits.PONG_WAIT_SECONDS:

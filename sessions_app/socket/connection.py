@@ -30,7 +30,7 @@ from sessions_app.socket.delivery import Delivery
 log = structlog.get_logger("bridge.socket")
 
 
-Queue = tuple[str, str | None]  # the catalogue's name of it, the session
+Queue = tuple[str, str | None]  # queue name in the catalogue, session id
 
 
 class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
@@ -61,7 +61,7 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
         self.device: Device | None = None
         self.token_digest = ""
         self.connection_id: int | None = None  # its row, by which all processes count it
-        # session → hash of what the client was shown of it, and when that was all (D54)
+        # session → hash of the state last sent, and when all of it was sent (D54)
         self.shown: dict[int, int] = {}
         self.shown_at = timezone.now()
         self._tasks: set[asyncio.Task[object]] = set()
@@ -102,7 +102,7 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
     def send_rows(self, rows: Sequence[Row]) -> int:
         """Send the first rows, as many as there is room for; return how many.
 
-        A connection that is over takes all rows, and they are lost as on the way.
+        A closed connection takes all rows and drops them.
         """
         return len(rows) if self.over else self.socket.send_frames([row.wire for row in rows])
 

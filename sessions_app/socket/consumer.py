@@ -27,8 +27,8 @@ class BridgeConsumer(ClientConnection):
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Handle one event after the other.
 
-        Channels' own also waits for a channel layer, in a task for each event, and looks after
-        database connections in a thread before each; our threads do that themselves.
+        Channels' own makes a task for each event to wait for a channel layer, and a thread call to
+        check database connections, which our threads do themselves.
         """
         self.scope, self.base_send = scope, send
         try:

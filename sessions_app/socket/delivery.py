@@ -31,7 +31,7 @@ _delivered = cache(metrics.deliveries.labels)
 
 
 class Delivery:
-    """Send log rows on a ClientConnection; nothing else does.
+    """Send log rows on a ClientConnection; only `replay_request` sends others.
 
     ``sent`` is the newest row sent of each feed. ``live`` is the row up to which every feed in
     ``feeds`` has been sent: from there on one number stands for all of them.
@@ -46,11 +46,11 @@ class Delivery:
         # feed id → last row to include in the replay_buffer, or None to send rows one by one; and
         # whether this client has just resumed the session
         self._joins: dict[int, tuple[int | None, bool]] = {}
-        # message ids of the approvals that this connection was sent, by greeting or as rows
+        # message ids of approvals sent on this connection, as rows or on connecting
         self._asked: set[str] = set()
         # row's message id → the answer, to a request of this client, that it is sent as
         self.answers: dict[str, Encoded] = {}
-        # ids of rows that are not sent: the client knows by an answer what they say
+        # ids of rows not to send: an answer told the client the same
         self.withheld: set[str] = set()
         self.sent: dict[int, int] = {}
         self.feeds: set[int] = set()
@@ -64,9 +64,9 @@ class Delivery:
     def join(self, feed_id: int, *, buffer_upto: int | None = None, resumed: bool = False) -> None:
         """Send the feed's backlog, then its live rows.
 
-        ``buffer_upto``: what was missed up to that row comes as one ``replay_buffer``. It is the
-        head of the log before the client was told that it has joined. ``resumed``: the client has
-        just resumed the session, and is told what the log has lost, also if it had got it (D60).
+        ``buffer_upto``: missed rows up to this one are sent in one ``replay_buffer``. It is the
+        log's head from before the client was told that it has joined. ``resumed``: the client has
+        just resumed the session, so discarded rows are reported even if it had got them (D60).
         """
         self._joins.setdefault(feed_id, (buffer_upto, resumed))
         self.wake()

@@ -42,8 +42,8 @@ Key = tuple[int, str]  # device, digest of the message
 _running: dict[Key, asyncio.Task[str]] = {}  # what this process is doing now
 
 begun: ContextVar[datetime | None] = ContextVar("begun", default=None)
-"""In a handler: when a process that died, or a git that failed, may have executed this request
-already, or None. git_commit looks before it commits again."""
+"""In a handler: set when this request may already have run: a process crashed, or git failed. The
+first try's time, else None; git_commit checks before it commits again."""
 own_id: ContextVar[str] = ContextVar("own_id")
 """In a handler: a UUID of the request, the same when it is handled again after a crash."""
 
@@ -100,7 +100,7 @@ def _ended(key: Key, task: asyncio.Task[str]) -> None:
 async def _once(
     key: Key, connection: ClientConnection, message: ClientMessage, handle: Handler
 ) -> str:
-    while (claim := await writers.run(_claim, *key)) is None:  # noqa: ASYNC110 - another process is at it; it sets no event here
+    while (claim := await writers.run(_claim, *key)) is None:  # noqa: ASYNC110 - see _claim
         await asyncio.sleep(limits.REQUEST_POLL_SECONDS)
     known, new = claim
     if known.answer is not None:

@@ -61,8 +61,8 @@ def leave(connection_id: int, session: Session) -> None:
 def followed(session_pks: Collection[int]) -> set[int]:
     """Return those of the given sessions that a live connection has joined.
 
-    The connection may be of any process. This process's own need no lease: while the database
-    takes no writes, the lease ends and the phones are still there.
+    The connection may be of any process. This process's own count without a lease, which ends
+    while the database takes no writes.
     """
     ours = Connection.objects.filter(replaced=False, process_id=leases.current())
     joined = Join.objects.filter(session_id__in=list(session_pks), connection__in=live() | ours)

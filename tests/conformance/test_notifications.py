@@ -62,7 +62,7 @@ def test_what_an_event_notifies(bridge: Bridge, sid: str, phone: Phone) -> None:
     assert [one["payload"]["data"]["tool_call_id"] for one in messages[1:3]] == ["x", "x"]
 
 
-NOTED = "Noted. The agent still waits for an answer at the machine."
+NOTED = "Recorded. The agent still waits for an answer at the machine."
 
 
 def not_run(phone: Phone, session_id: str) -> list[dict[str, Any]]:

@@ -104,7 +104,7 @@ def test_healthy(bridge: Bridge) -> None:
     address = next(number for number, line in enumerate(lines) if line.startswith("! address"))
     assert "BRIDGE_HOST=auto" in lines[address + 1]
     assert marks["proxy"] == "!" and "pairing codes lead past the proxy" in said
-    assert "whole way" in said and lines[-1] == "0 broken, 2 to look at."
+    assert "whole way" in said and lines[-1] == "0 broken, 2 warnings."
     assert bridge.hook_token not in said and bridge.admin_token not in said
     authority = x509.load_pem_x509_certificate((bridge.data / "tls/ca.crt").read_bytes())
     assert authority.fingerprint(SHA256()).hex(":").upper() in said

@@ -96,7 +96,7 @@ def test_approvals(bridge: Bridge, sid: str, repository: Repository) -> None:
         shown = [f"make {target}  ({repository.path.name})" for target in targets]
         watch.ask("approvals", "1  [high]", "2  [high]", "3  [high]", *shown)
         watch.ask("approve", "-- 3 wait: `approvals` lists them; say which number.")
-        noted = "Noted. The agent still waits for an answer at the machine."
+        noted = "Recorded. The agent still waits for an answer at the machine."
         watch.ask("reject 2", f"-- Bash: rejected. {noted}")
         watch.ask(f"modify 2 {json.dumps(changed)}", "-- Bash: modified")
         watch.ask("approve", "-- Bash: approved")

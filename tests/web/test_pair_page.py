@@ -150,7 +150,7 @@ def test_the_authority_is_downloaded_from_an_address_that_is_not_trusted(
     page.tap("#details-button")
     page.tap("#proceed-link")
     page.find("h1", "Trust this bridge")
-    page.wait_text("nobody vouches for what you download here", "compare before you trust it")
+    page.wait_text("could replace what you download here", "compare before you trust it")
     page.tap("a", "the profile")
     profile = tmp_path / "bridge.mobileconfig"
     wait_until(lambda: profile.exists() and profile.read_bytes(), "the profile is there")

@@ -45,8 +45,8 @@ def tokens(seen: Snapshot) -> list[Finding]:
     for name, status in seen.statuses.items():
         token = name.replace("_", " ")
         if status in (401, 403):
-            text = f"The bridge does not take the {token} that is set here: it has another one."
-            with_this = f"or stop the bridge, and with this one: {seen.start_command}"
+            text = f"The bridge refuses the {token} that is set here: it uses another one."
+            with_this = f"or stop the bridge and start it with this: {seen.start_command}"
             found.append(broken(text, f"{seen.without(f'BRIDGE_{name.upper()}')}   # {with_this}"))
         elif status != 429:  # which says nothing about the token
             found.append(ok(f"The bridge takes the {token}."))
@@ -178,4 +178,4 @@ def proxy(seen: Snapshot) -> Finding | None:
     if not conf.bridge_public_url:
         text = "BRIDGE_PUBLIC_URL does not name the proxy, so pairing codes lead past the proxy."
         return warning(text, f"BRIDGE_PUBLIC_URL=https://… {seen.start_command}")
-    return ok(f"Port {port} takes what a proxy here vouches for as https, and nothing else.")
+    return ok(f"Port {port} accepts only what a local proxy reports as https.")

@@ -47,7 +47,7 @@ def address(seen: Snapshot) -> Finding | None:
     if name or seen.conf.bridge_public_url:
         best = f"https://{name}:{port}" if name else url
         return ok(f"{best}/app/ is trusted {install}.")
-    text = f"{url}/app/ is trusted {install}. No name leads here, which an iPhone wants."
+    text = f"{url}/app/ is trusted {install}. An iPhone needs a name, and none leads here."
     return warning(text, "sudo apt install avahi-daemon   # announces this machine as NAME.local")
 
 
@@ -63,7 +63,7 @@ def _tailscale(seen: Snapshot, url: str, port: int | None) -> Finding | None:
     )
     sites = _ask_tailscale("serve", "status").get("Web")  # by their names, which have a port too
     if isinstance(sites, dict) and f":{port}" in json.dumps(list(sites.values())):
-        text = f"`tailscale serve` leads from https://{tailnet} to this bridge, which does not know"
+        text = f"`tailscale serve` forwards https://{tailnet} here, but the bridge is not set up"
         return warning(f"{text}.", serve)
     named = f"https://{tailnet}:{port}"
     run_named = f"BRIDGE_PUBLIC_URL={named} {seen.start_command}"

@@ -79,9 +79,9 @@ def _findings(seen: Snapshot, name: str, check: Callable[[], Found]) -> list[Fin
     try:
         found = check()
     except TimeoutError:
-        found = broken("This could not be found out in time.", seen.log_tail)
-    except Exception as error:  # noqa: BLE001 - what a check ran into is what it found
-        text = f"This could not be found out: {type(error).__name__}: {error}"
+        found = broken("This check took too long.", seen.log_tail)
+    except Exception as error:  # noqa: BLE001 - a check's exception is its finding
+        text = f"This check failed: {type(error).__name__}: {error}"
         found = broken(text, seen.log_tail)
     listed = found if isinstance(found, list) else [found] if found else []
     return [one.report_as(name) for one in listed]

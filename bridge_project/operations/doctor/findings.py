@@ -63,7 +63,7 @@ def as_lines(findings: Sequence[Finding]) -> list[str]:
         lines.append(f"{MARKS[one.level]} {one.check:<11}  {one.text}")
         lines += [f"{'':17}{command}" for command in one.mend]
     levels = [one.level for one in findings]
-    count = f"{levels.count(Level.BROKEN)} broken, {levels.count(Level.WARNING)} to look at."
+    count = f"{levels.count(Level.BROKEN)} broken, {levels.count(Level.WARNING)} warnings."
     return [*lines, "", "Everything works." if worst(findings) is Level.OK else count]
 
 

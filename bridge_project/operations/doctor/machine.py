@@ -36,10 +36,10 @@ def files(seen: Snapshot) -> Finding:
         return broken(f"{root} is not yours to write.", own)
     for path in (root, root / ".env", *root.glob("secrets/*"), *root.glob("tls/*.key")):
         if path.exists() and (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077:
-            text = f"{path} has mode {mode:04o}: only its directory's keeps other users out."
+            text = f"{path} has mode {mode:04o}: only its directory protects it."
             return broken(text, f"chmod -R go= {quoted}")
     if not all(read_secret(seen.conf, name) for name in ("hook_token", "admin_token")):
-        return broken("A token is missing: a start makes it.", seen.start_command)
+        return broken("A token is missing; a start makes it.", seen.start_command)
     return ok(f"{root} is private, the tokens are there.")
 
 
@@ -72,11 +72,11 @@ def spool(seen: Snapshot) -> list[Finding]:
     """Report events that the forwarder has not sent, could not, or dropped (D47)."""
     place = seen.conf.bridge_data_dir / "spool"
     if not place.is_dir():
-        text = f"{place} is not there: what the hooks say is lost."
+        text = f"{place} is missing: hook events are lost."
         return [broken(text, seen.start_command)] if seen.recorded else []
     status, found = spool_status(place), []
     if status["full"]:
-        text = "It is full: what the hooks say is lost until a running bridge has made room."
+        text = "It is full: hook events are lost until a running bridge has made room."
         found.append(broken(text, seen.start_command))
     if (age := status["oldest_age_seconds"] or 0.0) > WAITING_SECONDS:
         text = f"{status['waiting']} events wait, the oldest for {timedelta(seconds=int(age))}."
@@ -118,7 +118,7 @@ def hooks(seen: Snapshot) -> Finding:
 
 
 def database(seen: Snapshot) -> Finding:
-    """Check soon whether the database can be written and is of this version."""
+    """Check, without a long wait, that the database is writable and of this version."""
     path = sqlite_file(seen.conf)
     return _postgresql(seen) if path is None else _sqlite(seen, path)
 

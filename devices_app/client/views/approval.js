@@ -87,9 +87,9 @@ function decider(approval, model, { open, done }) {
     if (!(await model.call("withdraw", key))) toast("It has been sent already.", "warn");
   };
   const retry = () => model.call("retry", itemOf(approval, model).message.id);
-  const isNoted = approval.source === "hooks";
-  const approve = isNoted ? "Note as approved" : "Approve";
-  const reject = isNoted ? "Note as rejected" : "Reject";
+  const isRecorded = approval.source === "hooks";
+  const approve = isRecorded ? "Record approval" : "Approve";
+  const reject = isRecorded ? "Record rejection" : "Reject";
   const refuse = questionsOf(approval).length ? "Decline" : reject;
   const buttons = {
     decided: done,

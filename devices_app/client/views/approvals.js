@@ -103,7 +103,7 @@ export function outcome(approval) {
   const word = isAnswer ? "Answered" : (WORDS[decision] ?? decision);
   const by = approval.by ? ` by ${approval.by}` : "";
   const here = "Recorded; no agent took it.";
-  const nobody = `. ${source === "hooks" ? "Noted; it is decided at the machine." : here}`;
+  const nobody = `. ${source === "hooks" ? "Recorded; it is decided at the machine." : here}`;
   const told = { true: ". The agent was told.", false: nobody }[String(forwarded)] ?? " ·";
   return when ? `${word}${by}${told} ${dateOf(when)}` : `${word}${by}`;
 }

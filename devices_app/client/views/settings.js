@@ -59,7 +59,7 @@ export function settingsView(app) {
       h("h2.section", {}, "Push"),
       push.node,
       h("h2.section", {}, "Other bridges"),
-      h("p.meta", {}, "Each bridge has an installation of its own, paired on its own page."),
+      h("p.meta", {}, "Install and pair each bridge on its own page."),
       bridges,
       form(
         "form",
@@ -69,7 +69,7 @@ export function settingsView(app) {
         said,
       ),
       h("h2.section", {}, "This device"),
-      h("p.meta", {}, "Forgetting removes all kept here; at the bridge the device stays paired."),
+      h("p.meta", {}, "This deletes all that is kept here. The bridge still knows the device."),
       forget,
     ),
   );
@@ -169,7 +169,7 @@ function pushSection(model) {
   const controls = h(
     "div.form",
     {},
-    h("label.choice", {}, full, "Say the tool and what it is to do, also on the lock screen"),
+    h("label.choice", {}, full, "Show the tool and what it is to do, also on the lock screen"),
     h("div.beside", {}, toggle, test),
   );
   const paint = () => {

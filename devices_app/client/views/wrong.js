@@ -96,7 +96,7 @@ function connection({ phase, fault, neverOpened, reached }) {
   if (neverOpened >= 2 && answers)
     return {
       tone: "bad",
-      text: "The page loads, but the browser, which does not trust it, refuses the connection.",
+      text: "The page loads, but the connection fails: the browser distrusts the certificate.",
       steps: certificateSteps(),
     };
   if (neverOpened >= 1 && answers === false)

@@ -119,7 +119,7 @@ def last(settings: list[Setting], key: str) -> str | None:
 
 
 def text(settings: Iterable[Setting]) -> bytes:
-    """Write a configuration file with these settings."""
+    """Return these settings as the bytes of a configuration file."""
     return b"".join(_lines(key, value) for key, value in settings)
 
 

@@ -12,10 +12,10 @@ from files_app.git.sandbox.error_text import git_error
 
 
 def check(directory: str, jail: Jail, *, but: Collection[str] = ()) -> list[str]:
-    """Check a directory; return its subdirectories, also behind links.
+    """Refuse links out of the roots in one directory; return its subdirectories.
 
-    Raises BridgeError FILE_ACCESS_DENIED when a link leads out of the roots and is not named in
-    ``but``, GIT_ERROR for anything but a file, directory or link.
+    Also those behind links. Raises BridgeError FILE_ACCESS_DENIED when a link leads out of the
+    roots and is not named in ``but``, GIT_ERROR for anything but a file, directory or link.
     """
     found, links = [], []
     with translate_os_errors(), os.scandir(directory) as entries:
@@ -30,7 +30,7 @@ def check(directory: str, jail: Jail, *, but: Collection[str] = ()) -> list[str]
 
 
 def check_below(directory: str, jail: Jail) -> None:
-    """Check everything below, behind links, and in alternate object directories."""
+    """Refuse links out of the roots below, behind links, and in alternate objects."""
     deadline = time.monotonic() + limits.GIT_READ_SECONDS
     waiting, seen = [directory], {directory}
     while waiting:
@@ -55,7 +55,7 @@ def _alternates(directory: str, jail: Jail) -> list[str]:
     with jail.open_file(path) as opened:
         data = os.read(opened.fd, limits.GIT_CONFIG_MAX_BYTES + 1)
     if len(data) > limits.GIT_CONFIG_MAX_BYTES:
-        raise git_error("The repository has more alternates than any that git writes.")
+        raise git_error("The repository has too many alternates.")
     found = []
     for line in data.split(b"\n"):
         if not line or line.startswith(b"#"):

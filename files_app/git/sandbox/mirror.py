@@ -1,4 +1,4 @@
-"""Make a temporary git directory that hides a repository's executables (D10).
+"""Make a temporary git directory without a repository's hooks and programs (D10).
 
 Git obeys its git directory: it runs the filters, monitors, drivers and hooks named there, and reads
 files and objects wherever it says. So the bridge gives git another one, the *mirror*, in its own
@@ -55,7 +55,7 @@ _HEAD: Final = re.compile(
     rb"ref:[ \t]*(?P<name>refs(?:/(?!\.{0,2}(?:/|\s*\Z))[^/\x00-\x20\x7f]+)+)\s*\Z|[0-9a-fA-F]{40}"
 )
 _OWN: Final = ("refs/bisect/", "refs/worktree/", "refs/rewritten/")  # of each work tree
-_REFERENCES_MAX: Final = 5  # one that names another, and so on; as git has it
+_REFERENCES_MAX: Final = 5  # symbolic ones in a row; git's limit
 
 
 @contextmanager
@@ -197,7 +197,7 @@ class Mirror:
         with Ignoring("FILE_NOT_FOUND"), self.place.jail.open_file(path) as opened:
             data = os.read(opened.fd, most + 1)
         if len(data) > most:
-            text = f"The repository's {os.path.basename(path)} is larger than any that git writes."
+            text = f"The repository's {os.path.basename(path)} is too large."
             raise git_error(text)
         return data
 

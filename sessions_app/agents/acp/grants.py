@@ -34,7 +34,7 @@ class Grant:
     """Hold what an approval covers: command, directory and file changes."""
 
     command: str | None
-    directories: set[str]  # the one of the command; of two nobody can tell
+    directories: set[str]  # the command's; two of them cover no command
     variables: Any  # the command's, as they were shown
     files: Mapping[str, Sequence[_Edit]]
 

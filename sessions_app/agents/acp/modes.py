@@ -120,7 +120,7 @@ class ModeKeeper:
         ids, self._mode, self._option = offer or ((), "", None)
         if recipe is not None and recipe.configured:
             if offer is not None and self._mode not in known:
-                spite = "in spite of the options that the bridge gave it"
+                spite = "despite the options that the bridge gave it"
                 raise WillNotAsk(f"it is in its mode {self._mode} {spite}")
         elif recipe is not None or offer is not None:
             self._wanted = next((mode for mode in known if mode in ids), None)

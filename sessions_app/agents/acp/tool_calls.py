@@ -68,7 +68,7 @@ class ToolCalls:
         self._thoughts = (self._thoughts + text)[-_REASONING_MAX_CHARS:]
 
     def update(self, update: schema.ToolCallStart | schema.ToolCallProgress) -> None:
-        """Apply an agent's report, unless nobody was shown its call, or its turn is over."""
+        """Apply a report about a call; ignore what comes late or after an interrupt."""
         is_new = isinstance(update, schema.ToolCallStart) or self.has(update.tool_call_id)
         if not is_new and (self.interrupted or update.tool_call_id in self._past):
             return

@@ -26,7 +26,7 @@ _KNOWN_SECONDS = 2.0  # the call comes before the question about it, but by anot
 
 
 class ClaudeDriver(Driver):
-    """Run one session."""
+    """Run one session of claude-code, from its start to its close."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Run claude-code's program as our own process, below the SDK's transport.
+"""Be the SDK's transport to claude-code's program, run as our own process.
 
 The SDK's own transport would hand the bridge's whole environment on and leave the program in our
 process group.
@@ -45,7 +45,7 @@ def command(program: Path, resume_id: str | None, memory: Path | None = None) ->
 
 
 class ClaudeProcess(JsonLines, Transport):
-    """Run the program once; ``close`` ends it and everything it started."""
+    """Exchange messages with the running program; `close` ends it and all it started."""
 
     def __init__(self, group: groups.Group) -> None:
         super().__init__(group, "claude-code", _message)

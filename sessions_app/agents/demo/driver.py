@@ -23,7 +23,7 @@ ECHO_MAX_CHARS = 20_000  # of a prompt repeated; a phone that sends megabytes ne
 
 
 class DemoDriver(Driver):
-    """Answer each prompt by repeating it.
+    """Answer each prompt by repeating it, or obey its command.
 
     ``/tool NAME {json}`` asks for approval of that call and reports a result, ``/fail`` fails,
     ``/sleep N`` streams for N seconds.

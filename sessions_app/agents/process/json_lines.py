@@ -54,7 +54,7 @@ class JsonLines:
                 return message
             self._noise = 0 if message is not None else self._noise + bool(line.strip())
             if self._noise > limits.AGENT_NOISE_LINES:
-                self._fault = f"what it prints are no messages of {self._protocol}"
+                self._fault = f"its output is not {self._protocol}"
         self.ended.set()
         return None
 
@@ -98,7 +98,7 @@ class JsonLines:
         return f"{self._fault or ended}: {said}" if said else self._fault or ended
 
     def stop_reading(self) -> None:
-        """Stop reading its errors."""
+        """Stop reading the program's error output."""
         self._reading.cancel()
 
     async def _line(self) -> bytes:

@@ -70,7 +70,7 @@ def read_command(control: int) -> list[str]:
 
 
 class Parent:
-    """Wait for all child processes, or kill them until none is left."""
+    """Reap child processes, or kill them: what guard and launcher have in common."""
 
     command = 0  # the process of the command, 0 when there is none or it has been waited for
 
@@ -211,7 +211,7 @@ def kill(pid: int) -> bool:
 
 
 def signal_group(leader: int, number: int) -> None:
-    """Signal a group before its leader is waited for: the id is still its own."""
+    """Signal the process group of a leader that nobody has waited for yet."""
     try:
         os.killpg(leader, number)
     except OSError:

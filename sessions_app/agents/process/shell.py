@@ -157,7 +157,7 @@ def ending(code: int | None) -> str:
 
 
 def quoted(command: str, arguments: Sequence[str]) -> str:
-    """Write a command and its arguments as one readable line."""
+    """Return a command and its arguments as one readable line."""
     return shlex.join([command, *arguments]) if arguments else command
 
 
