@@ -40,9 +40,12 @@ class Unit:
 
     def control(self, *words: str) -> None:
         """Run systemctl about it. Raises CommandError with the command to run instead."""
-        done = _run([*self.manager, *words, self.name])
-        if done.returncode:
+        try:
+            done = _run([*self.manager, *words, self.name])
             said = " ".join(done.stderr.split()) or f"exit status {done.returncode}"
+        except subprocess.TimeoutExpired:
+            done, said = None, f"no answer in {SYSTEMCTL_SECONDS} s"
+        if done is None or done.returncode:
             text = f"`{shlex.join([*self.manager, *words, self.name])}` failed ({said})"
             raise CommandError(f"{text}. Run `{self.command(*words)}`, then this again.")
 
