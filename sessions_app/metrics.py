@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from django.db.models import Count, F, OuterRef, QuerySet, Subquery, Sum
 from django.db.models.functions import Coalesce
-from prometheus_client.core import Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 
 from bridge_project.kernel import metrics
 from devices_app.models import Device
@@ -24,12 +24,11 @@ def collect() -> Iterator[Metric]:
         ("queue_bytes", "Bytes of their frames.", held["bytes"] or 0),
     ):
         yield metrics.gauge(name, text, value)
-    yield metrics.gauges(
-        "device_lag_rows",
-        "Rows that the log holds for a device and the device has not acknowledged.",
-        ("device", "name"),
-        ((str(device.pk), device.name, behind(device)) for device in devices),
-    )
+    text = "Rows that the log holds for a device and the device has not acknowledged."
+    lag = GaugeMetricFamily(f"{metrics.PREFIX}device_lag_rows", text, labels=("device", "name"))
+    for device in devices:
+        lag.add_metric((str(device.pk), device.name), behind(device))
+    yield lag
 
 
 def behind(device: Device) -> int:

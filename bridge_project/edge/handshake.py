@@ -12,7 +12,6 @@ from bridge_project.http import error_body
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.network.transport import Transport
-from bridge_project.protocol.catalogue import compressed_frame
 
 
 class Handshake(WebSocketProtocol):  # type: ignore[misc]
@@ -83,14 +82,3 @@ def accept_compression(offers: Sequence[Any]) -> PerMessageDeflateOfferAccept | 
                 mem_level=limits.DEFLATE_MEMORY_LEVEL,
             )
     return None
-
-
-def compressed(deflate: Any, frame: bytes) -> bytes:
-    """Compress a frame by autobahn's extension, unless it is short (D58)."""
-    if len(frame) < limits.DEFLATE_FROM_BYTES:
-        return frame
-    deflate.start_compress_message()
-    return compressed_frame(
-        frame,
-        lambda payload: deflate.compress_message_data(payload) + deflate.end_compress_message(),
-    )

@@ -57,9 +57,7 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
         on_stop: Hook,
         on_listening: Hook,
     ) -> None:
-        super().__init__(
-            application, endpoints=["tls"], server_name="", request_buffer_size=256 * 1024
-        )
+        super().__init__(application, endpoints=["tls"], server_name="")
         self.conf = conf
         self.on_start, self.on_stop, self.on_listening = on_start, on_stop, on_listening
         self.tls_context = TLSContextHolder(certificates)
@@ -104,7 +102,8 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
         finally:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_DFL)  # the loop's would hear a second one no more
-            bridge_logging.log_held_back()
+            for limiter in bridge_logging.RATE_LIMITERS.values():
+                limiter.log_counts()
         life.result()
 
     async def _life(self) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 from bridge_project.edge.connection import connection_of, drain  # isort: skip  sets the reactor
 from daphne.ws_protocol import WebSocketFactory
 
-from bridge_project.edge.handshake import Handshake, accept_compression, compressed
+from bridge_project.edge.handshake import Handshake, accept_compression
 from bridge_project.edge.request import raw_response
 from bridge_project.http.error_body import error_payload
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.protocol.catalogue import encode, text_frame
+from bridge_project.protocol.catalogue import compressed, encode, text_frame
 from bridge_project.protocol.parse import id_at_beginning
 
 GOING_AWAY, NO_STATUS, ABNORMAL = 1001, 1005, 1006

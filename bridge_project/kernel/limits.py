@@ -52,13 +52,9 @@ GIT_PATHSPECS_MAX: Final = 100  # names given to git to look for: each file take
 ACKNOWLEDGED_WARNING_SECONDS: Final = 8 * 3600  # "8h" (D24)
 CIRCUIT_BREAKER_FAILURES: Final = 5
 CIRCUIT_BREAKER_PROBE_SECONDS: Final = 60
-# the bridge itself searches nothing for an agent
-TOOL_TIMEOUT_MS: Final = {
-    "bash": 300_000,
-    "read_file": 10_000,
-    "edit_file": 30_000,
-    "search": 60_000,
-}
+TOOL_TIMEOUT_BASH_SECONDS: Final = 300.0
+TOOL_TIMEOUT_READ_SECONDS: Final = 10.0
+TOOL_TIMEOUT_EDIT_SECONDS: Final = 30.0  # the bridge searches nothing for an agent
 
 # -- rates, as django-ratelimit writes them (D17) --------------------------------------------------
 RATES: Final[dict[str, str]] = {
@@ -159,9 +155,6 @@ STREAM_COALESCE_SECONDS: Final = 0.05  # between two writes of what one agent sa
 STREAM_CHUNK_CHARS: Final = 16_000  # of whatever script, a stream_chunk fits into a replay_buffer
 COMMAND_KEEP_SECONDS: Final = 24 * 3600  # of taken ones, to investigate failures
 TOOL_OUTPUT_BYTES: Final = 256 * 1024  # of what a tool gave, in one tool_result
-TOOL_TIMEOUT_BASH_SECONDS: Final = TOOL_TIMEOUT_MS["bash"] / 1000
-TOOL_TIMEOUT_READ_SECONDS: Final = TOOL_TIMEOUT_MS["read_file"] / 1000
-TOOL_TIMEOUT_EDIT_SECONDS: Final = TOOL_TIMEOUT_MS["edit_file"] / 1000
 
 # -- certificates (D19) ----------------------------------------------------------------------------
 LEAF_DAYS: Final = 397  # the longest that phones accept

@@ -207,12 +207,6 @@ RATE_LIMITERS: Final = {
 }
 
 
-def log_held_back() -> None:
-    """Log how many lines all limiters dropped, before the process ends."""
-    for limiter in RATE_LIMITERS.values():
-        limiter.log_counts()
-
-
 class Redacting(structlog.stdlib.ProcessorFormatter):
     """Format a record, and take secrets out of its text and traceback."""
 

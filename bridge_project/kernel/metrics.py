@@ -1,8 +1,7 @@
 """Define this process's counters, and make gauges for the apps (D46)."""
 
 import platform
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector
@@ -58,11 +57,3 @@ ProcessCollector(registry=REGISTRY)  # process_*: memory, processor time, open f
 def gauge(name: str, text: str, value: float) -> Metric:
     """Make a gauge without labels."""
     return GaugeMetricFamily(PREFIX + name, text, value=value)
-
-
-def gauges(name: str, text: str, labels: Sequence[str], samples: Iterable[Sequence[Any]]) -> Metric:
-    """Make a gauge with labels; each sample is its label values and then its value."""
-    family = GaugeMetricFamily(PREFIX + name, text, labels=labels)
-    for *values, figure in samples:
-        family.add_metric(values, figure)
-    return family

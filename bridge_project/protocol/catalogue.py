@@ -1,10 +1,11 @@
 """Map each WebSocket message type to its model, and encode messages."""
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from bridge_project.kernel import limits
 from bridge_project.protocol import (
     client_messages,
     jsontext,
@@ -85,10 +86,13 @@ def text_frame(text: str) -> bytes:
     return _frame(_FINAL_TEXT, text.encode())
 
 
-def compressed_frame(frame: bytes, compress: Callable[[bytes], bytes]) -> bytes:
-    """Make the frame of a message with compressed payload (RFC 7692, 6.1)."""
-    payload = frame[{126: 4, 127: 10}.get(frame[1], 2) :]
-    return _frame(_FINAL_TEXT | _COMPRESSED, compress(payload))
+def compressed(deflate: Any, frame: bytes) -> bytes:
+    """Compress a frame by autobahn's extension, unless it is short (RFC 7692, D58)."""
+    if len(frame) < limits.DEFLATE_FROM_BYTES:
+        return frame
+    deflate.start_compress_message()
+    payload = deflate.compress_message_data(frame[{126: 4, 127: 10}.get(frame[1], 2) :])
+    return _frame(_FINAL_TEXT | _COMPRESSED, payload + deflate.end_compress_message())
 
 
 def _frame(first: int, payload: bytes) -> bytes:

@@ -23,7 +23,7 @@ _ID_FIRST: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ClientMessage:
-    """Hold a valid message; ``raw`` is its payload as sent.
+    """Hold a valid message.
 
     ``id`` is the client's, or a fresh UUID v4. ``payload`` is an instance of the type's model;
     typed Any, so that a handler says which one it takes.
@@ -31,9 +31,7 @@ class ClientMessage:
 
     type: str
     id: str
-    timestamp: str
     payload: Any
-    raw: dict[str, Any]
 
 
 def _from_client(type: str) -> str:
@@ -98,7 +96,7 @@ def parse_client(text: str | bytes, *, strict_ids: bool) -> ClientMessage:
         parsed, wrong = validate(CATALOGUE[kind], payload, "payload.")
         found += wrong
     if parsed is not None and not found:
-        return ClientMessage(kind, own or str(uuid.uuid4()), value["timestamp"], parsed, payload)
+        return ClientMessage(kind, own or str(uuid.uuid4()), parsed)
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     usable = isinstance(own, str) and 0 < len(own) <= limits.CLIENT_MESSAGE_ID_MAX_CHARS
     raise ProtocolInvalid(

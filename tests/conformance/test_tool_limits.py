@@ -20,7 +20,6 @@ COMMAND_SECONDS, FILE_SECONDS = 5, 3
 FIRST = f"""
 import os, pathlib, time
 from bridge_project.kernel import limits
-assert limits.TOOL_TIMEOUT_MS == {{"bash": 300_000, "read_file": 10_000, "edit_file": 30_000, "search": 60_000}}
 assert (limits.TOOL_TIMEOUT_READ_SECONDS, limits.TOOL_TIMEOUT_EDIT_SECONDS) == (10, 30)
 assert limits.TOOL_TIMEOUT_BASH_SECONDS == 300
 limits.TOOL_TIMEOUT_READ_SECONDS = limits.TOOL_TIMEOUT_EDIT_SECONDS = {FILE_SECONDS}

@@ -157,7 +157,7 @@ def reach(seen: Snapshot, url: str, pin: str) -> Finding | None:
             f"{text}, or its address is not in BRIDGE_TRUSTED_PROXIES.",
             "proxy_set_header X-Forwarded-Proto $scheme;   # nginx; Caddy sends it by itself",
         )
-    if there.certificate and pin_of(there.certificate) != pin:
+    if pin_of(there.certificate) != pin:
         text = f"{url} shows another key than the pairing codes promise: clients will refuse it."
         given = f"BRIDGE_TLS_CERT=… BRIDGE_TLS_KEY=… {seen.start_command}   # the proxy's"
         return warning(text, given)

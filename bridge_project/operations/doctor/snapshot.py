@@ -5,7 +5,6 @@ import fcntl
 import http.client
 import json
 import shlex
-import ssl
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -26,7 +25,7 @@ BODY_MAX_BYTES: Final = 2**20
 
 
 class Reached(NamedTuple):
-    """Hold an HTTP answer; the certificate is in DER, empty without TLS."""
+    """Hold an HTTP answer; the certificate is in DER."""
 
     status: int
     body: dict[str, Any]
@@ -115,21 +114,17 @@ def holder(conf: Conf) -> str:
 def fetch(
     url: str, path: str, *, token: str = "", pin: str = "", seconds: float = FETCH_SECONDS
 ) -> Reached:
-    """Send a GET; with a pin, compare the server's key first.
+    """Send a GET by https; with a pin, compare the server's key first.
 
     Without a pin no certificate is checked: give no token then. Raises OSError, in plain words.
     """
     parts, headers = urlsplit(url), {"Authorization": f"Bearer {token}"} if token else {}
-    connection = http.client.HTTPConnection(parts.netloc, timeout=seconds)
-    if parts.scheme == "https":
-        tls = pinned_context()
-        connection = http.client.HTTPSConnection(parts.netloc, timeout=seconds, context=tls)
+    tls = pinned_context()
+    connection = http.client.HTTPSConnection(parts.netloc, timeout=seconds, context=tls)
     try:
         connection.connect()
-        socket, certificate, body = connection.sock, b"", None
-        if isinstance(socket, ssl.SSLSocket):
-            certificate = socket.getpeercert(binary_form=True) or b""
-        if pin and (not certificate or pin_of(certificate) != pin):
+        certificate, body = connection.sock.getpeercert(binary_form=True) or b"", None
+        if pin and pin_of(certificate) != pin:
             raise OSError("what answers there has another key, so no token was sent to it")
         connection.request("GET", parts.path.rstrip("/") + path, headers=headers)
         response = connection.getresponse()

@@ -118,7 +118,7 @@ class AcpDriver(Driver):
             raise
         except RequestError as error:
             raise CannotStart(self._text_of(error, " could not begin a session")) from error
-        except (ConnectionError, BrokenPipeError) as error:
+        except ConnectionError as error:
             why = await self._transport.describe_end()
             raise CannotStart(f"{self._name} could not be started: {why}") from error
         except ValidationError as error:

@@ -15,8 +15,6 @@ from sessions_app.agents.acp.errors import REFUSED
 from sessions_app.agents.acp.files import check_place
 from sessions_app.agents.process import groups, shell
 
-_SHELL = "/bin/sh"
-
 
 class Terminal(shell.Command):
     """Hold a command, and what it has printed as its agent reads it."""
@@ -73,7 +71,7 @@ class Terminals:
         with default_jail().open_dir(cwd or here, base=here) as opened:
             check_place(opened.path, real)
             directory = Path(opened.path)
-        line = [command, *arguments] if arguments else [_SHELL, "-c", command]
+        line = [command, *arguments] if arguments else ["/bin/sh", "-c", command]
         group = await groups.start(line, directory, more=more)
         self._groups.add(group)
         most = limits.TOOL_OUTPUT_BYTES
