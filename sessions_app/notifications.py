@@ -106,6 +106,8 @@ def approval_decided(session: Session, call: ToolCall) -> Notification:
     if call.decided_by == ToolCall.DecidedBy.DEVICE and session.kind == Session.Kind.OBSERVED:
         title, body = f"{title}{_where(call)}", NOTED
     data: dict[str, Any] = {"decision": call.decision, "decided_by": call.decided_by}
+    if call.decided_by == ToolCall.DecidedBy.DEVICE:
+        data["forwarded"] = call.forwarded
     if call.decided_by == ToolCall.DecidedBy.AGENT and call.decision == ToolCall.Decision.REJECTED:
         body, data["ran"] = f"{body.rstrip('.')} and was not run.", False
     data |= {"device": call.device.name if call.device else "", "reason": call.reason}

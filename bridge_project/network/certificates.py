@@ -89,9 +89,10 @@ def wanted_names(conf: Conf) -> tuple[str, ...]:
     """
     host = socket.gethostname().lower().rstrip(".")
     names = ["localhost", host, f"{host.partition('.')[0] or 'bridge'}.local"]
-    names += [one for one in local_addresses() if accepts_on(conf.bridge_host, one)]
-    if conf.bridge_host not in EVERYWHERE:
-        names.append(conf.bridge_host)
+    if conf.bridge_host in EVERYWHERE:
+        names += [one for one in local_addresses() if accepts_on(conf.bridge_host, one)]
+    else:
+        names += ["127.0.0.1", "::1", conf.bridge_host]
     names.append(urlsplit(conf.bridge_public_url).hostname or "")
     return tuple(dict.fromkeys(name for name in names if name and general_name(name) is not None))
 

@@ -50,7 +50,7 @@ def only_server(conf: Conf) -> Iterator[None]:
             holder = os.pread(held, 20, 0).decode(errors="replace").strip() or "unknown"
             raise CommandError(
                 f"Another bridge serves from {conf.bridge_data_dir} (process {holder})."
-                " Stop it, or give this one its own BRIDGE_DATA_DIR."
+                " Stop it first; a second bridge needs its own BRIDGE_DATA_DIR."
             ) from None
         os.truncate(held, 0)
         os.write(held, f"{os.getpid()}\n".encode())
@@ -130,7 +130,7 @@ def check_made(conf: Conf) -> None:
     if server_address.recorded(conf) is None:
         raise CommandError(
             f"BRIDGE_DATA_DIR: {conf.bridge_data_dir} was never made ready."
-            " Run `python manage.py serve` once with it."
+            f" Run `{manage(conf, 'serve')}` once."
         )
     make_database(conf)
 

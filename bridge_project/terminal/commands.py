@@ -52,7 +52,7 @@ class Commands:
         await self._join("started ", agent=agent, working_directory=where)
 
     async def resume(self, name: str = "") -> None:
-        """resume [N|ID]: have a paused or failed session go on; else the chosen one"""
+        """resume [N|ID]: have a paused or failed session go on; without N the chosen one"""
         chosen = self._named(name)
         known = self.console.sessions.get(chosen, {})
         if known.get("kind") == "observed":

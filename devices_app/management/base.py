@@ -44,7 +44,7 @@ def find_device(text: str) -> Device:
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
     found = list(Device.objects.filter(pk=number)) or list(Device.objects.filter(name=text))
     if not found:
-        shows = "`python manage.py list_devices` shows all."
+        shows = "`.venv/bin/python manage.py list_devices` shows all."
         raise CommandError(f"No device has the id or name {text!r}. {shows}")
     if len(found) > 1:
         ids = ", ".join(str(device.pk) for device in found)

@@ -60,12 +60,13 @@ def _open_calls(session: Session) -> QuerySet[ToolCall]:
 def _seen_before(session: Session, call: Call, *, of_open_call: bool) -> ToolCall | None:
     """Return the open call with the same id, tool and parameters, if any.
 
-    ``of_open_call``: else the oldest equal one that nobody was asked about, or a pending one.
+    ``of_open_call``: else the newest equal one that nobody was asked about, for an interrupted one
+    stays open; or a pending one.
     """
     equal = _open_calls(session).filter(same=call.same)
     found = equal.filter(tool_call_id=call.id).first() if call.id else None
     if found is None and of_open_call:
-        found = equal.filter(decision=None).first() or equal.filter(decision=_PENDING).first()
+        found = equal.filter(decision=None).last() or equal.filter(decision=_PENDING).first()
     return found
 
 

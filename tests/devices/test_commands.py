@@ -214,7 +214,7 @@ def test_make_admin_asks_in_a_terminal(bridge: Bridge) -> None:
         (("", PASSWORD, PASSWORD), f"user admin. Log in at https://127.0.0.1:{bridge.port}/admin/"),
     ):
         with Program(bridge.environment, "make_admin", terminal=True) as program:
-            for question, answer in zip(("Name [", "Password: ", "again: "), answers, strict=True):
+            for question, answer in zip(("Name [", "Password (", "again: "), answers, strict=True):
                 program.until(question)
                 program.say(answer)
             program.until(said)

@@ -110,7 +110,7 @@ def test_a_backup_of_a_busy_bridge_brings_everything_back(bridge: Bridge, tmp_pa
     bridge.data = tmp_path / "a new place" / "data"
     bridge.settings["BRIDGE_DATA_DIR"] = str(bridge.data)
     said = bridge.manage("restore", str(saved)).stdout
-    assert "was revoked since then is valid again" in said and "list_devices" in said
+    assert "was revoked since then, it is valid again" in said and "list_devices" in said
     assert said.endswith(f"Next: BRIDGE_DATA_DIR={shlex.quote(str(bridge.data))} make run\n")
     bridge.start()
     assert "0 devices that never paired removed" in bridge.manage("prune").stdout

@@ -6,6 +6,7 @@ import pytest
 
 from tests.conformance import agents, approvals
 from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.samples import new_session
 from tests.web.actions import approve, ask_to_run, close_sheet, open_approval, pause, prepare
 from tests.web.browser import NETWORK, PHONE, Page
 from tests.web.conftest import MakePage
@@ -27,6 +28,14 @@ def test_one_is_opened_that_the_page_has_not_received(page: Page, bridge: Bridge
     close_sheet(page)
     page.open(f"approvals/{session_id}/nothing")
     page.wait_text("This approval is not known here any more.")
+
+
+def test_all_that_come_together_are_shown(page: Page, bridge: Bridge) -> None:
+    session_id, commands = new_session(), ("echo one", "echo two", "echo three")
+    calls = [approvals.pre(session_id, {"command": one}, approval=True) for one in commands]
+    assert bridge.post_batch(calls).status == 200
+    page.open("approvals")
+    page.wait_text(*commands)
 
 
 def test_a_question_is_answered(page: Page, bridge: Bridge) -> None:

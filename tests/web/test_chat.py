@@ -100,7 +100,7 @@ def test_a_session_at_the_machine_is_watched(page: Page, bridge: Bridge, tmp_pat
     page.wait_text("waits for a decision")
     page.tap(".decide", "Look at it")
     page.wait_text("Waiting at the machine. Your answer is only recorded")
-    page.tap("dialog .primary", "ote as approved")
+    page.tap("dialog .primary", "ecord approval")
     page.wait_text("Approved by you. Recorded; it is decided at the machine.")
     close_sheet(page)
     page.wait_text("waits at the machine")

@@ -43,7 +43,7 @@ class Command(DatabaseCommand):
                 )
         elif password is None:
             name = name or input(f"Name [{DEFAULT_NAME}]: ").strip()
-            password = getpass.getpass("Password: ")
+            password = getpass.getpass("Password (10 characters or more): ")
             if getpass.getpass("Password again: ") != password:
                 raise CommandError("The two are not the same. No user was made.")
         user = User(username=name or DEFAULT_NAME, is_staff=True, is_superuser=True)

@@ -38,7 +38,7 @@ class Command(BaseCommand):
             kept = f"What was there is in {aside}, with its tokens"
             self.stdout.write(f"{kept}; remove it when all is well.")
         self.stdout.write(
-            "A device that was revoked since then is valid again, and has to be revoked again:"
+            "If a device was revoked since then, it is valid again and has to be revoked again:"
             f" {startup.manage(conf, 'list_devices')}"
         )
         self.stdout.write(f"Next: {startup.make_command(conf, 'run')}")

@@ -152,6 +152,8 @@ export class Engine {
     const seen = []; // notifications: acknowledged when somebody looks at the page
     let groups = [];
     const add = (session, rows, old) => {
+      const shown = old ? [] : rows.filter(({ type }) => type === "approval_required");
+      for (const { id } of shown) this.greeted.add(id);
       const last = groups.at(-1);
       if (last?.session === session && last.old === old) last.rows.push(...rows);
       else groups.push({ session, rows: [...rows], old });
@@ -226,24 +228,23 @@ export class Engine {
     return kept;
   }
 
-  // The page that stored an approval may have ended before it had stored the list that shows it.
+  // What the bridge shows again is open, whatever is thought of it here.
   isMissing({ type, payload }) {
     const { session_id: session, tool_call_id: call, notification_type: kind } = payload;
-    const isAsked = type === "approval_required";
-    return isAsked ? !this.home.approvals[approvalKey(session, call)] : kind === "approval_decided";
+    if (type !== "approval_required") return kind === "approval_decided";
+    return !this.home.approvals[approvalKey(session, call)]?.decision;
   }
 
   fold = (home, rows) => foldHome(home, rows, new Set(this.viewing.values()));
 
   // Apply a row to the outbox and to the sessions to join, also one that was here before.
-  notice({ type, id, payload }, live) {
+  notice({ type, payload }, live) {
     if (type === "agent_event" && payload.payload.message_id)
       this.outgoing.settle(payload.payload.message_id);
     if (!live) return;
     const session = payload.session_id;
     if (type === "approval_required" && !payload.decision) {
       this.outgoing.shown.add(approvalKey(session, payload.tool_call_id));
-      this.greeted.add(id);
       this.closeStale(session);
       this.outgoing.flush();
     }

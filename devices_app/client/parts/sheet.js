@@ -76,7 +76,7 @@ export function holdButton(label, act) {
   return {
     button: node,
     other: other.node,
-    hint: h("p.hint", { id: "hold-hint" }, "It can destroy something: hold the button a second."),
+    hint: h("p.hint", { id: "hold-hint" }, "It can destroy something: hold it for a second."),
   };
 }
 

@@ -119,18 +119,16 @@ function notified(home, message, viewing) {
   if (kind === "task_complete") view.failed = false;
   if (kind === "error") {
     view.trouble = message.payload.body;
-    if (data.reason || FAILURES.has(data.code)) view.failed = true;
+    if (data.code !== "MESSAGES_DISCARDED") view.failed = true;
   }
   // Of low priority is an end by a person: nothing was finished.
   const isDone = kind === "task_complete" && message.payload.priority !== "low";
-  if ((isDone || kind === "error") && id !== viewing) view.unseen = true;
+  if ((isDone || view.failed) && id !== viewing) view.unseen = true;
   return withSession(state, view);
 }
 
 // A row that was missed may be older than what connection_ack has told.
 const isOld = (home, id, timestamp) => timestamp < (home.sessions[id]?.last_activity_at ?? "");
-
-const FAILURES = new Set(["AGENT_ERROR", "ANSWER_CUT_OFF"]);
 
 // A turn may be over before a `session_update` has told that it began.
 function streamEnded(home, { payload, timestamp }, viewing) {
@@ -152,7 +150,8 @@ export function attention(home, session) {
   if (asks || (isWaiting && session.kind !== "observed")) return "approval";
   if (session.session_status === "closed") return "ended";
   if (session.session_status === "error") return "error";
-  if (session.unseen) return session.failed ? "error" : "finished";
+  if (session.unseen && session.failed) return "error";
+  if (session.unseen && session.turn === "idle") return "finished";
   if (session.turn === "working") return "working";
   if (isWaiting) return "machine"; // nothing can be decided here
   return session.session_status === "paused" ? "paused" : "idle";

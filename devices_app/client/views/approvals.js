@@ -16,7 +16,7 @@ const CHECKING_MS = 10_000;
 export function approvalsView({ model, go }) {
   const connection = connectionSign({ model, go });
   const waiting = h("div.cards");
-  const empty = h("p.empty", {}, "Nothing waits for you.");
+  const empty = h("p.empty");
   const past = h("ul.rows");
   const pastTitle = h("h2.section", {}, "Decided lately");
   const content = h("div.scroller", {}, waiting, empty, pastTitle, past);
@@ -25,6 +25,8 @@ export function approvalsView({ model, go }) {
     connection.paint();
     showCards(waiting, model, go);
     empty.hidden = waiting.childElementCount > 0;
+    empty.textContent =
+      model.connection.phase === "ready" ? "Nothing waits for you." : "Not known while offline.";
     const decided = Object.values(model.home.approvals)
       .filter(({ open }) => !open)
       .sort((a, b) => b.at.localeCompare(a.at))

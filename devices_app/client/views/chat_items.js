@@ -142,12 +142,12 @@ function fillTool(place, item, { go, id }) {
   if (place.dataset.version === String(item.version)) return;
   place.dataset.version = String(item.version);
   const input = inputOf(item.params, item.diff);
-  const path = item.params.file_path ?? item.params.path;
+  const path = item.params.file_path ?? item.params.notebook_path ?? item.params.path;
   fill(
     place,
     input && long("Input", visibleCode, input),
     typeof path === "string" && h("a.button.quiet", go.link("file", id, path), "Open file"),
-    item.decidedBy && h("p.meta", {}, item.decidedBy),
+    !(item.noted && item.done) && item.decidedBy && h("p.meta", {}, item.decidedBy),
     item.was &&
       subject(item.was) &&
       h("p.meta", {}, "It had asked for: ", visibleCode(inputOf(item.was))),

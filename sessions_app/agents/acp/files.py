@@ -112,8 +112,10 @@ def _directory(jail: Jail, path: str) -> Opened:
             made = os.open(
                 name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above.fd
             )
-            os.fchmod(made, _NEW_DIRECTORY)
-            os.close(made)
+            try:
+                os.fchmod(made, _NEW_DIRECTORY)
+            finally:
+                os.close(made)
         return jail.below(above, [name])
 
 

@@ -145,7 +145,9 @@ test("a turn that failed is told until another one goes well", () => {
   const failure = { code: "AGENT_ERROR" };
   const failed = fold([ack(view("s")), works, happened("s", "error", "high", failure), idle]);
   assert.deepEqual([state(failed), failed.sessions.s.trouble], ["error", "Why."]);
-  assert.equal(state(fold([works], failed)), "finished");
+  assert.equal(state(fold([works], failed)), "working");
+  const ran = happened("s", "error", "high", { code: "REJECTED_CALL_RAN" });
+  assert.equal(state(fold([ack(view("s")), works, ran])), "error");
   assert.equal(state(fold([happened("s", "task_complete")], failed)), "finished");
 });
 
@@ -247,11 +249,11 @@ test("what came before is said to be gone in front of what came, not of an appro
   const database = await openDatabase(); // in memory: Node has no other
   const add = (...rows) => database.addRows([{ session: "s", rows }], () => ({}));
   await add(row("old", "09:00"), row("older", "09:01"));
-  await add(row("question", "11:59", "approval_required"));
+  await add(row("question", "11:59", "approval_required"), row("end", "12:01", "session_end"));
   const messages = [row("new", "11:40"), row("newer", "11:58")];
   const payload = { session_id: "s", complete: false, messages };
   await add(...rowsOf({ ...row("replay", "12:00", "replay_buffer"), payload }));
   const kept = await database.rowsBefore("s", Infinity, 100);
   const ids = kept.map((one) => one.row.id);
-  assert.deepEqual(ids, ["old", "older", "gap new", "new", "newer", "question"]);
+  assert.deepEqual(ids, ["old", "older", "gap new", "new", "newer", "question", "end"]);
 });
