@@ -122,11 +122,12 @@ def test_lax_where_the_spec_is_lax(bridge: Bridge, sid: str) -> None:
 @on_both
 def test_what_an_agents_own_session_end_lacks(bridge: Bridge, sid: str, joined: Phone) -> None:
     """D47: it has a reason and no figures; the bridge counts from the last SessionStart."""
-    end = hook("SessionEnd", sid, {"reason": "other", "message_count": 7})
     turn = [hook(event, sid) for event in ("UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop")]
     bridge.accept(hook("SessionEnd", sid, {"reason": "other"}), hook("SessionStart", sid), *turn)
     late = hook("SessionEnd", sid, {"reason": "other"}, occurred_at=now(-3600))
     long_ago = hook("SessionStart", sid, occurred_at=now(-60))  # delivered only now
+    end = hook("SessionEnd", sid, {"reason": "other", "message_count": 7})
+    lasted = parse_time(end["timestamp"]) - parse_time(long_ago["occurred_at"])
     accepted(bridge, [*turn, late, long_ago, end, hook("SessionEnd", sid)])
 
     def told() -> list[Any]:
@@ -139,7 +140,7 @@ def test_what_an_agents_own_session_end_lacks(bridge: Bridge, sid: str, joined: 
         {"reason": "other"},
         {"reason": "other", "message_count": 4, "tools_used": ["Bash"]},
     ]
-    assert 55 < ends[2].pop("duration_seconds") < 65, "by the agent's own times"
+    assert ends[2].pop("duration_seconds") == lasted.total_seconds(), "by the agent's own times"
     assert ends[2] == {"reason": "other", "message_count": 7, "tools_used": []}
     assert ends[3] == PAYLOADS["SessionEnd"]
 
