@@ -9,8 +9,8 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.faults.quick import with_limits
 
-SECONDS = 2  # of silence, in place of a minute
-IDLE = 5  # in place of half an hour
+SECONDS = 10  # of silence, in place of a minute
+IDLE = 20  # in place of half an hour
 SOONER = with_limits(TURN_SILENCE_SECONDS=SECONDS, AGENT_IDLE_SECONDS=IDLE)
 script, bridge = script_of("plain"), bridge_of(first=SOONER, BRIDGE_DEMO_SHELL="1")
 
@@ -26,8 +26,8 @@ def test_a_turn_without_a_sign(bridge: Bridge, tmp_path: Path) -> None:
         waits = begin(bridge, phone)
         tool(phone, waits)
         thinks = begin(bridge, phone, agent="plain")
-        thinking = "say('hm ', 'agent_thought_chunk'); time.sleep(0.1)"
-        say(phone, thinks, f"/do for _ in range({15 * SECONDS}): {thinking}")
+        thinking = "say('hm ', 'agent_thought_chunk'); time.sleep(0.5)"
+        say(phone, thinks, f"/do for _ in range({3 * SECONDS}): {thinking}")
         silent = begin(bridge, phone, agent="plain")
         say(phone, silent, "/deaf")
         runs = begin(bridge, phone)
@@ -49,8 +49,9 @@ def test_a_turn_without_a_sign(bridge: Bridge, tmp_path: Path) -> None:
 def test_an_idle_session_is_paused(bridge: Bridge) -> None:
     """D35: but not while a turn runs; told as agent_idle."""
     with bridge.phones(1) as (phone,):
-        busy, idle = (begin(bridge, phone) for _ in range(2))
-        say(phone, busy, "/sleep 60")
+        busy = begin(bridge, phone)
+        say(phone, busy, "/sleep 600")
+        idle = begin(bridge, phone)
         phone.expect("notification", session_id=idle, notification_type="agent_idle")
         wait_status(bridge, idle, "paused")
         refused = phone.request("message", {"session_id": idle, "content": "x", "role": "user"})
