@@ -9,7 +9,7 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_error
 from tests.conformance.raw import upgraded
 from tests.conformance.samples import new_session, prompt
-from tests.faults.quick import QuickBridge
+from tests.faults.quick import QuickBridge, with_limits
 from tests.servers import Postgres, running
 
 RESTARTS = 3
@@ -23,7 +23,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """A server of our own, for it is stopped, and a bridge on it."""
     with running(Postgres) as postgres:
         url = postgres.create_database()
-        with QuickBridge(tmp_path_factory.mktemp("bridge"), database_url=url) as bridge:
+        bridge = QuickBridge(tmp_path_factory.mktemp("bridge"), database_url=url)
+        bridge.first = with_limits(AUTH_WAIT_SECONDS=300)  # a stop may take longer than ten
+        with bridge:
             bridge.pairing()  # the stock of devices is minted while the database is there
             yield postgres, bridge
 
