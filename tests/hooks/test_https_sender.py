@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from hooks_app.producer import https_sender
 from hooks_app.producer.spool import spool_status
 from hooks_app.producer.spool_queue import STALE_RETRIES
 from tests.hooks.conftest import Way
@@ -36,8 +37,11 @@ def test_retry_after_is_honoured(way: Way, refusals: list[Action]) -> None:
     assert len(way.bridge.requests) == len(refusals) + 1
 
 
-def test_when_single_events_are_limited_batches_go_on(way: Way) -> None:
-    way.bridge.script.append(answer(429, retry_after="60"))
+def test_when_single_events_are_limited_batches_go_on(
+    way: Way, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(https_sender, "BATCH_GAP_SECONDS", 3600.0)
+    way.bridge.script.append(answer(429, retry_after="600"))
     way.put("1")
     assert way.run() == 1
     assert way.bridge.requests == [(EVENT, 1), (BATCH, 1)]
