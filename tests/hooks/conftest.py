@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from hooks_app.producer import https_sender
 from hooks_app.producer.forwarder import Forwarder
 from hooks_app.producer.https_sender import HttpsSender, HttpsTransport
 from hooks_app.producer.shell_command import hook_command, write_hook_script
@@ -123,7 +122,6 @@ class Way:
 
 
 @pytest.fixture
-def way(spool: Path, bridge: ScriptedBridge, monkeypatch: pytest.MonkeyPatch) -> Iterator[Way]:
-    monkeypatch.setattr(https_sender, "ANSWER_SECONDS", 5.0)
+def way(spool: Path, bridge: ScriptedBridge) -> Iterator[Way]:
     with ExitStack() as closing:
         yield Way(spool, bridge, closing)
