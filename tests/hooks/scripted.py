@@ -18,6 +18,7 @@ import trustme
 
 from bridge_project.protocol.hooks import HookInvalid, parse_hook_event
 from tests.conformance.https import spki_pin
+from tests.servers import free_port
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures" / "hooks"
 TOKEN = "test-hook-token-0123456789abcdefghijklmnop"
@@ -52,7 +53,7 @@ class ScriptedBridge:
         certificate.configure_cert(self.context)
         chain = certificate.cert_chain_pems[0].bytes().decode()
         self.pin = spki_pin(ssl.PEM_cert_to_DER_cert(chain))
-        self.port = 0
+        self.port = free_port()  # it may stop, and start again there
         self._server: ThreadingHTTPServer | None = None
 
     @property
@@ -62,7 +63,6 @@ class ScriptedBridge:
     def start(self) -> None:
         self._server = _Server(("127.0.0.1", self.port), _Handler)
         self._server.bridge = self
-        self.port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
     def stop(self) -> None:
