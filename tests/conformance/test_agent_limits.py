@@ -19,18 +19,16 @@ from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, new_id
 from tests.faults.quick import with_limits
 
-WAITING, LEASE, REPLAYED, GRACE = 2, 2, 2, 2
+WAITING, LEASE, REPLAYED, GRACE = 2, 2, 10, 2
 SMALL = with_limits(
     AGENT_CLOSE_SECONDS=300,
+    AGENT_END_SECONDS=300,  # an agent that lingers is not killed
     AGENT_PROMPTS_WAITING=WAITING,
     INTERRUPT_SECONDS=120,
     LEASE_SECONDS=LEASE,
     LEASE_RENEWAL_SECONDS=0.5,
     REPLAY_BUFFER_SECONDS=REPLAYED,
 )
-# an agent that lingers is not killed
-SMALL += "from sessions_app.agents.process import groups\n"
-SMALL += "groups.end_group.__kwdefaults__['patience'] = 300\n"
 script = script_of("plain", "lingers", "cancelling")
 bridge = bridge_of(first=SMALL, BRIDGE_SESSION_GRACE_SECONDS=str(GRACE))
 
@@ -209,4 +207,5 @@ def test_what_is_too_old_is_not_replayed(bridge: Bridge, phone: Phone, session: 
     with bridge.phones(1) as (other,):
         other.join(session)
         buffer = other.expect("replay_buffer", session_id=session)["payload"]
-    assert not [one for one in buffer["messages"] if one not in young] and not buffer["complete"]
+    replayed = buffer["messages"]
+    assert replayed and replayed == young[-len(replayed) :] and not buffer["complete"]

@@ -197,11 +197,13 @@ async def start(
     return group
 
 
-async def end_group(group: Group, *, patience: float = limits.AGENT_END_SECONDS) -> None:
+async def end_group(group: Group, *, patience: float | None = None) -> None:
     """End the command and everything that it started.
 
-    It is asked first (SIGTERM), and after ``patience`` seconds made to (SIGKILL).
+    It is asked first (SIGTERM), and after ``patience`` seconds made to (SIGKILL); None:
+    AGENT_END_SECONDS.
     """
+    patience = limits.AGENT_END_SECONDS if patience is None else patience
     try:
         if patience and not group.exited.is_set():
             group.send(b"t")
