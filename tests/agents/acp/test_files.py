@@ -153,7 +153,7 @@ async def test_a_disk_that_does_not_answer(
     drive = await opened(APPROVED)
     for limit in ("REAL_PATH_SECONDS", "TOOL_TIMEOUT_READ_SECONDS", "TOOL_TIMEOUT_EDIT_SECONDS"):
         monkeypatch.setattr(limits, limit, 0.05)
-    monkeypatch.setattr("sessions_app.agents.acp.tool_calls.os.path.realpath", realpath)
+    monkeypatch.setattr("os.path.realpath", realpath)
     try:
         said = await drive.turn("/write there/a.txt new")
         only(ToolFailed, said)
