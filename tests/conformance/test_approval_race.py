@@ -120,7 +120,8 @@ def test_an_agent_is_told_once(pair: list[Bridge], script: Script) -> None:
         for racer in racers:
             racer.phone.close()
         figure(f"{won.total()} races, won by {dict(won)}")
-        assert min(won[decision] for decision in DECISIONS) >= TIMES // 100, f"no race: {won}"
+        if TIMES >= 1000:  # of fewer, one phone may win all
+            assert min(won[decision] for decision in DECISIONS) >= TIMES // 100, f"no race: {won}"
         end(person, sid)
 
 
