@@ -139,7 +139,7 @@ export class Database {
     const request = store.openCursor(range, "prev");
     const found = [];
     let cursor;
-    while (EARLY.test((cursor = await done(request))?.value.row.type ?? "")) {
+    while (found.length < 100 && EARLY.test((cursor = await done(request))?.value.row.type)) {
       found.unshift(cursor.value.row);
       cursor.continue();
     }
