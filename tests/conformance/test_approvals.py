@@ -89,20 +89,13 @@ def test_what_needs_no_approval_cannot_be_approved(bridge: Bridge, sid: str, joi
 
 @on_both
 def test_nothing_is_decided_by_a_reused_id(bridge: Bridge, sid: str, joined: Phone) -> None:
-    """Issue: also while the decided call is still open; only an equal open one is that call."""
-    other = {"command": "rm -r /"}
-    cases = {"no": ("rejected", None), "yes": ("approved", other), "open": ("approved", other)}
-    for call_id, (decision, params) in cases.items():
-        assert ask(bridge, joined, sid, tool_call_id=call_id) == call_id
-        decide(joined, sid, call_id, decision)
-        if call_id != "open":
-            bridge.accept(post(sid, tool_call_id=call_id))
-        second = ask(bridge, joined, sid, params, tool_call_id=call_id)
-        assert second != call_id and pending(bridge, sid) == [second]
-        if call_id == "open":
-            bridge.accept(pre(sid, approval=True, tool_call_id=call_id))
-            assert pending(bridge, sid) == [second]
-        assert_recorded(decide(joined, sid, second, "rejected"), sid, second, "rejected")
+    """While the decided call is still open, too; only an equal open one is that call."""
+    ask(bridge, joined, sid, tool_call_id="x")
+    decide(joined, sid, "x", "approved")
+    second = ask(bridge, joined, sid, {"command": "rm -r /"}, tool_call_id="x")
+    bridge.accept(pre(sid, approval=True, tool_call_id="x"))
+    assert second != "x" and pending(bridge, sid) == [second]
+    assert_recorded(decide(joined, sid, second, "rejected"), sid, second, "rejected")
 
 
 def asked(phone: Phone, session_id: str) -> list[str]:
