@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from tests.agents.drive import carrying
-from tests.conformance.agent_tools import Script, bridge_of, quick_bridge, script_of
+from tests.conformance.agent_tools import Script, quick_bridge
 from tests.conformance.agents import ask, begin, end, say, tool, words
 from tests.conformance.approvals import decide
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.phone import Phone
 from tests.conformance.samples import new_id
+from tests.faults.quick import bridge_of_module
 
 # here; elsewhere as the specification says, which the server below looks at first
 COMMAND_SECONDS, FILE_SECONDS = 5, 3
@@ -42,14 +43,14 @@ RETRIES = {
     "echo 'touch: /x: Permission denied' >&2; exit 1": (1, 0),
     "exit 3": (3, 0),
 }
-script, patient = script_of("plain"), bridge_of(BRIDGE_DEMO_SHELL="1")
+patient = bridge_of_module(BRIDGE_DEMO_SHELL="1")
 
 
 @pytest.fixture(scope="module")
-def bridge(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator[Bridge]:
+def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     """With the short limits, for what is to exceed them; `patient` has the specification's."""
     place = tmp_path_factory.mktemp("limits")
-    with quick_bridge(place, script, first=FIRST, BRIDGE_DEMO_SHELL="1") as bridge:
+    with quick_bridge(place, Script(place, "plain"), first=FIRST, BRIDGE_DEMO_SHELL="1") as bridge:
         (bridge.root / "hangs").write_text("text\n")
         yield bridge
         (bridge.root / "go on").touch()
@@ -132,18 +133,3 @@ def test_a_file_that_hangs(bridge: Bridge, phone: Phone) -> None:
         assert told == ("TOOL_TIMEOUT", False, 0)
         phone.expect("stream_end", session_id=session, finish_reason="stop")
     end(phone, session)
-
-
-@pytest.mark.spec("wscode.TOOL_EXECUTION_FAILED")
-def test_which_file_is_a_failure(patient: Bridge) -> None:
-    """D12: one that lies outside; one that is not there is none."""
-    with patient.phones(1) as (phone,):
-        session = begin(patient, phone, agent="plain")
-        said = ask(phone, session, "/read missing.txt")
-        assert "tool_error" not in {one["type"] for one in said}
-        say(phone, session, "/read /etc/passwd")
-        call = phone.expect("tool_call", session_id=session)["payload"]
-        error = failure(phone, session, call["tool_call_id"], "Read")
-        assert (error["code"], error["max_retries"]) == ("TOOL_EXECUTION_FAILED", 0)
-        phone.expect("stream_end", session_id=session, finish_reason="stop")
-        end(phone, session)
