@@ -85,7 +85,7 @@ def _with_lock(conf: Conf, call: Callable[[Path, tuple[str, ...]], Certificates]
 def wanted_names(conf: Conf) -> tuple[str, ...]:
     """Return the names that the leaf must have (D19).
 
-    They are this machine's names and addresses, and those that the settings name.
+    They are this machine's names, the addresses that it listens on, and what the settings name.
     """
     host = socket.gethostname().lower().rstrip(".")
     names = ["localhost", host, f"{host.partition('.')[0] or 'bridge'}.local"]

@@ -41,14 +41,15 @@ _BEGIN = (
     f"%s, %s, %s, %s, %s{', %s' * len(_EMPTY.split())} "
     f"WHERE NOT EXISTS ({_OPEN} {_NAMED} AND same = %s) RETURNING tool_call_id"
 )
-# The open call that ran: the equal one with that id, else the oldest equal one, else the one with
-# that id. When an agent uses one id for two calls, the one that ran must not approve the other. A
-# call that was refused at the machine does not run.
+# The open call that ran: the equal one with that id, else the one that waits, else the oldest equal
+# one, else the one with that id. When an agent uses one id for two calls, the one that ran must not
+# approve the other. A call that was refused at the machine does not run.
 _END = (
     f'UPDATE "{_CALL}" SET finished_at = %s WHERE id = COALESCE('
     f"({_OPEN} session_id = %s AND same = %s AND (tool_call_id = %s OR decision IS NULL "
     "OR decision <> %s OR decided_by <> %s) "
-    "ORDER BY CASE WHEN tool_call_id = %s THEN 0 ELSE 1 END, id LIMIT 1), "
+    "ORDER BY CASE WHEN tool_call_id = %s THEN 0 WHEN decision = 'pending' THEN 1 ELSE 2 END, id "
+    "LIMIT 1), "
     f"({_OPEN} {_NAMED})) RETURNING id, tool_call_id, decision"
 )
 

@@ -89,6 +89,10 @@ RULES: dict[str, tuple[list[Event], str]] = {
         [other(pre, tool="Read", tool_call_id="other"), before("x"), REQUEST, REQUEST],
         "call other, call x, asked x",
     ),
+    "of equal ones it is the newest, which then is the one that ran": (
+        [before("x"), before("y"), REQUEST, after()],
+        "call x, call y, asked y, result y",
+    ),
     "without such a call it is one of its own": (
         [before("x"), after("x"), before("y", command="pwd"), REQUEST],
         "call x, result x, call y, asked ?1",

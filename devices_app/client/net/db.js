@@ -7,7 +7,6 @@ const ROWS_KEPT = 10_000; // of a session: as many as the bridge keeps
 const TRIM_EVERY = 500; // rows written to a session between two looks at how many it has
 const AT_ONCE = 10; // rows that are looked up or written in one task: the screen goes on between
 const AWAKE_MS = 100;
-const EARLY = /^(approval_required|notification|session_started|session_end)$/; // before a join
 
 const inSlices = (rows) =>
   Array.from({ length: Math.ceil(rows.length / AT_ONCE) }, (_, at) =>
@@ -97,7 +96,7 @@ export class Database {
     const fresh = [];
     for (const { session, rows: brought } of groups) {
       const known = new Map();
-      const rows = amongRows(brought, await this.earlyAtEnd(store, session));
+      const rows = amongRows(brought, await this.questionsAtEnd(store, session));
       for (const some of inSlices(rows)) {
         const keys = await Promise.all(some.map(({ id }) => done(index.getKey(id))));
         keys.forEach((key, at) => key && known.set(some[at].id, key[1]));
@@ -133,13 +132,16 @@ export class Database {
     return cursor ? cursor.key[1] : null;
   }
 
-  // The rows at the end of a session that come before their conversation, oldest first.
-  async earlyAtEnd(store, session) {
+  // The approvals that stand at the end of a session, oldest first.
+  async questionsAtEnd(store, session) {
     const range = IDBKeyRange.bound([session, -Infinity], [session, Infinity]);
     const request = store.openCursor(range, "prev");
     const found = [];
-    let cursor;
-    while (found.length < 100 && EARLY.test((cursor = await done(request))?.value.row.type)) {
+    for (
+      let cursor = await done(request);
+      cursor?.value.row.type === "approval_required";
+      cursor = await done(request)
+    ) {
       found.unshift(cursor.value.row);
       cursor.continue();
     }
@@ -225,8 +227,9 @@ class MemoryDatabase {
   async addRows(groups, home) {
     const fresh = groups.map(({ session, rows: brought }) => {
       const list = this.rows.get(session) ?? [];
-      const begun = list.findLastIndex(({ row }) => !EARLY.test(row.type)) + 1;
-      const rows = amongRows(brought, list.slice(begun).map(({ row }) => row));
+      const begun = list.findLastIndex(({ row }) => row.type !== "approval_required") + 1;
+      const questions = list.slice(begun).map(({ row }) => row);
+      const rows = amongRows(brought, questions);
       const known = new Map(list.map(({ place, row }) => [row.id, place]));
       const last = list.at(-1)?.place ?? 0;
       const first = known.get(rows.find(({ id }) => known.has(id))?.id);
@@ -255,15 +258,15 @@ class MemoryDatabase {
 }
 
 /**
- * Put kept rows among rows of the log that came later, by their times. What waits, and what every
- * device is told, comes at once; the conversation that it belongs to comes with a join.
+ * Put approvals that are kept among rows of the log that came later, by their times. The bridge
+ * shows what waits to each new connection at once, before the conversation that it belongs to.
  */
-export function amongRows(rows, early) {
+export function amongRows(rows, questions) {
   const ids = new Set(rows.map(({ id }) => id));
   const all = [...rows];
-  for (const one of early.filter(({ id }) => !ids.has(id))) {
-    const at = all.findIndex(({ timestamp }) => timestamp > one.timestamp);
-    all.splice(at < 0 ? all.length : at, 0, one);
+  for (const question of questions.filter(({ id }) => !ids.has(id))) {
+    const at = all.findIndex(({ timestamp }) => timestamp > question.timestamp);
+    all.splice(at < 0 ? all.length : at, 0, question);
   }
   return all;
 }

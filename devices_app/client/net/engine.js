@@ -152,8 +152,7 @@ export class Engine {
     const seen = []; // notifications: acknowledged when somebody looks at the page
     let groups = [];
     const add = (session, rows, old) => {
-      const shown = old ? [] : rows.filter(({ type }) => type === "approval_required");
-      for (const { id } of shown) this.greeted.add(id);
+      rows.forEach(({ type, id }) => type === "approval_required" && !old && this.greeted.add(id));
       const last = groups.at(-1);
       if (last?.session === session && last.old === old) last.rows.push(...rows);
       else groups.push({ session, rows: [...rows], old });
@@ -228,7 +227,7 @@ export class Engine {
     return kept;
   }
 
-  // What the bridge shows again is open, whatever is thought of it here.
+  // What the bridge shows again is open, unless a decision is known here.
   isMissing({ type, payload }) {
     const { session_id: session, tool_call_id: call, notification_type: kind } = payload;
     if (type !== "approval_required") return kind === "approval_decided";

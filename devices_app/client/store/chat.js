@@ -137,12 +137,11 @@ const textOf = (content) =>
 
 function hookEvent(chat, row) {
   const { event, payload } = row.payload;
-  if (HAPPENED[event]) note(chat, row, HAPPENED[event]);
-  if (event === "UserPromptSubmit" || (event === "SessionStart" && payload.initial_prompt)) {
-    const item = add(chat, `p:${payload.message_id ?? row.id}`, {
+  if (event === "UserPromptSubmit") {
+    const item = add(chat, payload.message_id ? `p:${payload.message_id}` : row.id, {
       kind: "prompt",
       at: row.timestamp,
-      text: String(payload.prompt ?? payload.initial_prompt ?? ""),
+      text: String(payload.prompt ?? ""),
       device: payload.device ?? "",
       source: payload.context?.synthetic === true ? "self" : (payload.source ?? ""),
       queued: payload.queued === true,
@@ -156,6 +155,8 @@ function hookEvent(chat, row) {
     if (reason === "error") note(chat, row, named(text) || why, "error");
     else if (text) Object.assign(answer(chat, row, row.id), { text, done: true });
     if (!["error", "task_completed"].includes(reason)) note(chat, row, why);
+  } else if (HAPPENED[event]) {
+    note(chat, row, HAPPENED[event]);
   }
 }
 

@@ -25,8 +25,7 @@ export function approvalsView({ model, go }) {
     connection.paint();
     showCards(waiting, model, go);
     empty.hidden = waiting.childElementCount > 0;
-    empty.textContent =
-      model.connection.phase === "ready" ? "Nothing waits for you." : "Not known while offline.";
+    empty.textContent = model.connection.phase === "ready" ? "Nothing waits for you." : "Offline.";
     const decided = Object.values(model.home.approvals)
       .filter(({ open }) => !open)
       .sort((a, b) => b.at.localeCompare(a.at))
