@@ -91,8 +91,7 @@ def test_nothing_is_acknowledged_that_is_not_there_afterwards(
 
 def test_a_database_that_another_program_keeps(bridge: QuickBridge) -> None:
     """/health says that no event can be stored (D48), and is healthy when it lets go."""
-    with closing(sqlite3.connect(database(bridge), isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
+    with bridge.locked():
         assert_error(bridge.post_hook(prompt(new_session(), 1)), 503, "STORAGE_UNAVAILABLE")
         answer = bridge.get("/api/v1/health", bridge.hook_token)
         assert answer.status == 503 and answer.json()["checks"]["hook_endpoint"] == "unhealthy"

@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -115,6 +116,13 @@ class Bridge:
             yield
         finally:
             self.running.send_signal(signal.SIGCONT)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Meanwhile another program keeps the SQLite database, and nothing can be written."""
+        with closing(sqlite3.connect(self.data / "bridge.sqlite3", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            yield
 
     @property
     def environment(self) -> dict[str, str]:

@@ -1,9 +1,7 @@
 """What may go wrong between a person, the log and an agent (D13, D30, D38, D40, D60)."""
 
-import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 import pytest
@@ -151,8 +149,7 @@ def test_a_watched_session_while_nothing_can_be_written(
 ) -> None:
     """D35: a phone that is connected watches it, also when the lease cannot be renewed."""
     agents = script.processes()
-    with closing(sqlite3.connect(bridge.data / "bridge.sqlite3", isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
+    with bridge.locked():
         phone.stay(LEASE + GRACE + 2)
     assert bridge.session(session)["status"] == "active"
     assert words(ask(phone, session, "still there")).endswith("still there")

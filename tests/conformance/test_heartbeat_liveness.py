@@ -2,11 +2,10 @@
 slow clients (D30). What takes long runs side by side, each in a thread.
 """
 
-import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import suppress
 
 import pytest
 
@@ -191,8 +190,7 @@ def test_a_ping_may_carry_more(device: Phone) -> None:
 def test_an_auth_that_waits_for_the_database(mortal: Bridge) -> None:
     """D21: it came in time, and is answered when the database can be written again."""
     phone = mortal.phone().connect()
-    with closing(sqlite3.connect(mortal.data / "bridge.sqlite3", isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
+    with mortal.locked():
         body = {"token": phone.token, "client_version": "1.2.3", "platform": "ios"}
         sent = phone.send("auth", body)
         time.sleep(limits.AUTH_WAIT_SECONDS + 2)

@@ -3,7 +3,6 @@
 import json
 import os
 import socket
-import sqlite3
 import threading
 import time
 from collections.abc import Iterator
@@ -88,8 +87,7 @@ def test_a_database_that_another_program_keeps_holds_up_no_stop(hasty: Bridge) -
     """Each phone has something left to be stored, which is waited for for 20 seconds."""
     for _ in range(4):
         hasty.phone().ready()
-    with closing(sqlite3.connect(hasty.data / "bridge.sqlite3", isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
+    with hasty.locked():
         hasty.terminate()
         assert hasty.ended(UNIT_ENDS_IT) == 0
     hasty.hang_up()

@@ -158,10 +158,8 @@ def test_a_forwarder_of_another_machine_that_is_behind(bridge: Bridge, tmp_path:
 
 
 def test_a_locked_database(bridge: Bridge) -> None:
-    with closing(sqlite3.connect(bridge.data / "bridge.sqlite3", isolation_level=None)) as holder:
-        holder.execute("BEGIN IMMEDIATE")
+    with bridge.locked():
         told = run_doctor(bridge, expected=1)
-        holder.execute("ROLLBACK")
     says(told["database"], "broken", "locked", mend="fuser")
     assert "event" not in told
 
