@@ -294,8 +294,7 @@ def test_connections_without_tls_go_first(limited: Bridge) -> None:
 
 def test_sockets_before_auth_count_and_those_after_do_not(limited: Bridge) -> None:
     source = "127.0.0.6"
-    ready = RawSocket(limited.port, source=source).ready(limited.device_token())
-    with closing(ready) as phone:
+    with closing(RawSocket(limited.port, source=source).ready(limited.device_token())) as phone:
         with upgraded(limited, source) as waiting, idle(limited, *[source] * MOST):
             assert waiting.until_closed()[1] is None, "reset"
         answer = phone.read_until(phone.send("health_check", HEALTH_CHECK))

@@ -18,12 +18,11 @@ from tests.conformance.test_violations import EXAMPLES
 
 pytestmark = pytest.mark.spec("error.recoverable", "wscode.PROTO_SEQUENCE_ERROR")
 
-# the documented examples (`session_id` is put in): what names a session, and must have joined it
+# the documented examples (`session_id` is put in) that name a session; those that must have joined
 OF_SESSIONS = {type_: said for type_, (_, said) in EXAMPLES.items() if "session_id" in said}
-JOINING = ("session_start", "approval_response")
-IN_A_SESSION = {type_: said for type_, said in OF_SESSIONS.items() if type_ not in JOINING}
+IN_A_SESSION = {type_ for type_, model in CATALOGUE.items() if model.needs_joined}
 PHASES = {type_: model.phase for type_, model in CATALOGUE.items() if model.from_client}
-AGENTS = ("message", "session_interrupt")  # what only a session that the bridge runs can take
+AGENTS = {"message", "session_interrupt"}  # what only a session that the bridge runs can take
 
 DENIED, INVALID, MISSING = "FILE_ACCESS_DENIED", "FILE_INVALID_PATH", "FILE_NOT_FOUND"
 LISTED = {"/etc": DENIED, "../../..": DENIED, "a.txt": INVALID, "missing": MISSING, "": INVALID}
@@ -97,7 +96,7 @@ def test_closed_sessions(shared: Bridge, crime_scene: Repository, phone: Phone) 
     """D7: an observed one can be joined, replayed and read; nothing is decided, no agent hears."""
     sid, started = new_session(), {"working_directory": str(crime_scene.path)}
     shared.accept(hook("SessionStart", sid, started), hook("SessionEnd", sid))
-    for type_ in IN_A_SESSION.keys() - AGENTS:
+    for type_ in IN_A_SESSION - AGENTS:
         assert_refused(ask_in(phone, sid, type_), "PROTO_SEQUENCE_ERROR", True, sid)
         phone.ping()
     phone.join(sid)
