@@ -198,11 +198,11 @@ def test_changed_parameters(bridge: Bridge, agent: str) -> None:
 
 def test_what_is_too_old_is_not_replayed(bridge: Bridge, phone: Phone, session: str) -> None:
     """D30: 30 minutes of a session, oldest first out; what was cut is known."""
-    ask(phone, session, "old")
+    old = ask(phone, session, "old")
     time.sleep(REPLAYED)
     young = ask(phone, session, "young")
     with bridge.phones(1) as (other,):
         other.join(session)
         buffer = other.expect("replay_buffer", session_id=session)["payload"]
-    replayed = buffer["messages"]
-    assert replayed and replayed == young[-len(replayed) :] and not buffer["complete"]
+    assert young[-1] in buffer["messages"] and not buffer["complete"]
+    assert not [one for one in old if one in buffer["messages"]]
