@@ -122,7 +122,7 @@ LOG_IN += ["A key (Requires SCRIPTED_API_KEY); A browser.", "waiting for the net
     ("mode", "said"),
     [
         ("exits", ["newer machine"]),
-        ("garbage", ["no messages of the Agent Client Protocol"]),
+        ("garbage", ["its output is not the Agent Client Protocol"]),
         ("nonsense", []),
         ("version", ["version 99"]),
         ("refuses", LOG_IN),

@@ -41,7 +41,7 @@ async def test_what_cannot_be_resumed(surroundings: dict[str, str], root: Path) 
     ("script", "why"),
     [
         ("#!/bin/sh\necho broken >&2\nexit 3\n", "broken"),
-        ("#!/bin/sh\nyes\n", "no messages"),
+        ("#!/bin/sh\nyes\n", "is not claude-code"),
         (REFUSES, "not today"),
         ("", "did not start"),
     ],
