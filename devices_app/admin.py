@@ -80,7 +80,7 @@ class DeviceAdmin(ModelAdmin):
     """
 
     list_display = (
-        *("name", "state", "last_seen_at", "last_address"),
+        *("name", "id", "state", "last_seen_at", "last_address"),
         *("platform", "client_version", "paired_at", "revoke"),
     )
     list_filter = ("platform", ("revoked_at", admin.EmptyFieldListFilter))

@@ -18,7 +18,7 @@ _SORTED = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 # What a person wants to know first of a call, by the names that agents give their parameters.
 TELLING_PARAMETERS = (
     *("command", "file_path", "notebook_path", "path", "url"),
-    *("query", "pattern", "prompt", "description"),
+    *("query", "pattern", "prompt", "plan", "description"),
 )
 
 

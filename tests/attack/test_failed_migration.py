@@ -115,7 +115,7 @@ def test_a_migration_that_fails_is_undone_and_a_later_upgrade_succeeds(versions:
     done = upgrade(versions.next)
     assert done.returncode == 0 and versions.old.ended(PATIENCE) == 0, done
     assert "The database is up to date (2 migrations)" in done.stdout
-    assert "Start it again: `" in done.stdout and "make run`" in done.stdout
+    assert "Start it again, with the same settings: `" in done.stdout and "make run`" in done.stdout
     (copy,) = versions.copies()
     assert applied(copy) == 0 and str(copy) in done.stdout
     versions.start_next()

@@ -56,7 +56,7 @@ class Command(BaseCommand):
             self.stdout.write(f"{unit.name} runs again, version {__version__}.")
         else:
             run = startup.make_command(conf, "run")
-            again = "Start it again" if stopped else "Start it"
+            again = "Start it again, with the same settings" if stopped else "Start it"
             self.stdout.write(f"This is version {__version__}. {again}: `{run}`")
 
 
