@@ -24,10 +24,9 @@ AT_ONCE = with_limits(DATA_FILES_LOOK_SECONDS=0.2)  # in place of a second; two 
 @pytest.fixture
 def bridge(tmp_path: Path) -> Iterator[QuickBridge]:
     """A bridge whose data directory is a link."""
-    made = QuickBridge(tmp_path / "bridge")
+    made = QuickBridge(tmp_path / "bridge", first=AT_ONCE)
     made.data.with_name("real data").mkdir(mode=0o700)
     made.data.symlink_to("real data")
-    made.first = AT_ONCE
     with made:
         yield made
 

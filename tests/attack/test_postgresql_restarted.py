@@ -23,9 +23,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """A server of our own, for it is stopped, and a bridge on it."""
     with running(Postgres) as postgres:
         url = postgres.create_database()
-        bridge = QuickBridge(tmp_path_factory.mktemp("bridge"), database_url=url)
-        bridge.first = with_limits(AUTH_WAIT_SECONDS=300)  # a stop may take longer than ten
-        with bridge:
+        place, first = tmp_path_factory.mktemp("bridge"), with_limits(AUTH_WAIT_SECONDS=300)
+        with QuickBridge(place, database_url=url, first=first) as bridge:  # a stop takes its time
             bridge.pairing()  # the stock of devices is minted while the database is there
             yield postgres, bridge
 

@@ -32,9 +32,7 @@ PATIENT = with_limits(AUTH_WAIT_SECONDS=3600, REQUEST_SECONDS=3600)
 
 @contextmanager
 def started(directory: Path, **settings: str) -> Iterator[Bridge]:
-    bridge = QuickBridge(directory, **settings)
-    bridge.first = PATIENT
-    with bridge:
+    with QuickBridge(directory, first=PATIENT, **settings) as bridge:
         yield bridge
         assert "Traceback" not in bridge.log.read_text()
 

@@ -60,9 +60,7 @@ def quick_bridge(
     ``first``: what its processes execute before all else.
     """
     agents = {"BRIDGE_ACP_AGENTS": ";".join(script.setting for script in scripts)}
-    bridge = QuickBridge(directory, **agents | settings)
-    bridge.first = first
-    with bridge:
+    with QuickBridge(directory, first=first, **agents | settings) as bridge:
         bridge.pin = bridge.pairing().pin
         yield bridge
     for script in scripts:

@@ -367,7 +367,5 @@ socket.socket.__init__ = refusing
 
 @pytest.mark.parametrize("host", ["auto", "localhost"])
 def test_a_machine_without_ipv6(tmp_path: Path, host: str) -> None:
-    bridge = QuickBridge(tmp_path, BRIDGE_HOST=host)
-    bridge.first = WITHOUT_IPV6
-    with bridge:
+    with QuickBridge(tmp_path, first=WITHOUT_IPV6, BRIDGE_HOST=host) as bridge:
         assert bridge.get("/api/v1/health", bridge.hook_token).status == 200

@@ -31,11 +31,10 @@ def test_one_is_opened_that_the_page_has_not_received(page: Page, bridge: Bridge
 
 
 def test_all_that_come_together_are_shown(page: Page, bridge: Bridge) -> None:
-    session_id, commands = new_session(), ("echo one", "echo two", "echo three")
-    calls = [approvals.pre(session_id, {"command": one}, approval=True) for one in commands]
-    assert bridge.post_batch(calls).status == 200
-    page.open("approvals")
-    page.wait_text(*commands)
+    page.open("approvals").wait_text("Nothing waits for you.")
+    session_id = new_session()
+    bridge.accept(*[approvals.pre(session_id, {"n": n}, approval=True) for n in range(20)])
+    page.wait_equal("document.querySelectorAll('.cards .card').length", 20)
 
 
 def test_a_question_is_answered(page: Page, bridge: Bridge) -> None:

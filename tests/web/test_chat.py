@@ -112,6 +112,13 @@ def test_a_session_at_the_machine_is_watched(page: Page, bridge: Bridge, tmp_pat
     fire("Stop")
     page.wait_text(fixture("Stop")["last_assistant_message"])
     page.wait("document.querySelector('.composer .danger').hidden")
+    page.tap(".back")
+    session_id = new_session()  # of which only what every device is told has come
+    for name in ("SessionStart-startup", "UserPromptSubmit", "Stop", "SessionEnd-other"):
+        fire(name)
+    page.tap(".row[data-state=ended] .row-link")
+    said = fixture("Stop")["last_assistant_message"]
+    page.wait(f"/{said}[^]*The session/.test(document.body.innerText)", what="its end")
 
 
 def test_a_conversation_from_yesterday(

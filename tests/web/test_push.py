@@ -42,9 +42,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PushService]:
 
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory, service: PushService) -> Iterator[Bridge]:
-    bridge = QuickBridge(tmp_path_factory.mktemp("bridge"), **ROOM, **service.settings)
-    bridge.first = with_limits(PUSH_PROOF_SECONDS=PROOF_SECONDS)
-    with bridge:
+    place, proof = tmp_path_factory.mktemp("bridge"), with_limits(PUSH_PROOF_SECONDS=PROOF_SECONDS)
+    with QuickBridge(place, first=proof, **ROOM, **service.settings) as bridge:
         yield bridge
 
 

@@ -19,10 +19,18 @@ const done = (request) =>
     request.onerror = () => reject(request.error);
   });
 
-const freshRows = (session, placed, byId, last) => ({
+// What every device is told comes before rows of its session that stand in front of it; but the
+// notice of discarded rows stands where it comes.
+const isEarly = (row, brought) =>
+  /^(approval_required|notification|session_started|session_end)$/.test(row?.type) &&
+  row.timestamp > brought[0]?.timestamp &&
+  row.payload.data?.code !== "MESSAGES_DISCARDED" &&
+  !brought.some(({ id }) => id === row.id);
+
+const freshRows = (session, placed, byId, last, moved) => ({
   session,
-  rows: placed.map(({ id }) => byId.get(id)),
-  earlier: placed.some(({ place }) => place < last),
+  rows: placed.map(({ id }) => byId.get(id)).filter((row) => !moved.includes(row)),
+  earlier: moved.length > 0 || placed.some(({ place }) => place < last),
 });
 
 /** @returns {Promise<void>} */
@@ -96,7 +104,8 @@ export class Database {
     const fresh = [];
     for (const { session, rows: brought } of groups) {
       const known = new Map();
-      const rows = amongRows(brought, await this.questionsAtEnd(store, session));
+      const early = await this.takeEarly(store, session, brought);
+      const rows = amongRows(brought, early);
       for (const some of inSlices(rows)) {
         const keys = await Promise.all(some.map(({ id }) => done(index.getKey(id))));
         keys.forEach((key, at) => key && known.set(some[at].id, key[1]));
@@ -115,7 +124,7 @@ export class Database {
         for (const { id, place } of some) put = store.put({ session, place, row: byId.get(id) });
         await done(put);
       }
-      fresh.push(freshRows(session, placed, byId, last));
+      fresh.push(freshRows(session, placed, byId, last, early));
       const written = (this.written.get(session) ?? 0) + placed.length;
       this.written.set(session, written > TRIM_EVERY ? 0 : written);
       if (written > TRIM_EVERY) await this.trim(store, session);
@@ -132,18 +141,13 @@ export class Database {
     return cursor ? cursor.key[1] : null;
   }
 
-  // The approvals that stand at the end of a session, oldest first.
-  async questionsAtEnd(store, session) {
-    const range = IDBKeyRange.bound([session, -Infinity], [session, Infinity]);
-    const request = store.openCursor(range, "prev");
+  // Take out the rows at the end of a session that came too early, oldest first.
+  async takeEarly(store, session, brought) {
+    const request = store.openCursor(IDBKeyRange.bound([session], [session, []]), "prev");
     const found = [];
-    for (
-      let cursor = await done(request);
-      cursor?.value.row.type === "approval_required";
-      cursor = await done(request)
-    ) {
-      found.unshift(cursor.value.row);
-      cursor.continue();
+    for (let at; isEarly((at = await done(request))?.value.row, brought); at.continue()) {
+      found.unshift(at.value.row);
+      at.delete();
     }
     return found;
   }
@@ -226,10 +230,10 @@ class MemoryDatabase {
 
   async addRows(groups, home) {
     const fresh = groups.map(({ session, rows: brought }) => {
-      const list = this.rows.get(session) ?? [];
-      const begun = list.findLastIndex(({ row }) => row.type !== "approval_required") + 1;
-      const questions = list.slice(begun).map(({ row }) => row);
-      const rows = amongRows(brought, questions);
+      const kept = this.rows.get(session) ?? [];
+      const list = kept.slice(0, kept.findLastIndex(({ row }) => !isEarly(row, brought)) + 1);
+      const early = kept.slice(list.length).map(({ row }) => row);
+      const rows = amongRows(brought, early);
       const known = new Map(list.map(({ place, row }) => [row.id, place]));
       const last = list.at(-1)?.place ?? 0;
       const first = known.get(rows.find(({ id }) => known.has(id))?.id);
@@ -239,7 +243,7 @@ class MemoryDatabase {
       const added = placed.map(({ id, place }) => ({ session, place, row: byId.get(id) }));
       const all = [...list, ...added].sort((a, b) => a.place - b.place);
       this.rows.set(session, all.slice(-ROWS_KEPT));
-      return freshRows(session, placed, byId, last);
+      return freshRows(session, placed, byId, last, early);
     });
     this.kept.set("home", home(fresh));
     return fresh;
@@ -257,16 +261,12 @@ class MemoryDatabase {
   }
 }
 
-/**
- * Put approvals that are kept among rows of the log that came later, by their times. The bridge
- * shows what waits to each new connection at once, before the conversation that it belongs to.
- */
-export function amongRows(rows, questions) {
-  const ids = new Set(rows.map(({ id }) => id));
+/** Put rows that came too early among rows of the log that came later, by their times. */
+export function amongRows(rows, early) {
   const all = [...rows];
-  for (const question of questions.filter(({ id }) => !ids.has(id))) {
-    const at = all.findIndex(({ timestamp }) => timestamp > question.timestamp);
-    all.splice(at < 0 ? all.length : at, 0, question);
+  for (const one of early) {
+    const at = all.findIndex(({ timestamp }) => timestamp > one.timestamp);
+    all.splice(at < 0 ? all.length : at, 0, one);
   }
   return all;
 }
