@@ -14,7 +14,7 @@ from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import files, readers, writers
 from bridge_project.protocol import client_messages as c
 from bridge_project.protocol import server_messages as s
-from bridge_project.protocol.catalogue import encode, encode_replay
+from bridge_project.protocol.catalogue import encode_replay
 from bridge_project.protocol.parse import ClientMessage
 from bridge_project.protocol.types import SessionEndReason, SessionStatus
 from devices_app import audit
@@ -193,13 +193,12 @@ async def session_end(connection: ClientConnection, message: ClientMessage) -> N
     ends a session, a row tells all devices; this client gets that row as its answer.
     """
     session, reason = await session_of(connection, message), message.payload.reason
-    answer = c.SessionEnd(session_id=session.session_id, reason=reason)
     if session.kind == Session.Kind.OBSERVED:
         await connection.leave(session)
+        answer = c.SessionEnd(session_id=session.session_id, reason=reason)
         return await connection.send_payload(answer, id=message.id)
     row_id, answers = str(uuid.uuid4()), connection.delivery.answers
-    # before the row is written: it is sent as soon as it commits
-    answers[row_id] = encode(answer, id=message.id)
+    answers[row_id] = message.id  # before the row is written: it is sent as soon as it commits
     try:
         await writers.run(_end, session.pk, reason, connection.device, row_id)
     except BaseException:

@@ -12,7 +12,8 @@ from django.db import Error as DatabaseError
 
 from bridge_project.kernel import limits, metrics
 from bridge_project.kernel.threads import readers
-from bridge_project.protocol.catalogue import Encoded, encode, encode_replay
+from bridge_project.protocol import jsontext
+from bridge_project.protocol.catalogue import encode, encode_replay
 from devices_app.models import Device
 from sessions_app import notifications
 from sessions_app.agents import history
@@ -48,8 +49,8 @@ class Delivery:
         self._joins: dict[int, tuple[int | None, bool]] = {}
         # message ids of approvals sent on this connection, as rows or on connecting
         self._asked: set[str] = set()
-        # row's message id → the answer, to a request of this client, that it is sent as
-        self.answers: dict[str, Encoded] = {}
+        # row's message id → id of this client's request that it answers
+        self.answers: dict[str, str] = {}
         # ids of rows not to send: an answer told the client the same
         self.withheld: set[str] = set()
         self.sent: dict[int, int] = {}
@@ -231,14 +232,17 @@ class Delivery:
 
     def _answering(self, row: Row) -> Row:
         """Return a row under its request's id if it answers one: it is sent only once."""
-        answer = self.answers.get(row.id)
-        return replace(row, frame=answer.text) if answer is not None else row
+        request = self.answers.get(row.id)
+        if request is None:
+            return row
+        own = jsontext.dumps_unicode(request)  # a frame begins with type and id
+        return replace(row, frame=row.frame.replace(f'"{row.id}"', own, 1))
 
     def _have_sent(self, rows: Sequence[Row]) -> None:
         for row in rows:
             self.sent[row.feed_id] = row.seq
-            if answer := self.answers.pop(row.id, None):
-                self._acknowledgements.sent_answer(answer.id, row.id)
+            if request := self.answers.pop(row.id, None):
+                self._acknowledgements.sent_answer(request, row.id)
             if row.type == "session_end":
                 self._connection.session_ended(row.frame)
             if row.type == "approval_required":

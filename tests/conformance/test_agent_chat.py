@@ -43,9 +43,9 @@ def test_ending_a_session(shared: Bridge, phone: Phone, session: str) -> None:
     with shared.phones(1) as (other,):
         other.join(session)
         answer = end(phone, session)
-        assert answer["type"] == "session_end"
         assert answer["payload"] == {"session_id": session, "reason": "user_request"}
-        other.expect("session_end", session_id=session, reason="user_request")
+        row = other.expect("session_end", session_id=session, reason="user_request")
+        assert answer == row | {"id": answer["id"]}, "of the same moment"
         told = other.expect(
             "notification", session_id=session, notification_type="approval_decided"
         )

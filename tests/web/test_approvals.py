@@ -242,9 +242,9 @@ def test_what_is_decided_offline_may_be_overtaken(make_page: MakePage, link: Lin
     page.keep_toasts()
     link.mend()
     page.wait_text("Rejected by phone-")
-    name = page.text.split("Rejected by ")[1].split()[0]
+    name = page.text.split("Rejected by ")[1].split()[0].rstrip(".")
     page.find("dialog .toast", f"New device: {name}")
     assert "What you decided offline was not sent" in page.text
     assert "not sent" in page.js("document.querySelector('#announce').textContent")
-    page.wait("/Rejected by phone-.* · [0-9]/.test(document.body.innerText)", what="when")
+    page.wait("/Rejected by phone-.*told\\. [0-9]/.test(document.body.innerText)", what="when")
     assert not (link.bridge.root / "over.txt").exists()

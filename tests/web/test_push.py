@@ -101,7 +101,7 @@ def test_settings(phone: Phone, axe: str) -> None:
     page.tap("button", "Send a test")
     page.wait_text("Sent. It is shown here")
     assert [one["title"] for one in phone.browser.wait()] == ["Test"]
-    page.tap("label.choice", "Say the tool")
+    page.tap("label.choice", "Show the tool")
     page.tap("button", "Send a test")
     page.wait_text("Sent. It is shown here")
     page.open("settings")
