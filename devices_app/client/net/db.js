@@ -19,13 +19,11 @@ const done = (request) =>
     request.onerror = () => reject(request.error);
   });
 
-// What every device is told comes before rows of its session that stand in front of it; but the
-// notice of discarded rows stands where it comes.
-const isEarly = (row, brought) =>
+// What every device is told comes before rows of its session that stand in front of it.
+const isEarly = (row, brought, known) =>
   /^(approval_required|notification|session_started|session_end)$/.test(row?.type) &&
-  row.timestamp > brought[0]?.timestamp &&
-  row.payload.data?.code !== "MESSAGES_DISCARDED" &&
-  !brought.some(({ id }) => id === row.id);
+  !known.has(row.id) &&
+  brought.some(({ id, timestamp }) => timestamp < row.timestamp && !known.has(id));
 
 const freshRows = (session, placed, byId, last, moved) => ({
   session,
@@ -104,12 +102,12 @@ export class Database {
     const fresh = [];
     for (const { session, rows: brought } of groups) {
       const known = new Map();
-      const early = await this.takeEarly(store, session, brought);
-      const rows = amongRows(brought, early);
-      for (const some of inSlices(rows)) {
+      for (const some of inSlices(brought)) {
         const keys = await Promise.all(some.map(({ id }) => done(index.getKey(id))));
         keys.forEach((key, at) => key && known.set(some[at].id, key[1]));
       }
+      const early = await this.takeEarly(store, session, brought, known);
+      const rows = amongRows(brought, early, known);
       const last = (await this.placeBefore(store, session, Infinity)) ?? 0;
       const first = rows.find(({ id }) => known.has(id));
       const before = first ? await this.placeBefore(store, session, known.get(first.id)) : null;
@@ -142,10 +140,10 @@ export class Database {
   }
 
   // Take out the rows at the end of a session that came too early, oldest first.
-  async takeEarly(store, session, brought) {
+  async takeEarly(store, session, ...came) {
     const request = store.openCursor(IDBKeyRange.bound([session], [session, []]), "prev");
     const found = [];
-    for (let at; isEarly((at = await done(request))?.value.row, brought); at.continue()) {
+    for (let at; isEarly((at = await done(request))?.value.row, ...came); at.continue()) {
       found.unshift(at.value.row);
       at.delete();
     }
@@ -230,11 +228,12 @@ class MemoryDatabase {
 
   async addRows(groups, home) {
     const fresh = groups.map(({ session, rows: brought }) => {
-      const kept = this.rows.get(session) ?? [];
-      const list = kept.slice(0, kept.findLastIndex(({ row }) => !isEarly(row, brought)) + 1);
-      const early = kept.slice(list.length).map(({ row }) => row);
-      const rows = amongRows(brought, early);
-      const known = new Map(list.map(({ place, row }) => [row.id, place]));
+      const old = this.rows.get(session) ?? [];
+      const met = old.filter(({ row }) => brought.some(({ id }) => id === row.id));
+      const known = new Map(met.map(({ place, row }) => [row.id, place]));
+      const list = old.slice(0, old.findLastIndex(({ row }) => !isEarly(row, brought, known)) + 1);
+      const early = old.slice(list.length).map(({ row }) => row);
+      const rows = amongRows(brought, early, known);
       const last = list.at(-1)?.place ?? 0;
       const first = known.get(rows.find(({ id }) => known.has(id))?.id);
       const before = list.findLast(({ place }) => place < first)?.place ?? null;
@@ -261,12 +260,13 @@ class MemoryDatabase {
   }
 }
 
-/** Put rows that came too early among rows of the log that came later, by their times. */
-export function amongRows(rows, early) {
+/** Put rows that came too early among those that came later, by their times, behind known ones. */
+export function amongRows(rows, early, known = new Map()) {
   const all = [...rows];
   for (const one of early) {
-    const at = all.findIndex(({ timestamp }) => timestamp > one.timestamp);
-    all.splice(at < 0 ? all.length : at, 0, one);
+    const time = one.payload?.data?.code === "MESSAGES_DISCARDED" ? "" : one.timestamp;
+    const isBefore = ({ id, timestamp }) => known.has(id) || timestamp <= time;
+    all.splice(all.findLastIndex(isBefore) + 1, 0, one);
   }
   return all;
 }

@@ -260,3 +260,24 @@ test("what came before is said to be gone in front of what came, not of an appro
   const after = await ids();
   assert.deepEqual([after.length, after.at(-1), after.at(-2)], [106, "end", "later 98"]);
 });
+
+test("what every device was told is put among rows that come later, and takes no row's place", async () => {
+  const row = (id, timestamp, type = "agent_event", code = "") =>
+    ({ type, id, timestamp, payload: { session_id: "s", data: { code } } });
+  const gone = row("gone", "23:00", "notification", "MESSAGES_DISCARDED");
+  const stand = async (...batches) => {
+    const database = await openDatabase();
+    for (const rows of batches) await database.addRows([{ session: "s", rows }], () => ({}));
+    const kept = await database.rowsBefore("s", Infinity, 100);
+    assert.equal(new Set(kept.map(({ place }) => place)).size, kept.length);
+    return kept.map((one) => one.row.id).join(" ");
+  };
+  const told = [row("N", "12:01", "notification"), row("end", "12:30", "session_end")];
+  const came = [row("a", "12:00"), row("b", "12:02")];
+  assert.equal(await stand(told, came), "a N b end");
+  assert.equal(await stand(told, [gone, ...came]), "gone a N b end");
+  assert.equal(await stand(told, [gone], came), "gone a N b end");
+  const [first, second] = [row("x", "12:00"), row("y", "12:03")];
+  const kept = [first, told[0], second, row("M", "12:02", "notification")];
+  assert.equal(await stand(kept, [first, second]), "x N y M");
+});
