@@ -158,6 +158,8 @@ nursery = Nursery()
 class QuickBridge(Bridge):
     """A Bridge whose processes are forked, on a database that has its tables; they run `first`."""
 
+    first = ""
+
     # Databases with tables that no bridge has used:
     unused_file: ClassVar[bytes | None] = None  # what an SQLite file holds
     unused_at: ClassVar[dict[str, str]] = {}  # a server's URL → the database's name
@@ -165,7 +167,7 @@ class QuickBridge(Bridge):
 
     def __init__(self, directory: Path, *, first: str = "", **settings: Any) -> None:
         super().__init__(directory, **settings)
-        self.first = first
+        self.first += first
         self.seen = self.data  # where the tests see the data directory
         self.nursery = nursery
 
