@@ -6,7 +6,7 @@ import pytest
 
 from tests.conformance import agents, approvals
 from tests.conformance.bridge import Bridge, eventually
-from tests.conformance.samples import new_session
+from tests.conformance.samples import hook, new_session
 from tests.web.actions import approve, ask_to_run, close_sheet, open_approval, pause, prepare
 from tests.web.browser import NETWORK, PHONE, Page
 from tests.web.conftest import MakePage
@@ -35,6 +35,7 @@ def test_all_that_come_together_are_shown(page: Page, bridge: Bridge) -> None:
     session_id = new_session()
     bridge.accept(*[approvals.pre(session_id, {"n": n}, approval=True) for n in range(20)])
     page.wait_equal("document.querySelectorAll('.cards .card').length", 20)
+    bridge.accept(hook("SessionEnd", session_id))
 
 
 def test_a_question_is_answered(page: Page, bridge: Bridge) -> None:

@@ -115,8 +115,8 @@ def test_a_session_at_the_machine_is_watched(page: Page, bridge: Bridge, tmp_pat
     page.tap(".back")
     session_id = new_session()  # of which only what every device is told has come
     for name in ("SessionStart-startup", "UserPromptSubmit", "Stop", "SessionEnd-other"):
-        fire(name)
-    page.tap(".row[data-state=ended] .row-link")
+        fire(name, cwd="/home/dev/opened-late")
+    page.tap(".row[data-state=ended] .row-link", "opened-late")
     said = fixture("Stop")["last_assistant_message"]
     page.wait(f"/{said}[^]*The session/.test(document.body.innerText)", what="its end")
 
