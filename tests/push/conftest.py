@@ -22,11 +22,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PushService]:
 
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory, service: PushService) -> Iterator[Bridge]:
-    made = QuickBridge(
-        tmp_path_factory.mktemp("bridge"), BRIDGE_MAX_WEBSOCKETS="100", **service.settings
-    )
-    made.first = with_limits(PUSH_RETRY_SECONDS=RETRY_SECONDS, PUSH_PROOF_SECONDS=PROOF_SECONDS)
-    with made:
+    settings = {"BRIDGE_MAX_WEBSOCKETS": "100"} | service.settings
+    first = with_limits(PUSH_RETRY_SECONDS=RETRY_SECONDS, PUSH_PROOF_SECONDS=PROOF_SECONDS)
+    with QuickBridge(tmp_path_factory.mktemp("bridge"), first=first, **settings) as made:
         yield made
 
 

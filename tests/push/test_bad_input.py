@@ -141,9 +141,9 @@ def named(
     names = place / "names.json"
     names.write_text(json.dumps({OTHER_HOST: "127.0.0.1"}))
     more = {"BRIDGE_PUSH_HOSTS": f"{HOST},{OTHER_HOST}", "TEST_NAMES": str(names)}
-    bridge = QuickBridge(place, BRIDGE_MAX_WEBSOCKETS="100", **service.settings | more)
-    bridge.first = NAMES + with_limits(PUSH_ANSWER_SECONDS=GIVEN_UP)
-    with bridge:
+    settings = {"BRIDGE_MAX_WEBSOCKETS": "100"} | service.settings | more
+    first = NAMES + with_limits(PUSH_ANSWER_SECONDS=GIVEN_UP)
+    with QuickBridge(place, first=first, **settings) as bridge:
         yield bridge, names
 
 

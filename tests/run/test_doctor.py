@@ -59,8 +59,7 @@ def doctor(
     bridge: Bridge, *words: str, first: str = PATIENT, **settings: str
 ) -> subprocess.CompletedProcess[str]:
     """`doctor --json` of this bridge with these settings; it executes `first` before all else."""
-    asked = QuickBridge(bridge.directory, **bridge.settings | settings)
-    asked.first = first
+    asked = QuickBridge(bridge.directory, first=first, **bridge.settings | settings)
     done = asked.manage("doctor", "--json", *words, check=False)
     if settings:
         nursery.forget(asked.environment)
