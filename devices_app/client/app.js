@@ -32,7 +32,9 @@ const go = {
     const isPlain = !(event.button || event.metaKey || event.ctrlKey || event.shiftKey);
     if (event.defaultPrevented || event.altKey || !isPlain) return;
     event.preventDefault();
-    goTo(event.currentTarget.getAttribute("href"));
+    const path = event.currentTarget.getAttribute("href");
+    if (event.currentTarget.matches(".back") && history.state?.from === path) history.back();
+    else goTo(path);
   },
 };
 
@@ -40,7 +42,7 @@ let arrived = Promise.resolve(null); // where the browser goes back to, which ta
 
 async function goTo(path) {
   await arrived;
-  history.pushState({ inside: true }, "", path);
+  history.pushState({ from: location.pathname }, "", path);
   show();
 }
 
@@ -83,8 +85,6 @@ const blank = (sentence) => ({
   node: h("section.screen.blank", {}, h("p.empty", {}, sentence)),
   paint: () => {},
 });
-
-// -- the frame
 
 const WIDE = matchMedia("(min-width: 900px)");
 
@@ -170,7 +170,7 @@ async function showSheet(key) {
     if (sheet !== mine) return;
     sheet = null;
     // Closed by its own button: the address follows, by going back where that leads inside.
-    if (history.state?.inside) {
+    if (history.state?.from) {
       arrived = new Promise((done) => addEventListener("popstate", done, { once: true }));
       history.back();
     } else {
@@ -257,8 +257,6 @@ addEventListener("unhandledrejection", (event) => {
   event.preventDefault();
   toast(event.reason.message, "warn");
 });
-
-// -- start
 
 // Not with the first screen, but before the bridge may be gone.
 async function loadServer() {
@@ -348,4 +346,4 @@ async function start() {
   else welcome(problem);
 }
 
-start();
+if (!document.documentElement.className) start();

@@ -39,8 +39,6 @@ worker.addEventListener("fetch", (event) => {
   else if (pathname.startsWith(BASE)) event.respondWith(answer(pathname, request));
 });
 
-// -- push
-
 const part = encodeURIComponent;
 
 function screenOf({ notification_type: type, session_id: session, tool_call_id: call }) {

@@ -80,9 +80,7 @@ def test_the_first_load_is_small(client: Client) -> None:
     """The page, what it names, and all that these import: what a browser asks for by itself."""
     page = client.get("/app/")
     named = re.findall(r'(?:href|src)="(/app/[^"]+)"', page_of(client))
-    # for browsers without modules, and for the Home Screen
-    unloaded = [name for name in named if name.endswith(("/old.js", "/icon-180.png"))]
-    names = set(named) - set(unloaded)
+    names = {name for name in named if not name.endswith("/icon-180.png")}  # of the Home Screen
     loaded = {name: client.get(name) for name in names}
     modules = {name for name in names if name.endswith(".js")}
     imported = {

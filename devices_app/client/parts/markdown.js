@@ -63,7 +63,6 @@ function split(text) {
   return blocks;
 }
 
-// Whether a line stands below the head of a table.
 const isRule = (line) => /^[\s:|-]+$/.test(line) && line.includes("|") && line.includes("-");
 
 // Whether a list begins in the line, behind other text or a list of another kind.

@@ -31,7 +31,11 @@ export class WindowedList {
     this.loading = false;
     this.moved = 0; // where the list itself scrolled to
     this.node.addEventListener("scroll", () => this.scrolled(), { passive: true });
-    this.resize = new ResizeObserver(() => this.following && this.toEnd());
+    // What is decided in the list stays under the finger.
+    this.holds = () => this.list.querySelector(".deciding") !== null;
+    this.resize = new ResizeObserver(([{ target }]) => {
+      if (this.following && (target === this.node || !this.holds())) this.toEnd();
+    });
     for (const node of [this.node, this.list]) this.resize.observe(node);
   }
 
@@ -54,7 +58,7 @@ export class WindowedList {
   }
 
   paint() {
-    const anchor = this.following ? null : this.anchor();
+    const anchor = this.following && !this.holds() ? null : this.anchor();
     const wanted = this.items.slice(this.start, this.end);
     const keys = new Set(wanted.map(({ key }) => key));
     for (const [key, { node }] of this.nodes) {
@@ -75,8 +79,8 @@ export class WindowedList {
       if (shown.node === at) at = at.nextSibling;
       else this.list.insertBefore(shown.node, at);
     }
-    if (this.following) this.toEnd();
-    else this.restore(anchor);
+    if (anchor) this.restore(anchor);
+    else if (this.following) this.toEnd();
   }
 
   toEnd() {
@@ -94,6 +98,7 @@ export class WindowedList {
     this.unread = 0;
     this.on.unread(0);
     this.show(this.items);
+    this.toEnd();
   }
 
   anchor() {

@@ -129,8 +129,6 @@ export function rowsOf({ id, timestamp, payload }, strange = () => {}) {
   return [{ type: "gap", id: `gap ${next.id}`, ...about }, ...rows];
 }
 
-// -- words from elsewhere
-
 const PICTURE = "\\p{Extended_Pictographic}";
 // Within one emoji, and what makes it one.
 const JOINER = `(?<=[${PICTURE}\\ufe0f\\u{1f3fb}-\\u{1f3ff}])\\u200d(?=${PICTURE})`;

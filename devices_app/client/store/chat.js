@@ -1,7 +1,5 @@
-// Fold a session's rows into its conversation. Pure.
-//
-// Items stand in the order in which they began; the `version` of one grows when it changes, so that
-// a view knows what to paint.
+// Fold a session's rows into its conversation. Pure. Items stand in the order in which they began;
+// the `version` of one grows when it changes, so that a view knows what to paint.
 
 import { named } from "../protocol/messages.js";
 

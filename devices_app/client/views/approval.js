@@ -29,11 +29,12 @@ export function openApproval(key, { model, go }, closed) {
     Directory: h("code", {}, visible(session?.working_directory ?? "not known")),
     Asked: when,
   };
+  const { params, risk_level: risk } = approval;
+  const changed = approval.changed ?? {};
+  const answers = Object.entries(changed.answers ?? {});
   const content = [
-    form
-      ? form.node
-      : [h(`p.risk.risk-${approval.risk_level}`, {}, RISK[approval.risk_level]), whole(approval)],
-    !form && changes(approval.params, approval.changed ?? {}),
+    form?.node ?? [h(`p.risk.risk-${risk}`, {}, RISK[risk]), whole(approval)],
+    form ? answers.map((one) => h("p", {}, visible(one.join(": ")))) : changes(params, changed),
     approval.reasoning && [h("h2", {}, "Why"), h("p", {}, visible(approval.reasoning))],
     h("dl.facts", {}, factsOf(facts)),
   ];
@@ -248,7 +249,7 @@ function codeBlock(text, name) {
     "div.whole",
     {},
     h("pre.wrapped", { "aria-label": name }, visibleCode(text)),
-    copyButton(text),
+    (text.length > 60 || name === "command") && copyButton(text),
     hasOdd(text) &&
       h("p.warn", {}, "There are characters in it that cannot be seen; they are named above."),
   );

@@ -28,7 +28,7 @@ export function approvalsView({ model, go }) {
     empty.textContent = model.connection.phase === "ready" ? "Nothing waits for you." : "Offline.";
     const decided = Object.values(model.home.approvals)
       .filter(({ open }) => !open)
-      .sort((a, b) => b.at.localeCompare(a.at))
+      .sort((a, b) => (b.decided_at || b.at).localeCompare(a.decided_at || a.at))
       .slice(0, 20);
     pastTitle.hidden = decided.length === 0;
     keyed(past, decided, {
@@ -68,7 +68,8 @@ function card(approval, model, go) {
 
 function paintCard(node, approval, model) {
   const { at, session_id: id, source, risk_level: risk } = approval;
-  const waits = source === "hooks" ? "Waits at the machine" : RISK[risk].split(":")[0];
+  const here = approval.tool === "AskUserQuestion" ? "A question" : RISK[risk].split(":")[0];
+  const waits = source === "hooks" ? "Waits at the machine" : here;
   setPart(node, ".where", titleOf(model.home.sessions[id], "Session"));
   setPart(node, ".age", ago(at));
   setPart(node, ".card-foot", standing(approval, model) || waits);
@@ -100,11 +101,11 @@ const dateOf = (at) => new Date(at).toLocaleString([], { dateStyle: "short", tim
 export function outcome(approval) {
   if (!approval.decision) return "No longer open";
   const { decision, decided_at: when, forwarded, source, tool } = approval;
-  const isAnswer = tool === "AskUserQuestion" && decision === "modified";
+  const isAnswer = tool === "AskUserQuestion" && decision !== "rejected";
   const word = isAnswer ? "Answered" : (WORDS[decision] ?? decision);
   const by = approval.by ? ` by ${approval.by}` : "";
-  const here = "Recorded; no agent took it.";
-  const nobody = `. ${source === "hooks" ? "Recorded; it is decided at the machine." : here}`;
-  const told = { true: ". The agent was told.", false: nobody }[String(forwarded)] ?? " ·";
+  const nobody = source === "hooks" ? "it is decided at the machine" : "no agent took it";
+  const took = { true: "The agent was told", false: `Recorded; ${nobody}` }[String(forwarded)];
+  const told = took ? `. ${took}.` : " ·";
   return when ? `${word}${by}${told} ${dateOf(when)}` : `${word}${by}`;
 }

@@ -1,6 +1,6 @@
 // Show the conversation of one session.
 
-import { button, h, setText } from "../parts/dom.js";
+import { button, guard, h, setText } from "../parts/dom.js";
 import { WindowedList } from "../parts/window.js";
 import { emptyChat, foldChat } from "../store/chat.js";
 import { makeItem, updateItem } from "./chat_items.js";
@@ -90,7 +90,12 @@ export function chatView(id, { model, go }) {
     // Rows that belong between those that are here: what is shown is read again.
     if (between.length) read(Infinity, Math.max(rows.length + between.length, LOADED));
     sayStanding();
-    for (const card of list.node.querySelectorAll(".deciding, .decide")) card.paint?.();
+    for (const card of list.node.querySelectorAll(".deciding, .decide")) {
+      card.paint?.();
+      const { top } = card.getBoundingClientRect();
+      if (Math.abs(top - (card.top ?? top)) > 8) guard(card);
+      card.top = top;
+    }
     if (started && whole && !asked) loadEarlier(); // for which there was no connection before
     bottom.paint();
   };

@@ -66,7 +66,7 @@ function updateAnswer(node, item) {
     stopped: "Stopped before it was done.",
   };
   const cost = item.usage ? usage(item.usage) : "";
-  setText(node.foot, [ends[item.reason] ?? "", cost].filter(Boolean).join(" "));
+  setText(node.foot, dotted(ends[item.reason], cost));
   node.foot.hidden = !node.foot.textContent;
 }
 
@@ -82,7 +82,7 @@ function usage(of) {
 }
 
 function updateTool(node, item) {
-  const refused = (item.decision === "rejected" || item.notRun) && "rejected";
+  const refused = item.decision === "rejected" ? "rejected" : item.notRun && "not run";
   const decided = item.noted ? "noted" : refused || "running";
   const open = item.asked && !item.decision ? "pending" : decided;
   const undone = item.reason ? refused || "stopped" : open;
@@ -98,7 +98,8 @@ function updateTool(node, item) {
     );
   if (!details.isConnected) node.replaceChildren(details);
   setPart(details, ".call", callLine(item.tool, item.params, item.description));
-  setPart(details, ".meta", dotted(WORDS[state], about(item), duration(item.ms)));
+  const word = state === "pending" && item.atMachine ? "noted" : state;
+  setPart(details, ".meta", dotted(WORDS[word], about(item), duration(item.ms)));
   details.ontoggle = () => details.open && fillTool(details.lastChild, item, node.app);
   details.ontoggle();
   showDecision(node, item, state);
@@ -110,6 +111,7 @@ const WORDS = {
   noted: "waits at the machine",
   completed: "",
   rejected: "rejected",
+  "not run": "not run",
   stopped: "stopped",
   error: "failed",
 };
@@ -157,7 +159,6 @@ function fillTool(place, item, { go, id }) {
   );
 }
 
-// What a tool took or gave, of a long text the beginning.
 function long(label, shown, text) {
   const pre = h("pre.wrapped", { tabindex: "0", "aria-label": label });
   const { more, show } = pager(LONG, "characters", (to) => {

@@ -105,7 +105,7 @@ export function composer(id, { model, sent }) {
     rest.hidden =
       observed ||
       !(status === "paused" || status === "error" || (status === "closed" && session?.resumable));
-    const state = observed ? "observed" : ended ? "ended" : status;
+    const state = ended ? "ended" : observed ? "observed" : status;
     setText(why, state === "error" ? oneLine(session.trouble) : (STANDS[state] ?? ""));
     why.hidden = !why.textContent;
   };

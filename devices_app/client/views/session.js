@@ -49,14 +49,14 @@ export function sessionView(app, { id, tab, path }) {
     setText(
       place,
       dotted(
+        session?.asks === false && "does not ask before it acts",
         shortPath(session?.working_directory),
         oneLine(session?.agent),
         session?.branch && oneLine(session.branch),
-        session?.asks === false && "does not ask before it acts",
       ),
     );
     const waiting = openApprovals(model.home).length;
-    others.hidden = waiting === 0;
+    others.hidden = waiting === 0 || model.connection.phase !== "ready"; // there is room for one
     setText(count, String(waiting));
     others.setAttribute("aria-label", `Approvals that wait: ${waiting}`);
     connection.paint();

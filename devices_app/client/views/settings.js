@@ -81,16 +81,12 @@ export function settingsView(app) {
         const { host } = new URL(origin);
         const item = row({ href: `${origin}/app/`, rel: "noopener" }, { title: host });
         item.classList.add("pair");
-        item.append(remover(host, () => keepBridges(list.filter((one) => one !== origin))));
+        const act = () => keepBridges(list.filter((one) => one !== origin));
+        const remove = { type: "button", "aria-label": `Remove ${host}`, on: { click: act } };
+        item.append(h("button.quiet", remove, "Remove"));
         return item;
       }),
     );
-
-  const remover = (host, act) => {
-    const node = button("button.quiet", act, "Remove");
-    node.setAttribute("aria-label", `Remove ${host}`);
-    return node;
-  };
 
   const keepBridges = async (list) => {
     await model.db.set(BRIDGES, list);
@@ -142,7 +138,6 @@ const PUSH =
   "message goes through the push service of this browser's maker (Google, Apple, Mozilla or " +
   "Microsoft), who sees that your bridge has sent something and when, but cannot read it.";
 
-// The switch, how much is said, and a test.
 function pushSection(model) {
   const why = h("p.meta", {});
   const said = h("p.status", { role: "alert" });
@@ -202,9 +197,7 @@ function installRow(offer) {
     return h("button.row-link", { type: "button", on: { click: () => offer.prompt() } }, about);
   }
   if (!/iPhone|iPad/.test(navigator.userAgent)) return null;
-  about.append(
-    h("span.meta", {}, "Share, Add to Home Screen. Pair the app with a code of its own."),
-  );
+  about.append(h("span.meta", {}, "Share, Add to Home Screen. Pair the app with its own code."));
   return h("div.row-link", {}, about);
 }
 

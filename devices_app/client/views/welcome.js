@@ -40,7 +40,7 @@ export function welcomeView(model, paired, problem = "") {
       "main.welcome",
       {},
       h("h1", { tabindex: "-1" }, "Pair this device"),
-      h("p", {}, "Scan the QR code that “make run” shows, or paste its link here."),
+      h("p", {}, "Scan the QR code that “make qr” shows, or paste its link here."),
       isApple && !isInstalled && h("p.meta", {}, HOME_SCREEN),
       form(
         "form",
@@ -74,9 +74,8 @@ function scanner(use, said) {
 // The first code that the camera sees; "" when the screen was left.
 async function readCode(video) {
   const detector = new /** @type {any} */ (window).BarcodeDetector({ formats: ["qr_code"] });
-  const stream = await navigator.mediaDevices.getUserMedia({
-    video: { facingMode: "environment" },
-  });
+  const camera = { facingMode: "environment" };
+  const stream = await navigator.mediaDevices.getUserMedia({ video: camera });
   try {
     video.srcObject = stream;
     video.hidden = false;
