@@ -185,16 +185,18 @@ def _store_one(box: Outbox, session: Session, event: HookEvent, event_id: str, *
 
 
 def _begin(box: Outbox, session: Session, event: HookEvent, *, new: bool) -> None:
-    """Announce a session that starts, or starts again, before the event."""
+    """Announce a session that starts, or starts again, before the event (D34)."""
     starts = event.event == "SessionStart"
+    quiet = session.status == Session.Status.CLOSED and session.closed_at is None
+    again = starts or (quiet and event.event != "SessionEnd")
     if starts or not session.working_directory:
         session.working_directory = projection.directory_of(event) or session.working_directory
     observed_sessions.set_title(session, projection.prompt_of(event))
     if projection.starts_program(event):
         approvals.reject_passed_over(box, session)
-    if starts:
+    if again:
         observed_sessions.reopen(session)
-    if new or starts:
+    if new or again:
         observed_sessions.announce_start(box, session)
 
 

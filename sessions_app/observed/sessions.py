@@ -74,12 +74,14 @@ def close(
 
 
 def set_title(session: Session, prompt: Any) -> None:
-    """Set a session's title from its first prompt's first line, if it has none (D6)."""
+    """Set a title: the first prompt's first line, else the directory's name (D6)."""
     lines = prompt.splitlines() if isinstance(prompt, str) else []
     line = next((line.strip() for line in lines if line.strip()), "")
-    if line and not session.titled:
+    if session.titled:
+        return
+    if line:
         session.title, session.titled = _title(line), True
-    elif not session.title:
+    else:
         session.title = _title(re.split(r"[/\\]", session.working_directory.rstrip("/\\"))[-1])
 
 
@@ -107,6 +109,7 @@ def close_idle() -> int:
         sessions = list(idle.select_related("feed"))
         for session in sessions:
             close(box, session, "timeout")
+            session.closed_at = None  # nobody ended it: its next event opens it again
             session.save(update_fields=_CLOSED)
     return len(sessions)
 
