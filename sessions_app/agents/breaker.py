@@ -17,11 +17,12 @@ class Breaker:
 
     It opens after 5 failures in a row, of a start or the process; a failed turn is none. After
     60 seconds one start is let through as a probe: it closes the breaker, or keeps it open for
-    another 60. A scripted agent is not ``counted``.
+    another 60. A start does not make up for a process that died, a turn does. A scripted agent is
+    not ``counted``.
     """
 
     def __init__(self, name: str, *, counted: bool) -> None:
-        self.failures = 0
+        self.failures = self._deaths = 0
         self._name = name
         self._counted = counted
         self._opened: float | None = None
@@ -39,7 +40,7 @@ class Breaker:
     def attempt(self) -> Iterator[None]:
         """Allow a start. Raises BridgeError CIRCUIT_OPEN.
 
-        The caller reports ``succeeded`` or ``failed``; without either, the next start is the probe.
+        The caller reports ``started`` or ``failed``; without either, the next start is the probe.
         """
         if self.open:
             wait = max(1, round(self._seconds_left()))
@@ -53,16 +54,23 @@ class Breaker:
             if is_probe:
                 self._probing = False
 
-    def succeeded(self) -> None:
-        """Close the breaker: the agent has started."""
+    def started(self) -> None:
+        """Close the breaker, and forget failures to start."""
         if self._opened is not None:
+            if not self._probing:
+                return  # it began before the breaker opened
             log.info("breaker_closed", agent=self._name)
-        self.failures, self._opened = 0, None
+        self.failures, self._opened = self._deaths, None
 
-    def failed(self) -> None:
+    def answered(self) -> None:
+        """Forget all failures: a turn has ended."""
+        self.failures = self._deaths = 0
+
+    def failed(self, *, died: bool = False) -> None:
         """Count a failure, and open after too many."""
         if not self._counted:
             return
+        self._deaths += died
         self.failures += 1
         if self.failures >= limits.CIRCUIT_BREAKER_FAILURES:
             if self._opened is None:

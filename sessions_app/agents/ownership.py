@@ -62,7 +62,7 @@ def start_error(session_pk: int) -> BridgeError:
 def was_prompted(session: Session) -> bool:
     """Return whether the agent was ever prompted; else it can begin afresh."""
     answers = LogRow.objects.filter(feed=session.feed_id, type="stream_start")
-    return session.feed.dropped_seq > 0 or answers.exists()
+    return session.titled and (session.feed.dropped_seq > 0 or answers.exists())
 
 
 # -- reserving -------------------------------------------------------------------------------------
@@ -161,7 +161,9 @@ def pause(session_pk: int, reason: str, owner: uuid.UUID | None = None) -> None:
             reason = f"{reason.rstrip('.')} in the middle of a turn."
         writer.stop(Session.Status.PAUSED, reason, "session_paused")
         if cut or inbox.prompts_waiting(session_pk)[0]:
-            body = f"{session.reason} Resume the session to go on."
+            body = session.reason
+            if session_view.is_resumable(session):
+                body += " Resume the session to go on."
             writer.notify(notifications.happened(session, "cut_off", body))
 
 

@@ -11,6 +11,7 @@ from bridge_project.protocol.server_messages import AgentEvent
 from bridge_project.protocol.types import HookEventName, now_text
 from devices_app import audit, pairing
 from devices_app.models import AuditEntry, Device
+from sessions_app import session_view
 from sessions_app.agents import inbox, ownership
 from sessions_app.log.outbox import outbox
 from sessions_app.models import Session
@@ -96,9 +97,10 @@ def _active(session_pk: int) -> Session:
         raise ownership.closed_error(session)
     if session.status not in Session.RUNS:
         why = f" ({session.reason.rstrip('.')})" if session.reason else ""
-        words = (
-            f"The session is {_STATES[Session.Status(session.status)]}{why}. Resume it: "
-            "session_start with its id and resume true."
-        )
+        words = f"The session is {_STATES[Session.Status(session.status)]}{why}. "
+        if session_view.is_resumable(session):
+            words += "Resume it: session_start with its id and resume true."
+        else:
+            words += "Its agent cannot be started again; start a new session."
         raise BridgeError("SESS_NOT_ACTIVE", words, session_id=session.session_id)
     return session

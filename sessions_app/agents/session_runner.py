@@ -159,6 +159,8 @@ class SessionRunner:
         if kinds != {TurnSilent}:
             self.used_at = time.monotonic()
         if self._ending:
+            if any(isinstance(event, TurnEnded) and not event.error for event in batch):
+                self.breaker.answered()
             if self._interrupted:
                 self._clean()
             self._interrupted = self.busy = self._ending = False

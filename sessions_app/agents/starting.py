@@ -65,13 +65,13 @@ async def start_agent(launch: Launch, begun: asyncio.Task[None]) -> None:
         await close(driver, session.session_id)
         raise
     except OwnershipLost:
-        breaker.succeeded()
+        breaker.started()
         await close(driver, session.session_id)
         raise await readers.run(ownership.start_error, session.pk) from None
     except Exception as error:  # noqa: BLE001 - any exception means that it did not start
         await close(driver, session.session_id)
         raise await _not_started(launch, error) from None
-    breaker.succeeded()
+    breaker.started()
     about = {"session": session.session_id, "agent": session.agent_type}
     log.info("agent_started", **about, resumed=session.resume_id != "")
 

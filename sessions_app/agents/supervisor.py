@@ -222,7 +222,7 @@ class Supervisor:
                 case "idle" | "stuck" | "expired" | "failed":
                     await threads.retry(ownership.end_run, pk, how, reason)
                 case _ if runner.died:
-                    runner.breaker.failed()
+                    runner.breaker.failed(died=True)
         except OwnershipLost:
             log.info("session_was_taken", session=runner.session_id)
 

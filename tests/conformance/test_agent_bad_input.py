@@ -278,4 +278,9 @@ def test_an_agent_that_fails_for_long(bridge: Bridge, phone: Phone, script: Scri
     comes_to("CIRCUIT_OPEN")
     script.go.touch()
     end(phone, comes_to(None))
+    for _ in range(5):  # it starts, and dies
+        ask(phone, begin(bridge, phone, agent="late"), "/exit 0")
+    comes_to("CIRCUIT_OPEN")
+    ask(phone, probe := comes_to(None), "still there?")
+    ask(phone, probe, "/exit 0")
     end(phone, begin(bridge, phone, agent="late"))
