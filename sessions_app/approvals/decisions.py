@@ -101,7 +101,8 @@ def store_decision(
     # an approval_required that is sent from now on says so: nobody is asked again
     asked = json.loads(record.frame)
     payload = asked["payload"] | _shown(record) | notifications.changes_of(record)
-    box.amend(encode_raw(asked["type"], payload, id=asked["id"], timestamp=asked["timestamp"]))
+    amended = encode_raw(asked["type"], payload, id=asked["id"], timestamp=asked["timestamp"])
+    box.amend(session.feed, amended)
     about = {"subject": record.tool_call_id, "tool": record.tool}
     about |= {"decision": decision, "reason": reason, "session_id": session.session_id}
     audit.record("decision", actor=by, device=device, **about)

@@ -15,7 +15,7 @@ from bridge_project.kernel.ages import ages
 from bridge_project.kernel.config import conf
 from bridge_project.protocol.catalogue import Encoded
 from sessions_app.log import ingest_sql
-from sessions_app.log.reader import Row
+from sessions_app.log.reader import Row, size_of
 from sessions_app.log.tail import tail
 from sessions_app.models import Feed, LogRow
 
@@ -33,11 +33,10 @@ class Outbox:
         self.cursor = cursor
         self.seq, self._bytes = ingest_sql.lock_head(cursor)
         self._feeds: dict[int, Feed] = {}
-        self._stored: list[tuple[Any, ...]] = []
+        self._written_at: list[Any] = []  # of each of the rows
         self.now: datetime = timezone.now()
         self.moment: Any = ingest_sql.moment(self.now)
         self.rows: list[Row] = []
-        self._amended: dict[str, str] = {}  # message id → frame
 
     def append(self, feed: Feed, message: Encoded) -> Row:
         """Append a message to a feed as a new row; the counters of both grow."""
@@ -46,14 +45,15 @@ class Outbox:
         feed.rows += 1
         feed.last_seq = self.seq
         row = Row(self.seq, feed.pk, message.type, message.id, message.text)
-        size = row.size
         self.rows.append(row)
         # not the transaction's: replay_request compares with the time that the message shows
-        written_at = ingest_sql.moment(timezone.now())
-        self._stored.append((row.seq, feed.pk, row.type, row.id, row.frame, size, written_at))
+        self._written_at.append(ingest_sql.moment(timezone.now()))
+        self._grow(feed, row.size)
+        return row
+
+    def _grow(self, feed: Feed, size: int) -> None:
         feed.bytes += size
         self._bytes += size
-        return row
 
     def append_to_all(self, message: Encoded) -> Row:
         """Add a message to the feed for all devices."""
@@ -64,20 +64,31 @@ class Outbox:
         )
         return self.append(feed, message)
 
-    def amend(self, message: Encoded) -> None:
-        """Replace a stored message; devices that have the old one get no new one.
+    def amend(self, feed: Feed, message: Encoded) -> None:
+        """Replace a message by one with its id; devices that have the old get no new.
 
-        Its id names the row. Its size stays as it was counted. Something must be appended too.
+        Its bytes are counted if something is appended too, to whatever feed.
         """
-        self._amended[message.id] = message.text
+        feed = self._feeds.setdefault(feed.pk, feed)
+        for index, row in enumerate(self.rows):
+            if row.id == message.id:
+                new = self.rows[index] = Row(row.seq, feed.pk, row.type, row.id, message.text)
+                return self._grow(feed, new.size - row.size)
+        stored = LogRow.objects.filter(feed=feed, message_id=message.id)
+        size = size_of(message.text)
+        self._grow(feed, sum(size - old for old in stored.values_list("size", flat=True)))
+        stored.update(frame=message.text, size=size)
+        return None
 
     def flush(self) -> None:
         """Write the rows, and discard the oldest that exceed the bounds (D30)."""
-        if not self._stored:
+        if not self.rows:
             return
-        ingest_sql.write_log(self.cursor, self._stored, self._feeds.values(), self.seq, self._bytes)
-        for message_id, frame in self._amended.items():
-            LogRow.objects.filter(message_id=message_id).update(frame=frame)
+        stored = [
+            (row.seq, row.feed_id, row.type, row.id, row.frame, row.size, written_at)
+            for row, written_at in zip(self.rows, self._written_at, strict=True)
+        ]
+        ingest_sql.write_log(self.cursor, stored, self._feeds.values(), self.seq, self._bytes)
         for feed in self._feeds.values():
             excess = feed.rows - conf.bridge_queue_max
             self._discard(excess, feed.bytes - limits.QUEUE_MAX_SESSION_BYTES, feed.pk)

@@ -221,7 +221,8 @@ def asked_for(feed_id: int, after_id: str | None, since: str | None) -> tuple[li
     rows = asked = LogRow.objects.filter(feed=feed_id)
     start: int | None = 0  # if nothing after it was discarded, the answer is complete
     if after_id is not None:
-        start = _first(rows.filter(message_id=after_id.lower())) if is_uuid(after_id) else None
+        received = LogRow.objects.filter(feed__in=(feed_id, Feed.ALL))
+        start = _first(received.filter(message_id=after_id.lower())) if is_uuid(after_id) else None
         asked = rows.filter(seq__gt=start or 0)
     elif since is not None:
         first = _first(rows.filter(created_at__gte=parse_timestamp(since)))

@@ -9,7 +9,7 @@ from tests.conformance.approvals import assert_refused
 from tests.conformance.bridge import Bridge
 from tests.conformance.delivery import away, back, replay, replayed
 from tests.conformance.phone import Phone
-from tests.conformance.samples import new_id, new_session, now, prompt
+from tests.conformance.samples import hook, new_id, new_session, now, prompt
 from tests.servers import wait_until
 
 pytestmark = pytest.mark.spec("ws.replay_request ws.replay_buffer offline.ask delivery.bounds")
@@ -33,6 +33,10 @@ def test_replay_after_a_message(bridge: Bridge, sid: str, phone: Phone) -> None:
     for number in range(9, 100, 10):
         answer = replay(phone, sid, since=events[number]["timestamp"])
         assert set(replayed(answer)) >= set(range(number + 1, 100)) and answer["complete"]
+    bridge.accept(hook("Stop", sid, {"reason": "task_completed"}))
+    told = phone.expect("notification", session_id=sid)  # the last that came, and every device's
+    payload = replay(phone, sid, after_id=told["id"])
+    assert payload["complete"] is True and payload["messages"] == []
 
 
 @on_both

@@ -6,6 +6,7 @@ import pytest
 from django.utils import timezone
 
 from bridge_project.kernel import limits
+from bridge_project.protocol.catalogue import Encoded, encode_raw
 from bridge_project.protocol.types import now_text
 from sessions_app.log import outbox
 from sessions_app.log import reader as log_reader
@@ -42,6 +43,19 @@ def test_bytes_of_the_whole_log_are_bounded_across_sessions(
     assert len(seqs(new.feed_id)) == 200 and 90 <= len(seqs(old.feed_id)) <= 110
     assert dropped(old.feed_id) == seqs(old.feed_id)[0] - 1 and not dropped(new.feed_id)
     assert helpers.holds_what_it_says()
+
+
+def test_what_replaces_a_row_counts_with_its_own_bytes() -> None:
+    """D30, D38: a decision is added to the question, also to one of the same transaction."""
+    feed = helpers.post(count=2).feed
+    first = LogRow.objects.filter(feed=feed).earliest("seq")
+    with outbox.outbox() as box:
+        feed.refresh_from_db()
+        row = box.append(feed, encode_raw("agent_event", {}))
+        box.amend(feed, Encoded(row.id, row.type, "y" * 5000))
+        box.amend(feed, Encoded(first.message_id, first.type, "z" * 9000))
+    frames = list(LogRow.objects.filter(feed=feed).order_by("seq").values_list("frame", flat=True))
+    assert (frames[0], frames[-1]) == ("z" * 9000, "y" * 5000) and helpers.holds_what_it_says()
 
 
 def set_age(seq: int, hours: int) -> None:
