@@ -153,7 +153,7 @@ def was_not_run(session: Session, call: ToolCall) -> Notification:
 def ran_anyway(session: Session, call: ToolCall) -> Notification:
     """Return the notification that a call ran rejected, or before a decision."""
     title = "A rejected tool call ran"
-    body = f"{call.tool} ran although it had not been approved: {call.description}"
+    body = f"It ran although it was not approved on a device: {call.description}"
     return _about(session, call, "error", title, body, "high", code="REJECTED_CALL_RAN")
 
 

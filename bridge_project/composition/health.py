@@ -62,8 +62,10 @@ def check_channel_layer() -> str | None:
 
 
 def check_disk_space() -> str | None:
-    """Check that the data directory's disk has room."""
-    free = shutil.disk_usage(conf.bridge_data_dir).free
+    """Check that the disks of the data directory and of an SQLite database have room."""
+    file = database.sqlite_file(conf)
+    places = [conf.bridge_data_dir, *([file.parent] if file else [])]
+    free = min(shutil.disk_usage(place).free for place in places)
     return None if free >= limits.DISK_FREE_MIN_BYTES else f"{free // limits.MB} MB free"
 
 

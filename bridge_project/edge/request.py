@@ -187,8 +187,10 @@ class Request(WebRequest):  # type: ignore[misc]
             self.channel.refuse("VALIDATION_ERROR", status=status, message=body)
 
     def is_upgrade(self) -> bool:
-        values = self.requestHeaders.getRawHeaders(b"Upgrade", [b""])
-        return bool(values[0].lower() == b"websocket")
+        """Return whether both headers ask for a WebSocket: some proxies pass on only one."""
+        kind, *_ = self.requestHeaders.getRawHeaders(b"Upgrade", [b""])
+        options = b",".join(self.requestHeaders.getRawHeaders(b"Connection", [])).lower()
+        return kind.lower() == b"websocket" and b"upgrade" in options
 
     def request_id(self) -> str:
         if not hasattr(self, "_request_id"):

@@ -72,9 +72,12 @@ def _find_roots(value: list[str]) -> list[str]:
 
 
 def _check_url(value: str) -> str:
-    """Refuse a URL without a host, and remove the slash at its end."""
-    if value and not urlsplit(value).hostname:  # ValueError for brackets without an address
+    """Refuse all but scheme, host and path; remove the slash at the end."""
+    parts = urlsplit(value)
+    if value and not parts.hostname:  # ValueError for brackets without an address
         raise ValueError("must have a host, as in https://bridge.example")
+    if parts.query or parts.fragment or "@" in parts.netloc:
+        raise ValueError("must have no user name, query or fragment")
     return value.rstrip("/")
 
 
@@ -132,7 +135,7 @@ TokenText = Annotated[
 SemVerText = Annotated[str, Field(pattern=r"^\d{1,6}\.\d{1,6}\.\d{1,6}$")]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Count = Annotated[int, Field(ge=1, le=1000)]
-Positive = Annotated[int, Field(ge=1)]
+Positive = Annotated[int, Field(ge=1, le=10**9)]  # seconds of 31 years
 DatabaseUrl = Annotated[
     str,
     Secret,

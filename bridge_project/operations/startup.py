@@ -121,7 +121,8 @@ def make_database(conf: Conf, *, new: bool = False) -> None:
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
     except OSError as error:
-        text = f"BRIDGE_DATA_DIR: the database cannot be used ({error.strerror}: {path})."
+        setting = "DATABASE_URL" if conf.database_url else "BRIDGE_DATA_DIR"
+        text = f"{setting}: the database cannot be used ({error.strerror}: {path})."
         raise CommandError(text) from None
 
 

@@ -234,7 +234,8 @@ class ToolResult(SessionRow):
 class ToolError(SessionRow):
     """Report a tool that failed.
 
-    ``max_retries``: how often the specification's retry policy allows another attempt.
+    ``max_retries``: how often the specification's retry policy allows another attempt, of a command
+    that the bridge runs; of what an agent runs itself it is 0.
     """
 
     type = "tool_error"

@@ -60,7 +60,8 @@ def unsubscribe(device: Device) -> None:
 
 def usable() -> QuerySet[PushSubscription]:
     """Return subscriptions of valid devices that this process can send to."""
-    tokens = Token.objects.filter(device=OuterRef("device"), revoked_at=None, replaced_at=None)
+    used = Token.objects.filter(device=OuterRef("device"), used_at__isnull=False)
+    tokens = used.filter(revoked_at=None, replaced_at=None)
     valid = tokens.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()))
     return PushSubscription.objects.select_related("device").filter(
         Exists(valid), device__revoked_at=None, public_key=vapid.public_key()

@@ -73,6 +73,10 @@ class GroupWriter:
         group: Sequence[_Waiting],
         outcomes: Sequence[Outcome],
     ) -> None:
+        if isinstance(outcomes[0], STORAGE_ERRORS):  # what came meanwhile has waited as long
+            group = [*group, *self._waiting]
+            outcomes = [outcomes[0]] * len(group)
+            self._waiting.clear()
         self._begin(loop)
         for (_, future), outcome in zip(group, outcomes, strict=True):
             if future.done():

@@ -180,8 +180,12 @@ async def acknowledge_warning(connection: ClientConnection, message: ClientMessa
 
 
 def _is_settled(connection: ClientConnection) -> bool:
-    """Return whether no warning waits to be acknowledged."""
-    return not connection.is_direct_public or pairing.warning_acknowledged(connection.paired)
+    """Return whether no warning waits; none does while a client is ready (D24)."""
+    return (
+        connection.phase is Phase.READY
+        or not connection.is_direct_public
+        or pairing.warning_acknowledged(connection.paired)
+    )
 
 
 async def _reply(

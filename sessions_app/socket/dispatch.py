@@ -173,7 +173,7 @@ async def guarded(connection: ClientConnection, message: ClientMessage, work: Wo
         await connection.send_payload(error_payload(error, session_id), id=message.id)
     except DatabaseError as error:
         log.error("database_unavailable", type=message.type, error=error.__class__.__name__)
-        unavailable = BridgeError("STORAGE_UNAVAILABLE")
+        unavailable = BridgeError("STORAGE_UNAVAILABLE", session_id=session_id)
         if message.type == "auth":  # it may be half done: the client comes back instead
             await connection.refuse(unavailable, message.id)
         else:
@@ -182,8 +182,8 @@ async def guarded(connection: ClientConnection, message: ClientMessage, work: Wo
         # whatever a handler did not foresee is logged, said, and ends neither socket nor server
         about = {"device": connection.device_id, "session": session_id}
         log.exception("handler_failed", type=message.type, id=message.id, **about)
-        failure = error_payload(BridgeError("BRIDGE_ERROR"), reference=message.id)
-        await connection.send_payload(failure, id=message.id)
+        failure = BridgeError("BRIDGE_ERROR", session_id=session_id)
+        await connection.send_payload(error_payload(failure, reference=message.id), id=message.id)
     return False
 
 

@@ -41,7 +41,7 @@ OF_CLIENTS = (
     "wscode.SYS_INTERNAL_ERROR",
     "connerror.CONN_TLS_HANDSHAKE_FAILED",
 )
-CLIENT = "a client's own affair; docs/clients.md says how"
+CLIENT = "a client's own affair"
 
 
 def _fields_of(model: type[Payload]) -> str:
