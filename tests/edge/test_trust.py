@@ -55,11 +55,13 @@ def forged(found: Certificates, name: str) -> tuple[Path, Path]:
     assert found.ca
     key, general = ec.generate_private_key(ec.SECP256R1()), general_name(name)
     assert general is not None
+    of_authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca.public_key())  # type: ignore[arg-type]
     leaf = (
         x509.CertificateBuilder(ca.subject, x509.Name([]), key.public_key(), 1)
         .not_valid_before(datetime.now(UTC) - timedelta(days=1))
         .not_valid_after(datetime.now(UTC) + timedelta(days=1))
         .add_extension(x509.SubjectAlternativeName([general]), critical=True)
+        .add_extension(of_authority, critical=False)  # as Python 3.13 wants it
         .sign(ca_key, hashes.SHA256())
     )
     chain, secret = found.ca.parent / "forged.crt", found.ca.parent / "forged.key"

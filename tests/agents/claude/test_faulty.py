@@ -27,7 +27,7 @@ for line in sys.stdin:
         if "deaf" == "{fault}":
             time.sleep(900)
     elif "deep" == "{fault}":
-        deep = "[" * 3000 + "]" * 3000
+        deep = "[" * 100_000 + "]" * 100_000
         print('{{"type": "system", "subtype": "x", "data": ' + deep + "}}", flush=True)
     else:
         call = {{"type": "tool_use", "id": "1", "name": "Bash", "input": "no object"}}
