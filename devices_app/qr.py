@@ -49,7 +49,7 @@ class Invitation:
     @property
     def is_local(self) -> bool:
         """Return whether only this machine can reach the address."""
-        return transport.mode_of_url(self.base_url) is transport.ConnectionMode.LOCAL_ONLY
+        return transport.mode_of_url(self.base_url) == "local_only"
 
 
 def bridge_address() -> Address:

@@ -18,9 +18,8 @@ from bridge_project import __version__
 from bridge_project.kernel import data_files, database, limits, threads
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.database import STORAGE_ERRORS
-from bridge_project.network.transport import ConnectionMode
 from bridge_project.protocol.http import Health, HealthDegraded, HealthPart, SystemInfo
-from bridge_project.protocol.types import HealthWord, now_text
+from bridge_project.protocol.types import ConnectionMode, HealthWord, now_text
 from sessions_app.agents import breaker
 from sessions_app.models import LogHead
 from sessions_app.socket import presence
@@ -102,7 +101,7 @@ def report(mode: ConnectionMode) -> tuple[int, Health | HealthDegraded]:
     return 200, Health(
         version=__version__,
         uptime_seconds=int(time.monotonic() - _started),
-        connection_mode=mode.value,
+        connection_mode=mode,
         active_sessions=sessions,
         active_websockets=websockets,
         system=SystemInfo(

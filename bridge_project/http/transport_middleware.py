@@ -15,7 +15,7 @@ from bridge_project.kernel import daphne_command
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.network import transport
-from bridge_project.network.transport import FORWARDING_HEADERS, ConnectionMode, Transport
+from bridge_project.network.transport import FORWARDING_HEADERS, Transport
 from bridge_project.protocol.catalogue import encode
 
 
@@ -59,7 +59,7 @@ def _check(scope: Scope) -> None:
         raise BridgeError("INSECURE_TRANSPORT")
     if not bridge.via_proxy and not transport.accepts_on(conf.bridge_host, _local(scope)):
         raise BridgeError("HOST_NOT_ALLOWED")  # `serve` ends such a connection before TLS (D45)
-    if scope["type"] == "websocket" and bridge.mode is ConnectionMode.MISCONFIGURED:
+    if scope["type"] == "websocket" and bridge.mode == "misconfigured":
         raise BridgeError("MISCONFIGURED")
 
 

@@ -3,30 +3,19 @@
 import ipaddress
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
 from bridge_project.kernel.config import Conf
 from bridge_project.kernel.setting_types import IPNetwork
+from bridge_project.protocol.types import ConnectionMode
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 Headers = Iterable[tuple[bytes, bytes]]
 
-
-class ConnectionMode(StrEnum):
-    """List the kinds of network (SPEC Authentication 7); they go over the wire."""
-
-    LOCAL_ONLY = "local_only"
-    PRIVATE_NETWORK = "private_network"
-    SECURE_REMOTE = "secure_remote"
-    DIRECT_PUBLIC = "direct_public"
-    MISCONFIGURED = "misconfigured"
-
-
-# One sentence on each mode, for `connection_ack`.
-MODE_DESCRIPTIONS: Final = {
+# One sentence on each mode (SPEC Authentication 7), for `connection_ack`.
+MODE_DESCRIPTIONS: Final[Mapping[ConnectionMode, str]] = {
     "local_only": "The client runs on the same machine as the bridge.",
     "private_network": "The client reaches the bridge over a private network.",
     "secure_remote": "The client reaches the bridge through a private mesh or a secure tunnel.",
@@ -36,7 +25,7 @@ MODE_DESCRIPTIONS: Final = {
     " it is corrected.",
 }
 # who reaches the bridge, for its owner
-MODE_WORDS: Final = {
+MODE_WORDS: Final[Mapping[ConnectionMode, str]] = {
     "local_only": "this machine only; no phone can reach it",
     "private_network": "devices in the same private network",
     "secure_remote": "devices in your mesh, or through your tunnel",
@@ -46,14 +35,15 @@ MODE_WORDS: Final = {
 }
 
 _NETWORKS: Final[Mapping[IPNetwork, ConnectionMode]] = {
-    ipaddress.ip_network(text): mode
-    for mode, texts in (
-        (ConnectionMode.LOCAL_ONLY, "127.0.0.0/8 ::1/128"),
-        # meshes; before fc00::/7, which holds the second
-        (ConnectionMode.SECURE_REMOTE, "100.64.0.0/10 fd7a:115c:a1e0::/48"),
-        (ConnectionMode.PRIVATE_NETWORK, "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7"),
-    )
-    for text in texts.split()
+    ipaddress.ip_network("127.0.0.0/8"): "local_only",
+    ipaddress.ip_network("::1/128"): "local_only",
+    # meshes; before fc00::/7, which holds the second
+    ipaddress.ip_network("100.64.0.0/10"): "secure_remote",
+    ipaddress.ip_network("fd7a:115c:a1e0::/48"): "secure_remote",
+    ipaddress.ip_network("10.0.0.0/8"): "private_network",
+    ipaddress.ip_network("172.16.0.0/12"): "private_network",
+    ipaddress.ip_network("192.168.0.0/16"): "private_network",
+    ipaddress.ip_network("fc00::/7"): "private_network",
 }
 # networks for which the bridge's own authority may sign (D55)
 PRIVATE_NETWORKS: Final[tuple[IPNetwork, ...]] = (
@@ -118,9 +108,9 @@ def mode_of_address(text: str) -> ConnectionMode:
     """
     address = parse_address(text)
     if address is None:
-        return ConnectionMode.DIRECT_PUBLIC
+        return "direct_public"
     found = (mode for network, mode in _NETWORKS.items() if address in network)
-    return next(found, ConnectionMode.DIRECT_PUBLIC)
+    return next(found, "direct_public")
 
 
 def accepts_on(host_setting: str, local_address: str) -> bool:
@@ -128,7 +118,7 @@ def accepts_on(host_setting: str, local_address: str) -> bool:
 
     `auto` takes none on a public one.
     """
-    return host_setting != "auto" or mode_of_address(local_address) != ConnectionMode.DIRECT_PUBLIC
+    return host_setting != "auto" or mode_of_address(local_address) != "direct_public"
 
 
 def is_trusted_proxy(conf: Conf, address: str) -> bool:
@@ -162,13 +152,13 @@ def resolve(
         mode = mode_of_url(conf.bridge_public_url, conf.bridge_tunnel_domains)
     elif via_proxy:
         # our own address says only where the proxy is; one that does not name its client hides it
-        mode = mode_of_address(hop) if hop else ConnectionMode.DIRECT_PUBLIC
+        mode = mode_of_address(hop) if hop else "direct_public"
     else:
         mode = mode_of_address(local_address)
-    public = forwarding or mode_of_address(peer_address) is ConnectionMode.DIRECT_PUBLIC
-    if public and not via_proxy and mode is not ConnectionMode.MISCONFIGURED:
-        mode = ConnectionMode.DIRECT_PUBLIC
-    if mode is ConnectionMode.MISCONFIGURED:
+    public = forwarding or mode_of_address(peer_address) == "direct_public"
+    if public and not via_proxy and mode != "misconfigured":
+        mode = "direct_public"
+    if mode == "misconfigured":
         conf = conf.model_copy(update={"bridge_public_url": ""})  # nobody reaches it by that
     return Transport(
         secure=secure,
@@ -209,15 +199,15 @@ def mode_of_url(url: str, tunnel_domains: Iterable[str] = ()) -> ConnectionMode:
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".")
     if parts.scheme != "https" or not host:
-        return ConnectionMode.MISCONFIGURED
+        return "misconfigured"
     if parse_address(host) is not None:
         return mode_of_address(host)
     if host == "localhost" or host.endswith(".localhost"):
-        return ConnectionMode.LOCAL_ONLY
+        return "local_only"
     own = [domain.lower().removeprefix("*").strip(".") for domain in tunnel_domains]
     parents = tuple(f".{domain}" for domain in (*TUNNEL_DOMAINS, *own) if domain)
     tunnel = host in own or host.endswith(parents)
-    return ConnectionMode.SECURE_REMOTE if tunnel else ConnectionMode.DIRECT_PUBLIC
+    return "secure_remote" if tunnel else "direct_public"
 
 
 def base_url(conf: Conf, host: str = "") -> str:

@@ -115,7 +115,7 @@ def _connection_ack(
     payload = s.ConnectionAck(
         server_version=__version__,
         supported_agents=supported(),
-        connection_mode=transport.mode.value,
+        connection_mode=transport.mode,
         connection_mode_description=MODE_DESCRIPTIONS[transport.mode],
         bridge_url=websocket_url(transport.base_url),
         active_sessions=list(map(session_view.info_of, sessions)),
@@ -138,7 +138,7 @@ async def health_check(connection: ClientConnection, message: ClientMessage) -> 
     connection.health_reported = True
     status = s.HealthStatus(
         status="warning" if codes else "healthy",
-        connection_mode=connection.transport.mode.value,
+        connection_mode=connection.transport.mode,
         warnings=codes,
         warning_details={
             code: {

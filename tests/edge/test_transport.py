@@ -1,7 +1,7 @@
 """The pure part: connection modes, client addresses, names and origins (D18, D19, D20)."""
 
 import ipaddress
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import example, given
@@ -12,14 +12,14 @@ from bridge_project.network import certificates
 from bridge_project.network.certificates import wanted_names
 from bridge_project.network.own_names import origin_allowed
 from bridge_project.network.transport import (
-    ConnectionMode,
     accepts_on,
     mode_of_address,
     mode_of_url,
     resolve,
 )
+from bridge_project.protocol.types import ConnectionMode
 
-LOCAL, PRIVATE, REMOTE, PUBLIC, WRONG = ConnectionMode
+LOCAL, PRIVATE, REMOTE, PUBLIC, WRONG = get_args(ConnectionMode)
 HERE, NEAR, FAR = "127.0.0.1", "192.168.1.5", "9.9.9.9"
 
 
@@ -56,7 +56,7 @@ MODES = {
 )
 def test_mode_of_an_address_or_a_public_url(word: str, mode: ConnectionMode) -> None:
     tunnels = ["tunnel.example", "*.other.example"]
-    assert (mode_of_url(word, tunnels) if "://" in word else mode_of_address(word)) is mode
+    assert (mode_of_url(word, tunnels) if "://" in word else mode_of_address(word)) == mode
 
 
 def test_auto_takes_no_public_address_and_a_named_one_takes_all(
@@ -101,7 +101,7 @@ TUNNEL, PROXY = {"bridge_public_url": "https://m.ts.net"}, {"bridge_trusted_prox
 def test_mode_of_a_connection(
     settings: dict[str, Any], local: str, peer: str, headers: dict[str, str], mode: ConnectionMode
 ) -> None:
-    assert through(settings, local, peer, *headers.items()).mode is mode
+    assert through(settings, local, peer, *headers.items()).mode == mode
 
 
 PROXIES = {"bridge_trusted_proxies": "127.0.0.1, 10.0.0.0/8"}

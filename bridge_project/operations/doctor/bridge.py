@@ -14,7 +14,7 @@ from bridge_project.network import server_address, transport
 from bridge_project.network.authority import fingerprint, permits
 from bridge_project.network.certificate_files import Certificates, pin_of, read_given
 from bridge_project.network.certificates import wanted_names
-from bridge_project.network.transport import MODE_WORDS, ConnectionMode
+from bridge_project.network.transport import MODE_WORDS
 from bridge_project.operations.doctor.findings import Finding, broken, ok, warning
 from bridge_project.operations.doctor.snapshot import PAGE, Snapshot, fetch
 
@@ -131,11 +131,11 @@ def address(seen: Snapshot) -> Finding | None:
     url = seen.recorded.base_url
     kind = transport.mode_of_url(url, conf.bridge_tunnel_domains)
     text = f"{url}: {MODE_WORDS[kind]}."
-    if kind is ConnectionMode.MISCONFIGURED:
+    if kind == "misconfigured":
         return broken(text, f"BRIDGE_PUBLIC_URL=https://… {seen.start_command}")
     if seen.health is not None and (trouble := reach(seen, url, seen.recorded.pin)):
         return trouble
-    if kind is ConnectionMode.LOCAL_ONLY:
+    if kind == "local_only":
         port = urlsplit(seen.local_url).port
         kept = f"BRIDGE_PORT={port} " if port != conf.bridge_port else ""
         own = seen.without("BRIDGE_PUBLIC_URL")

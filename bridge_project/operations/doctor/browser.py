@@ -16,7 +16,7 @@ from bridge_project.kernel.config import ConfError
 from bridge_project.network import certificates
 from bridge_project.network.certificate_files import names_in
 from bridge_project.network.own_names import local_name
-from bridge_project.network.transport import ConnectionMode, mode_of_url
+from bridge_project.network.transport import mode_of_url
 from bridge_project.operations.doctor.findings import Finding, ok, warning
 from bridge_project.operations.doctor.snapshot import Snapshot
 
@@ -28,7 +28,7 @@ def address(seen: Snapshot) -> Finding | None:
     if seen.recorded is None or not seen.local_url:
         return None
     url, port = seen.recorded.base_url, urlsplit(seen.local_url).port
-    if mode_of_url(url, seen.conf.bridge_tunnel_domains) is ConnectionMode.LOCAL_ONLY:
+    if mode_of_url(url, seen.conf.bridge_tunnel_domains) == "local_only":
         return None  # no phone can reach it, which another check says
     trouble = _distrust(url)
     if not trouble:
