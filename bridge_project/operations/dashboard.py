@@ -16,7 +16,6 @@ from bridge_project.kernel.config import conf
 from bridge_project.kernel.database import sqlite_file
 from bridge_project.network import server_address
 from bridge_project.operations.doctor import checks
-from bridge_project.operations.doctor.findings import Level
 from bridge_project.operations.doctor.snapshot import Reached, Snapshot
 from devices_app.models import Device
 from hooks_app.intake import forwarders
@@ -53,8 +52,8 @@ def fill(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "healthy": status == 200,
         "health": body,
         "since": now - timedelta(seconds=getattr(body, "uptime_seconds", 0)),
-        "findings": [one for one in found if one.level is not Level.OK],
-        "fine": sum(one.level is Level.OK for one in found),
+        "findings": [one for one in found if one.level != "ok"],
+        "fine": sum(one.level == "ok" for one in found),
         "storage": _storage(),
     }
 

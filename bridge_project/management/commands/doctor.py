@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand
 
 from bridge_project.kernel.config import conf
 from bridge_project.operations.doctor.checks import examine
-from bridge_project.operations.doctor.findings import Level, as_json, as_lines, worst
+from bridge_project.operations.doctor.findings import as_json, as_lines, worst
 
 
 class Command(BaseCommand):
@@ -35,4 +35,4 @@ class Command(BaseCommand):
         print(as_json(found) if options["json"] else "\n".join(as_lines(found)))
         sys.stdout.flush()
         # Not SystemExit: the interpreter's end would wait for the thread of a check that hangs.
-        os._exit(int(worst(found) is Level.BROKEN))
+        os._exit(int(worst(found) == "broken"))

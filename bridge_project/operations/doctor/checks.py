@@ -8,7 +8,7 @@ from typing import Final
 
 from bridge_project.kernel.config import Conf
 from bridge_project.operations.doctor import agents, bridge, browser, machine, round_trip
-from bridge_project.operations.doctor.findings import Finding, Level, broken
+from bridge_project.operations.doctor.findings import Finding, broken
 from bridge_project.operations.doctor.snapshot import Snapshot, take
 
 Found = Finding | list[Finding] | None
@@ -57,7 +57,7 @@ def examine(conf: Conf, agent: str = "") -> list[Finding]:
         return found
 
     found = run(CHECKS, CHECK_SECONDS)
-    if all(one.check != "database" or one.level is not Level.BROKEN for one in found):
+    if all(one.check != "database" or one.level != "broken" for one in found):
         # Last, so that nothing of it is found in the spool.
         found += run({"event": round_trip.event}, EVENT_SECONDS)
     if agent:

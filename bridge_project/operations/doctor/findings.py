@@ -1,26 +1,17 @@
 """Write findings as lines and as JSON, without secrets."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from enum import StrEnum
-from typing import Final, Self
+from typing import Final, Literal, Self
 
 from bridge_project.kernel.logging import redact
 from bridge_project.kernel.text import printable
 
 TEXT_CHARS: Final = 500
 
-
-class Level(StrEnum):
-    """Grade a finding: `broken` makes the exit code 1, a `warning` does not."""
-
-    OK = "ok"
-    WARNING = "warning"
-    BROKEN = "broken"
-
-
-MARKS: Final = {Level.OK: "✓", Level.WARNING: "!", Level.BROKEN: "✗"}
+Level = Literal["ok", "warning", "broken"]  # the last makes the exit code 1
+MARKS: Final[Mapping[Level, str]] = {"ok": "✓", "warning": "!", "broken": "✗"}  # the gravest last
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +31,19 @@ class Finding:
 
 
 def ok(text: str) -> Finding:
-    return Finding("", Level.OK, text)
+    return Finding("", "ok", text)
 
 
 def warning(text: str, *mend: str) -> Finding:
-    return Finding("", Level.WARNING, text, mend)
+    return Finding("", "warning", text, mend)
 
 
 def broken(text: str, *mend: str) -> Finding:
-    return Finding("", Level.BROKEN, text, mend)
+    return Finding("", "broken", text, mend)
 
 
 def worst(findings: Sequence[Finding]) -> Level:
-    levels = {one.level for one in findings}
-    return next((level for level in (Level.BROKEN, Level.WARNING) if level in levels), Level.OK)
+    return max((one.level for one in findings), key=list(MARKS).index, default="ok")
 
 
 def as_lines(findings: Sequence[Finding]) -> list[str]:
@@ -63,8 +53,8 @@ def as_lines(findings: Sequence[Finding]) -> list[str]:
         lines.append(f"{MARKS[one.level]} {one.check:<11}  {one.text}")
         lines += [f"{'':17}{command}" for command in one.mend]
     levels = [one.level for one in findings]
-    count = f"{levels.count(Level.BROKEN)} broken, {levels.count(Level.WARNING)} warnings."
-    return [*lines, "", "Everything works." if worst(findings) is Level.OK else count]
+    count = f"{levels.count('broken')} broken, {levels.count('warning')} warnings."
+    return [*lines, "", "Everything works." if worst(findings) == "ok" else count]
 
 
 def as_json(findings: Sequence[Finding]) -> str:
