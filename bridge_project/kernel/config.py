@@ -123,28 +123,23 @@ class Conf(BaseModel):
 
     @model_validator(mode="after")
     def _check_together(self) -> Conf:
-        unknown = set(self.bridge_acp_unasked) - self.bridge_acp_agents.keys()
+        if bool(self.bridge_tls_cert) != bool(self.bridge_tls_key):
+            raise ValueError("BRIDGE_TLS_CERT and BRIDGE_TLS_KEY: give both or none")
+        if self.bridge_hook_token and self.bridge_hook_token == self.bridge_admin_token:
+            raise ValueError("BRIDGE_ADMIN_TOKEN: must differ from BRIDGE_HOOK_TOKEN")
+        if unknown := set(self.bridge_acp_unasked) - self.bridge_acp_agents.keys():
+            nobody = min(unknown)[:64]
+            raise ValueError(f"BRIDGE_ACP_UNASKED: {nobody} is no name in BRIDGE_ACP_AGENTS")
+        if self.bridge_default_agent not in {"", *types.OWN_AGENTS, *self.bridge_acp_agents}:
+            raise ValueError("BRIDGE_DEFAULT_AGENT: names no agent")
+        if self.bridge_plain_port == self.bridge_port:
+            raise ValueError("BRIDGE_PLAIN_PORT: must differ from BRIDGE_PORT")
         oldest, newest = (
             tuple(map(int, version.split(".")))
             for version in (self.bridge_min_client_version, self.bridge_max_client_version)
         )
-        half = bool(self.bridge_tls_cert) != bool(self.bridge_tls_key)
-        same = self.bridge_hook_token and self.bridge_hook_token == self.bridge_admin_token
-        nobody = f"BRIDGE_ACP_UNASKED: {min(unknown, default='')[:64]}"
-        agents = {"", *types.OWN_AGENTS, *self.bridge_acp_agents}
-        others = self.bridge_default_agent not in agents
-        one_port = self.bridge_plain_port == self.bridge_port
-        wrong = {
-            "BRIDGE_TLS_CERT and BRIDGE_TLS_KEY: give both or none": half,
-            "BRIDGE_ADMIN_TOKEN: must differ from BRIDGE_HOOK_TOKEN": same,
-            f"{nobody} is no name in BRIDGE_ACP_AGENTS": unknown,
-            "BRIDGE_DEFAULT_AGENT: names no agent": others,
-            "BRIDGE_PLAIN_PORT: must differ from BRIDGE_PORT": one_port,
-            "BRIDGE_MAX_CLIENT_VERSION: is below BRIDGE_MIN_CLIENT_VERSION": oldest > newest,
-        }
-        for message, is_wrong in wrong.items():
-            if is_wrong:
-                raise ValueError(message)
+        if oldest > newest:
+            raise ValueError("BRIDGE_MAX_CLIENT_VERSION: is below BRIDGE_MIN_CLIENT_VERSION")
         return self
 
     @cached_property
