@@ -17,6 +17,7 @@ from urllib.parse import SplitResult
 
 import http_ece
 from cryptography.hazmat.primitives.asymmetric import ec
+from py_vapid.utils import b64urldecode
 
 from bridge_project.kernel import limits, metrics
 from bridge_project.kernel.errors import BridgeError
@@ -80,8 +81,8 @@ def _send(subscription: PushSubscription, push: Push) -> Outcome:
         encrypted = http_ece.encrypt(
             text,
             private_key=ec.generate_private_key(ec.SECP256R1()),
-            dh=vapid.decode(subscription.p256dh),
-            auth_secret=vapid.decode(subscription.auth),
+            dh=b64urldecode(subscription.p256dh.encode()),
+            auth_secret=b64urldecode(subscription.auth.encode()),
         )
         try:
             status, waits, said = _post(parts, encrypted, push)

@@ -4,6 +4,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from django.db import IntegrityError, transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
+from py_vapid.utils import b64urldecode
 
 from bridge_project.kernel.errors import BridgeError
 from devices_app import audit
@@ -20,7 +21,7 @@ def subscribe(
     PUSH_ENDPOINT_REFUSED: an address that is not sent to, or another device's; ValueError: no
     public key.
     """
-    ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), vapid.decode(p256dh))
+    ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), b64urldecode(p256dh.encode()))
     where = {"endpoint": endpoints.check(endpoint).geturl(), "p256dh": p256dh, "auth": auth}
     where["public_key"] = vapid.public_key()
     try:

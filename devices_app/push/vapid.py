@@ -1,6 +1,5 @@
 """Keep the key that signs the bridge's pushes, and sign with it (D56; RFC 8292)."""
 
-import base64
 import time
 from functools import cache
 from typing import Final
@@ -9,6 +8,7 @@ from urllib.parse import urlsplit
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from py_vapid import Vapid02
+from py_vapid.utils import b64urldecode, b64urlencode
 
 from bridge_project.kernel.config import conf
 from bridge_project.network.authority import PRIVATE_DOMAINS
@@ -18,26 +18,21 @@ SIGNED_SECONDS: Final = 12 * 3600  # a service takes at most 24 hours
 # Apple refuses a contact whose host it cannot know, as `.local`; so a bridge without a public name
 # has one in the domain that is nobody's.
 NO_CONTACT: Final = "mailto:bridge@example.com"
-_ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551  # of the curve
-
-
-def decode(text: str) -> bytes:
-    """Decode base64url without padding."""
-    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
 @cache
 def _key() -> Vapid02:
     """Make the key of the data directory's secret, which is as random as a key."""
-    secret = int.from_bytes(decode(conf.secret("push_key")))
-    return Vapid02(ec.derive_private_key(secret % (_ORDER - 1) + 1, ec.SECP256R1()))
+    encoded, curve = conf.secret("push_key").encode("ascii"), ec.SECP256R1()
+    secret = int.from_bytes(b64urldecode(encoded))
+    return Vapid02(ec.derive_private_key(secret % (curve.group_order - 1) + 1, curve))
 
 
 @cache
 def public_key() -> str:
     """Return the key with which browsers subscribe: uncompressed, in base64url."""
     point = _key().public_key.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
-    return base64.urlsafe_b64encode(point).decode().rstrip("=")
+    return str(b64urlencode(point))
 
 
 def authorization(origin: str) -> str:
