@@ -30,6 +30,8 @@ TOO_LARGE: Final = 413
 PASSES: Final = (408, 429)  # and 5xx
 REASON_BYTES: Final = 2000
 
+_context = cache(ssl.create_default_context)
+
 
 @dataclass(frozen=True, slots=True)
 class Push:
@@ -207,8 +209,3 @@ def _connect(parts: SplitResult) -> ssl.SSLSocket:
             stream, server_hostname=parts.hostname, do_handshake_on_connect=False
         )
     raise failed
-
-
-@cache
-def _context() -> ssl.SSLContext:
-    return ssl.create_default_context()
