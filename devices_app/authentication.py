@@ -41,11 +41,10 @@ class _Scope(BasePermission):
     kinds: frozenset[tokens.Kind]
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        if cast(Principal, request.user).kind not in self.kinds:
-            self.refuse(request)
-        return True
-
-    def refuse(self, request: Request) -> NoReturn:
+        if cast(Principal, request.user).kind in self.kinds:
+            return True
+        if _is_for_hooks(request):
+            _fail("HOOK_AUTH_FAILED", request.META["REMOTE_ADDR"])
         raise BridgeError("AUTH_INSUFFICIENT_SCOPE")
 
 
@@ -74,9 +73,6 @@ class HookOnly(_Scope):
     """
 
     kinds = frozenset({"hook"})
-
-    def refuse(self, request: Request) -> NoReturn:
-        _fail("HOOK_AUTH_FAILED", request.META["REMOTE_ADDR"])
 
 
 def _fail(code: str, address: str) -> NoReturn:
