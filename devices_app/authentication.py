@@ -31,9 +31,6 @@ class BearerAuthentication(BaseAuthentication):
             pairing.record_token_use(principal, address=address)
         return principal, None
 
-    def authenticate_header(self, request: Request) -> str:
-        return "Bearer"
-
 
 class _Scope(BasePermission):
     """Admit the named kinds of token; refuse others as AUTH_INSUFFICIENT_SCOPE."""

@@ -41,9 +41,6 @@ def as_bridge_error(exception: Exception) -> BridgeError | None:
     """Return the exception as a BridgeError; None leaves it to Django."""
     if isinstance(exception, BridgeError):
         return exception
-    # DRF turns the status of these two into 403 where a view has no authentication of its own
-    if isinstance(exception, (drf.NotAuthenticated, drf.AuthenticationFailed)):
-        return BridgeError("AUTH_INVALID_TOKEN")
     if isinstance(exception, drf.APIException):
         return BridgeError(code_of(exception.status_code))
     if isinstance(exception, STORAGE_ERRORS):
