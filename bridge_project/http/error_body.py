@@ -68,15 +68,13 @@ def error_payload(
 ) -> Error_:
     """Make a failure's `error` message, and count it; `reference`: its key in the log."""
     _count_on_socket(error, reference)
-    fields = {
-        name: error.fields[name] for name in ("violations", "details") if name in error.fields
-    }
     return Error_(
         code=error.code,
         message=error.message,
         session_id=error.fields.get("session_id", session_id),
         recoverable=error.row.recoverable is not False,
-        **fields,
+        violations=error.fields.get("violations"),
+        details=error.fields.get("details"),
     )
 
 
