@@ -13,7 +13,6 @@ from bridge_project.http.error_body import JSON_TYPE, error_answer, log_error
 from bridge_project.http.request import base_url, client_address, request_id_of
 from bridge_project.kernel.database import STORAGE_ERRORS
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.protocol import jsontext
 
 log = structlog.get_logger("bridge.http")
 
@@ -61,15 +60,14 @@ def error_response(
 ) -> HttpResponse:
     """Answer a failure, as JSON or as a page of the admin site, and log it."""
     answer = error_answer(error, request_id_of(request), base_url(request), status=status)
+    body: str | bytes = answer.body
     if request.path.startswith(ADMIN_SITE):
         context = {"title": answer.fields["error"], "answer": answer.fields}
         context |= {"styles": settings.UNFOLD["STYLES"], "scripts": settings.UNFOLD["SCRIPTS"]}
         context["site_favicons"] = [{"rel": "icon", "href": "data:,"}]  # or browsers ask for one
-        text: str = render_to_string("bridge/admin_error.html", context)
+        body = render_to_string("bridge/admin_error.html", context)
         del answer.headers["Content-Type"]
-    else:
-        text = jsontext.dumps(answer.fields)
-    response = HttpResponse(text, status=answer.status, headers=answer.headers)
+    response = HttpResponse(body, status=answer.status, headers=answer.headers)
     response._bridge_error = error.code  # type: ignore[attr-defined]
     # or Django would log it again, without the code
     response._has_been_logged = True  # type: ignore[attr-defined]
