@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import structlog
 from django.core.cache import caches
-from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache
+from django.core.cache.backends.base import BaseCache
 from django_ratelimit.core import get_usage
 
 from bridge_project.kernel import limits
@@ -94,18 +94,14 @@ class FallbackCache(BaseCache):
     def __init__(self, _location: str, params: dict[str, Any]) -> None:
         super().__init__(params)
 
-    def get(self, key: str, default: Any = None, version: int | None = None) -> Any:
-        return _either(lambda cache: cache.get(key, default, version))
+    def get(self, *args: Any, **options: Any) -> Any:
+        return _either(lambda cache: cache.get(*args, **options))
 
-    def set(
-        self, key: str, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
-    ) -> None:
-        _either(lambda cache: cache.set(key, value, timeout, version))
+    def set(self, *args: Any, **options: Any) -> None:
+        _either(lambda cache: cache.set(*args, **options))
 
-    def add(
-        self, key: str, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
-    ) -> bool:
-        return _either(lambda cache: cache.add(key, value, timeout, version))
+    def add(self, *args: Any, **options: Any) -> bool:
+        return _either(lambda cache: cache.add(*args, **options))
 
     def incr(self, key: str, delta: int = 1, version: int | None = None) -> int:
         def increment(cache: BaseCache) -> int:
