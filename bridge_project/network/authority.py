@@ -43,7 +43,7 @@ def load_or_renew_authority(
     the bridge's names, for which a new authority is valid. Raises ConfError.
     """
     if not path.exists():
-        name = f"Bridge CA {socket.gethostname()[:24]} {os.urandom(3).hex()}"
+        name = common_name(f"Bridge CA {socket.gethostname()[:24]} {os.urandom(3).hex()}")
         return _make_authority(path, key, name, _constraints(names))
     try:
         ca = x509.load_pem_x509_certificate(path.read_bytes())
@@ -61,17 +61,16 @@ def load_or_renew_authority(
         " it must install /ca.crt again.",
         ca.not_valid_after_utc.date(),
     )
-    name = str(ca.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
-    return _make_authority(path, key, name, constraints_of(ca))
+    return _make_authority(path, key, ca.subject, constraints_of(ca))
 
 
 def _make_authority(
     path: Path,
     key: ec.EllipticCurvePrivateKey,
-    called: str,
+    name: x509.Name,
     constraints: x509.NameConstraints | None,
 ) -> x509.Certificate:
-    name, today = common_name(called), now()
+    today = now()
     builder = begin_certificate(name, name, key, ca=True, start=today - CA_BACKDATED)
     builder = builder.not_valid_after(today + timedelta(days=limits.CA_DAYS))
     if constraints is not None:

@@ -1,7 +1,6 @@
 """Read the certificate's files: its chain, key, names and pin (D19, D44)."""
 
 import hashlib
-import ipaddress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -86,7 +85,7 @@ def general_name(name: str) -> x509.GeneralName | None:
     """Return the name for a certificate; None if it cannot hold it (non-ASCII hosts)."""
     address = parse_address(name)
     if address is not None:
-        return x509.IPAddress(ipaddress.ip_address(address))
+        return x509.IPAddress(address)
     try:
         return x509.DNSName(name)
     except ValueError:
