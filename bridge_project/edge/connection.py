@@ -197,10 +197,7 @@ def connection_of(transport: Transport) -> Connection:
 
 
 async def drain(transport: Transport) -> bool:
-    """Wait until the send buffer has room; return False once the connection is lost.
-
-    It has room below SOCKET_BUFFER_BYTES.
-    """
+    """Wait until the send buffer has room; return False once the connection is lost."""
     connection = connection_of(transport)
     while connection.connected and transport.waiting() >= limits.SOCKET_BUFFER_BYTES:
         await connection.progress()

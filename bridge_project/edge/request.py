@@ -57,10 +57,7 @@ async def ask_for_body(application: Any, head: dict[str, Any]) -> bytes | None:
 
 
 class Request(WebRequest):  # type: ignore[misc]
-    """Read one HTTP request, pass it to the application, and send the answer.
-
-    The body of a refused request is dropped; failures are answered as JSON.
-    """
+    """Read one HTTP request, pass it to the application, and send the answer."""
 
     refused = False
     admitted = False  # the application has said that it wants the large body

@@ -138,11 +138,7 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
         signalled.set()
 
     async def _stop(self) -> None:
-        """Stop in order: refuse new connections, close sockets, wait for requests.
-
-        ``on_stop`` is awaited before each socket is sent a close frame; requests in flight have
-        STOP_SECONDS.
-        """
+        """Stop in order: refuse new connections, close sockets, wait for requests."""
         for port in self._ports:
             port.stopListening()
         seconds = limits.STOP_SECONDS

@@ -84,10 +84,7 @@ class Protocol(Handshake):
         return int(self.transport.waiting()) if connected else 0
 
     def send_frames(self, frames: Sequence[bytes]) -> int:
-        """Send whole frames in one write until the buffer is full; return how many.
-
-        SOCKET_BUFFER_BYTES is the bound.
-        """
+        """Send whole frames in one write until the buffer is full; return how many."""
         count, size = 0, self.buffered()
         while count < len(frames) and size < limits.SOCKET_BUFFER_BYTES:
             size += len(frames[count])
@@ -96,10 +93,7 @@ class Protocol(Handshake):
         return count
 
     async def drain(self) -> bool:
-        """Wait until the send buffer has room; return False once the connection is lost.
-
-        It has room below SOCKET_BUFFER_BYTES.
-        """
+        """Wait until the send buffer has room; return False once the connection is lost."""
         return await drain(self.transport)
 
     @property
