@@ -81,10 +81,7 @@ class Transport:
 
 @lru_cache(4096)
 def parse_address(text: str) -> IPAddress | None:
-    """Parse an IP address; drop brackets, zone and IPv4-mapping; None if invalid.
-
-    ``::ffff:10.0.0.1`` becomes ``10.0.0.1``.
-    """
+    """Parse an IP address; drop brackets, zone and IPv4-mapping; None if invalid."""
     try:
         address = ipaddress.ip_address(text.strip().strip("[]").partition("%")[0])
     except ValueError:
@@ -102,10 +99,7 @@ def normalise(text: str) -> str:
 
 @lru_cache(4096)
 def mode_of_address(text: str) -> ConnectionMode:
-    """Return the network that an address belongs to (D20).
-
-    What is neither loopback, private nor a mesh's is public.
-    """
+    """Return the network that an address belongs to (D20)."""
     address = parse_address(text)
     if address is None:
         return "direct_public"
@@ -114,18 +108,12 @@ def mode_of_address(text: str) -> ConnectionMode:
 
 
 def accepts_on(host_setting: str, local_address: str) -> bool:
-    """Return whether connections to this local address are accepted (D44, D45).
-
-    `auto` takes none on a public one.
-    """
+    """Return whether connections to this local address are accepted (D44, D45)."""
     return host_setting != "auto" or mode_of_address(local_address) != "direct_public"
 
 
 def is_trusted_proxy(conf: Conf, address: str) -> bool:
-    """Return whether this peer is a proxy that speaks for many clients (D19).
-
-    Its own address then identifies no client.
-    """
+    """Return whether this peer is a proxy that speaks for many clients (D19)."""
     found = parse_address(address)
     return found is not None and any(found in network for network in conf.bridge_trusted_proxies)
 
@@ -211,10 +199,7 @@ def mode_of_url(url: str, tunnel_domains: Iterable[str] = ()) -> ConnectionMode:
 
 
 def base_url(conf: Conf, host: str = "") -> str:
-    """Return the bridge's address without a path.
-
-    BRIDGE_PUBLIC_URL, else https at ``host`` (default: BRIDGE_HOST, or localhost) and BRIDGE_PORT.
-    """
+    """Return the public URL, else the bridge's address at ``host``, without a path."""
     if conf.bridge_public_url:
         return conf.bridge_public_url
     own = "localhost" if conf.bridge_host in EVERYWHERE else conf.bridge_host
