@@ -166,10 +166,7 @@ def check_not_revoked(device_pk: int) -> None:
 
 
 def revoke(device: Device, *, actor: str = AuditEntry.Actor.TERMINAL, who: str = "") -> bool:
-    """Refuse all tokens of a device and close its sockets; False if done before.
-
-    ``actor`` and ``who``: by whom, for the audit trail.
-    """
+    """Refuse all tokens of a device and close its sockets; False if done before."""
     now = timezone.now()
     with transaction.atomic():
         if not Device.objects.filter(pk=device.pk, revoked_at=None).update(revoked_at=now):

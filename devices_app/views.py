@@ -37,10 +37,7 @@ _password_queue = threading.BoundedSemaphore(1 + limits.PASSWORDS_WAITING)
 @csrf_exempt
 @require_safe
 def pair(request: HttpRequest) -> HttpResponse:
-    """Show the pairing link's values and the steps to trust the bridge (D43, D55).
-
-    The policy names the page's one script and one style by their hashes and forbids the rest.
-    """
+    """Show the pairing link's values and the steps to trust the bridge (D43, D55)."""
     path = _ca_path()
     age = int(time.monotonic() // LOCAL_NAME_KEPT_SECONDS)
     page, policy = _pair_page(path.read_bytes() if path is not None else b"", age)

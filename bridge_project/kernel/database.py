@@ -92,10 +92,7 @@ def database_settings(conf: Conf) -> dict[str, Any]:
 def delete_in_steps(
     rows: QuerySet[Any], within: Callable[[], AbstractContextManager[Any]] = nullcontext
 ) -> int:
-    """Delete rows in small transactions, each under a lock; return how many.
-
-    ``within`` takes the lock; without it there is none.
-    """
+    """Delete rows in small transactions, each in ``within``; return how many."""
     deleted = 0
     while keys := list(rows.order_by().values_list("pk", flat=True)[:DELETE_ROWS]):
         with within():

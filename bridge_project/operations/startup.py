@@ -63,10 +63,7 @@ def only_server(conf: Conf) -> Iterator[None]:
 
 
 def _lock(*descriptors: int) -> None:
-    """Lock all, after a moment's wait: others lock one to see who serves.
-
-    Raises BlockingIOError.
-    """
+    """Lock all, after a moment's wait: others lock one to see who serves."""
     until = time.monotonic() + limits.SERVE_LOCK_SECONDS
     for one in descriptors:
         while True:
