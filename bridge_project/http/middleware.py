@@ -42,12 +42,9 @@ class RequestMiddleware:
         request.META["REMOTE_ADDR"] = carrier.client
         # a proxy's word counts, so that CSRF compares the right origin
         scope_of(request)["scheme"] = "https" if carrier.secure else "http"
-        structlog.contextvars.clear_contextvars()
+        # ends with the request, which runs in a context of its own (see `Threads.run`)
         structlog.contextvars.bind_contextvars(request_id=request_id_of(request))
-        try:
-            response = self._answer(request)
-        finally:
-            structlog.contextvars.clear_contextvars()
+        response = self._answer(request)
         response["X-Request-ID"] = request_id_of(request)
         if request.path.startswith(API_PREFIXES):
             response.headers.setdefault("Cache-Control", "no-store")
