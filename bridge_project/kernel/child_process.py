@@ -175,17 +175,14 @@ def _read(
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End the group, before its leader is waited for: the id is still its own."""
     try:
-        if not _exited(process):
-            _signal(process, signal.SIGTERM)  # git takes its lock files away
-            _exits_by(process, time.monotonic() + limits.GIT_END_SECONDS)
-        _signal(process, signal.SIGKILL)
-        process.wait()
+        with process:  # at its end the output is closed, and the leader waited for
+            if not _exited(process):
+                _signal(process, signal.SIGTERM)  # git takes its lock files away
+                _exits_by(process, time.monotonic() + limits.GIT_END_SECONDS)
+            _signal(process, signal.SIGKILL)
     finally:
         with _guard:
             _running.discard(process)
-        for stream in (process.stdout, process.stderr):
-            if stream is not None:
-                stream.close()
 
 
 def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
