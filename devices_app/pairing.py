@@ -114,10 +114,7 @@ def authenticate(
     revoked, replaced, expired or void.
     """
     client_device_id = client_device_id or None
-    if client_device_id is not None and (
-        len(client_device_id) > limits.DEVICE_ID_MAX_CHARS
-        or audit.storable(client_device_id) != client_device_id
-    ):
+    if client_device_id is not None and audit.storable(client_device_id) != client_device_id:
         raise BridgeError("AUTH_FAILED")
     with transaction.atomic():
         token = _lock(tokens.digest(token_text))
