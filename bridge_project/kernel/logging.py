@@ -20,7 +20,7 @@ from typing import Any, Final, TextIO
 from urllib.parse import unquote, urlsplit
 
 import structlog
-from structlog.typing import EventDict
+from structlog.typing import EventDict, Processor
 
 from bridge_project.kernel import daphne_command, limits
 from bridge_project.kernel.config import conf
@@ -63,17 +63,22 @@ _SECRETS: Final = (
     (re.compile(r"(?i)(\b[a-z][a-z0-9+.-]*://[^\s/:@]*:)[^\s/@]+@"), rf"\1{HIDDEN}@"),
 )
 
+# what each event gets, from structlog or the standard library
+_FIELDS: Final[tuple[Processor, ...]] = (
+    structlog.contextvars.merge_contextvars,
+    structlog.stdlib.add_logger_name,
+    structlog.stdlib.add_log_level,
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+)
+
 
 def configure(_config: Mapping[str, Any]) -> None:
     """Set up logging and structlog; Django calls it with `LOGGING`."""
     structlog.configure(
         processors=[
-            structlog.contextvars.merge_contextvars,
             structlog.stdlib.filter_by_level,
-            structlog.stdlib.add_logger_name,
-            structlog.stdlib.add_log_level,
+            *_FIELDS,
             structlog.stdlib.PositionalArgumentsFormatter(),
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
         logger_factory=structlog.stdlib.LoggerFactory(),
@@ -213,13 +218,7 @@ class Redacting(structlog.stdlib.ProcessorFormatter):
     def __init__(self, *processors: Any) -> None:
         super().__init__(
             processors=[self.remove_processors_meta, _hide_secret_fields, *processors],
-            # what comes from the standard library's loggers gets what structlog's have
-            foreign_pre_chain=[
-                structlog.contextvars.merge_contextvars,
-                structlog.stdlib.add_logger_name,
-                structlog.stdlib.add_log_level,
-                structlog.processors.TimeStamper(fmt="iso", utc=True),
-            ],
+            foreign_pre_chain=_FIELDS,
         )
 
     def format(self, record: logging.LogRecord) -> str:
