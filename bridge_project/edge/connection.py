@@ -49,8 +49,7 @@ class Connection(tcp.Server):
         self.setTcpKeepAlive(True)
         self.setTcpNoDelay(True)
         # else the kernel takes megabytes, and a heartbeat's answer waits behind them
-        if hasattr(socket, "TCP_NOTSENT_LOWAT"):
-            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
         self.server.limiter.admit(self)
 
     @property

@@ -225,10 +225,9 @@ class Factory(http.HTTPFactory):
     """Make the protocol of each HTTP connection, and give it its server."""
 
     protocol = Channel
-    timeOut = limits.REQUEST_SECONDS
 
     def __init__(self, server: Any) -> None:
-        super().__init__(timeout=type(self).timeOut)
+        super().__init__(timeout=limits.REQUEST_SECONDS)
         self.server = server
 
     def log(self, request: Any) -> None:
