@@ -62,14 +62,14 @@ class Conf(BaseModel):
     the directory the bridge was started in."""
     bridge_hooks_config: types.AbsolutePath | None = None
     """The hook configuration file that `/admin/reload-hooks` validates and reports."""
-    bridge_trusted_proxies: types.NetworkList = []
+    bridge_trusted_proxies: types.Commas[types.IPNetwork] = []
     """Addresses or networks of TLS-terminating proxies, comma between them."""
-    bridge_allowed_origins: types.OriginList = []
+    bridge_allowed_origins: types.Commas[types.Origin] = []
     """Browser origins, besides the bridge's own, that may open a WebSocket and call the API. Comma
     between them."""
     bridge_cors_allow_all: bool = False
     """Answer CORS requests from every origin (development)."""
-    bridge_tunnel_domains: types.DomainList = []
+    bridge_tunnel_domains: types.Commas[types.Domain] = []
     """More domains that count as a secure tunnel (`secure_remote`). Comma between them."""
     bridge_min_client_version: types.SemVerText = "1.0.0"
     """Older clients are refused with `VERSION_INCOMPATIBLE`."""
@@ -95,7 +95,7 @@ class Conf(BaseModel):
     """The agent that `primary-agent` and an empty agent name mean."""
     bridge_acp_agents: types.AgentLines = {}
     """Agents that speak the Agent Client Protocol: `name=command line`, `;` between them."""
-    bridge_acp_unasked: types.CommaList = []
+    bridge_acp_unasked: types.Commas[str] = []
     """Agents of `BRIDGE_ACP_AGENTS` that may run although they cannot be made to ask before they
     act, by the names given there. Comma between them."""
     bridge_demo_shell: bool = False
@@ -106,7 +106,7 @@ class Conf(BaseModel):
     and `~/.claude/CLAUDE.md`."""
     bridge_push: Literal["on", "off"] = "on"
     """`off` forbids push: no device can ask for it, and nothing is sent to a push service."""
-    bridge_push_hosts: types.HostNames = []
+    bridge_push_hosts: types.Commas[types.HostName] = []
     """Names of more push services that a device may use, besides Google's, Apple's, Mozilla's and
     Microsoft's; these may be in a private network and on any port. Comma between them."""
     bridge_tls_cert: types.AbsolutePath | None = None

@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -103,8 +103,9 @@ def _read_agents(parts: Any) -> Any:
     return found
 
 
+T = TypeVar("T")
+Commas = Annotated[list[T], _split(",")]  # of values with commas between them
 Secret = Field(json_schema_extra={"secret": True})  # may be given by `X_FILE`
-CommaList = Annotated[list[str], _split(",")]
 HostName = Annotated[
     str,
     _must(
@@ -112,11 +113,8 @@ HostName = Annotated[
         r"[a-z0-9][a-z0-9.-]*|[0-9a-f:.]+",
     ),
 ]
-HostNames = Annotated[list[HostName], _split(",")]
 _DOMAIN = r"(\*?\.)?[a-z0-9][a-z0-9.-]*"
 Domain = Annotated[str, _must("hold domains such as tunnel.example, without https://", _DOMAIN)]
-DomainList = Annotated[list[Domain], _split(",")]
-NetworkList = Annotated[list[IPNetwork], _split(",")]
 RootList = Annotated[list[str], _split(":"), AfterValidator(_find_roots)]
 _SCHEME = r"[a-z][a-z0-9+.-]*://"
 Origin = Annotated[
@@ -124,7 +122,6 @@ Origin = Annotated[
     _must("hold origins such as https://app.example", _SCHEME + "[^/:][^/]*/?"),
     AfterValidator(_check_url),
 ]
-OriginList = Annotated[list[Origin], _split(",")]
 AbsolutePath = Annotated[Path, AfterValidator(_check_home), AfterValidator(make_absolute)]
 TokenText = Annotated[
     str,
