@@ -83,10 +83,7 @@ def _with_lock(conf: Conf, call: Callable[[Path, tuple[str, ...]], Certificates]
 
 
 def wanted_names(conf: Conf) -> tuple[str, ...]:
-    """Return the names that the leaf must have (D19).
-
-    They are this machine's names, the addresses that it listens on, and what the settings name.
-    """
+    """Return the names that the leaf must have (D19)."""
     host = socket.gethostname().lower().rstrip(".")
     names = ["localhost", host, f"{host.partition('.')[0] or 'bridge'}.local"]
     if conf.bridge_host in EVERYWHERE:
@@ -150,11 +147,7 @@ def _load_or_make_key(path: Path, certificate: Path) -> ec.EllipticCurvePrivateK
 def _load_leaf(
     path: Path, key: ec.EllipticCurvePrivateKey, ca: x509.Certificate, names: tuple[str, ...]
 ) -> x509.Certificate | None:
-    """Return the leaf, or None when it cannot be served any longer.
-
-    It may be damaged, another bridge's, too old or too new for the clock, or lack a name. An extra
-    name does no harm.
-    """
+    """Return the leaf, or None when it cannot be served any longer."""
     try:
         chain = x509.load_pem_x509_certificates(path.read_bytes())
         leaf = chain[0]

@@ -139,7 +139,6 @@ def make_command(conf: Conf, target: str) -> str:
 
 
 def manage(conf: Conf, command: str) -> str:
-    """Return a command of manage.py."""
     return f"{_own_data(conf)}.venv/bin/python manage.py {command}"
 
 

@@ -117,10 +117,7 @@ def _seconds(waits: str) -> float:
 
 
 def _post(parts: SplitResult, body: bytes, push: Push) -> tuple[int, str, str]:
-    """Return status, ``Retry-After`` and the beginning of the service's answer.
-
-    Raises OSError or HTTPException when there is no answer.
-    """
+    """Return status, ``Retry-After`` and the beginning of the service's answer."""
     headers = {
         "Host": parts.netloc,
         "Authorization": vapid.authorization(f"https://{parts.netloc}"),

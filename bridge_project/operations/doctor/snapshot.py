@@ -47,7 +47,6 @@ class Snapshot:
 
     @property
     def start_command(self) -> str:
-        """Return the shell command that starts this bridge."""
         return self.make("run")
 
     @property
