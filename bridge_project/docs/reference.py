@@ -70,7 +70,6 @@ def settings_markdown() -> str:
 
 
 def errors_markdown() -> str:
-    """Return ``docs/errors.md``."""
     rows = [
         (f"`{row.code}`", sent_as(row), retry(row), row.severity, row.message, row.remedy)
         for row in ERRORS.values()
@@ -83,7 +82,6 @@ def errors_markdown() -> str:
 
 
 def messages_markdown() -> str:
-    """Return ``docs/messages.md``."""
     parts = [_MESSAGES.format(count=len(CATALOGUE), address=asyncapi.ADDRESS)]
     for message in asyncapi.messages():
         model = message.model

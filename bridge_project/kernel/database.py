@@ -54,7 +54,6 @@ UNREACHABLE: dict[str, Any] = {
 
 
 def database_settings(conf: Conf) -> dict[str, Any]:
-    """Return Django's settings of the database."""
     parts = urlsplit(conf.database_url)
     name = sqlite_file(conf)
     if name is not None:

@@ -11,8 +11,6 @@ from bridge_project.kernel.errors import ERRORS, ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Hold a failure."""
-
     row: ErrorCode
     reference: str  # which the log has too: the id of a request or message, or a chore's name
     session_id: str | None

@@ -2,7 +2,6 @@
 
 
 def redis_errors() -> tuple[type[Exception], ...]:
-    """Return the exceptions, for ``except``, that mean Redis is unreachable."""
     from redis.exceptions import RedisError  # 5 MB of memory: only where Redis is in use
 
     return (OSError, RedisError)

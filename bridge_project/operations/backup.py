@@ -41,8 +41,6 @@ DAMAGED: Final = (tarfile.TarError, zlib.error, EOFError, ValueError, KeyError)
 
 
 class SavedFile(BaseModel):
-    """Describe a file of the archive."""
-
     sha256: str
     mtime_ns: int  # exact, for the time of a spooled event is a part of its id
 

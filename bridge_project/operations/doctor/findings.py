@@ -16,8 +16,6 @@ MARKS: Final[Mapping[Level, str]] = {"ok": "✓", "warning": "!", "broken": "✗
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Hold what a check found."""
-
     check: str  # what was checked
     level: Level
     text: str
