@@ -27,10 +27,9 @@ import django
 
 django.setup()
 
-from channels.routing import ProtocolTypeRouter, URLRouter
-from django.urls import path
+from channels.routing import ProtocolTypeRouter
 
-from bridge_project.composition.upgrade import WEBSOCKET_PATH, UpgradeCheck
+from bridge_project.composition.upgrade import UpgradeCheck
 from bridge_project.http.request_threads import Handler
 from bridge_project.http.transport_middleware import TransportMiddleware
 from bridge_project.operations.standalone import Standalone
@@ -40,7 +39,7 @@ from hooks_app.intake.fast_path import FastPath
 from sessions_app.handlers import connection, push, session  # noqa: F401
 from sessions_app.socket.consumer import BridgeConsumer
 
-_socket = UpgradeCheck(URLRouter([path(WEBSOCKET_PATH, BridgeConsumer.as_asgi())]))
+_socket = UpgradeCheck(BridgeConsumer.as_asgi())
 _http = FastPath(FileRequestLimiter(Handler()))
 routes = ProtocolTypeRouter({"http": _http, "websocket": _socket})
 _standalone = Standalone(routes)

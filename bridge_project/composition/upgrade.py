@@ -13,7 +13,7 @@ from bridge_project.kernel.threads import readers
 from bridge_project.network.own_names import host_allowed, origin_allowed, own_names
 from devices_app import tokens
 
-WEBSOCKET_PATH: Final = "api/v1/ws"
+WEBSOCKET_PATH: Final = "/api/v1/ws"
 
 
 class UpgradeCheck:
@@ -36,7 +36,7 @@ async def _check(scope: Scope) -> None:
     """Raise BridgeError when address, host, rate, origin or token is wrong."""
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
     names, client = own_names(scope), scope["bridge"].client
-    if scope["path"] != f"/{WEBSOCKET_PATH}":
+    if scope["path"] != WEBSOCKET_PATH:
         raise BridgeError("NOT_FOUND")
     if not host_allowed(names, headers.get("host", "")):
         raise BridgeError("HOST_NOT_ALLOWED")
