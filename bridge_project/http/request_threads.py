@@ -6,9 +6,8 @@ from urllib.parse import quote
 
 from django.core import signals
 from django.core.exceptions import RequestAborted
-from django.core.handlers.asgi import ASGIHandler, ASGIRequest, get_script_prefix
+from django.core.handlers.asgi import ASGIHandler, ASGIRequest
 from django.http import HttpResponse
-from django.urls import set_script_prefix
 
 from bridge_project.http.asgi_types import Scope
 from bridge_project.kernel.threads import Threads, requests
@@ -43,7 +42,6 @@ class Handler(ASGIHandler):
             response.content = b""
 
     def _answer(self, scope: Scope, body: Any) -> HttpResponse:
-        set_script_prefix(get_script_prefix(scope))
         signals.request_started.send(sender=self.__class__, scope=scope)
         # Django refuses a query that is no UTF-8 before any middleware runs, without D9's fields.
         query = quote(scope["query_string"], safe=_ASCII)
