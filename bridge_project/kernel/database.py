@@ -20,10 +20,7 @@ DELETE_ROWS = 500  # in one transaction
 STORAGE_ERRORS: Final = (OperationalError, InterfaceError, InternalError)
 refused = threading.Event()  # set when a request met one, until the database was written again
 # FULL: a power cut undoes nothing that was acknowledged (D26).
-SQLITE_INIT = (
-    "PRAGMA journal_mode=wal; PRAGMA synchronous=FULL; PRAGMA busy_timeout=20000;"
-    " PRAGMA journal_size_limit=67108864;"
-)
+SQLITE_INIT = "PRAGMA journal_mode=wal; PRAGMA synchronous=FULL; PRAGMA journal_size_limit=67108864"
 
 
 def sqlite_file(conf: Conf) -> Path | None:
