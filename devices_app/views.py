@@ -42,7 +42,7 @@ def pair(request: HttpRequest) -> HttpResponse:
     age = int(time.monotonic() // LOCAL_NAME_KEPT_SECONDS)
     page, policy = _pair_page(path.read_bytes() if path is not None else b"", age)
     headers = {"Content-Security-Policy": policy, "Cache-Control": "no-store"}
-    headers |= {"Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff"}
+    headers["Referrer-Policy"] = "no-referrer"
     return HttpResponse(page, headers=headers)
 
 

@@ -31,10 +31,8 @@ TYPES: Final = {".js": "text/javascript", ".webmanifest": "application/manifest+
 FOR_GOOD: Final = "public, max-age=31536000, immutable"
 SAFE: Final = {
     "Vary": "Accept-Encoding",
-    "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
 }
 
 _IMPORT: Final = re.compile(r'^(?:import|\} from|export .* from) [^;"]*"(\.[^"]+)";$', re.MULTILINE)
