@@ -132,9 +132,8 @@ class LogFile(RotatingFileHandler):
     """Write `logs/bridge.log` (at most 60 MB); on a full disk lines are dropped."""
 
     def __init__(self) -> None:
-        directory = conf.bridge_data_dir / "logs"
-        limit: dict[str, Any] = {"maxBytes": FILE_BYTES, "backupCount": FILE_COUNT}
-        super().__init__(directory / "bridge.log", encoding="utf-8", delay=True, **limit)
+        path = conf.bridge_data_dir / "logs" / "bridge.log"
+        super().__init__(path, "a", FILE_BYTES, FILE_COUNT, "utf-8", delay=True)
         json_lines = structlog.processors.JSONRenderer(serializer=json.dumps)
         self.setFormatter(Redacting(structlog.processors.format_exc_info, json_lines))
         self._failed_at = float("-inf")
