@@ -191,7 +191,6 @@ Transport = Connection | TLSConnection
 
 
 def connection_of(transport: Transport) -> Connection:
-    """Return the TCP connection below a transport."""
     return transport.transport if isinstance(transport, TLSConnection) else transport
 
 
@@ -282,7 +281,6 @@ def listen(
 
 
 def _cannot_listen(setting: str, address: str, port: int, error: OSError) -> ConfError:
-    """Return the error of a port that cannot be used, in one line with its setting."""
     if error.errno == errno.EADDRINUSE:
         return ConfError(
             f"{setting}: port {port} is in use by another program; stop it, or set {setting}"

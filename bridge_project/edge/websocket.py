@@ -202,7 +202,6 @@ class Protocol(Handshake):
         self._fail_connection(TOO_BIG, reason)
 
     def _beginning(self) -> bytes:
-        """Return the beginning of the message that is being received."""
         if self._isMessageCompressed:  # autobahn drops what it inflates beyond the limit
             inflate = zlib.decompressobj(-zlib.MAX_WBITS).decompress
             try:

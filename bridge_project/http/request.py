@@ -16,7 +16,6 @@ def scope_of(request: HttpRequest) -> Scope:
 
 
 def transport_of(request: HttpRequest) -> Transport:
-    """Return the connection of a request."""
     return cast(Transport, scope_of(request)["bridge"])
 
 

@@ -55,5 +55,4 @@ ProcessCollector(registry=REGISTRY)  # process_*: memory, processor time, open f
 
 
 def gauge(name: str, text: str, value: float) -> Metric:
-    """Make a gauge without labels."""
     return GaugeMetricFamily(PREFIX + name, text, value=value)
