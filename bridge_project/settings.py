@@ -81,7 +81,6 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 CACHES: dict[str, Any] = {
     "local": {
         "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
-        "LOCATION": "rates",
         # of the default, 300, an attacker with a few addresses would wash out the counts of others
         "OPTIONS": {"MAX_ENTRIES": 100_000},
     },
