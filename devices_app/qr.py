@@ -54,10 +54,9 @@ class Invitation:
 
 def bridge_address() -> Address:
     """Return the address that ``serve`` recorded, else the one it would have."""
-    found = server_address.recorded(conf)
-    if found is not None:
-        return found
-    return server_address.current(conf, certificates.load_or_renew(conf))
+    return server_address.recorded(conf) or server_address.current(
+        conf, certificates.load_or_renew(conf)
+    )
 
 
 def invite(
