@@ -4,8 +4,6 @@ The SDK's own transport would hand the bridge's whole environment on and leave t
 process group.
 """
 
-import asyncio
-import contextlib
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -83,9 +81,7 @@ class ClaudeProcess(JsonLines, Transport):
         """
         self._closing = True
         await self.end_input()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(limits.AGENT_END_SECONDS):
-                await self.group.exited.wait()
+        await groups.within(limits.AGENT_END_SECONDS, self.group.exited.wait())
         await groups.end_group(self.group, patience=0)
         self.stop_reading()
 

@@ -14,7 +14,7 @@ import sys
 import time
 import uuid
 from asyncio.subprocess import DEVNULL, PIPE, Process, SubprocessStreamProtocol
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -197,6 +197,13 @@ async def start(
     return group
 
 
+async def within(seconds: float, work: Awaitable[object]) -> None:
+    """Await ``work``, but no longer than these seconds."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await work
+
+
 async def end_group(group: Group, *, patience: float | None = None) -> None:
     """End the command and everything that it started.
 
@@ -207,25 +214,18 @@ async def end_group(group: Group, *, patience: float | None = None) -> None:
     try:
         if patience and not group.exited.is_set():
             group.send(b"t")
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(patience):
-                    await group.exited.wait()
+            await within(patience, group.exited.wait())
     finally:
         # also when the caller is cancelled: nothing else would end it
         group.end()
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(limits.AGENT_END_SECONDS):
-            await group.closed.wait()
-            await group.process.wait()
+    gone = asyncio.gather(group.closed.wait(), group.process.wait())
+    await within(limits.AGENT_END_SECONDS, gone)
     if not group.nothing_left:
         await asyncio.to_thread(_sweep, AGENT_RUN, group.run)
     if group.process.stdin is not None:
         group.process.stdin.close()
-    # What it printed is read by its reader; without a reader the pipe would stay open for
-    # ever
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_CLOSED_SECONDS):
-            await group.streams.closed.wait()
+    # what it printed is read by its reader; without a reader the pipe would stay open for ever
+    await within(_CLOSED_SECONDS, group.streams.closed.wait())
     group.transport.close()
 
 
@@ -235,9 +235,7 @@ async def end_background(group: Group) -> None:
     The command goes on, and so do its own children: of an agent those are the helpers that it
     needs.
     """
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(limits.AGENT_END_SECONDS):
-            await group.clear()
+    await within(limits.AGENT_END_SECONDS, group.clear())
 
 
 def reap(instance: str) -> None:

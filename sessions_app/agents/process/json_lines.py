@@ -1,7 +1,6 @@
 """Exchange JSON messages, one a line, with a process that may print anything."""
 
 import asyncio
-import contextlib
 import re
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 from bridge_project.kernel import limits
 from bridge_project.kernel.child_process import LAST_OUTPUT_SECONDS, Output
 from bridge_project.kernel.logging import redact
-from sessions_app.agents.process.groups import Group
+from sessions_app.agents.process.groups import Group, within
 from sessions_app.agents.process.shell import ending
 
 Message = dict[str, Any]
@@ -87,9 +86,7 @@ class JsonLines:
     async def describe_end(self) -> str:
         """Return how the process ended, with the end of its error output."""
         if not self._fault:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(limits.AGENT_END_SECONDS):
-                    await self.group.exited.wait()
+            await within(limits.AGENT_END_SECONDS, self.group.exited.wait())
         exited = self.group.exited.is_set()
         if exited:
             await asyncio.wait({self._reading}, timeout=LAST_OUTPUT_SECONDS)

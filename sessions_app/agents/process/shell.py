@@ -5,7 +5,6 @@ retry policy allows it goes to the client in ``tool_error``.
 """
 
 import asyncio
-import contextlib
 import errno
 import re
 import shlex
@@ -73,9 +72,7 @@ class Command:
             self.out.read(group.stdout), (self._err or self.out).read(group.stderr)
         )
         try:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(limits.TOOL_TIMEOUT_BASH_SECONDS):
-                    await group.exited.wait()
+            await process_groups.within(limits.TOOL_TIMEOUT_BASH_SECONDS, group.exited.wait())
             self.timed_out = not group.exited.is_set()
         except asyncio.CancelledError:
             await asyncio.shield(process_groups.end_group(group, patience=0))
