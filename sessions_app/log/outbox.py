@@ -143,16 +143,11 @@ def prune() -> int:
     pruned = 0
     for feed in list(Feed.objects.alias(since=Subquery(oldest)).filter(since__lte=kept_since)):
         kept = rows.filter(feed=feed, created_at__gt=kept_since).values_list("seq", flat=True)
-        pruned += _discard_before(feed.pk, kept.first() or feed.last_seq + 1)
+        pruned += discard_before(feed.pk, kept.first() or feed.last_seq + 1)
     return pruned
 
 
-def discard_all(feed: Feed) -> None:
-    """Discard all rows that a feed had when it was read."""
-    _discard_before(feed.pk, feed.last_seq + 1)
-
-
-def _discard_before(feed_id: int, before: int) -> int:
+def discard_before(feed_id: int, before: int) -> int:
     """Discard a feed's rows before a given one, in steps; return how many."""
     discarded = 0
     while True:

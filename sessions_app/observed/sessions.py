@@ -15,7 +15,7 @@ from bridge_project.protocol.server_messages import SessionStarted
 from bridge_project.protocol.types import SessionEndReason
 from sessions_app import session_view
 from sessions_app.approvals import service as approvals
-from sessions_app.log.outbox import Outbox, discard_all, outbox
+from sessions_app.log.outbox import Outbox, discard_before, outbox
 from sessions_app.models import Feed, Session, ToolCall
 
 DEFAULT_AGENT = "primary-agent"
@@ -135,7 +135,7 @@ def forget(old: QuerySet[Feed]) -> int:
     """
     forgotten = 0
     for feed in list(old):
-        discard_all(feed)
+        discard_before(feed.pk, feed.last_seq + 1)  # all that it had when it was read
         with outbox():  # nothing is appended meanwhile
             gone = old.filter(pk=feed.pk, last_seq=feed.last_seq)
             forgotten += gone.delete()[1].get(Feed._meta.label, 0)
