@@ -13,7 +13,7 @@ import structlog
 
 from bridge_project.kernel import limits
 from sessions_app.agents.claude import agent, memory, process
-from sessions_app.agents.claude.translation import REJECTED, Translation, asks
+from sessions_app.agents.claude.translation import REJECTED, UNASKED, Translation
 from sessions_app.agents.driver import CannotResume, CannotStart, Driver
 from sessions_app.agents.events import AgentDied, ApprovalWithdrawn
 from sessions_app.agents.process import groups
@@ -160,7 +160,7 @@ async def _have_it_ask(
     event: sdk.HookInput, call_id: str | None, context: sdk.HookContext
 ) -> sdk.HookJSONOutput:
     """Make the agent ask also about commands that it believes only read."""
-    if event["hook_event_name"] != "PreToolUse" or not asks(event["tool_name"]):
+    if event["hook_event_name"] != "PreToolUse" or event["tool_name"] in UNASKED:
         return {}
     return {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "ask"}}
 

@@ -49,11 +49,6 @@ _NOT_SAID = (  # in the person's place, by the program
 _USAGE = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 
 
-def asks(tool: str) -> bool:
-    """Return whether a call of this tool needs an approval."""
-    return tool not in UNASKED
-
-
 @dataclass(slots=True)
 class _OpenCall:
     """Hold a call that has no result yet."""
@@ -193,7 +188,7 @@ class Translation:
         for block in message.content:
             if isinstance(block, sdk.ToolUseBlock):
                 found = self._opened(block.id, block.name, block.input)
-                if not asks(block.name) and not found.reported:
+                if block.name in UNASKED and not found.reported:
                     found.reported = True
                     yield events.ToolStarted(found.call)
             elif isinstance(block, sdk.TextBlock) and whole and block.text:
