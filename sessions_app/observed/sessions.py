@@ -2,7 +2,6 @@
 
 import re
 from datetime import datetime, timedelta
-from typing import Any
 
 from django.db.models import Q, QuerySet
 
@@ -73,16 +72,13 @@ def close(
     box.append_to_all(encode(end, id=row_id))
 
 
-def set_title(session: Session, prompt: Any) -> None:
+def set_title(session: Session, prompt: str) -> None:
     """Set a title: the first prompt's first line, else the directory's name (D6)."""
-    lines = prompt.splitlines() if isinstance(prompt, str) else []
-    line = next((line.strip() for line in lines if line.strip()), "")
     if session.titled:
         return
-    if line:
-        session.title, session.titled = _title(line), True
-    else:
-        session.title = _title(re.split(r"[/\\]", session.working_directory.rstrip("/\\"))[-1])
+    line = next((line.strip() for line in prompt.splitlines() if line.strip()), "")
+    directory = re.split(r"[/\\]", session.working_directory.rstrip("/\\"))[-1]
+    session.title, session.titled = _title(line or directory), line != ""
 
 
 def _title(text: str) -> str:
