@@ -83,7 +83,6 @@ class RanAnyway(Event):
     call: Call
 
 
-@dataclass(frozen=True, slots=True)
 class AnswerEnded(Event):
     """Report that an answer ended but not its turn: the driver prompts once more."""
 
@@ -108,7 +107,6 @@ class ModelRetried(Event):
     why: str
 
 
-@dataclass(frozen=True, slots=True)
 class TurnSilent(Event):
     """Report a turn without any sign for TURN_SILENCE_SECONDS."""
 
