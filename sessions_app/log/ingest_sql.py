@@ -91,8 +91,8 @@ def moment(value: datetime | None) -> Any:
 ROW_WRITTEN = ("seq", "feed_id", "type", "message_id", "frame", "size", "created_at")
 _WRITE_ROWS = insert_into(LogRow, ROW_WRITTEN)
 _WRITE_FEED = f'UPDATE "{_FEED}" SET last_seq = %s, rows = %s, bytes = %s WHERE id = %s'
-_READ_HEAD = f'SELECT seq, bytes FROM "{_HEAD}" WHERE id = 1'
-_LOCK_HEAD = f"{_READ_HEAD} FOR UPDATE"
+READ_HEAD = f'SELECT seq, bytes FROM "{_HEAD}" WHERE id = 1'
+_LOCK_HEAD = f"{READ_HEAD} FOR UPDATE"
 _WRITE_HEAD = f'UPDATE "{_HEAD}" SET seq = %s, bytes = %s WHERE id = 1'
 _OLDEST = f'SELECT seq, feed_id, size FROM "{_ROW}" ORDER BY seq LIMIT %s'
 _OLDEST_OF_FEED = _OLDEST.replace("ORDER BY", "WHERE feed_id = %s ORDER BY")
@@ -103,16 +103,10 @@ _SHRINK_FEED = (
 _SHRINK_HEAD = f'UPDATE "{_HEAD}" SET bytes = bytes - %s WHERE id = 1'
 
 
-def read_head(cursor: Any) -> tuple[int, int]:
-    """Return the newest row and the bytes of the log."""
-    cursor.execute(_READ_HEAD)
-    return cursor.fetchone() or (0, 0)
-
-
 def lock_head(cursor: Any) -> tuple[int, int]:
     """Return newest row and bytes of the log; lock them until the transaction ends."""
     # SQLite: BEGIN IMMEDIATE has locked everything
-    cursor.execute(_LOCK_HEAD if connection.features.has_select_for_update else _READ_HEAD)
+    cursor.execute(_LOCK_HEAD if connection.features.has_select_for_update else READ_HEAD)
     found: tuple[int, int] | None = cursor.fetchone()
     if found is None:  # this is the first row ever
         head = LogHead.objects.select_for_update().get_or_create(pk=1)[0]

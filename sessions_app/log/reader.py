@@ -136,7 +136,8 @@ def newest(after: int, count: int, size: int) -> tuple[int, list[Row]]:
 def head_seq() -> int:
     """Return the newest row's number."""
     with connection.cursor() as cursor:
-        return ingest_sql.read_head(cursor)[0]
+        cursor.execute(ingest_sql.READ_HEAD)
+        return (cursor.fetchone() or (0,))[0]
 
 
 def feeds_with_news(positions: Mapping[int, int], default: int) -> dict[int, int]:
