@@ -1,15 +1,13 @@
 """Run git with an environment and a configuration of our own (D10)."""
 
-import functools
 import os
 import pwd
 import shutil
-import stat
 import time
 from collections import deque
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final
 
 from bridge_project.kernel import child_environment, child_process, limits
@@ -67,7 +65,7 @@ def committing_environment(directory: str, git_dir: str) -> dict[str, str]:
     return user_environment() | _FIXED | ours | {"GIT_DIR": git_dir}
 
 
-@functools.cache
+@cache
 def executable() -> str:
     """Return git's absolute path."""
     found = shutil.which("git", path=child_process.search_path())
@@ -165,10 +163,5 @@ def _check_settings_files(top: str) -> None:
 
 def _is_special(path: str) -> bool:
     """Return whether a path leads to neither file nor directory; /dev/null is fine."""
-    try:
-        found, null = os.stat(path), os.stat(os.devnull)
-    except OSError:
-        return False
-    return not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)) and (
-        not os.path.samestat(found, null)
-    )
+    usual = os.path.isfile(path) or os.path.isdir(path)
+    return os.path.exists(path) and not usual and not os.path.samefile(path, os.devnull)
