@@ -72,19 +72,17 @@ class AcpDriver(Driver):
         self._client = AcpClient(self.events, self.approvals, directory, self._modes.reported)
         self._connection = ClientSideConnection(cast(Any, self._client), self._transport)
         self._group = group
-        await self._introduce(self._connection, directory, resume_id)
+        await self._introduce(directory, resume_id)
         self._watch = asyncio.create_task(self._report_death(group))
 
     async def _wait_for_room(self) -> None:
         await asyncio.sleep(0)  # the message before this one reports what it has to first
         await self.events.wait_for_room()
 
-    async def _introduce(
-        self, conn: ClientSideConnection, directory: Path, resume_id: str | None
-    ) -> None:
+    async def _introduce(self, directory: Path, resume_id: str | None) -> None:
         """Begin or load the session, and have the agent ask."""
         try:
-            hello = await conn.initialize(
+            hello = await self._connection.initialize(
                 PROTOCOL_VERSION, _CAPABILITIES, schema.Implementation(name="bridge", version="1")
             )
             if hello.protocol_version != PROTOCOL_VERSION:
@@ -101,12 +99,12 @@ class AcpDriver(Driver):
             where: dict[str, Any] = {"cwd": str(directory), "mcp_servers": [], **meta}
             session: Any
             if resume_id:
-                session = await self._load(conn, hello, resume_id, where)
+                session = await self._load(hello, resume_id, where)
             else:
-                session = await conn.new_session(**where)
+                session = await self._connection.new_session(**where)
             self._session_id = resume_id or session.session_id
             self.asks = agent.asks[self._name] = await self._modes.set_asking_mode(
-                conn,
+                self._connection,
                 self._session_id,
                 offer_of(session),
                 recipe,
@@ -133,11 +131,7 @@ class AcpDriver(Driver):
         return f"{self._name}{what}: {text_of_error(error)}"
 
     async def _load(
-        self,
-        conn: ClientSideConnection,
-        hello: schema.InitializeResponse,
-        resume_id: str,
-        where: dict[str, Any],
+        self, hello: schema.InitializeResponse, resume_id: str, where: dict[str, Any]
     ) -> Any:
         """Load a session; what the agent reports before the first prompt is its history.
 
@@ -147,7 +141,7 @@ class AcpDriver(Driver):
             raise CannotResume(f"{self._name} cannot continue an earlier session.")
         self._client.collector = HistoryCollector()
         try:
-            answer = await conn.load_session(session_id=resume_id, **where)
+            answer = await self._connection.load_session(session_id=resume_id, **where)
         except RequestError as error:
             if error.code == AUTH_REQUIRED:
                 raise
