@@ -13,12 +13,6 @@ from bridge_project.http.request import client_address
 from bridge_project.http.view import BridgeAPIView
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol import hooks, http
-from bridge_project.protocol.hooks import (
-    HookEvent,
-    HookInvalid,
-    parse_hook_batch,
-    parse_hook_body,
-)
 from bridge_project.protocol.types import HOOK_EVENTS, now_text
 from devices_app.authentication import AdminOnly, HookOnly
 from hooks_app import config
@@ -50,7 +44,7 @@ class HookView(BridgeAPIView):
             forwarders.record(client_address(request._request), said)
 
     def handle_exception(self, exc: Exception) -> Response:
-        if isinstance(exc, HookInvalid):  # in all three forms that the spec shows, at once
+        if isinstance(exc, hooks.HookInvalid):  # in all three forms that the spec shows, at once
             first = exc.violations[0]
             exc = BridgeError(
                 exc.code,
@@ -86,8 +80,8 @@ class EventView(HookView):
     )
     def post(self, request: Request) -> Response:
         try:
-            event = parse_hook_body(json_bytes(request), now=datetime.now(UTC))
-        except HookInvalid as invalid:
+            event = hooks.parse_hook_body(json_bytes(request), now=datetime.now(UTC))
+        except hooks.HookInvalid as invalid:
             repeated = find_receipts([invalid.stale_id] if invalid.stale_id else [])
             if not repeated:
                 raise
@@ -113,14 +107,14 @@ class BatchView(HookView):
         responses=http.BatchResult,
     )
     def post(self, request: Request) -> Response:
-        parsed = parse_hook_batch(json_bytes(request), now=datetime.now(UTC))
-        good = [Posted(event, self.source) for event in parsed if isinstance(event, HookEvent)]
+        parsed = hooks.parse_hook_batch(json_bytes(request), now=datetime.now(UTC))
+        good = [Posted(one, self.source) for one in parsed if isinstance(one, hooks.HookEvent)]
         stored = iter(store(good) if good else [])
-        bad = [one for one in parsed if isinstance(one, HookInvalid)]
+        bad = [one for one in parsed if isinstance(one, hooks.HookInvalid)]
         repeated = find_receipts([one.stale_id for one in bad if one.stale_id])
         event_ids, errors = [], []
         for index, one in enumerate(parsed):
-            if isinstance(one, HookEvent):
+            if isinstance(one, hooks.HookEvent):
                 event_ids.append(next(stored).event_id)
             elif one.stale_id in repeated:
                 event_ids.append(one.stale_id)
