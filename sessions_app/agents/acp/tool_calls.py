@@ -20,18 +20,11 @@ from acp import schema
 from bridge_project.kernel import limits, threads
 from bridge_project.protocol.agent_text import for_person
 from bridge_project.protocol.risk import PATH_MAX_CHARS
+from sessions_app.agents import events
 from sessions_app.agents.acp import content
 from sessions_app.agents.acp.grants import grant_of
 from sessions_app.agents.acp.record import Record, Update
 from sessions_app.agents.diffs import diff_of_texts
-from sessions_app.agents.events import (
-    EventQueue,
-    RanAnyway,
-    ToolFailed,
-    ToolStarted,
-    ToolStopped,
-    ToolSucceeded,
-)
 from sessions_app.approvals.tool_call import usable_id
 from sessions_app.approvals.tool_result import INTERRUPTED, TOOL_FAILED, Failure
 
@@ -50,9 +43,9 @@ class ToolCalls:
     """
 
     def __init__(
-        self, events: EventQueue, directory: Path, terminal_text: Callable[[str], str]
+        self, queue: events.EventQueue, directory: Path, terminal_text: Callable[[str], str]
     ) -> None:
-        self._events = events
+        self._events = queue
         self._directory = directory
         self._terminal_text = terminal_text
         self._records: dict[str, Record] = {}
@@ -92,7 +85,7 @@ class ToolCalls:
         """Report a refused call that ran, once it has ended."""
         if record.refused is not None and status in _ENDED:
             if status == "completed":
-                self._events.put(RanAnyway(record.refused))
+                self._events.put(events.RanAnyway(record.refused))
             record.refused = None
 
     def asked_before(self, update: Update) -> Record | None:
@@ -125,7 +118,7 @@ class ToolCalls:
         """Close the record of a call that will not run, once; ignore its later updates."""
         if not record.over:
             record.over = True
-            self._events.put(ToolStopped(record.call, why))
+            self._events.put(events.ToolStopped(record.call, why))
 
     @contextmanager
     def waiting(self, record: Record) -> Iterator[None]:
@@ -224,7 +217,7 @@ class ToolCalls:
     def _announce(self, record: Record) -> None:
         if record.announced is None:
             record.announced = record.call
-            self._events.put(ToolStarted(record.announced))
+            self._events.put(events.ToolStarted(record.announced))
 
     def _finish(self, record: Record) -> None:
         text, details = self._text(record), content.details_of(record.raw_output)
@@ -238,12 +231,12 @@ class ToolCalls:
                 details.exit_code = known.details.exit_code
             why = f"Exit code {details.exit_code}" if details.exit_code else TOOL_FAILED
             failure = replace(known, message=text or why, details=details)
-            self._events.put(ToolFailed(record.call, failure))
+            self._events.put(events.ToolFailed(record.call, failure))
         else:
             # an agent may have written the file itself before the bridge did
             wrote = [change for change in record.wrote if change.old != change.new]
             diff = diff_of_texts(wrote or record.changes)
-            self._events.put(ToolSucceeded(record.call, text, diff))
+            self._events.put(events.ToolSucceeded(record.call, text, diff))
         record.over = True
 
     def _text(self, record: Record) -> str:
