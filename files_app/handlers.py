@@ -12,7 +12,6 @@ import structlog
 from bridge_project.kernel import limits, threads
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import default_jail
-from bridge_project.kernel.threads import Threads
 from bridge_project.protocol import client_messages as c
 from bridge_project.protocol import repository_messages as r
 from bridge_project.protocol.base import ClientPayload, Payload
@@ -37,7 +36,7 @@ log = structlog.get_logger("bridge.git")
 Make = Callable[[Session, Any], Payload]
 
 
-def _answers(model: type[ClientPayload], pool: Threads) -> Callable[[Make], Make]:
+def _answers(model: type[ClientPayload], pool: threads.Threads) -> Callable[[Make], Make]:
     """Register a function of session and payload, called in one of the threads."""
 
     def register(make: Make) -> Make:

@@ -13,7 +13,6 @@ from django.utils import timezone
 
 from bridge_project.kernel import failure_alerts, limits
 from bridge_project.kernel.background_task import BackgroundTask
-from bridge_project.kernel.failure_alerts import Failure
 from bridge_project.kernel.threads import chores, readers, writers
 from bridge_project.protocol.base import Phase
 from bridge_project.protocol.catalogue import encode
@@ -82,7 +81,7 @@ async def _poll() -> None:
         await asyncio.sleep(limits.POLL_SECONDS)
 
 
-def _notify(failure: Failure) -> None:
+def _notify(failure: failure_alerts.Failure) -> None:
     """Store a failure's notification (D13); if that fails, it may be reported again."""
     try:
         with outbox() as box:

@@ -23,7 +23,6 @@ from bridge_project.kernel.background_task import BackgroundTask
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.text import without_controls
-from bridge_project.kernel.threads import readers, writers
 from devices_app.models import PushSubscription
 from devices_app.push import endpoints, sending, subscriptions
 from devices_app.push.sending import Outcome, Push
@@ -153,13 +152,13 @@ def store_outcome(subscription: PushSubscription, outcome: Outcome, seq: int | N
 
 
 async def _deliver(due: Due) -> None:
-    if not await writers.run(claim, due):
+    if not await threads.writers.run(claim, due):
         return
     try:
         outcome = await threads.push.run(sending.send, due.subscription, due.push)
     except BridgeError as refused:
         outcome = Outcome(refused.message)
-    await writers.run(store_outcome, due.subscription, outcome, due.seq)
+    await threads.writers.run(store_outcome, due.subscription, outcome, due.seq)
 
 
 _waiting: list[Due] = []  # found last, not begun
@@ -176,7 +175,7 @@ async def _run() -> None:
             continue
         upto = tail.head
         try:
-            found, waits = await readers.run(find_due, settled)
+            found, waits = await threads.readers.run(find_due, settled)
         except DatabaseError:
             continue  # polling reports it
         except Exception:

@@ -28,7 +28,6 @@ from bridge_project.network.own_names import host_allowed, own_names
 from bridge_project.protocol import jsontext
 from bridge_project.protocol.hooks import HookInvalid, parse_hook_body
 from devices_app import tokens
-from devices_app.tokens import Principal
 from hooks_app.intake.group_commit import GroupWriter
 from hooks_app.intake.store import Posted, Receipt
 from hooks_app.views import EventView
@@ -38,7 +37,7 @@ LARGE_AT_ONCE = 2  # a large event takes many times its size in memory until it 
 # headers that the view reads
 UNUSUAL = frozenset({b"origin", b"content-encoding", b"x-hook-behind"})
 PATHS = frozenset({"/hooks/event", "/api/v1/hooks/event"})
-HOOK = Principal("hook")
+HOOK = tokens.Principal("hook")
 
 Headers = dict[bytes, bytes]
 

@@ -11,7 +11,6 @@ from sessions_app.agents.diffs import diff_of_result
 from sessions_app.agents.sanitize import truncate
 from sessions_app.approvals import tool_result
 from sessions_app.approvals.tool_call import Call, describe, usable_id
-from sessions_app.approvals.tool_result import Failure
 from sessions_app.models import Session
 
 _END_REASONS: dict[object, SessionEndReason] = {
@@ -88,7 +87,7 @@ def call_of(event: HookEvent) -> Call:
     )
 
 
-def failure_of(event: HookEvent) -> Failure | None:
+def failure_of(event: HookEvent) -> tool_result.Failure | None:
     """Return how a tool failed; None if it did not fail, or was interrupted."""
     result = event.payload["result"]
     interrupted = isinstance(result, dict) and result.get("interrupted") is True

@@ -18,7 +18,6 @@ from sessions_app.agents import inbox
 from sessions_app.agents.breaker import Breaker
 from sessions_app.agents.driver import Driver, Verdict
 from sessions_app.agents.events import AgentDied, Event, StoppedAsking, TurnEnded, TurnSilent
-from sessions_app.agents.inbox import Kind
 from sessions_app.agents.sanitize import coalesce
 from sessions_app.agents.session_writer import OwnershipLost, SessionLog
 from sessions_app.models import Command, Session
@@ -189,13 +188,13 @@ class SessionRunner:
 
     async def _obey(self, command: Command) -> None:
         payload = json.loads(command.payload)
-        if command.kind == Kind.PROMPT:
+        if command.kind == inbox.Kind.PROMPT:
             self.busy = True
             if self._cleaner is not None and not self._cleaner.done():
                 self._cleaner.cancel()  # what is started from now on is not to be ended
                 await self.driver.end_background()
             await self.driver.prompt(payload["content"])
-        elif command.kind == Kind.DECIDE:
+        elif command.kind == inbox.Kind.DECIDE:
             call_id = self._session_log.call_of(payload["tool_call_id"])
             verdict = Verdict(payload["decision"], payload["modifications"])
             if self._interrupted:

@@ -7,12 +7,10 @@ from typing import Any
 from bridge_project.kernel import limits, threads
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.threads import readers, writers
 from bridge_project.protocol import push_messages as p
 from bridge_project.protocol.parse import ClientMessage
 from devices_app.models import Device, PushSubscription
 from devices_app.push import endpoints, sending, subscriptions
-from devices_app.push.sending import Outcome
 from sessions_app import push
 from sessions_app.log import reader
 from sessions_app.socket.connection import ClientConnection
@@ -28,9 +26,9 @@ async def push_subscribe(connection: ClientConnection, message: ClientMessage) -
     with suppress(OSError):  # a bridge without a network looks again when it sends
         async with asyncio.timeout(limits.PUSH_TEST_SECONDS):
             await threads.push_asked.run(endpoints.resolve, parts)
-    position = await readers.run(reader.head_seq)
+    position = await threads.readers.run(reader.head_seq)
     try:
-        subscription = await writers.run(
+        subscription = await threads.writers.run(
             subscriptions.subscribe,
             *(connection.paired, endpoint, keys.p256dh, keys.auth, payload.detail, position),
         )
@@ -42,23 +40,23 @@ async def push_subscribe(connection: ClientConnection, message: ClientMessage) -
 
 @handles(p.PushUnsubscribe)
 async def push_unsubscribe(connection: ClientConnection, message: ClientMessage) -> p.PushState:
-    await writers.run(subscriptions.unsubscribe, connection.paired)
+    await threads.writers.run(subscriptions.unsubscribe, connection.paired)
     return _state(None)
 
 
 @handles(p.PushTest)
 async def push_test(connection: ClientConnection, message: ClientMessage) -> p.PushState:
     _check_allowed()
-    found = await readers.run(_subscription, connection.paired)
+    found = await threads.readers.run(_subscription, connection.paired)
     if found is None:
         return _state(None)
     try:
         async with asyncio.timeout(limits.PUSH_TEST_SECONDS):
             outcome = await threads.push_asked.run(sending.send, found, push.TEST)
     except TimeoutError:
-        outcome = Outcome(f"No answer in {limits.PUSH_TEST_SECONDS:g} s.")
-    await writers.run(push.store_outcome, found, outcome, None)
-    return _state(await readers.run(_subscription, connection.paired))
+        outcome = sending.Outcome(f"No answer in {limits.PUSH_TEST_SECONDS:g} s.")
+    await threads.writers.run(push.store_outcome, found, outcome, None)
+    return _state(await threads.readers.run(_subscription, connection.paired))
 
 
 def _check_allowed() -> None:

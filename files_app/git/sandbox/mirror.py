@@ -16,7 +16,6 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -58,7 +57,7 @@ _OWN: Final = ("refs/bisect/", "refs/worktree/", "refs/rewritten/")  # of each w
 _REFERENCES_MAX: Final = 5  # symbolic ones in a row; git's limit
 
 
-@contextmanager
+@contextlib.contextmanager
 def reading(place: Repository) -> Iterator[Git]:
     """Yield a Git that can only read. Raises GIT_ERROR and the jail's errors."""
     with _made(place) as mirror:
@@ -67,7 +66,7 @@ def reading(place: Repository) -> Iterator[Git]:
         yield Git(place, mirror.directory, git.reading_environment(mirror.directory))
 
 
-@contextmanager
+@contextlib.contextmanager
 def committing(place: Repository) -> Iterator[tuple[Git, Mirror]]:
     """Yield a Git that moves HEAD and writes objects; its index is yet to be copied."""
     with _made(place) as mirror:
@@ -86,7 +85,7 @@ def forget_leftovers() -> None:
     shutil.rmtree(conf.bridge_data_dir / "git", ignore_errors=True)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _made(place: Repository) -> Iterator[Mirror]:
     directory = tempfile.mkdtemp(prefix="", dir=make_private_dir(conf.bridge_data_dir, "git"))
     try:

@@ -8,8 +8,7 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import claude_agent_sdk
-from claude_agent_sdk import CLIConnectionError, ProcessError, Transport
+import claude_agent_sdk as sdk
 
 from bridge_project.kernel import limits
 from sessions_app.agents.process import groups
@@ -18,7 +17,7 @@ from sessions_app.agents.process.json_lines import JsonLines, Message
 ENVIRONMENT = {
     # this one and the next as the SDK's own transport sets them
     "CLAUDE_CODE_ENTRYPOINT": "sdk-py",
-    "CLAUDE_AGENT_SDK_VERSION": claude_agent_sdk.__version__,
+    "CLAUDE_AGENT_SDK_VERSION": sdk.__version__,
     # Else a turn would end while its subagents go on: their approvals with it, and nobody would
     # wait for them before the session is paused or closed.
     "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
@@ -42,7 +41,7 @@ def command(program: Path, resume_id: str | None, memory: Path | None = None) ->
     return [str(program), *_ALWAYS, *resume, *append]
 
 
-class ClaudeProcess(JsonLines, Transport):
+class ClaudeProcess(JsonLines, sdk.Transport):
     """Exchange messages with the running program; `close` ends it and all it started."""
 
     def __init__(self, group: groups.Group) -> None:
@@ -61,7 +60,7 @@ class ClaudeProcess(JsonLines, Transport):
         except (ConnectionError, RuntimeError) as error:
             why = await self.describe_end()  # which says more than that it reads no more
             exited = self.group.exited.is_set()
-            raise CLIConnectionError(why if exited else "it takes no more input") from error
+            raise sdk.CLIConnectionError(why if exited else "it takes no more input") from error
 
     async def end_input(self) -> None:
         """Close its input: it finishes what it does, and ends."""
@@ -72,7 +71,7 @@ class ClaudeProcess(JsonLines, Transport):
         while (message := await self.receive()) is not None:
             yield message
         if not self._closing:
-            raise ProcessError(await self.describe_end())
+            raise sdk.ProcessError(await self.describe_end())
 
     async def close(self) -> None:
         """End it within a bounded time; may be called twice.
