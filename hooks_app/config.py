@@ -1,7 +1,4 @@
-"""Validate the file BRIDGE_HOOKS_CONFIG for /admin/reload-hooks (D49).
-
-SPEC Hook producer configuration.
-"""
+"""Validate the file BRIDGE_HOOKS_CONFIG (SPEC Hook producer configuration; D49)."""
 
 import re
 from typing import Annotated, Any, Final, Literal
@@ -22,10 +19,7 @@ Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 
 
 class CommandHook(Received):
-    """Declare a command hook: the agent runs ``command`` with the event as input.
-
-    The command posts the event.
-    """
+    """Declare a command hook: the agent runs ``command`` with the event as input."""
 
     type: Literal["command"]
     command: Text

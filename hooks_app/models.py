@@ -1,7 +1,4 @@
-"""Store which hook events were accepted, to recognise repetitions (D31).
-
-The admin site shows them.
-"""
+"""Store which hook events were accepted, to recognise repetitions (D31)."""
 
 from django.db import models
 

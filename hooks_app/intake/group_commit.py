@@ -44,10 +44,7 @@ class GroupWriter:
         self._writing = False
 
     async def store(self, posted: Posted) -> Receipt:
-        """Store an event with the next group; return when it is committed, or raise.
-
-        Raises what storing it raised.
-        """
+        """Commit an event with the next group; raise what storing it raised."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Receipt] = loop.create_future()
         self._waiting.append((posted, future))

@@ -76,10 +76,7 @@ def _receipts(cursor: Any, event_ids: Sequence[str]) -> dict[str, Receipt]:
 
 
 def store(posted: Sequence[Posted]) -> list[Receipt]:
-    """Store events with their messages in one transaction; return receipts.
-
-    When this raises, none of them is in the database.
-    """
+    """Store events with their messages in one transaction; return receipts."""
     with outbox() as box:
         ids = [event.event_id for event, _ in posted if event.event_id]
         # the head of the log is locked, so nobody else accepts one of these meanwhile

@@ -1,7 +1,4 @@
-"""Write the forwarder for another machine as one file (D47).
-
-Run it as `python -m hooks_app.producer FILE`.
-"""
+"""Write the forwarder for another machine as one file (D47)."""
 
 from __future__ import annotations
 

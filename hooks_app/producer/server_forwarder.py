@@ -40,10 +40,7 @@ def spool() -> Path:
 
 
 class StoreSender:
-    """Store events directly, without HTTP or rate limit.
-
-    The spool's bounds are the limit.
-    """
+    """Store events directly; the spool's bounds are their only limit."""
 
     clock_offset = 0.0
 

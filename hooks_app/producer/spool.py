@@ -161,10 +161,7 @@ class Spool:
                 path.unlink()
 
     def notice(self, session: str, kind: str, message: str) -> bool:
-        """Write an event of the forwarder's own into the spool; False on a full disk.
-
-        It is a Notification.
-        """
+        """Write a Notification of the forwarder's own; False on a full disk."""
         raw = {
             "session_id": session,
             "hook_event_name": "Notification",
