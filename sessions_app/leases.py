@@ -44,10 +44,7 @@ def start(name: str) -> uuid.UUID:
 
 
 def stop() -> None:
-    """End this process's lease; keep its row for sockets that are still closing.
-
-    The next start deletes the row.
-    """
+    """End this process's lease; keep its row for sockets that are still closing."""
     Process.objects.filter(pk=_current).update(lease_until=clock())
 
 

@@ -173,10 +173,7 @@ _HAPPENED: dict[str, tuple[NotificationType, str, Priority, str]] = {
 
 
 def happened(session: Session, what: str, body: str, **data: str) -> Notification:
-    """Return the notification that something happened to a bridge-run session.
-
-    ``what``: a key of _HAPPENED.
-    """
+    """Return the notification that something happened to a bridge-run session."""
     type_, title, priority, code = _HAPPENED[what]
     about = {"session_id": session.session_id, "code": code, **data}
     return make(type_, title, body, priority=priority, **about)

@@ -100,10 +100,7 @@ def branch_of(directory: str) -> str:
 
 
 def detached(commit: str) -> str:
-    """Return the text shown for a detached HEAD: 12 digits of the commit.
-
-    12 digits are unique.
-    """
+    """Return the text shown for a detached HEAD: 12 digits, which are unique."""
     return f"({commit[:12]})"
 
 

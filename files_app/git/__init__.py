@@ -1,4 +1,1 @@
-"""Read and commit in the repository around a session's directory (D10).
-
-Git itself does the work, in a sandbox.
-"""
+"""Read and commit in the repository around a session's directory (D10)."""

@@ -89,10 +89,7 @@ def _asked_before(box: Outbox, session: Session, call: Call) -> ToolCall | None:
 
 
 def report(box: Outbox, session: Session, call: Call) -> str:
-    """Record a call that nobody is asked about, and announce it once.
-
-    Return the id that devices know.
-    """
+    """Record a call that nobody is asked about, once; return the id devices know."""
     tool, same, other_id = _name(call), call.same, str(uuid.uuid4())
     own = (session.pk, call.id or "")
     id_, unset = (other_id, call.id or other_id), ("",) * len(_EMPTY.split())
@@ -261,10 +258,7 @@ def reject_pending(
     reason: str = "",
     **which: str,
 ) -> None:
-    """Reject a session's pending calls, or ``which``; ``by`` says who decided.
-
-    ``by``: a ToolCall.DecidedBy. ``which``: values of fields.
-    """
+    """Reject a session's pending calls, or those whose fields are ``which``."""
     if session.pending_approvals:
         for record in _open_calls(session).filter(decision=_PENDING, **which):
             store_decision(box, session, record, _REJECTED, by=by, reason=reason)

@@ -24,10 +24,7 @@ TELLING_PARAMETERS = (
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Hold a tool call; ``id`` is None when the agent gave no usable one.
-
-    ``description`` is never empty.
-    """
+    """Hold a tool call; ``id`` is None when the agent gave no usable one."""
 
     id: str | None
     tool: str

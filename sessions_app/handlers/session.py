@@ -218,10 +218,6 @@ def _end(session_pk: int, reason: SessionEndReason, device: Device | None, row_i
 
 @handles(c.Message)
 async def message(connection: ClientConnection, message: ClientMessage) -> None:
-    """Queue a client's prompt for the session's agent.
-
-    The answer is streamed to every device that has joined.
-    """
     payload: c.Message = message.payload
     session = await _driven(connection, message)
     await writers.run(

@@ -34,10 +34,7 @@ Queue = tuple[str, str | None]  # queue name in the catalogue, session id
 
 
 class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
-    """Hold one client's connection state and phase, and send messages to it.
-
-    It lives from the WebSocket's upgrade to its end.
-    """
+    """Hold one client's connection state and phase, and send messages to it."""
 
     transport: Transport  # how the client reaches the bridge
     socket: Any  # what the server knows of the wire: edge.websocket.Protocol, or its stand-in

@@ -89,10 +89,7 @@ class Registry:
         await connection.end_work()
 
     def remove(self, connection: ClientConnection) -> None:
-        """Remove an ended connection from the registry, and delete its row.
-
-        While the database is away, polling deletes the row later.
-        """
+        """Remove an ended connection from the registry, and delete its row."""
         self.discard(connection)
         for feed_id in connection.joined.values():
             self._spawn(tail.notifier.leave(feed_id))
