@@ -1,7 +1,4 @@
-"""Queue commands for an agent in the transaction that causes them (D35, D46).
-
-Whichever process runs the agent takes each once.
-"""
+"""Queue commands for an agent in the transaction that causes them (D35, D46)."""
 
 from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
@@ -101,10 +98,6 @@ def forget(session: Session, *, prompts: bool) -> None:
 
 
 def forget_old() -> int:
-    """Delete old commands that were taken; return how many.
-
-    One that was not taken is deleted with its session's agent (`forget`). A prompt of a paused
-    session waits for as long as the session does.
-    """
+    """Delete old commands that were taken (`forget`: the others); return how many."""
     before = ages.now() - timedelta(seconds=limits.COMMAND_KEEP_SECONDS)
     return delete_in_steps(Command.objects.filter(created_at__lt=before).exclude(taken_at=None))

@@ -1,7 +1,4 @@
-"""Hold what is known of one of an ACP agent's tool calls, and describe it.
-
-What the agent tells in parts is merged: its updates omit what they do not change.
-"""
+"""Hold what is known of one of an ACP agent's tool calls, and describe it."""
 
 import uuid
 from dataclasses import dataclass, field

@@ -37,10 +37,7 @@ _ASKED_AGAIN = "The agent has asked about this call again."
 
 
 class ToolCalls:
-    """Collect one session's tool calls from the agent's updates, and report them.
-
-    ``terminal_text`` returns a terminal's output.
-    """
+    """Collect one session's tool calls from the agent's updates, and report them."""
 
     def __init__(
         self, queue: events.EventQueue, directory: Path, terminal_text: Callable[[str], str]
