@@ -81,7 +81,7 @@ class ClaudeProcess(JsonLines, sdk.Transport):
         self._closing = True
         await self.end_input()
         await groups.within(limits.AGENT_END_SECONDS, self.group.exited.wait())
-        await groups.end_group(self.group, patience=0)
+        await groups.end_group(self.group, at_once=True)
         self.stop_reading()
 
 

@@ -140,7 +140,7 @@ class Groups:
 
     async def end(self) -> None:
         """End all of them at once."""
-        await asyncio.gather(*(end_group(group, patience=0) for group in self._running()))
+        await asyncio.gather(*(end_group(group, at_once=True) for group in self._running()))
 
 
 async def start(
@@ -204,17 +204,15 @@ async def within(seconds: float, work: Awaitable[object]) -> None:
             await work
 
 
-async def end_group(group: Group, *, patience: float | None = None) -> None:
+async def end_group(group: Group, *, at_once: bool = False) -> None:
     """End the command and everything that it started.
 
-    It is asked first (SIGTERM), and after ``patience`` seconds made to (SIGKILL); None:
-    AGENT_END_SECONDS.
+    Unless ``at_once`` it is asked first (SIGTERM), and made to (SIGKILL) after AGENT_END_SECONDS.
     """
-    patience = limits.AGENT_END_SECONDS if patience is None else patience
     try:
-        if patience and not group.exited.is_set():
+        if not at_once and not group.exited.is_set():
             group.send(b"t")
-            await within(patience, group.exited.wait())
+            await within(limits.AGENT_END_SECONDS, group.exited.wait())
     finally:
         # also when the caller is cancelled: nothing else would end it
         group.end()

@@ -75,10 +75,10 @@ class Command:
             await process_groups.within(limits.TOOL_TIMEOUT_BASH_SECONDS, group.exited.wait())
             self.timed_out = not group.exited.is_set()
         except asyncio.CancelledError:
-            await asyncio.shield(process_groups.end_group(group, patience=0))
+            await asyncio.shield(process_groups.end_group(group, at_once=True))
             raise
         if self.timed_out:
-            await asyncio.shield(process_groups.end_group(group, patience=0))
+            await asyncio.shield(process_groups.end_group(group, at_once=True))
         await asyncio.wait({readers}, timeout=LAST_OUTPUT_SECONDS)
         self._took_ms = round((time.monotonic() - began) * 1000)
 
