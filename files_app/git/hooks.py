@@ -1,8 +1,4 @@
-"""Run a repository's commit hooks with their user's environment (D10).
-
-Only hooks inside the roots are run, each through a script that restores the environment. One hook
-is the bridge's own: it lets git move HEAD only from the commit that the bridge saw.
-"""
+"""Run a repository's commit hooks with their user's environment (D10)."""
 
 import contextlib
 import os
@@ -24,7 +20,7 @@ _MADE: Final = "made"  # the file in the mirror that names the commit
 
 
 def install(mirror: Mirror, environment: Mapping[str, str], branch: str, before: str) -> None:
-    """Write the scripts that git runs as hooks.
+    """Write the scripts that git runs as hooks: the repository's, and a guard of ours.
 
     ``environment``: that of the sandboxed git, which the scripts remove. Hooks outside the roots
     and hooks that are not executable are left out. ``branch`` and ``before``: what git may move,

@@ -1,7 +1,4 @@
-"""Make the index that ``git commit -- FILES`` would commit (D10).
-
-It holds the last commit and, besides, named files as they are in the work tree.
-"""
+"""Make the index that ``git commit -- FILES`` would commit (D10)."""
 
 import os
 from collections.abc import Iterable
