@@ -97,10 +97,7 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
         await self.send_text(text)
 
     def send_rows(self, rows: Sequence[Row]) -> int:
-        """Send the first rows, as many as there is room for; return how many.
-
-        A closed connection takes all rows and drops them.
-        """
+        """Send the first rows, as many as there is room for; return how many."""
         return len(rows) if self.over else self.socket.send_frames([row.wire for row in rows])
 
     async def refuse(self, error: BridgeError, id: str | None = None) -> None:

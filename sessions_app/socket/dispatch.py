@@ -41,10 +41,7 @@ HANDLERS: dict[str, Handler] = {}
 
 
 class Refused(BridgeError):
-    """Report that the connection must end, and with which close code (D21).
-
-    The client gets ``connection_error``, then the code of the error's row.
-    """
+    """Report an error that ends the connection, by its row's close code (D21)."""
 
 
 def handles(model: type[ClientPayload]) -> Callable[[Handler], Handler]:

@@ -1,7 +1,4 @@
-"""Translate claude-agent-sdk's messages to events, and transcripts to messages.
-
-docs/agents.md says which calls ask.
-"""
+"""Translate claude-agent-sdk's messages to events, and transcripts to messages."""
 
 import math
 import time
