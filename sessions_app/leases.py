@@ -53,10 +53,9 @@ def renew() -> bool:
     return Process.objects.filter(pk=_current).update(lease_until=end_of_lease()) == 1
 
 
-def is_alive(process_id: uuid.UUID | None) -> bool:
+def is_alive(process_id: uuid.UUID) -> bool:
     """Return whether a process serves, as far as its lease says."""
-    living = Process.objects.filter(lease_until__gt=clock())
-    return process_id is not None and living.filter(pk=process_id).exists()
+    return Process.objects.filter(pk=process_id, lease_until__gt=clock()).exists()
 
 
 def clock() -> Combinable | datetime:
