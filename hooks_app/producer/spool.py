@@ -75,11 +75,7 @@ class Spool:
             raise PermissionError(errno.EPERM, "it belongs to another user", str(self.path))
 
     def make(self) -> None:
-        """Make the spool with its own files; only the forwarder with the lock does.
-
-        Raises OSError.
-        """
-        self.make_directory()
+        """Make the spool's own files, as only its forwarder does. Raises OSError."""
         make_real_dir(self.rejected)
         for draft in (*self.path.glob(".*"), *self.rejected.glob(".*")):
             with contextlib.suppress(OSError):  # of a forwarder that was killed
