@@ -3,7 +3,6 @@
 import base64
 import codecs
 import io
-import json
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -154,7 +153,7 @@ class _Reading:
             lines = self.newlines + (not self.ends_line)
         else:
             text, encoding, lines = base64.b64encode(self.whole).decode("ascii"), "base64", 0
-        if len(json.dumps(text, ensure_ascii=False).encode()) + ENVELOPE_BYTES > self.most:
+        if len(dumps_unicode(text).encode()) + ENVELOPE_BYTES > self.most:
             raise BridgeError("FILE_TOO_LARGE", _TOO_MANY_LINES)
         return {"content": text, "size": self.size, "lines": lines, "encoding": encoding}
 
