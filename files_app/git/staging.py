@@ -15,9 +15,7 @@ from files_app.git.sandbox.git import Git
 _NAMED: Final = 3  # how many names an error repeats
 
 
-def stage(
-    git: Git, names: Names, files: list[str], before: str, operation: str | None = None
-) -> set[str]:
+def stage(git: Git, names: Names, files: list[str], before: str, operation: str | None) -> set[str]:
     """Fill the mirror's index from the commit ``before``, if any, and these files.
 
     ``operation``: a merge or the like that this commit ends: these files go onto what is staged.
