@@ -135,8 +135,9 @@ class AcpClient:
         granted, old = self.calls.granted(), ""  # now: the call may be over once the file is read
         with suppress(BridgeError, OSError):  # then it is written anew, or cannot be
             old = await files.read(path, self._directory)
-        real = self.calls.real(path)
-        record = self.calls.granting_text(granted, real, old, content)
+        change = (real := self.calls.real(path), old, content)
+        covering = (one for one in granted if one.grant and one.grant.covers_text(*change))
+        record = next(covering, None)
         if record is None:
             where = self._shown(path, real)
             record = await self._ask("Write", {"file_path": where, "content": content})

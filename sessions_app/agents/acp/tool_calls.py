@@ -150,13 +150,6 @@ class ToolCalls:
         """Return the approved calls that run."""
         return [one for one in self._records.values() if one.grant and not one.over]
 
-    def granting_text(
-        self, granted: list[Record], real: str, before: str, after: str
-    ) -> Record | None:
-        """Return the call of ``granted`` that still permits this change to a file."""
-        change = (real, before, after)
-        return next((one for one in granted if one.grant and one.grant.covers_text(*change)), None)
-
     def granting_command(
         self, shown: str, inner: str, real: str, variables: Mapping[str, str]
     ) -> Record | None:
@@ -165,14 +158,11 @@ class ToolCalls:
         The command is meant by itself (``shown``) or as what a shell is given (``inner``), in the
         directory ``real``.
         """
-        run = (shown, inner, real, variables)
-        granted = self.granted()
-        record = next(
-            (one for one in granted if one.grant and one.grant.covers_command(*run)), None
-        )
-        if record is not None:
-            record.grant = None
-        return record
+        for record in self.granted():
+            if record.grant and record.grant.covers_command(shown, inner, real, variables):
+                record.grant = None
+                return record
+        return None
 
     def real(self, path: str, until: float | None = None) -> str:
         """Return where a path leads now; what was approved is done there and nowhere else.
