@@ -43,10 +43,11 @@ def resolve(name: str) -> AgentKind:
             (kind.name for kind in KINDS.values() if kind.real and kind.why_not() is None), "demo"
         )
     kind = KINDS.get(name)
-    if kind is None:
-        raise unavailable(name)
-    if (reason := kind.why_not()) is not None:
-        raise unavailable(name, reason)
+    reason = "" if kind is None else kind.why_not()
+    if kind is None or reason is not None:
+        why = f": {reason.rstrip('.')}" if reason else ""
+        words = f"The agent {name[:64]} cannot be started here{why}. Others: "
+        raise BridgeError("AGENT_UNAVAILABLE", f"{words}{', '.join(supported()) or 'none'}.")
     return kind
 
 
@@ -68,12 +69,3 @@ def listed() -> list[AgentInfo]:
         )
         for kind in KINDS.values()
     ]
-
-
-def unavailable(name: str, reason: str = "") -> BridgeError:
-    """Return the error for an agent that cannot be started here."""
-    able = ", ".join(supported()) or "none"
-    why = f": {reason.rstrip('.')}" if reason else ""
-    agent = name[:64] or "(default)"
-    words = f"The agent {agent} cannot be started here{why}. Others: {able}."
-    return BridgeError("AGENT_UNAVAILABLE", words)

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from typing import Any
 
 import structlog
@@ -19,7 +19,6 @@ from bridge_project.protocol.base import Payload, Phase
 from bridge_project.protocol.catalogue import Encoded, encode
 from bridge_project.protocol.parse import ClientMessage
 from devices_app.models import Device
-from sessions_app.log.reader import Row
 from sessions_app.log.tail import tail
 from sessions_app.models import Session
 from sessions_app.observed import sessions as observed_sessions
@@ -95,10 +94,6 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
         """Send a message when the socket has room, which bounds memory (D30)."""
         await self.socket.drain()
         await self.send_text(text)
-
-    def send_rows(self, rows: Sequence[Row]) -> int:
-        """Send the first rows, as many as there is room for; return how many."""
-        return len(rows) if self.over else self.socket.send_frames([row.wire for row in rows])
 
     async def refuse(self, error: BridgeError, id: str | None = None) -> None:
         """Send ``connection_error`` and close."""

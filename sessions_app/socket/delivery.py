@@ -224,9 +224,10 @@ class Delivery:
         )
 
     def _send(self, rows: Sequence[Row]) -> int:
-        """Send the first rows, as many as there is room for; return how many."""
+        """Send as many rows as there is room for, all to a closed one; return how many."""
         rows = [self._answering(row) for row in rows] if self.answers else rows
-        count = self._connection.send_rows(rows) if rows else 0
+        to, frames = self._connection, [row.wire for row in rows]
+        count = len(rows) if to.over else to.socket.send_frames(frames)
         self._have_sent(rows[:count])
         return count
 
