@@ -8,12 +8,8 @@ from pydantic import BaseModel
 from bridge_project.kernel.errors import ERRORS
 from bridge_project.protocol.http import ErrorBody, HealthDegraded, ValidationFailure
 
-HOOK_RULES: Final = (
-    "HOOK_INVALID_EVENT_TYPE",
-    "HOOK_INVALID_TIMESTAMP",
-    "HOOK_STALE_TIMESTAMP",
-    "HOOK_INVALID_SESSION_ID",
-    "HOOK_INVALID_PAYLOAD",
+HOOK_RULES: Final = tuple(
+    row.code for row in ERRORS.values() if row.code.startswith("HOOK_") and row.status == 400
 )
 FILE_CODES: Final = ("FILE_INVALID_PATH", "FILE_ACCESS_DENIED", "FILE_NOT_FOUND")
 

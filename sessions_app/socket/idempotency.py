@@ -27,14 +27,6 @@ from sessions_app import leases
 from sessions_app.models import ClientRequest
 from sessions_app.socket.connection import ClientConnection
 
-# A failure that may be over the next time is no answer to remember.
-_PASSING = frozenset(
-    {
-        *("STORAGE_UNAVAILABLE", "RATE_LIMITED", "BRIDGE_ERROR", "PROTO_SEQUENCE_ERROR"),
-        *("SESS_LIMIT_REACHED", "SESS_NOT_ACTIVE", "CIRCUIT_OPEN", "AGENT_UNAVAILABLE"),
-        *("SESS_CLOSED", "SESSION_NOT_FOUND", "TOOL_CALL_NOT_FOUND", "GIT_ERROR"),
-    }
-)
 _NOBODY = uuid.UUID(int=0)
 
 Handler = Callable[[Any, ClientMessage], Awaitable[Payload | None]]
@@ -67,7 +59,7 @@ async def _answer(connection: ClientConnection, message: ClientMessage, handle: 
     except BridgeError as error:
         # a session that somebody has ended while its agent started is not created again
         ended = error.code == "SESS_CLOSED" and message.type == "session_start"
-        if error.code in _PASSING and not ended:
+        if error.row.momentary and not ended:
             raise
         payload = error_payload(error, getattr(message.payload, "session_id", None))
     return "" if payload is None else encode(payload, id=message.id).text
