@@ -37,7 +37,6 @@ async def start() -> None:
     await writers.run(leases.start, leases.instance())
     registry.open()
     tail.open(await readers.run(reader.head_seq))
-    failure_alerts.reset()
     await tail.notifier.start()
     await tail.notifier.join(Feed.ALL)
     await _polling.start()

@@ -20,12 +20,7 @@ log = structlog.get_logger("bridge.pairing")
 
 @receiver(device_paired)
 def on_device_paired(
-    sender: type[Device],
-    device: Device,
-    first: bool,
-    quiet: bool = False,
-    notification_id: str = "",
-    **_: Any,
+    sender: type[Device], device: Device, first: bool, quiet: bool, notification_id: str, **_: Any
 ) -> None:
     """Tell the other devices; let a new device begin after the log's newest row."""
     paired = notifications.paired(device, notification_id)

@@ -194,12 +194,11 @@ def connection_of(transport: Transport) -> Connection:
     return transport.transport if isinstance(transport, TLSConnection) else transport
 
 
-async def drain(transport: Transport) -> bool:
-    """Wait until the send buffer has room; return False once the connection is lost."""
+async def drain(transport: Transport) -> None:
+    """Wait until the send buffer has room, or the connection is lost."""
     connection = connection_of(transport)
     while connection.connected and transport.waiting() >= limits.SOCKET_BUFFER_BYTES:
         await connection.progress()
-    return bool(connection.connected)
 
 
 class ConnectionLimiter:

@@ -92,9 +92,8 @@ class Protocol(Handshake):
         self._write_frames(frames[:count])
         return count
 
-    async def drain(self) -> bool:
-        """Wait until the send buffer has room; return False once the connection is lost."""
-        return await drain(self.transport)
+    async def drain(self) -> None:
+        await drain(self.transport)
 
     @property
     def last_progress(self) -> float:

@@ -103,8 +103,8 @@ class ServerSocket:
         """Send nothing: the caller then sends each text by itself."""
         return 0
 
-    async def drain(self) -> bool:
-        return True
+    async def drain(self) -> None:
+        """Do nothing: another server waits in `send`."""
 
     @property
     def last_progress(self) -> float:

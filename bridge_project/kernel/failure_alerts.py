@@ -49,10 +49,3 @@ def forget(failure: Failure) -> None:
     """Let a code be reported again, because its last alert could not be sent."""
     with _lock:
         _reported.pop(failure.row.code, None)
-
-
-def reset() -> None:
-    """Forget all reports, when the process begins to serve."""
-    with _lock:
-        _waiting.clear()
-        _reported.clear()
