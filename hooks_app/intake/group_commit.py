@@ -70,8 +70,8 @@ class GroupWriter:
         group: Sequence[_Waiting],
         outcomes: Sequence[Outcome],
     ) -> None:
-        if isinstance(outcomes[0], STORAGE_ERRORS):  # what came meanwhile has waited as long
-            group = [*group, *self._waiting]
+        if all(isinstance(one, STORAGE_ERRORS) for one in outcomes):
+            group = [*group, *self._waiting]  # what came meanwhile does not wait as long again
             outcomes = [outcomes[0]] * len(group)
             self._waiting.clear()
         self._begin(loop)
