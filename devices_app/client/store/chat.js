@@ -154,7 +154,8 @@ function hookEvent(chat, row) {
     else if (text) Object.assign(answer(chat, row, row.id), { text, done: true });
     if (!["error", "task_completed"].includes(reason)) note(chat, row, why);
   } else if (HAPPENED[event]) {
-    note(chat, row, HAPPENED[event]);
+    const source = payload.environment?.source; // of a SessionStart
+    note(chat, row, source === "resume" ? "The session goes on." : HAPPENED[event]);
   }
 }
 

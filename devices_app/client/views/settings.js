@@ -15,8 +15,6 @@ const MODES = {
   misconfigured: "Not set up safely",
 };
 
-const BRIDGES = "bridges"; // origins of other bridges, as kept
-
 const TRUST = "The certificate authority, and the steps for this system";
 const ADMIN = "Devices, approvals and the audit trail, with a password";
 
@@ -30,8 +28,7 @@ export function settingsView(app) {
     await dropClient();
     location.assign("/app/");
   };
-  const sure = "Yes, forget everything here";
-  const forget = twoSteps("Forget this bridge", sure, forgetAll, "danger").node;
+  const forget = twoSteps("Forget this bridge", "Yes, forget everything here", forgetAll, "danger");
   const installing = h("li.row", {});
   const push = pushSection(model);
   const bridges = h("ul.rows");
@@ -70,7 +67,7 @@ export function settingsView(app) {
       ),
       h("h2.section", {}, "This device"),
       h("p.meta", {}, "This deletes all that is kept here. The bridge still knows the device."),
-      forget,
+      forget.node,
     ),
   );
 
@@ -89,13 +86,13 @@ export function settingsView(app) {
     );
 
   const keepBridges = async (list) => {
-    await model.db.set(BRIDGES, list);
+    await model.db.set("bridges", list);
     showBridges(list);
   };
 
   const add = async () => {
     const origin = originOf(address.value);
-    const list = (await model.db.get(BRIDGES)) ?? [];
+    const list = (await model.db.get("bridges")) ?? [];
     const problem = !origin
       ? "This is no address of a bridge. It looks like machine.local:8443."
       : origin === location.origin
@@ -115,6 +112,8 @@ export function settingsView(app) {
     const told = {
       Bridge: location.host,
       Connection: phase === "ready" ? (MODES[mode] ?? mode) : "not connected",
+      Warnings: health?.warnings.length ? "See “What is wrong?”" : "none",
+      Certificate: { kept: "trusted", refused: "not trusted here" }[served.worker] ?? "not known",
       "Bridge version": acked?.server_version ?? "not known",
       "Client version": CLIENT_VERSION,
       "This device": oneLine(model.home.device) || "not known",
@@ -126,7 +125,7 @@ export function settingsView(app) {
     installing.hidden = !installing.childElementCount;
     push.paint();
   };
-  model.db.get(BRIDGES).then((list) => showBridges(list ?? []));
+  model.db.get("bridges").then((list) => showBridges(list ?? []));
   measure(model).then((text) => (storage.textContent = text));
   paint();
   return { node, paint };
