@@ -166,5 +166,4 @@ def test_after_leaving_or_on_a_new_connection(sid: str, joined: Phone) -> None:
     joined.leave(sid)
     assert_not_joined(joined, sid)
     joined.join(sid)
-    joined.close()
-    assert_not_joined(joined.ready(), sid)
+    assert_not_joined(joined.again(), sid)

@@ -83,8 +83,7 @@ def test_a_claim_is_announced_to_other_devices(shared: Bridge, phone: Phone) -> 
     for device_id in ("mine", None):
         pairing = shared.pairing()
         other = shared.phone(pairing, device_id=device_id).ready()
-        other.close()
-        other.ready()
+        other.again()
         shared.fence(phone, other)
         (message,) = announced(phone, pairing.name)
         payload = message["payload"]

@@ -101,8 +101,7 @@ def heartbeat_proof(bridge: Bridge) -> None:
     for phone in phones:
         phone.wait_numbers(session_id, [0, 1, 2])
     hasty.ping()
-    hasty.close()
-    hasty.ready().wait_numbers(session_id, [0, 1, 2])
+    hasty.again().wait_numbers(session_id, [0, 1, 2])
     nothing_more(bridge, hasty, session_id, [0, 1, 2])
     started = time.monotonic()
     while time.monotonic() - started < limits.PONG_WAIT_SECONDS + 1:  # which the proof is about
@@ -111,8 +110,7 @@ def heartbeat_proof(bridge: Bridge) -> None:
             phone.health_check()  # alive, and no heartbeat
     for phone in phones[:5]:
         phone.ping()
-        phone.close()
-        phone.ready()
+        phone.again()
     bridge.accept(prompt(session_id, 3))
     for phone in phones[:5]:
         expected = [1, 2, 3] if phone is acknowledging else [2, 3]

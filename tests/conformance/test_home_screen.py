@@ -150,8 +150,7 @@ def test_seldom_and_never_again(bridge: Bridge, phone: Phone) -> None:
     assert len(told) <= took + 2 < number
     assert all(one != two for one, two in itertools.pairwise(told))
     assert "session_update" not in {message["type"] for message in log_of(phone, sid)}
-    phone.close()
-    phone.ready()
+    phone.again()
     other = new_session()
     bridge.accept(prompt(other, 0))
     until(phone, other, lambda one: one["turn"] == "working")

@@ -83,8 +83,7 @@ def test_a_commit_whose_answer_was_lost(repository: Repository, work: Work) -> N
         assert [answer["payload"]["commit"] for answer in answers] == [first] * 2
         repository.write("a", "3\n")
         assert send(phone, "git_commit", id_, body)["payload"]["commit"] == first
-        phone.close()
-        phone.ready().join(work.sid)
+        phone.again().join(work.sid)
         answer = send(phone, "git_commit", id_, body)["payload"]["commit"]
         assert (answer == first) is (id_ != "1")
     assert repository.git("rev-list", "--count", "HEAD") == "4\n"

@@ -64,8 +64,7 @@ def test_the_clock_jumps(bridge: BusyClockBridge, ahead: float) -> None:
     wait_until(counted, "the phone that is there is counted", seconds=SOON)
     here.collect(lambda: 6 in here.numbers(sid), "what came after the jump")
     assert [one for one in here.numbers(sid) if isinstance(one, int)] == list(range(7))
-    here.close()
-    here.ready().close()
+    here.again().close()
     assert revoked.connect().auth()["type"] == "connection_error"
     for moved in (ahead, 0.0):
         bridge.set(moved)
