@@ -47,6 +47,17 @@ def head(
     return "\r\n".join([*lines, "Content-Type: application/json", "", ""]).encode()
 
 
+def ended(connection: socket.socket) -> bool:
+    """Whether the bridge has ended it. Nothing is expected to be read from it."""
+    connection.settimeout(0)
+    try:
+        return connection.recv(1000) == b""
+    except (BlockingIOError, ssl.SSLWantReadError):
+        return False
+    except OSError:
+        return True
+
+
 class RawSocket:
     """TLS, the upgrade by hand, frames by hand."""
 
