@@ -15,12 +15,13 @@ import pytest
 
 from tests.conformance.bridge import Bridge
 from tests.faults.quick import QuickBridge, with_limits
-from tests.push.conftest import PROOF_SECONDS, ask, finish
-from tests.push.service import Browser, PushService, running
+from tests.push.conftest import PROOF_SECONDS, ask, finish, service
+from tests.push.service import Browser, PushService
 from tests.web.browser import Page, debug
 from tests.web.conftest import ROOM, MakePage
 from tests.web.test_screens import check
 
+__all__ = ["service"]
 pytestmark = pytest.mark.web
 
 SUBSCRIPTION = Path(__file__).with_name("subscription.js").read_text()
@@ -32,12 +33,6 @@ SHOWN = (
 TIMES = SHOWN.replace(
     "({title, body, tag, data}) => ({title, body, tag, data})", "(one) => one.timestamp"
 )
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PushService]:
-    with running(tmp_path_factory.mktemp("service")) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")
