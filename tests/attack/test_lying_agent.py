@@ -1,14 +1,14 @@
 """An agent of the Agent Client Protocol that lies, behind a real bridge, as phones see it (D38)."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from bridge_project.kernel import limits
 from tests.attack.conftest import answer
-from tests.conformance.agent_tools import alive, bridge_of, script_of, wait_status
+from tests.conformance.agent_tools import bridge_of, script_of, session_of, wait_status
 from tests.conformance.agents import ask, begin, end, log_of, say, words
 from tests.conformance.approvals import decide, decided, notifications, of
 from tests.conformance.bridge import Bridge
@@ -16,14 +16,7 @@ from tests.conformance.phone import Phone
 
 Do = Callable[[str], None]
 
-script, bridge = script_of("plain"), bridge_of()
-
-
-@pytest.fixture
-def session(bridge: Bridge, phone: Phone) -> Iterator[str]:
-    session_id = begin(bridge, phone, agent="plain")
-    yield session_id
-    end(phone, session_id)
+script, bridge, session = script_of("plain"), bridge_of(), session_of("plain")
 
 
 @pytest.fixture
@@ -187,7 +180,7 @@ def test_a_line_of_a_hundred_megabytes(bridge: Bridge, phone: Phone) -> None:
     failed = phone.expect("error", session_id=session)["payload"]
     assert str(limits.AGENT_MESSAGE_BYTES) in failed["message"], failed
     assert bridge.memory() - before < 2 * limits.AGENT_MESSAGE_BYTES
-    alive(phone)
+    phone.ping()
     assert "here" in words(ask(phone, other, "/do say('here')"))
     for each in (other, session):
         phone.join(each)

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.conformance.agents import begin, say
+from tests.conformance.agents import begin, end, say
 from tests.conformance.bridge import REPOSITORY, Bridge, eventually
 from tests.conformance.phone import Message, Phone
 from tests.faults.quick import QuickBridge
@@ -119,6 +119,18 @@ def bridges_of(count: int, *scripts: str, first: str = "", **settings: str) -> o
     return bridges
 
 
+def session_of(agent: str) -> object:
+    """A fixture, `session`: one of this agent on the module's bridge, which the phone ends."""
+
+    @pytest.fixture
+    def session(bridge: Bridge, phone: Phone) -> Iterator[str]:
+        session_id = begin(bridge, phone, agent=agent)
+        yield session_id
+        end(phone, session_id)
+
+    return session
+
+
 def figure(text: str) -> None:
     """What was measured, for whoever reads along (`-s`, or the output of a test that failed)."""
     sys.stdout.write(f"\n{text}\n")
@@ -161,8 +173,3 @@ def http_say(
     return bridge.https().post(
         f"/api/v1/sessions/{session_id}/events", token=token or bridge.admin_token, json_body=body
     )
-
-
-def alive(phone: Phone) -> None:
-    phone.ping()
-    assert phone.health_check()["type"] == "health_status"

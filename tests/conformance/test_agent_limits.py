@@ -1,14 +1,21 @@
 """What may go wrong between a person, the log and an agent (D13, D30, D38, D40, D60)."""
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from bridge_project.kernel import limits
 from sessions_app.agents.acp.permissions import CHANGED
-from tests.conformance.agent_tools import CHAT, Script, begun, bridge_of, http_say, script_of
+from tests.conformance.agent_tools import (
+    CHAT,
+    Script,
+    begun,
+    bridge_of,
+    http_say,
+    script_of,
+    session_of,
+)
 from tests.conformance.agents import ask, asked, begin, end, reasons, resume, say, words
 from tests.conformance.approvals import assert_refused, decide, decision_of, of
 from tests.conformance.bridge import Bridge, eventually
@@ -29,13 +36,7 @@ SMALL = with_limits(
 )
 script = script_of("plain", "lingers", "cancelling")
 bridge = bridge_of(first=SMALL, BRIDGE_SESSION_GRACE_SECONDS=str(GRACE))
-
-
-@pytest.fixture
-def session(bridge: Bridge, phone: Phone) -> Iterator[str]:
-    session_id = begin(bridge, phone, agent="plain")
-    yield session_id
-    end(phone, session_id)
+session = session_of("plain")
 
 
 def test_the_end_of_a_turn(bridge: Bridge, script: Script) -> None:
