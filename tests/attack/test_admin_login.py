@@ -1,7 +1,6 @@
 """Flood the admin site's log-in without a token (docs/security.md, number 4)."""
 
 import json
-import sqlite3
 import threading
 import time
 import urllib.parse
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.admin import PASSWORD, text_of
-from tests.conformance.bridge import Bridge
+from tests.conformance.bridge import Bridge, query
 from tests.conformance.https import Https, Response
 from tests.faults.clock import ClockBridge
 from tests.servers import wait_until
@@ -103,10 +102,9 @@ def test_a_large_form_is_refused(bridge: ClockBridge) -> None:
 
 
 def rows(bridge: Bridge) -> dict[str, int]:
-    with closing(sqlite3.connect(bridge.data / "bridge.sqlite3", timeout=20)) as database:
-        names = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-        count = "SELECT count(*) FROM "
-        return {name: database.execute(f'{count}"{name}"').fetchone()[0] for (name,) in names}
+    file = bridge.data / "bridge.sqlite3"
+    tables = query(file, "SELECT name FROM sqlite_master WHERE type = 'table'")
+    return {name: query(file, f'SELECT count(*) FROM "{name}"')[0][0] for (name,) in tables}
 
 
 def test_a_stranger_writes_nothing(bridge: ClockBridge) -> None:

@@ -3,16 +3,15 @@
 import re
 import shlex
 import shutil
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from bridge_project.kernel.data_files import NEEDS_A_PERSON
-from tests.conformance.bridge import Bridge
+from tests.conformance.bridge import Bridge, query
 from tests.conformance.https import assert_error
 from tests.conformance.samples import new_session, prompt
 from tests.faults.quick import QuickBridge, nursery, with_limits
@@ -71,17 +70,13 @@ def test_nothing_is_acknowledged_that_is_not_there_afterwards(
         file.unlink()
     else:
         other = bridge.data / "another"
-        with closing(sqlite3.connect(other)) as made:
-            made.execute("CREATE TABLE django_migrations (id INTEGER, app TEXT, name TEXT)")
-            made.commit()
+        query(other, "CREATE TABLE django_migrations (id INTEGER, app TEXT, name TEXT)")
         other.rename(file)
     assert_refuses(bridge, session_id)
     line = stopped(bridge)
     assert f"{name} was {how}" in line
     if how == "replaced":  # SQLite takes any -wal beside a database for its own
-        with closing(sqlite3.connect(file)) as opened:
-            tables = opened.execute("SELECT name FROM sqlite_master").fetchall()
-        assert tables == [("django_migrations",)]
+        assert query(file, "SELECT name FROM sqlite_master") == [("django_migrations",)]
     bridge.manage(*told_command(line, "restore"))
     bridge.start()
     assert events_of(bridge, session_id) == 5, "every event that was answered 200, and no other"

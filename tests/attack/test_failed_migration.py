@@ -1,10 +1,8 @@
 """A migration that fails, is killed or has no room, a newer database: `make upgrade`, starts."""
 
 import os
-import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -12,7 +10,7 @@ from typing import Self
 import pytest
 
 from tests.attack.test_database_taken import database, events_of, told_command
-from tests.conformance.bridge import Bridge
+from tests.conformance.bridge import Bridge, query
 from tests.conformance.samples import new_session, prompt
 from tests.faults.hosts import bridge_on, hosts
 from tests.faults.quick import QuickBridge
@@ -66,9 +64,8 @@ def versions(tmp_path: Path) -> Iterator[Versions]:
 def applied(file: Path) -> int:
     """How many migrations of the next version's application a database has."""
     asked = "SELECT count(*) FROM django_migrations WHERE app = 'next_version'"
-    with closing(sqlite3.connect(file)) as opened:
-        assert opened.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-        return int(opened.execute(asked).fetchone()[0])
+    assert query(file, "PRAGMA integrity_check") == [("ok",)]
+    return int(query(file, asked)[0][0])
 
 
 def run_for_real(bridge: Bridge) -> None:
@@ -216,10 +213,8 @@ def test_the_way_back_outlives_every_start(versions: Versions) -> None:
 def test_half_a_copy_is_none(versions: Versions) -> None:
     """The start is killed while it copies a database that takes a moment."""
     versions.fail.touch()
-    with closing(sqlite3.connect(database(versions.old))) as opened:
-        opened.execute("CREATE TABLE ballast (data BLOB)")
-        opened.executemany("INSERT INTO ballast VALUES (zeroblob(1000000))", [()] * 60)
-        opened.commit()
+    many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60)"
+    query(database(versions.old), f"CREATE TABLE ballast AS {many} SELECT zeroblob(1000000) FROM n")
     Bridge.spawn(versions.next)
     wait_until(lambda: list(versions.backups.glob(".before-*")) or versions.copies(), "it copies")
     stop_process(versions.next.running)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +12,7 @@ from unittest.mock import AsyncMock
 import pytest
 
 from bridge_project.http.transport_middleware import TransportMiddleware
-from tests.conformance.bridge import Bridge
+from tests.conformance.bridge import Bridge, query
 from tests.conformance.https import Https, assert_error
 from tests.conformance.phone import Phone
 from tests.conformance.samples import new_session, prompt
@@ -136,8 +135,7 @@ def test_what_is_not_ready_ends_with_one_line(tmp_path: Path) -> None:
     assert not never.data.exists(), "nothing is made of what was not there"
 
     behind = prepared(tmp_path / "behind")
-    with sqlite3.connect(behind.data / "bridge.sqlite3") as database:
-        database.execute("DELETE FROM django_migrations WHERE app = 'hooks_app'")
+    query(behind.data / "bridge.sqlite3", "DELETE FROM django_migrations WHERE app = 'hooks_app'")
     line = behind.refused()
     assert "waits for migrations" in line and "\n" not in line
 
@@ -154,8 +152,8 @@ def test_it_stops_in_order(bridge: Daphne) -> None:
 
 
 def lease_is_over(bridge: Bridge) -> bool:
-    with sqlite3.connect(bridge.data / "bridge.sqlite3") as database:
-        [(until,)] = database.execute("SELECT max(lease_until) FROM sessions_app_process")
+    latest = "SELECT max(lease_until) FROM sessions_app_process"
+    [(until,)] = query(bridge.data / "bridge.sqlite3", latest)
     return datetime.fromisoformat(until + "+00:00") <= datetime.now(UTC)
 
 

@@ -312,6 +312,14 @@ class Bridge:
             phone.expect("session_started", session_id=session_id)
 
 
+def query(database: Path, statement: str) -> list[Any]:
+    """All rows that it gives; what it changes is committed."""
+    with closing(sqlite3.connect(database)) as opened:
+        found = opened.execute(statement).fetchall()
+        opened.commit()
+        return found
+
+
 def eventually(check: Any, seconds: float = PATIENCE) -> Any:
     """The first true value of `check()`; AssertionError with the last value after the deadline."""
     deadline = time.monotonic() + seconds

@@ -3,10 +3,8 @@
 import io
 import json
 import re
-import sqlite3
 import stat
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +21,7 @@ from bridge_project.kernel.config import conf
 from bridge_project.network import certificates, server_address
 from devices_app import pairing, tokens
 from devices_app.models import Device, Token
-from tests.conformance.bridge import Bridge
+from tests.conformance.bridge import Bridge, query
 from tests.devices.conftest import auth, mint
 from tests.faults.quick import bridge_of_module
 from tests.run.terminal import Program
@@ -195,9 +193,8 @@ bridge = bridge_of_module()
 
 
 def users(bridge: Bridge) -> set[str]:
-    with closing(sqlite3.connect(bridge.data / "bridge.sqlite3")) as database:
-        found = "SELECT username, password FROM auth_user WHERE is_superuser AND is_staff"
-        rows = database.execute(found).fetchall()
+    found = "SELECT username, password FROM auth_user WHERE is_superuser AND is_staff"
+    rows = query(bridge.data / "bridge.sqlite3", found)
     return {name for name, password in rows if PBKDF2PasswordHasher().verify(PASSWORD, password)}
 
 

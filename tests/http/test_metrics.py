@@ -1,12 +1,11 @@
 """GET /metrics: who may read it, and that every figure is what it says."""
 
-import sqlite3
 from contextlib import closing
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from tests.conformance.bridge import REPOSITORY, Bridge
+from tests.conformance.bridge import REPOSITORY, Bridge, query
 from tests.conformance.samples import new_session, prompt
 from tests.faults.quick import bridge_of_module
 
@@ -69,6 +68,6 @@ def test_the_queue_is_what_the_log_holds(bridge: Bridge) -> None:
     accepted = ("bridge_events_accepted_total", "UserPromptSubmit")
     assert found[accepted] - before.get(accepted, 0) == QUEUE_MAX + 2
     assert found["bridge_queue_rows",] - before["bridge_queue_rows",] <= QUEUE_MAX + 1
-    with closing(sqlite3.connect(bridge.data / "bridge.sqlite3")) as database:
-        held = database.execute("SELECT count(*), sum(size) FROM sessions_app_logrow").fetchone()
+    counted = "SELECT count(*), sum(size) FROM sessions_app_logrow"
+    (held,) = query(bridge.data / "bridge.sqlite3", counted)
     assert held == (found["bridge_queue_rows",], found["bridge_queue_bytes",])

@@ -6,11 +6,10 @@ import os
 import shlex
 import shutil
 import signal
-import sqlite3
 import subprocess
 import tarfile
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from django.core.management import CommandError
 
 from bridge_project.kernel.config import Conf, conf
 from bridge_project.operations.backup import back_up, restore
-from tests.conformance.bridge import Bridge
+from tests.conformance.bridge import Bridge, query
 from tests.conformance.phone import Phone
 from tests.conformance.samples import new_session, prompt
 from tests.faults.load import Poster
@@ -50,13 +49,6 @@ def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
     assert len(said.splitlines()) == 1, said
     for word in words:
         assert word in said
-
-
-def query(database: Path, statement: str) -> list[Any]:
-    with closing(sqlite3.connect(database)) as opened:
-        found = opened.execute(statement).fetchall()
-        opened.commit()
-        return found
 
 
 def is_whole(database: Path) -> bool:
