@@ -1,6 +1,5 @@
 """Flood the log with requests that are refused (docs/security.md, number 7)."""
 
-import json
 import re
 import time
 from collections import Counter
@@ -29,11 +28,6 @@ def bridge(tmp_path: Path) -> Iterator[Bridge]:
     plain = {"BRIDGE_PLAIN_PORT": str(free_port()), "BRIDGE_TRUSTED_PROXIES": "127.0.0.1"}
     with QuickBridge(tmp_path, **plain) as bridge:
         yield bridge
-
-
-def logged(bridge: Bridge) -> list[dict[str, Any]]:
-    text = (bridge.data / "logs" / "bridge.log").read_text()
-    return [json.loads(line) for line in text.splitlines()]
 
 
 def size(bridge: Bridge) -> int:
@@ -87,7 +81,7 @@ def test_refusals_of_one_address(bridge: Bridge) -> None:
         for _ in range(times):
             attack()
     bridge.stop()
-    lines = logged(bridge)
+    lines = bridge.logged()
     first = next(one for one in lines if one.get("code") == "AUTH_INVALID_TOKEN")
     said = {"level": "warning", "status": 401, "path": "/api/v1/health", "client": source}
     assert first.items() >= said.items() and first["request_id"]
@@ -117,7 +111,7 @@ def test_refusals_of_many_addresses(bridge: Bridge) -> None:
             fail(f"203.0.{number // 200}.{number % 200}")
     assert size(bridge) - before < 400 * limits.LOG_REFUSALS * windows(began)
     bridge.stop()
-    lines = logged(bridge)
+    lines = bridge.logged()
     firsts = sum(line.get("code") == "NOT_FOUND" for line in lines)
     assert firsts <= limits.LOG_REFUSALS * windows(began)
     held = held_back(lines)

@@ -172,6 +172,11 @@ class Bridge:
     def tail(self) -> str:
         return self.log.read_text(errors="replace")[-3000:] if self.log.exists() else ""
 
+    def logged(self) -> list[dict[str, Any]]:
+        """The lines of the log that it keeps itself."""
+        text = (self.data / "logs" / "bridge.log").read_text()
+        return [json.loads(line) for line in text.splitlines()]
+
     def terminate(self) -> None:
         """SIGTERM, without waiting; phones that are still connected can see what they are told."""
         self.running.send_signal(signal.SIGTERM)

@@ -134,8 +134,7 @@ class Front:
 
     def logged(self, words: str) -> list[str]:
         """The access log's lines that hold these words."""
-        lines = (self.bridge.data / "logs/bridge.log").read_text().splitlines()
-        return [text for text in (json.loads(line)["event"] for line in lines) if words in text]
+        return [line["event"] for line in self.bridge.logged() if words in line["event"]]
 
 
 @pytest.fixture(scope="module")
