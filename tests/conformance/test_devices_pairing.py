@@ -163,15 +163,9 @@ def test_newer_connection_replaces_older(shared: Bridge, sid: str) -> None:
     newer.close()
 
 
-class Unsuspecting(QuickBridge):
-    """It does not look for revoked devices."""
-
-    first = with_limits(POLL_SECONDS=3600)
-
-
 def test_a_revoked_device_whose_socket_is_not_closed_yet_decides_nothing(tmp_path: Path) -> None:
     """D15: the socket lives for up to two seconds, and a yes cannot be taken back."""
-    with Unsuspecting(tmp_path) as bridge:
+    with QuickBridge(tmp_path, first=with_limits(POLL_SECONDS=3600)) as bridge:
         pairing, session = bridge.pairing(), new_session()
         thief = bridge.phone(pairing).ready()
         bridge.accept(pre(session, approval=True, tool_call_id="call"))

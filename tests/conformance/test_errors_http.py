@@ -11,7 +11,6 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_error, is_uuid
 from tests.conformance.repositories import Reader
 from tests.conformance.samples import hook, prompt
-from tests.faults.quick import QuickBridge
 
 # address → the kinds of tokens that open it (D14)
 OPEN_TO = {
@@ -157,10 +156,8 @@ def test_a_chunked_body(shared: Bridge, sid: str) -> None:
         assert shared.https().post(path, token=token, body=pieces).status == status, path
 
 
-class Broken(QuickBridge):
-    """The operating system's own open is broken for one name."""
-
-    first = """
+# the operating system's own open is broken for one name
+BROKEN = """
 import os
 honest = os.open
 def broken(path, *rest, **more):
@@ -173,7 +170,7 @@ os.open = broken
 
 @pytest.fixture(scope="module")
 def broken(make_bridge: Callable[..., Bridge]) -> Iterator[Bridge]:
-    bridge = make_bridge("broken", kind=Broken)
+    bridge = make_bridge("broken", first=BROKEN)
     for name in ("provoked", "other"):
         (bridge.root / f"{name}.txt").write_text("1")
     yield bridge

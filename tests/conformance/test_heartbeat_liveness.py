@@ -15,17 +15,12 @@ from tests.conformance.delivery import nothing_more, replayed
 from tests.conformance.phone import Phone
 from tests.conformance.raw import PONG, RawSocket
 from tests.conformance.samples import PAYLOADS, hook, new_session, now, prompt
-from tests.faults.quick import QuickBridge, with_limits
+from tests.faults.quick import with_limits
 from tests.servers import PATIENCE
 
 SHORTER = 4  # the bridge's liveness and patience with a slow socket are so many times shorter
 LIVENESS, SLOW = limits.LIVENESS_SECONDS / SHORTER, limits.SLOW_SOCKET_SECONDS / SHORTER
-
-
-class Hasty(QuickBridge):
-    """A bridge that waits for a client's frames, and for it to take bytes, a quarter as long."""
-
-    first = with_limits(LIVENESS_SECONDS=LIVENESS, SLOW_SOCKET_SECONDS=SLOW)
+HASTY = with_limits(LIVENESS_SECONDS=LIVENESS, SLOW_SOCKET_SECONDS=SLOW)
 
 
 def closed_after(socket: RawSocket, seconds: float, started: float) -> str:
@@ -160,7 +155,7 @@ def patient(
     shared: Bridge, make_bridge: Callable[..., Bridge]
 ) -> Iterator[Callable[[Scenario], None]]:
     """Starts what takes long, all at once; `patient(scenario)` waits for its end."""
-    hasty = make_bridge("hasty", kind=Hasty, BRIDGE_MAX_WEBSOCKETS="20")
+    hasty = make_bridge("hasty", first=HASTY, BRIDGE_MAX_WEBSOCKETS="20")
     on = dict.fromkeys(SCENARIOS, hasty) | {heartbeat_proof: shared}
     with ThreadPoolExecutor(len(SCENARIOS)) as pool:
         futures = {scenario: pool.submit(scenario, on[scenario]) for scenario in SCENARIOS}

@@ -25,31 +25,24 @@ from tests.servers import wait_until
 MB = limits.MB
 REQUEST_SECONDS = 3  # for a request to arrive
 UNIT_ENDS_IT = 45.0  # seconds: docs/deploy/bridge.service
-
-
-class Patient(QuickBridge):
-    """Its end waits for requests as long as a busy machine may need to go on with them."""
-
-    first = with_limits(STOP_SECONDS=120)
-
-
-class Hasty(QuickBridge):
-    """It waits some seconds for what others wait much longer for, but for `auth`."""
-
-    first = with_limits(
-        AUTH_WAIT_SECONDS=120,
-        REQUEST_SECONDS=REQUEST_SECONDS,
-        STOP_SECONDS=1,
-        LINGER_SECONDS=1,
-        CERTIFICATE_CHECK_SECONDS=0.1,
-    )
-    first += "from bridge_project.operations import monitors; monitors.ADDRESS_SECONDS = 0.1\n"
+# one's end waits for requests as long as a busy machine may need to go on with them
+PATIENT = with_limits(STOP_SECONDS=120)
+# one waits some seconds for what others wait much longer for, but for `auth`
+HASTY = with_limits(
+    AUTH_WAIT_SECONDS=120,
+    REQUEST_SECONDS=REQUEST_SECONDS,
+    STOP_SECONDS=1,
+    LINGER_SECONDS=1,
+    CERTIFICATE_CHECK_SECONDS=0.1,
+)
+HASTY += "from bridge_project.operations import monitors; monitors.ADDRESS_SECONDS = 0.1\n"
 
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bridge, Bridge]]:
     """They run for all tests here, some of which stop them."""
-    with Patient(tmp_path_factory.mktemp("a")) as one, Hasty(tmp_path_factory.mktemp("b")) as other:
+    a, b = (tmp_path_factory.mktemp(name) for name in "ab")
+    with QuickBridge(a, first=PATIENT) as one, QuickBridge(b, first=HASTY) as other:
         yield one, other
         assert "Traceback" not in one.log.read_text() + other.log.read_text()
 
