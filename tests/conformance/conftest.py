@@ -13,7 +13,7 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.repositories import Reader, Repository, Work
 from tests.conformance.samples import hook, new_session
-from tests.faults.quick import QuickBridge
+from tests.faults.quick import QuickBridge, bridge_of_module
 from tests.servers import Postgres, free_port
 
 ALLOWED_ORIGIN = "https://app.example"
@@ -137,12 +137,7 @@ def device(bridge: Bridge) -> Iterator[Phone]:
     phone.close()
 
 
-@pytest.fixture(scope="module")
-def mortal(make_bridge: Callable[..., Bridge]) -> Iterator[Bridge]:
-    """A bridge of the module's own, which may be killed."""
-    bridge = make_bridge("mortal")
-    yield bridge
-    bridge.stop()
+mortal = bridge_of_module()  # which may be killed
 
 
 @pytest.fixture(scope="session")

@@ -258,12 +258,12 @@ class QuickBridge(Bridge):
             )
 
 
-def bridge_of_module(**settings: Any) -> object:
-    """A fixture of a module: a quick bridge with these settings."""
+def bridge_of_module(kind: type[QuickBridge] = QuickBridge, /, **settings: Any) -> object:
+    """A fixture of a module: a quick bridge of this kind with these settings."""
 
     @pytest.fixture(scope="module")
     def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuickBridge]:
-        with QuickBridge(tmp_path_factory.mktemp("bridge"), **settings) as bridge:
+        with kind(tmp_path_factory.mktemp("bridge"), **settings) as bridge:
             yield bridge
 
     return bridge

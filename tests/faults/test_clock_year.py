@@ -1,6 +1,5 @@
 """The bridge's clock is set forth and back by a year, or is not that of its second process."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ from tests.conformance.agents import ask, begin, words
 from tests.conformance.approvals import decide, pre
 from tests.conformance.samples import new_id, new_session, now, prompt
 from tests.faults.clock import BusyClockBridge, ClockBridge
-from tests.faults.quick import QuickBridge
+from tests.faults.quick import QuickBridge, bridge_of_module
 from tests.servers import Postgres, wait_until
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("other_clock")]
@@ -17,11 +16,7 @@ pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("other_clock")]
 HOUR, YEAR = 3600.0, 365 * 86400.0
 SOON = 120.0  # seconds
 
-
-@pytest.fixture(scope="module")
-def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BusyClockBridge]:
-    with BusyClockBridge(tmp_path_factory.mktemp("faked")) as bridge:
-        yield bridge
+bridge = bridge_of_module(BusyClockBridge)
 
 
 @pytest.mark.parametrize("ahead", [YEAR, -YEAR], ids=["year", "-year"])

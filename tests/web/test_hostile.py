@@ -1,14 +1,12 @@
 """The web client against who means it harm: an agent, a page in another tab (D53)."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.conformance import agents
-from tests.conformance.agent_tools import Script
+from tests.conformance.agent_tools import bridge_of, script_of
 from tests.conformance.bridge import Bridge
-from tests.faults.quick import QuickBridge
 from tests.web.actions import open_approval
 from tests.web.browser import NETWORK, PHONE, Page
 from tests.web.conftest import ROOM
@@ -38,14 +36,8 @@ INJECTED = (
 )
 NARROW = "document.documentElement.scrollWidth <= innerWidth"
 
-
-@pytest.fixture(scope="module")
-def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    """A bridge with an agent that says whatever it is told to."""
-    script = Script(tmp_path_factory.mktemp("script"), "plain")
-    settings = ROOM | {"BRIDGE_ACP_AGENTS": script.setting}
-    with QuickBridge(tmp_path_factory.mktemp("bridge"), **settings) as bridge:
-        yield bridge
+# an agent that says whatever it is told to
+script, bridge = script_of("plain"), bridge_of(**ROOM)
 
 
 def check(page: Page) -> None:
