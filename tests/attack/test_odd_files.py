@@ -21,9 +21,7 @@ bridge = bridge_of_module()
 def repository(bridge: Bridge) -> Repository:
     made = Repository(bridge.root / f"repository {new_session()[8:20]}")
     made.commit_files({"a.txt": "1\n", "deep/er/b.txt": "1\n"})
-    made.write("a.txt", "2\n")
-    made.write("deep/er/b.txt", "2\n")
-    made.write("new/c.txt", "1\n")
+    made.write_files({"a.txt": "2\n", "deep/er/b.txt": "2\n", "new/c.txt": "1\n"})
     return made
 
 

@@ -56,16 +56,19 @@ class Repository:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         return path
 
-    def commit(self, message: str = "A commit", **files: str | bytes) -> str:
-        """Write files, commit everything; the hash."""
+    def write_files(self, files: Mapping[str, str | bytes]) -> None:
         for name, content in files.items():
             self.write(name, content)
+
+    def commit(self, message: str = "A commit") -> str:
+        """Commit everything; the hash."""
         self.git("add", "-A")
         self.git("commit", "-q", "--allow-empty", "-m", message)
         return self.head()
 
     def commit_files(self, files: Mapping[str, str | bytes], message: str = "A commit") -> str:
-        return self.commit(message, **files)
+        self.write_files(files)
+        return self.commit(message)
 
     def add_submodule(self, name: str) -> None:
         """Commit a submodule, which holds the file `a`."""

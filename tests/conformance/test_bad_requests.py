@@ -73,8 +73,7 @@ def crime_scene(shared: Bridge) -> Repository:
     repository.commit_files(dict.fromkeys(tracked, "1\n"))
     repository.write("staged.txt", "2\n")
     repository.git("add", "staged.txt")
-    repository.write("a.txt", "2\n")
-    repository.write("untracked.txt", "1\n")
+    repository.write_files({"a.txt": "2\n", "untracked.txt": "1\n"})
     return repository
 
 

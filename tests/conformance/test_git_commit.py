@@ -62,17 +62,16 @@ def test_named_files_as_they_are_in_the_work_tree(repository: Repository, work: 
     Repository(repository.path / "d/inner").commit_files({"c": "1\n"})
     for name in ("gone", "kind", "t"):
         (repository.path / name).unlink()
-    for name in ("a", "staged", "added", "t/b", "t/c", "back"):
-        repository.write(name, "staged\n")
+    staged = ("a", "staged", "added", "t/b", "t/c", "back")
+    repository.write_files(dict.fromkeys(staged, "staged\n"))
     repository.git("add", "a", "staged", "added", "t", "back")
     repository.write("back", "1\n")
     repository.git("rm", "-q", "removed")
     repository.git("rm", "-q", "--cached", "again")
     repository.git("add", "-N", "again")
-    for name in ("a", "staged"):
-        repository.write(name, "work tree\n")
-    for name in ("kind/inner", "d/x", "d/new/z", "d/b.log"):
-        repository.write(name, "something new\n")
+    repository.write_files(dict.fromkeys(("a", "staged"), "work tree\n"))
+    new = ("kind/inner", "d/x", "d/new/z", "d/b.log")
+    repository.write_files(dict.fromkeys(new, "something new\n"))
     (repository.path / "d/y").chmod(0o755)
     named = ["a", "gone", "removed", "d", "kind", "t/b", "back", "again"]
     summary = work.committed("Some", named)
@@ -175,8 +174,7 @@ def test_a_hook_that_refuses(repository: Repository, work: Work) -> None:
     repository.commit_files({"a": "1\n", "b": "1\n"})
     said = r"error: \033[31mseven\033[0m of nine in $PWD/a and /etc/passwd:3 (//proc/1), "
     said += r"$GIT_INDEX_FILE\nhint: no\n"
-    for path in ("a", "b", "untracked"):
-        repository.write(path, "2\n")
+    repository.write_files(dict.fromkeys(("a", "b", "untracked"), "2\n"))
     repository.git("add", "b")
     before = state(repository)
     for name, files in {"pre-commit": None, "commit-msg": ["a", "untracked"]}.items():
@@ -251,8 +249,7 @@ def test_odd_names_mean_themselves_alone(repository: Repository, work: Work) -> 
     """Options and patterns too, in all requests. One that is no text is found as it is shown."""
     names = ["a", "b.star", *ODD_NAMES]
     repository.commit_files(dict.fromkeys(names, "1\n"))
-    for name in names:
-        repository.write(name, "2\n")
+    repository.write_files(dict.fromkeys(names, "2\n"))
     assert work.changes() == dict.fromkeys(names, ("modified", 1, 1))
     for name in ODD_NAMES:
         (file,) = work.diff(name)
@@ -270,8 +267,7 @@ def test_ten_thousand_named_files(repository: Repository, work: Work) -> None:
     repository.commit_files({"a": "1\n"})
     directory = "a long directory name " * 8
     names = [f"{directory}/{number // 500}/file number {number}" for number in range(10_000)]
-    for name in names:
-        repository.write(name, "1\n")
+    repository.write_files(dict.fromkeys(names, "1\n"))
     repository.git("add", ".")
     status = work.status()
     assert status["truncated"] is True and status["is_clean"] is False

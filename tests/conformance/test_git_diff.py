@@ -55,8 +55,7 @@ def test_cached_and_not(repository: Repository, work: Work) -> None:
 def test_all_or_some_files(repository: Repository, work: Work) -> None:
     """D12: what is unchanged, or gone from index or work tree alone, is no missing file."""
     repository.commit_files(dict.fromkeys(("a", "b", "sub/c", "same", "removed"), "1\n"))
-    for name in ("a", "b", "sub/c"):
-        repository.write(name, "2\n")
+    repository.write_files(dict.fromkeys(("a", "b", "sub/c"), "2\n"))
     repository.git("rm", "-q", "removed")
     (repository.path / "link").symlink_to("/etc")
     wanted = {(): ["a", "b", "sub/c"], ("b",): ["b"], ("same",): [], ("removed",): []}
@@ -158,8 +157,7 @@ def test_modes_where_they_differ(repository: Repository, work: Work) -> None:
 def test_a_directory_of_a_repository(shared: Bridge, repository: Repository, phone: Phone) -> None:
     """D10: paths are relative to the session's working_directory, which may be new to git."""
     repository.commit_files({"sub/a": "1\n", "a": "1\n"})
-    for name, content in {"sub/a": "2\n", "a": "3\n", "new/inner/b": "1\n"}.items():
-        repository.write(name, content)
+    repository.write_files({"sub/a": "2\n", "a": "3\n", "new/inner/b": "1\n"})
     work = Work(shared, phone, repository.path / "sub")
     (file,) = work.diff("a")
     assert (file["path"], lines(file, "added")) == ("a", ["2"])

@@ -146,9 +146,7 @@ def victim(repository: Repository, trap: Trap) -> Repository:
     os.utime(repository.path / "same.txt", (1, 1))
     repository.write("b.txt", "2\n")
     repository.git("add", "b.txt")
-    repository.write("a.txt", "2\n")
-    repository.write("b.txt", "3\n")
-    repository.write("untracked.txt", "1\n")
+    repository.write_files({"a.txt": "2\n", "b.txt": "3\n", "untracked.txt": "1\n"})
     return repository
 
 

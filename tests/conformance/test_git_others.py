@@ -72,8 +72,7 @@ def test_a_hook_sees_what_it_sees_at_the_machine(repository: Repository, work: W
     (repository.path / "hooks/prepare-commit-msg").mkdir()
     for name, value in {"test.key": "the repository's own", "core.hooksPath": "hooks"}.items():
         repository.git("config", name, value)
-    for name in ("a", "b"):
-        repository.write(name, "2\n")
+    repository.write_files(dict.fromkeys("ab", "2\n"))
     repository.git("add", "b")
     work.committed("Look", ["a"])
     shown = set((repository.path / ".git/seen").read_text().splitlines())
@@ -92,8 +91,7 @@ def test_a_hook_may_change_what_is_committed(repository: Repository, work: Work)
     repository.hook("commit-msg", 'grep -q T-1 "$1"')
     amend = "{ touch .git/amended; git commit -q --amend -m Amended; }"
     repository.hook("post-commit", f"[ -e .git/amended ] || {amend}; exit 1")
-    for name in ("other", "a"):
-        repository.write(name, "2\n")
+    repository.write_files(dict.fromkeys(("other", "a"), "2\n"))
     repository.git("add", "other")
     summary = work.committed("Change", ["a"])
     said = (summary["hash"], summary["summary"], summary["files_changed"])
@@ -193,8 +191,7 @@ def test_four_commits_at_once(bridge: Bridge, repository: Repository) -> None:
     """One after the other; all are there, and nothing is left over."""
     repository.commit_files(dict.fromkeys("abcd", "1\n"))
     repository.hook("pre-commit", "sleep 0.2")
-    for name in "abcd":
-        repository.write(name, "2\n")
+    repository.write_files(dict.fromkeys("abcd", "2\n"))
     with bridge.phones(4) as phones, ThreadPoolExecutor(4) as pool:
         works = [Work(bridge, phone, repository.path) for phone in phones]
         summaries = list(pool.map(lambda work, name: work.committed(name, [name]), works, "abcd"))
@@ -312,8 +309,7 @@ def test_the_data_directory_in_a_repository_is_not_shown(bridge: Bridge, phone: 
     around, name = Repository(bridge.directory), "bridge data/secrets/added"
     around.write(name, "the secret\n")
     around.git("add", "-f", name)
-    for new in (name, "bridge data/secrets/new"):
-        around.write(new, "the secret, changed\n")
+    around.write_files(dict.fromkeys((name, "bridge data/secrets/new"), "the secret, changed\n"))
     work = Work(bridge, phone, bridge.directory)
     for cached in (False, True):
         for files in ((), (".",)):

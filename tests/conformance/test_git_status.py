@@ -42,8 +42,7 @@ def test_each_kind_of_change(repository: Repository, work: Work) -> None:
         (repository.path / name).unlink()
     files = {"untracked": "1\n2", "binary": "\0\n\n", "new/x": "1\n", "new/deep/y": "1\n2\n"}
     files |= {"too large to be counted": "1\n" * 9_000_000}
-    for name, content in (files | {"new/z.log": "1\n", "ignored.log": "1\n"}).items():
-        repository.write(name, content)
+    repository.write_files(files | {"new/z.log": "1\n", "ignored.log": "1\n"})
     (repository.path / "out").symlink_to("/etc/passwd")
     payload = work.status()
     assert payload["is_clean"] is False

@@ -59,8 +59,7 @@ def make_changes(repository: Repository) -> None:
         "of_windows.txt": "first\r\nlast\r\n",
         **dict.fromkeys(NAMES, "something\n"),
     }
-    for name, content in changes.items():
-        repository.write(name, content)
+    repository.write_files(changes)
     (repository.path / "gone.txt").unlink()
     repository.git("add", "both.txt")
     repository.write("both.txt", "one\n2\n3\n")
@@ -190,11 +189,9 @@ def test_the_list_follows_what_happens(page: Page, bridge: Bridge, repository: R
 
 
 def test_long_lists_come_in_parts(page: Page, bridge: Bridge, repository: Repository) -> None:
-    for number in range(250):
-        repository.write(f"many/{number}.txt", "old\n")
-    repository.commit("Many")
-    for number in range(250):
-        repository.write(f"many/{number}.txt", "new\n")
+    names = [f"many/{number}.txt" for number in range(250)]
+    repository.commit_files(dict.fromkeys(names, "old\n"))
+    repository.write_files(dict.fromkeys(names, "new\n"))
     session_id = session_in(bridge, repository.path)
     for tab, rows, unit in (("changes", ".file", "files"), ("files/many", ".row", "entries")):
         page.open(f"s/{session_id}/{tab}").find(f"ul.files {rows}")

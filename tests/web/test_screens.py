@@ -55,10 +55,9 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
     settings = ROOM | {"BRIDGE_ACP_AGENTS": "gone=no-such-program"}
     with QuickBridge(tmp_path_factory.mktemp("bridge"), **settings) as bridge:
         repository = Repository(bridge.root)
-        repository.write("src/parser.py", "def parse(text):\n    return text\n")
-        repository.commit("First")
-        repository.write("src/parser.py", "def parse(text):\n    return [text]\n")
-        repository.write("notes.txt", "new\n")
+        repository.commit_files({"src/parser.py": "def parse(text):\n    return text\n"})
+        changed = "def parse(text):\n    return [text]\n"
+        repository.write_files({"src/parser.py": changed, "notes.txt": "new\n"})
         edit = {"file_path": str(bridge.root / "a.py"), "old_string": "1\n", "new_string": "2\n"}
         run = {"command": "npm test -- --watch=false login"}
         bridge.accept(
