@@ -23,7 +23,7 @@ from tests.conformance.phone import Phone
 from tests.conformance.samples import new_session, prompt
 from tests.faults.load import Poster
 from tests.faults.quick import QuickBridge, nursery
-from tests.servers import Postgres, stop_process, wait_until
+from tests.servers import Postgres, wait_until
 
 POSTERS = 4
 SPOOLED_NS = 1_700_000_000_123_456_789
@@ -81,10 +81,7 @@ def idle(template: Path, tmp_path: Path) -> Iterator[Bridge]:
 def bridge(tmp_path: Path) -> Iterator[Bridge]:
     made = QuickBridge(tmp_path)
     yield made
-    made.hang_up()
-    if made.process is not None:
-        stop_process(made.process)
-    nursery.forget(made.environment)
+    made.__exit__()
 
 
 def test_a_backup_of_a_busy_bridge_brings_everything_back(bridge: Bridge, tmp_path: Path) -> None:

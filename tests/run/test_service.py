@@ -15,9 +15,9 @@ import pytest
 
 from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.samples import new_session, prompt
-from tests.faults.quick import QuickBridge, nursery
+from tests.faults.quick import QuickBridge
 from tests.run.terminal import Program
-from tests.servers import Running, stop_process, wait_until
+from tests.servers import Running, wait_until
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -68,11 +68,9 @@ class Machine(QuickBridge):
         return Bridge.popen(self, arguments, log)
 
     def close(self) -> None:
-        if self.process is not None:
-            stop_process(self.process)
         if (process := self.service_process) is not None:
             process.kill()
-        nursery.forget(self.environment)
+        self.__exit__()
 
     def answers(self) -> bool:
         try:

@@ -12,8 +12,8 @@ import pytest
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.samples import prompt
-from tests.faults.quick import QuickBridge, nursery
-from tests.servers import Postgres, stop_process
+from tests.faults.quick import QuickBridge
+from tests.servers import Postgres
 
 # As two versions left it, the first that was published (3d5b6b1) and 173779c: a phone that has
 # acknowledged two events of a session and then went away, three events since, and, from 173779c on,
@@ -44,9 +44,7 @@ def bridge(version: str, postgres_server: Postgres, tmp_path: Path) -> Iterator[
                 connection.execute(statement.encode())
         made = QuickBridge(tmp_path, database_url=url)
     yield made
-    if made.process is not None:
-        stop_process(made.process)
-    nursery.forget(made.environment)
+    made.__exit__()
 
 
 @pytest.mark.parametrize("version", ["3d5b6b1-sqlite", "173779c-sqlite", "173779c-postgresql"])
