@@ -46,16 +46,15 @@ def test_a_turn_without_a_sign(bridge: Bridge, tmp_path: Path) -> None:
             end(phone, session_id)
 
 
-def test_an_idle_session_is_paused(bridge: Bridge) -> None:
+def test_an_idle_session_is_paused(bridge: Bridge, phone: Phone) -> None:
     """D35: but not while a turn runs; told as agent_idle."""
-    with bridge.phones(1) as (phone,):
-        busy = begin(bridge, phone)
-        say(phone, busy, "/sleep 600")
-        idle = begin(bridge, phone)
-        phone.expect("notification", session_id=idle, notification_type="agent_idle")
-        wait_status(bridge, idle, "paused")
-        refused = phone.request("message", {"session_id": idle, "content": "x", "role": "user"})
-        assert_refused(refused, "SESS_NOT_ACTIVE", True, idle)
-        assert bridge.session(busy)["status"] == "active"
-        for session_id in (busy, idle):
-            end(phone, session_id)
+    busy = begin(bridge, phone)
+    say(phone, busy, "/sleep 600")
+    idle = begin(bridge, phone)
+    phone.expect("notification", session_id=idle, notification_type="agent_idle")
+    wait_status(bridge, idle, "paused")
+    refused = phone.request("message", {"session_id": idle, "content": "x", "role": "user"})
+    assert_refused(refused, "SESS_NOT_ACTIVE", True, idle)
+    assert bridge.session(busy)["status"] == "active"
+    for session_id in (busy, idle):
+        end(phone, session_id)

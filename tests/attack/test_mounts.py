@@ -12,6 +12,7 @@ import pytest
 
 from tests.conformance.bridge import Bridge
 from tests.conformance.https import Response, assert_error
+from tests.conformance.phone import Phone
 from tests.conformance.repositories import Repository, Work, session_in
 from tests.faults.hosts import bridge_on, hosts
 from tests.servers import wait_until
@@ -85,36 +86,34 @@ def test_what_is_harmless_is_served(bridge: Bridge) -> None:
         assert f'"{name}"' not in tree.body.decode()
 
 
-def test_over_the_socket(bridge: Bridge) -> None:
+def test_over_the_socket(bridge: Bridge, phone: Phone) -> None:
     """Files, directories, and sessions that would work in them."""
-    with bridge.phones() as [phone]:
-        about = {"session_id": session_in(bridge, phone, bridge.root)}
-        lines = {"offset": 0, "limit": 10}
-        new: dict[str, Any] = {"agent": "demo", "session_id": None, "resume": False}
-        asked: list[tuple[str, dict[str, Any]]]
-        asked = [("file_read", about | lines | {"path": path}) for path in FILES]
-        for path in DIRECTORIES:
-            asked.append(("file_list", about | {"path": path}))
-            there = {"working_directory": str(bridge.root / path)}
-            asked.append(("session_start", new | there))
-        for type_, payload in asked:
-            answer = phone.request(type_, payload)
-            assert answer["payload"]["code"] == "FILE_ACCESS_DENIED", payload
+    about = {"session_id": session_in(bridge, phone, bridge.root)}
+    lines = {"offset": 0, "limit": 10}
+    new: dict[str, Any] = {"agent": "demo", "session_id": None, "resume": False}
+    asked: list[tuple[str, dict[str, Any]]]
+    asked = [("file_read", about | lines | {"path": path}) for path in FILES]
+    for path in DIRECTORIES:
+        asked.append(("file_list", about | {"path": path}))
+        there = {"working_directory": str(bridge.root / path)}
+        asked.append(("session_start", new | there))
+    for type_, payload in asked:
+        answer = phone.request(type_, payload)
+        assert answer["payload"]["code"] == "FILE_ACCESS_DENIED", payload
 
 
-def test_git_does_not_read_it(bridge: Bridge) -> None:
+def test_git_does_not_read_it(bridge: Bridge, phone: Phone) -> None:
     """A tracked file over which a secret is mounted: neither its diff nor a commit has it."""
-    with bridge.phones() as [phone]:
-        work = Work(bridge, phone, bridge.root / "mounted repository")
-        for answer in (
-            work.ask("git_status_request"),
-            work.ask_diff(),
-            work.commit("m", ["inner/django_secret"]),
-        ):
-            assert answer["payload"]["code"] == "FILE_ACCESS_DENIED", answer
+    work = Work(bridge, phone, bridge.root / "mounted repository")
+    for answer in (
+        work.ask("git_status_request"),
+        work.ask_diff(),
+        work.commit("m", ["inner/django_secret"]),
+    ):
+        assert answer["payload"]["code"] == "FILE_ACCESS_DENIED", answer
 
 
-def test_hard_links(bridge: Bridge) -> None:
+def test_hard_links(bridge: Bridge, phone: Phone) -> None:
     """One inode, another name: refused as a file, and left out of what git says."""
     secret = bridge.data / "secrets" / "django_secret"
     repository = Repository(bridge.root / "linked repository")
@@ -126,8 +125,7 @@ def test_hard_links(bridge: Bridge) -> None:
     for name in ("tracked", "untracked"):
         denied = ask(bridge, "content", f"linked repository/{name}")
         assert_error(denied, 403, "FILE_ACCESS_DENIED")
-    with bridge.phones() as [phone]:
-        work = Work(bridge, phone, repository.path)
-        assert list(work.changes()) == [file["path"] for file in work.diff()] == ["a.txt"]
-        answer = work.commit("m", ["tracked"])
-        assert answer["payload"]["code"] == "FILE_ACCESS_DENIED", answer
+    work = Work(bridge, phone, repository.path)
+    assert list(work.changes()) == [file["path"] for file in work.diff()] == ["a.txt"]
+    answer = work.commit("m", ["tracked"])
+    assert answer["payload"]["code"] == "FILE_ACCESS_DENIED", answer

@@ -86,19 +86,18 @@ def test_in_the_clear(bridge: Daphne, source: str | None, headers: dict[str, str
     assert not bridge.knows(session_id)
 
 
-def test_where_daphne_ends_tls(bridge: Daphne) -> None:
+def test_where_daphne_ends_tls(bridge: Daphne, phone: Phone) -> None:
     """All works by the pin and address of the pairing, the agent's own hooks too."""
-    with bridge.phones() as [phone]:
-        session_id = new_session()
-        for number in range(3):
-            assert bridge.post_hook(prompt(session_id, number)).status == 200
-        phone.join(session_id)
-        phone.wait_numbers(session_id, [0, 1, 2])
+    session_id = new_session()
+    for number in range(3):
+        assert bridge.post_hook(prompt(session_id, number)).status == 200
+    phone.join(session_id)
+    phone.wait_numbers(session_id, [0, 1, 2])
 
-        spooled = new_session()
-        event = json.loads(SESSION_START.read_text()) | {"session_id": spooled}
-        run_hook(bridge.data / "spool", json.dumps(event).encode())
-        phone.expect("session_started", session_id=spooled)
+    spooled = new_session()
+    event = json.loads(SESSION_START.read_text()) | {"session_id": spooled}
+    run_hook(bridge.data / "spool", json.dumps(event).encode())
+    phone.expect("session_started", session_id=spooled)
     pairing = bridge.mint()
     assert pairing.url == f"wss://127.0.0.1:{bridge.port}/api/v1/ws"
     assert bridge.phone(pairing).connect().auth()["payload"]["bridge_url"] == pairing.url

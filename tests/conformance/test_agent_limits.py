@@ -179,22 +179,21 @@ def test_a_prompt_while_the_timer_closes(bridge: Bridge, phone: Phone, script: S
 
 
 @pytest.mark.parametrize("agent", ["plain", "cancelling"])
-def test_changed_parameters(bridge: Bridge, agent: str) -> None:
+def test_changed_parameters(bridge: Bridge, phone: Phone, agent: str) -> None:
     """docs/agents.md: an agent that cannot run a call with them is told them, in the same turn."""
     told = bridge.get("/api/v1/info", bridge.hook_token).json()["agents"]
     assert {one["name"]: one["can_modify"] for one in told}[agent] is False
-    with bridge.phones(1) as (phone,):
-        session = begin(bridge, phone, agent=agent)
-        call_id = asked(phone, session, "/ask make one")
-        recorded = decide(phone, session, call_id, "modified", {"command": "make two"})["payload"]
-        assert (recorded["decision"], recorded["forwarded"]) == ("modified", True)
-        told = phone.expect("tool_result", session_id=session, tool_call_id=call_id)
-        result = told["payload"]["result"]
-        assert (result["success"], result["error"]) == (False, CHANGED)
-        phone.expect("stream_end", session_id=session, finish_reason="stop")
-        assert '"command": "make two"' in words(phone.messages), "it repeats what it is told"
-        assert reasons(phone, session) == ["tool_call", "tool_call", "stop"]
-        end(phone, session)
+    session = begin(bridge, phone, agent=agent)
+    call_id = asked(phone, session, "/ask make one")
+    recorded = decide(phone, session, call_id, "modified", {"command": "make two"})["payload"]
+    assert (recorded["decision"], recorded["forwarded"]) == ("modified", True)
+    told = phone.expect("tool_result", session_id=session, tool_call_id=call_id)
+    result = told["payload"]["result"]
+    assert (result["success"], result["error"]) == (False, CHANGED)
+    phone.expect("stream_end", session_id=session, finish_reason="stop")
+    assert '"command": "make two"' in words(phone.messages), "it repeats what it is told"
+    assert reasons(phone, session) == ["tool_call", "tool_call", "stop"]
+    end(phone, session)
 
 
 def test_what_is_too_old_is_not_replayed(bridge: Bridge, phone: Phone, session: str) -> None:

@@ -68,22 +68,21 @@ def write(model: Model, bridge: QuickBridge, phone: Phone) -> tuple[str, str]:
     return session_id, prompt
 
 
-def test_a_conversation(model: Model, bridge: QuickBridge) -> None:
+def test_a_conversation(model: Model, bridge: QuickBridge, phone: Phone) -> None:
     """A person approves an edit; the diff and the usage reach the phone, no secret the agent."""
-    with bridge.phones() as [phone]:
-        session_id, _ = write(model, bridge, phone)
-        [program] = programs(bridge)
-        environ = program.environ()
-        [asked] = payloads(phone, session_id, "approval_required")
-        [result] = payloads(phone, session_id, "tool_result")
-        assert result["tool_call_id"] == asked["tool_call_id"] and result["result"]["success"]
-        assert result["result"]["diff"].endswith("+one\n")
-        usage = payloads(phone, session_id, "stream_end")[-1]["usage"]
-        assert (usage["output_tokens"], usage["num_turns"]) == (40, 2)
-        assert usage["total_cost_usd"] > 0
-        assert agents.words(phone.messages).count("Written.") == 1
-        assert agents.end(phone, session_id)["type"] == "session_end"
-        assert eventually(lambda: not programs(bridge))
+    session_id, _ = write(model, bridge, phone)
+    [program] = programs(bridge)
+    environ = program.environ()
+    [asked] = payloads(phone, session_id, "approval_required")
+    [result] = payloads(phone, session_id, "tool_result")
+    assert result["tool_call_id"] == asked["tool_call_id"] and result["result"]["success"]
+    assert result["result"]["diff"].endswith("+one\n")
+    usage = payloads(phone, session_id, "stream_end")[-1]["usage"]
+    assert (usage["output_tokens"], usage["num_turns"]) == (40, 2)
+    assert usage["total_cost_usd"] > 0
+    assert agents.words(phone.messages).count("Written.") == 1
+    assert agents.end(phone, session_id)["type"] == "session_end"
+    assert eventually(lambda: not programs(bridge))
     secrets = {bridge.hook_token, bridge.admin_token}
     assert not [name for name, value in environ.items() if value in secrets]
     assert not {"BRIDGE_HOOK_TOKEN", "BRIDGE_ADMIN_TOKEN", "BRIDGE_DATA_DIR"} & environ.keys()
