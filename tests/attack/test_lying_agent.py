@@ -9,7 +9,7 @@ import pytest
 from bridge_project.kernel import limits
 from tests.attack.conftest import answer
 from tests.conformance.agent_tools import bridge_of, script_of, session_of, wait_status
-from tests.conformance.agents import ask, begin, end, log_of, say, words
+from tests.conformance.agents import ask, begin, end, log_of, question, say, words
 from tests.conformance.approvals import decide, decided, notifications, of
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
@@ -25,10 +25,6 @@ def do(phone: Phone, session: str) -> Do:
     return lambda code: say(phone, session, f"/do {code}")
 
 
-def asked(phone: Phone, session_id: str) -> dict[str, Any]:
-    return dict(phone.expect("approval_required", session_id=session_id)["payload"])
-
-
 def test_a_call_that_changes_while_it_is_decided_about(phone: Phone, session: str, do: Do) -> None:
     """Asked again under the same id: who approved the first has approved the first."""
     do(
@@ -36,7 +32,7 @@ def test_a_call_that_changes_while_it_is_decided_about(phone: Phone, session: st
         "second = ask('c', kind='execute', rawInput={'command': 'touch made'})\n"
         "say(f'{allowed(first)} {allowed(second)}')"
     )
-    one, other = asked(phone, session), asked(phone, session)
+    one, other = question(phone, session), question(phone, session)
     assert [call["params"]["command"] for call in (one, other)] == ["ls", "touch made"]
     assert one["tool_call_id"] != other["tool_call_id"]
     stands = decide(phone, session, one["tool_call_id"], "approved")
@@ -63,7 +59,7 @@ def test_a_call_that_is_told_anew_before_it_is_approved(
         f"update('tool_call_update', toolCallId='c', rawInput={since})\n"
         "say('told'); say(str(allowed(asked)))"
     )
-    call = asked(phone, session)
+    call = question(phone, session)
     phone.expect("stream_chunk", session_id=session, content="told")
     decide(phone, session, call["tool_call_id"], "approved")
     phone.expect("stream_end", session_id=session, finish_reason="stop")
@@ -86,7 +82,7 @@ def test_a_call_that_runs_although_nobody_allowed_it(phone: Phone, session: str,
             "for _ in range(2):\n"
             "    update('tool_call_update', toolCallId='c', status='completed')\n"
         )
-        call = asked(phone, session)
+        call = question(phone, session)
         if decision:
             decide(phone, session, call["tool_call_id"], decision)
         phone.expect("stream_end", session_id=session, finish_reason="stop")
@@ -128,7 +124,7 @@ def test_another_sessions_id(bridge: Bridge, phone: Phone, session: str, do: Do)
         "say(f'{yes} {bool(made)}')"
     )
     for decision in ("approved", "rejected"):
-        decide(phone, session, asked(phone, session)["tool_call_id"], decision)
+        decide(phone, session, question(phone, session)["tool_call_id"], decision)
     phone.expect("stream_end", session_id=session, finish_reason="stop")
     assert words(of(phone, "stream_chunk", session)) == "I am the other. True False"
     assert not (bridge.root / "by-a-lie").exists()

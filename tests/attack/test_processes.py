@@ -8,7 +8,7 @@ import pytest
 
 from tests.agents.drive import sleeping
 from tests.conformance.agent_tools import bridge_of, script_of
-from tests.conformance.agents import ask, begin, end, say, words
+from tests.conformance.agents import ask, asked, begin, end, say, words
 from tests.conformance.approvals import decide
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.phone import Phone
@@ -47,9 +47,8 @@ class Left:
     def run(self, command: str) -> None:
         """Have the agent run a command, and approve it."""
         bash = f"/tool Bash {json.dumps({'command': command})}"
-        say(self.phone, self.session, bash if self.way == "demo" else f"/{self.way} {command}")
-        asked = self.phone.expect("approval_required", session_id=self.session)["payload"]
-        decide(self.phone, self.session, asked["tool_call_id"], "approved")
+        prompt = bash if self.way == "demo" else f"/{self.way} {command}"
+        decide(self.phone, self.session, asked(self.phone, self.session, prompt), "approved")
 
     def finish(self) -> None:
         self.phone.expect("stream_end", session_id=self.session, finish_reason="stop")

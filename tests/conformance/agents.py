@@ -75,13 +75,18 @@ def words(messages: list[Message]) -> str:
 def tool(phone: Phone, session_id: str, name: str = "Bash", /, **params: Any) -> dict[str, Any]:
     """Have the agent ask for a tool call; the payload of its approval_required."""
     say(phone, session_id, f"/tool {name} {json.dumps(params or {'command': 'make test'})}")
-    return dict(phone.expect("approval_required", session_id=session_id)["payload"])
+    return question(phone, session_id)
 
 
 def asked(phone: Phone, session_id: str, content: str = "/ask make test") -> str:
     """Have the scripted agent ask for a call; the call's id."""
     say(phone, session_id, content)
-    return str(phone.expect("approval_required", session_id=session_id)["payload"]["tool_call_id"])
+    return str(question(phone, session_id)["tool_call_id"])
+
+
+def question(phone: Phone, session_id: str) -> dict[str, Any]:
+    """The payload of its approval_required."""
+    return dict(phone.expect("approval_required", session_id=session_id)["payload"])
 
 
 def end(phone: Phone, session_id: str) -> Message:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.agents.drive import carrying
 from tests.conformance.agent_tools import Script, quick_bridge
-from tests.conformance.agents import ask, begin, end, say, tool, words
+from tests.conformance.agents import ask, asked, begin, end, say, tool, words
 from tests.conformance.approvals import decide
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.phone import Phone
@@ -77,9 +77,7 @@ def test_a_command_that_takes_too_long(bridge: Bridge, phone: Phone) -> None:
     prompts = {"plain": f"/command {line}", "demo": f"/tool Bash {json.dumps({'command': line})}"}
     for agent, prompt in prompts.items():
         session = begin(bridge, phone, agent=agent)
-        say(phone, session, prompt)
-        asked = phone.expect("approval_required", session_id=session)["payload"]
-        calls[session] = asked["tool_call_id"]
+        calls[session] = asked(phone, session, prompt)
     for session, call_id in calls.items():
         decide(phone, session, call_id, "approved")
     for session, call_id in calls.items():

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.agent_tools import Script, figure, quick_bridge
-from tests.conformance.agents import ask, begin, end, say
+from tests.conformance.agents import ask, asked, begin, end
 from tests.conformance.approvals import decide, pre
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.phone import Phone
@@ -138,9 +138,7 @@ def run_agents(bridge: Bridge, token: str, count: int) -> None:
         agent, does = ("plain", "/run true") if number % PROCESSES == 0 else ("demo", DEMO_DOES)
         session = begin(bridge, phone, agent=agent)
         ask(phone, session, "hello")
-        say(phone, session, does)
-        asked = phone.expect("approval_required", session_id=session)["payload"]
-        decide(phone, session, asked["tool_call_id"], "approved")
+        decide(phone, session, asked(phone, session, does), "approved")
         phone.expect("stream_end", session_id=session, finish_reason="stop")
         end(phone, session)
         phone.ping()

@@ -6,6 +6,7 @@ import pytest
 
 from tests.conformance import agents
 from tests.conformance.agent_tools import bridge_of, script_of
+from tests.conformance.approvals import decide
 from tests.conformance.bridge import Bridge
 from tests.web.actions import open_approval
 from tests.web.browser import NETWORK, PHONE, Page
@@ -53,7 +54,7 @@ def test_what_an_agent_says_is_text_in_every_view(page: Page, bridge: Bridge) ->
     phone = bridge.phone().ready()
     session = agents.begin(bridge, phone, agent="plain")
     agents.say(phone, session, HOSTILE)
-    asked = phone.expect("approval_required", session_id=session)["payload"]
+    asked = agents.question(phone, session)
     for screen in ("approvals", "settings", ""):
         page.open(screen)
         page.find("nav.bottom")
@@ -72,8 +73,7 @@ def test_what_an_agent_says_is_text_in_every_view(page: Page, bridge: Bridge) ->
     check(page)
     phone.close()  # it may have been silent for too long
     phone.ready().join(session)
-    answer = {"session_id": session, "tool_call_id": asked["tool_call_id"], "decision": "rejected"}
-    phone.request("approval_response", answer | {"modifications": None})
+    decide(phone, session, asked["tool_call_id"], "rejected")
     phone.expect("stream_end", session_id=session, finish_reason="stop")
     agents.say(phone, session, f"/do sys.stderr.write({EVIL!r}); sys.stderr.flush(); os._exit(1)")
     phone.expect("error", session_id=session)

@@ -58,7 +58,7 @@ def write(model: Model, bridge: QuickBridge, phone: Phone) -> tuple[str, str]:
     )
     session_id = agents.begin(bridge, phone, agent=agent.NAME)
     agents.say(phone, session_id, prompt)
-    asked = phone.expect("approval_required", session_id=session_id)["payload"]
+    asked = agents.question(phone, session_id)
     assert (asked["tool"], asked["source"]) == ("Write", "agent_sdk")
     assert str(file) in asked["description"]
     recorded = decide(phone, session_id, asked["tool_call_id"], "approved")
