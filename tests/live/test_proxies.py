@@ -5,9 +5,8 @@ import json
 import os
 import socket
 import ssl
-import subprocess
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,13 @@ import pytest
 import trustme
 
 from bridge_project.kernel import limits
-from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.bridge import EVENT, Bridge, eventually
 from tests.conformance.https import LOOPBACK, Https, Response
 from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, new_session, prompt
 from tests.faults.quick import QuickBridge
 from tests.run.test_deploy_files import DEPLOY, program
-from tests.servers import free_port, stop_process, wait_until
+from tests.servers import Server, free_port
 
 NAME = "desk.tail1234.ts.net"
 
@@ -78,28 +77,18 @@ def caddy(directory: Path, port: int, plain_port: int, site: Site) -> list[str]:
     return [program("caddy", "Debian: apt install caddy"), *given]
 
 
-@contextmanager
-def running(directory: Path, command: list[str], port: int) -> Iterator[None]:
-    """The proxy, from when its port is open; all that it writes is below the directory."""
-    home = dict.fromkeys(("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"), str(directory))
-    output = directory / "output.log"
-    with output.open("wb") as log:
-        pipes: dict[str, Any] = {"stdout": log, "stderr": log, "stdin": subprocess.DEVNULL}
-        process = subprocess.Popen(command, cwd=directory, env=os.environ | home, **pipes)
+class Proxy(Server):
+    """All that it writes is below its directory."""
 
-    def listens() -> bool:
-        assert process.poll() is None, output.read_text(errors="replace")
+    def run(self, command: list[str], **how: Any) -> None:
+        home = dict.fromkeys(("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"), str(self.directory))
+        super().run(command, cwd=self.directory, env=os.environ | home, **how)
+
+    def answers(self) -> bool:
         with socket.socket() as probe:
-            return probe.connect_ex((LOOPBACK, port)) == 0
-
-    try:
-        wait_until(listens, "the proxy listens")
-        yield
-    finally:
-        stop_process(process)
+            return probe.connect_ex((LOOPBACK, self.port)) == 0
 
 
-EVENT = "/api/v1/hooks/event"
 PROXIES = {"nginx": nginx, "caddy": caddy}
 CLIENT = "127.0.0.9"  # not the proxy's own address, which is the only trusted one
 
@@ -156,11 +145,13 @@ def front(
     served: tuple[Bridge, Site],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Front]:
-    (bridge, site), port = served, free_port()
-    directory, plain_port = tmp_path_factory.mktemp("proxy"), bridge.settings["BRIDGE_PLAIN_PORT"]
-    command = PROXIES[request.param](directory, port, int(plain_port), site)
-    with running(directory, command, port):
-        yield Front(bridge, site, port)
+    (bridge, site), proxy = served, Proxy(tmp_path_factory.mktemp("proxy"))
+    plain_port = int(bridge.settings["BRIDGE_PLAIN_PORT"])
+    try:
+        proxy.run(PROXIES[request.param](proxy.directory, proxy.port, plain_port, site))
+        yield Front(bridge, site, proxy.port)
+    finally:
+        proxy.stop()
 
 
 def test_an_event_goes_in_and_comes_out_by_the_proxy(front: Front) -> None:
