@@ -61,10 +61,6 @@ def hasty(both: tuple[Bridge, Bridge]) -> Bridge:
     return running(both[1])
 
 
-def connect(bridge: Bridge) -> RawSocket:
-    return RawSocket(bridge.port, timeout=180)
-
-
 def test_a_database_that_another_program_keeps_holds_up_no_stop(hasty: Bridge) -> None:
     """Each phone has something left to be stored, which is waited for for 20 seconds."""
     for _ in range(4):
@@ -111,7 +107,7 @@ def test_what_is_not_http(bridge: Bridge) -> None:
     """All at once: the bridge waits a moment for each to read its answer before it hangs up."""
     requests = [*NOT_HTTP, head(bridge, "Transfer-Encoding: chunked") + b"zz\r\n\r\n"]
     with ExitStack() as ending:
-        clients = [ending.enter_context(closing(connect(bridge))) for _ in requests]
+        clients = [ending.enter_context(closing(RawSocket(bridge.port))) for _ in requests]
         for client, request in zip(clients, requests, strict=True):
             client.socket.sendall(request)
         for client, request in zip(clients, requests, strict=True):
@@ -124,7 +120,7 @@ def test_requests_behind_each_other(bridge: Bridge) -> None:
     body = json.dumps(prompt(new_session(), 1)).encode()
     first = head(bridge, f"Content-Length: {len(body)}", "Daphne-Root-Path: /hooks")
     second = head(bridge, line="GET /api/v1/health?token=sesame")
-    with closing(connect(bridge)) as client:
+    with closing(RawSocket(bridge.port)) as client:
         client.socket.sendall(first + body + second)
         assert client.response().json()["event_id"]
         assert client.response().json()["status"] == "healthy"
@@ -138,7 +134,7 @@ def test_what_does_not_arrive_is_cut(hasty: Bridge) -> None:
     began = time.monotonic()
     with ExitStack() as ending:
         silent, dripping, staying = (
-            ending.enter_context(closing(connect(hasty))).socket for _ in range(3)
+            ending.enter_context(closing(RawSocket(hasty.port))).socket for _ in range(3)
         )
         handshake = ending.enter_context(closing(RawSocket(hasty.port, plain=True))).socket
         handshake.sendall(b"\x16\x03\x01")
@@ -184,7 +180,7 @@ def test_a_broken_key_leaves_the_old_one_in_use(hasty: Bridge, bridge: Bridge) -
 
 def begin_a_request(bridge: Bridge, length: int) -> RawSocket:
     """A request that has begun to be answered, and lacks its body, which may be large."""
-    client = connect(bridge)
+    client = RawSocket(bridge.port)
     client.socket.sendall(head(bridge, f"Content-Length: {length}", "Expect: 100-continue"))
     assert client.socket.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
     return client
@@ -214,7 +210,7 @@ def test_a_stop_finishes_requests_and_closes_sockets(bridge: Bridge) -> None:
 
 
 def test_a_client_that_does_not_answer_holds_nobody_up(hasty: Bridge) -> None:
-    with closing(connect(hasty)) as silent, closing(begin_a_request(hasty, 9)):
+    with closing(RawSocket(hasty.port)) as silent, closing(begin_a_request(hasty, 9)):
         assert silent.upgrade().status == 101
         stops(hasty)
         assert hasty.ended() == 0
@@ -227,7 +223,7 @@ def test_a_stop_while_clients_shake_hands(bridge: Bridge) -> None:
     def knock() -> None:
         with suppress(OSError, EOFError):
             while True:
-                with closing(connect(bridge)) as client:
+                with closing(RawSocket(bridge.port)) as client:
                     begun.set()
                     client.upgrade()
 
@@ -255,7 +251,7 @@ MALFORMED: tuple[dict[str, str | None], ...] = (
 
 def test_a_malformed_upgrade(bridge: Bridge) -> None:
     for changed in MALFORMED:
-        with closing(connect(bridge)) as client:
+        with closing(RawSocket(bridge.port)) as client:
             assert_error(client.upgrade(headers=changed), 400, "VALIDATION_ERROR")
 
 
@@ -324,7 +320,7 @@ def test_approvals_that_wait_are_sent_one_by_one(bridge: Bridge) -> None:
 
 def test_pings_without_reading_cost_nothing(bridge: Bridge) -> None:
     before = bridge.memory()
-    with closing(connect(bridge).ready(bridge.device_token())) as client:
+    with closing(RawSocket(bridge.port).ready(bridge.device_token())) as client:
         ping, sent = b"\x89\xfd\x00\x00\x00\x00" + b"p" * 125, 0
         while sent < 2000 * len(ping):
             sent += client.socket.send(ping * 500)
