@@ -277,6 +277,9 @@ class Bridge:
         body = {"events": events}
         return self.https().post(BATCH, token=self.hook_token, json_body=body, **more)
 
+    def health(self) -> dict[str, Any]:
+        return dict(self.get("/api/v1/health", self.hook_token).json())
+
     def accept(self, *bodies: dict[str, Any]) -> list[dict[str, Any]]:
         """Post events over one connection, each must be accepted; the answers."""
         answers = []

@@ -9,6 +9,7 @@ from tests.conformance.agent_tools import Script, bridge_of, figure, script_of
 from tests.conformance.agents import ask, begin, end, start, words
 from tests.conformance.bridge import Bridge, eventually
 from tests.conformance.phone import Phone
+from tests.http.test_metrics import scrape
 
 # the issue's goal is 1000, which `make soak` runs
 CYCLES = int(os.environ.get("TEST_AGENT_CYCLES", "20"))
@@ -26,9 +27,7 @@ script, bridge = script_of("plain", "exits"), bridge_of(first=FEW_ROWS)
 
 def files(bridge: Bridge) -> int:
     """As the bridge counts them: a thread opens the database once, so a few for all are no leak."""
-    metrics = bridge.get("/metrics", bridge.admin_token).body.decode().splitlines()
-    (line,) = [line for line in metrics if line.startswith("process_open_fds ")]
-    return int(float(line.split()[1]))
+    return int(scrape(bridge)[("process_open_fds",)])
 
 
 def process(bridge: Bridge) -> psutil.Process:
@@ -70,7 +69,7 @@ def test_sessions_leave_nothing(bridge: Bridge, script: Script, agent: str) -> N
         figure(f"{count} cycles of {agent}: {grown} bytes more in the first and the second half")
         assert grown[1] < GROWTH, grown
         assert agent != "demo" or process(bridge).num_threads() < threads + count // 2
-        assert bridge.get("/api/v1/health", bridge.admin_token).json()["active_sessions"] == 0
+        assert bridge.health()["active_sessions"] == 0
 
 
 def test_agents_that_do_not_start_leave_nothing(bridge: Bridge, script: Script) -> None:

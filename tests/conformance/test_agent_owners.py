@@ -4,7 +4,6 @@ D35, D36, D38 to D40, D46).
 
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -178,19 +177,15 @@ def test_processes_whose_database_was_away_are_not_dead(
     both = zip(pair, (near, far), strict=True)
     sessions = [(bridge, phone, begin(bridge, phone, agent="plain")) for bridge, phone in both]
     agents = script.processes().keys()
-
-    def health(bridge: Bridge) -> dict[str, Any]:
-        return dict(bridge.get("/api/v1/health", bridge.admin_token).json())
-
-    connected = eventually(lambda: health(pair[0]).get("active_websockets"))
+    connected = eventually(lambda: pair[0].health().get("active_websockets"))
     near.vanish()
-    eventually(lambda: health(pair[0]).get("active_websockets", connected) < connected)
+    eventually(lambda: pair[0].health().get("active_websockets", connected) < connected)
     time.sleep(2 * limits.POLL_SECONDS)  # for its owner to see that nobody watches the session
     postgres_server.stop()
     far.stay(max(GRACE, LEASE) + 1)
     postgres_server.start()
     for bridge in pair:
-        eventually(lambda bridge=bridge: health(bridge).get("status") == "healthy")
+        eventually(lambda bridge=bridge: bridge.health().get("status") == "healthy")
     far.stay(2 * limits.POLL_SECONDS)  # it looks again
     near.ready().join(sessions[0][2])
     for _, phone, sid in sessions:

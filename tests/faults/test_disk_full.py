@@ -6,14 +6,12 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from hooks_app.producer.shell_command import hook_command
 from hooks_app.producer.spool import RESERVED
 from tests.conformance import agents
-from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_error
 from tests.conformance.samples import new_session, prompt
 from tests.faults.hosts import Host, bridge_on, hosts
@@ -94,14 +92,10 @@ def disk(made_disk: Disk) -> Iterator[Disk]:
     made_disk.free()
 
 
-def health(bridge: Bridge) -> dict[str, Any]:
-    return dict(bridge.get("/api/v1/health", bridge.hook_token).json())
-
-
 def test_the_disk_is_full_under_load(disk: Disk) -> None:
     """D26, D46, D48: 503 and not half a row; sockets live on; back by itself."""
     bridge = disk.bridge
-    assert health(bridge)["status"] == "healthy"
+    assert bridge.health()["status"] == "healthy"
     with under_load([bridge], watchers=2, timeout=PATIENCE, patience=PATIENCE) as load:
         load.more(10)
         disk.fill()
@@ -112,7 +106,7 @@ def test_the_disk_is_full_under_load(disk: Disk) -> None:
             return all(poster.refusals and poster.refusals[-1].at > full for poster in load.posters)
 
         wait_until(all_refused, "each poster is refused", seconds=SOON)
-        body = health(bridge)
+        body = bridge.health()
         assert body["status"] == "degraded" and body["checks"]["disk_space"] == "unhealthy"
         listed = bridge.get("/api/v1/sessions", bridge.admin_token)
         assert listed.status == 200, "what is stored can be read"
@@ -129,7 +123,7 @@ def test_the_disk_is_full_under_load(disk: Disk) -> None:
         wait_until(none_stored, "refused for good", seconds=SOON)
         disk.free()
         load.more(10, SOON)
-        wait_until(lambda: health(bridge)["status"] == "healthy", "healthy again", seconds=SOON)
+        wait_until(lambda: bridge.health()["status"] == "healthy", "healthy again", seconds=SOON)
         load.finish()
         assert [len(watcher.views) for watcher in load.watchers] == [1, 1], "a socket was closed"
         assert not load.unanswered()

@@ -57,7 +57,7 @@ def look_at(bridge: Bridge) -> Look:
     """What it holds once nobody is connected and no session runs."""
 
     def quiet() -> bool:
-        health = bridge.get("/api/v1/health", bridge.admin_token).json()
+        health = bridge.health()
         return bool(health["active_websockets"] == health["active_sessions"] == 0)
 
     eventually(quiet)

@@ -158,7 +158,7 @@ def two_bridges(tmp_path: Path, **settings: str) -> Iterator[World]:
 def well(bridge: Bridge) -> bool:
     """It reaches its database and its Redis."""
     try:
-        body = bridge.get("/api/v1/health", bridge.hook_token).json()
+        body = bridge.health()
     except GOES_WRONG:
         return False
     checks = body.get("checks", {})

@@ -92,7 +92,7 @@ def thaw(page: Page) -> None:
 
 
 def sockets(bridge: Bridge) -> int:
-    return int(bridge.get("/api/v1/health", bridge.admin_token).json()["active_websockets"])
+    return int(bridge.health()["active_websockets"])
 
 
 def test_a_reload_finds_everything_again(page: Page, bridge: Bridge) -> None:
