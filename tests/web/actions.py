@@ -54,7 +54,6 @@ def ask_to_run(bridge: Bridge, command: str) -> str:
 
 def open_approval(page: Page, text: str) -> None:
     """Open the sheet of the approval whose card has this text."""
-    page.find(".card", text)
     page.tap(".card", text)
     page.find("dialog .sheet-foot")
 

@@ -154,10 +154,7 @@ def test_chosen_files_are_committed(page: Page, bridge: Bridge, repository: Repo
 def test_a_hook_that_refuses(page: Page, bridge: Bridge, repository: Repository) -> None:
     """What the hook says is on the screen, and the message is still there for another try."""
     make_changes(repository)
-    hook = repository.write(
-        ".git/hooks/pre-commit", "#!/bin/sh\necho 'lint: app.py:2 is too long' >&2\nexit 1\n"
-    )
-    hook.chmod(0o755)
+    hook = repository.hook("pre-commit", "echo 'lint: app.py:2 is too long' >&2\nexit 1")
     changes(page, session_in(bridge, repository.path))
     choose(page, "app.py")
     commit(page, "Try it")

@@ -51,11 +51,9 @@ def test_an_agent_is_started_decided_about_and_stopped(page: Page, bridge: Bridg
     # What is critical takes the sheet.
     ask_to_use(page, "Bash", {"command": "rm -rf gone"})
     page.tap(".decide", "Decide")
-    page.find("dialog .reject")
     page.tap("dialog .reject")
     page.wait_text("Rejected by you")
-    page.tap("dialog .primary", "Done")
-    page.wait("!document.querySelector('dialog')")
+    close_sheet(page)
     page.tap("details.tool summary", "Bash")
     page.wait_text("from the phone\n")
 
