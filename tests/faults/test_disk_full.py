@@ -5,18 +5,16 @@ import json
 import subprocess
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from hooks_app.producer.shell_command import hook_command
-from hooks_app.producer.spool import RESERVED
 from tests.conformance import agents
 from tests.conformance.https import assert_error
 from tests.conformance.samples import new_session, prompt
 from tests.faults.hosts import Host, bridge_on, hosts
 from tests.faults.load import under_load
 from tests.faults.quick import QuickBridge
+from tests.hooks.conftest import run_hook, waiting
 from tests.servers import PATIENCE, wait_until
 
 SIZE_MB = 128  # over the 100 MB that D48 wants free
@@ -63,17 +61,14 @@ class Disk:
         assert (done.returncode, done.stdout.split()) == (0, ["[('ok',)]", "[]"]), done
 
     def fire(self, session_id: str, number: int) -> None:
-        """A hook as the agent runs it there: it prints nothing and exits 0, whatever happens."""
+        """A hook as the agent runs it there."""
         about = {"hook_event_name": "UserPromptSubmit", "session_id": session_id}
         raw = about | {"prompt": "x" * 10_000, "number": number}
-        command = [*self.host.enter, "/bin/sh", "-c", hook_command(str(self.bridge.data / "spool"))]
-        done = subprocess.run(
-            command, input=json.dumps(raw).encode(), capture_output=True, timeout=180
-        )
-        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b""), done
+        spool = self.bridge.data / "spool"
+        run_hook(spool, json.dumps(raw).encode(), enter=self.host.enter)
 
-    def spooled(self) -> list[Path]:
-        return [path for path in (self.data / "spool").iterdir() if path.name not in RESERVED]
+    def spooled(self) -> list[str]:
+        return waiting(self.data / "spool")
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
@@ -31,9 +31,11 @@ JSON_VALUES: st.SearchStrategy[Any] = st.recursive(
 Hook = Callable[[dict[str, Any]], None]
 
 
-def run_hook(spool: Path, data: bytes, command: str | None = None) -> None:
+def run_hook(
+    spool: Path, data: bytes, command: str | None = None, enter: Sequence[str] = ()
+) -> None:
     """Run it as an agent does: exit 0, in silence. BrokenPipeError when it leaves input unread."""
-    arguments = ["/bin/sh", "-c", command or hook_command(str(spool))]
+    arguments = [*enter, "/bin/sh", "-c", command or hook_command(str(spool))]
     with subprocess.Popen(arguments, stdin=PIPE, stdout=PIPE, stderr=PIPE) as process:
         assert process.stdin
         process.stdin.write(data)
