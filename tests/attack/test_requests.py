@@ -7,7 +7,6 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +15,7 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.https import Https, Response, assert_error
 from tests.conformance.raw import PING, PONG, TEXT, RawSocket, encoded, ended, head
 from tests.conformance.samples import hook, new_session, now
-from tests.faults.quick import QuickBridge, with_limits
+from tests.faults.quick import Untroubled, bridge_of_module, with_limits
 from tests.servers import wait_until
 
 WRONG = "w" * 40
@@ -29,25 +28,9 @@ CLOSED = (OSError, EOFError)
 PATIENT = with_limits(AUTH_WAIT_SECONDS=3600, REQUEST_SECONDS=3600)
 
 
-@contextmanager
-def started(directory: Path, **settings: str) -> Iterator[Bridge]:
-    with QuickBridge(directory, first=PATIENT, **settings) as bridge:
-        yield bridge
-        assert "Traceback" not in bridge.log.read_text()
-
-
-@pytest.fixture(scope="module")
-def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    with started(tmp_path_factory.mktemp("requests")) as bridge:
-        yield bridge
-
-
-@pytest.fixture(scope="module")
-def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
-    """A bridge with its limits on and a proxy that it trusts."""
-    settings = {"BRIDGE_RATE_LIMITS": "on", "BRIDGE_TRUSTED_PROXIES": PROXY}
-    with started(tmp_path_factory.mktemp("limited"), **settings) as bridge:
-        yield bridge
+bridge = bridge_of_module(Untroubled, first=PATIENT)
+LIMITS = {"BRIDGE_RATE_LIMITS": "on", "BRIDGE_TRUSTED_PROXIES": PROXY}
+limited = bridge_of_module(Untroubled, first=PATIENT, **LIMITS)
 
 
 def ask(bridge: Bridge, data: bytes) -> Response:

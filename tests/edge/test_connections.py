@@ -19,7 +19,7 @@ from tests.conformance.https import LOOPBACK, assert_error, presented, spki_pin
 from tests.conformance.phone import Phone
 from tests.conformance.raw import RawSocket, ended, head, upgraded
 from tests.conformance.samples import hook, new_session, prompt
-from tests.faults.quick import QuickBridge, with_limits
+from tests.faults.quick import QuickBridge, Untroubled, bridge_of_module, with_limits
 from tests.servers import wait_until
 
 MB = limits.MB
@@ -38,13 +38,9 @@ HASTY = with_limits(
 HASTY += "from bridge_project.operations import monitors; monitors.ADDRESS_SECONDS = 0.1\n"
 
 
-@pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bridge, Bridge]]:
-    """They run for all tests here, some of which stop them."""
-    a, b = (tmp_path_factory.mktemp(name) for name in "ab")
-    with QuickBridge(a, first=PATIENT) as one, QuickBridge(b, first=HASTY) as other:
-        yield one, other
-        assert "Traceback" not in one.log.read_text() + other.log.read_text()
+# they run for all tests here, some of which stop them
+patient = bridge_of_module(Untroubled, first=PATIENT)
+impatient = bridge_of_module(Untroubled, first=HASTY)
 
 
 def running(bridge: Bridge) -> Bridge:
@@ -52,13 +48,13 @@ def running(bridge: Bridge) -> Bridge:
 
 
 @pytest.fixture
-def bridge(both: tuple[Bridge, Bridge]) -> Bridge:
-    return running(both[0])
+def bridge(patient: Bridge) -> Bridge:
+    return running(patient)
 
 
 @pytest.fixture
-def hasty(both: tuple[Bridge, Bridge]) -> Bridge:
-    return running(both[1])
+def hasty(impatient: Bridge) -> Bridge:
+    return running(impatient)
 
 
 def test_a_database_that_another_program_keeps_holds_up_no_stop(hasty: Bridge) -> None:

@@ -258,6 +258,14 @@ class QuickBridge(Bridge):
             )
 
 
+class Untroubled(QuickBridge):
+    """At its end no traceback is in its log."""
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        assert "Traceback" not in self.log.read_text()
+
+
 def bridge_of_module(kind: type[QuickBridge] = QuickBridge, /, **settings: Any) -> object:
     """A fixture of a module: a quick bridge of this kind with these settings."""
 

@@ -84,12 +84,8 @@ class Agent:
 def land(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Land]:
     with hosts(2) as (server, clients):
         made = Land(server, clients, tmp_path_factory.mktemp("land"))
-        try:
-            made.bridge.start()
+        with made.bridge:
             yield made
-        finally:
-            made.bridge.hang_up()
-            made.bridge.kill()
 
 
 @pytest.fixture
