@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -84,6 +85,20 @@ def stop_process(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait(seconds)
+
+
+@contextmanager
+def meanwhile(work: Callable[[threading.Event], object]) -> Iterator[threading.Thread]:
+    """A thread that does it until the event is set, at the end."""
+    over = threading.Event()
+    thread = threading.Thread(target=work, args=(over,))
+    thread.start()
+    try:
+        yield thread
+    finally:
+        over.set()
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
 
 
 def _wheel(package: str) -> Path | None:

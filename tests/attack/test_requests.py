@@ -16,7 +16,7 @@ from tests.conformance.https import Https, Response, assert_error
 from tests.conformance.raw import PING, PONG, TEXT, RawSocket, encoded, ended, head
 from tests.conformance.samples import hook, new_session, now
 from tests.faults.quick import Untroubled, bridge_of_module, with_limits
-from tests.servers import wait_until
+from tests.servers import meanwhile, wait_until
 
 WRONG = "w" * 40
 EVENT, HEALTH = "/api/v1/hooks/event", "/api/v1/health"
@@ -75,20 +75,16 @@ def test_who_sends_slowly_keeps_no_event_out(bridge: Bridge) -> None:
         slow = [ending.enter_context(closing(RawSocket(bridge.port))) for _ in range(22)]
         for number, one in enumerate(slow):
             one.socket.sendall(device if number < 2 else head(bridge, length, token=WRONG))
-        over = threading.Event()
 
-        def drip() -> None:
+        def drip(over: threading.Event) -> None:
             while not over.wait(0.05):
                 for one in slow[2:]:
                     with contextlib.suppress(OSError):
                         one.socket.sendall(b"x" * 1000)
 
-        dripping = threading.Thread(target=drip)
-        dripping.start()
-        ending.callback(dripping.join)
-        ending.callback(over.set)
-        # it took until their deadline, which is past this client's patience
-        bridge.accept(hook("Stop", new_session(), {"reason": "x" * limits.MB}))
+        with meanwhile(drip):
+            # it took until their deadline, which is past this client's patience
+            bridge.accept(hook("Stop", new_session(), {"reason": "x" * limits.MB}))
 
 
 LENGTH, CODING = "Content-Length: ", "Transfer-Encoding: "
@@ -187,24 +183,18 @@ def test_a_stranger_may_send_few_frames_and_bytes(bridge: Bridge, kind: str) -> 
 
 def test_health_is_answered_under_a_flood_of_frames(bridge: Bridge) -> None:
     """Of a device: it took 0.3 to 2 s. A stranger's ends with the hundredth."""
-    over = threading.Event()
     with closing(RawSocket(bridge.port).ready(bridge.device_token())) as client:
         client.frame(b"", TEXT, final=False)
 
-        def pour() -> None:
+        def pour(over: threading.Event) -> None:
             with contextlib.suppress(*CLOSED):
                 while not over.is_set():
                     client.socket.sendall(EMPTY * 1000)
 
-        flood = threading.Thread(target=pour)
-        flood.start()
-        try:
+        with meanwhile(pour) as flood:
             for _ in range(9):
                 assert bridge.get(HEALTH, bridge.admin_token).status == 200
             assert flood.is_alive()
-        finally:
-            over.set()
-            flood.join()
 
 
 HEALTH_CHECK = {"timestamp": now(), "client_nonce": "n", "client_capabilities": ["health_v1"]}

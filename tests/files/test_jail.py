@@ -20,6 +20,7 @@ from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import Jail, default_jail
 from files_app.content import content, read_lines
 from files_app.tree import listing, tree
+from tests.servers import meanwhile
 
 SECRET = b"SECRET"
 
@@ -232,25 +233,19 @@ def _check_file(house: House, path: str, base: str | None) -> None:
 @contextmanager
 def swapping(place: Path, other: Path) -> Iterator[Callable[[], int]]:
     """A thread that keeps exchanging two names; the function says how often it has."""
-    stop = threading.Event()
     spare = place.with_name("spare")
     count = 0
 
-    def run() -> None:
+    def run(over: threading.Event) -> None:
         nonlocal count
-        while not stop.is_set():
+        while not over.is_set():
             os.rename(place, spare)
             os.rename(other, place)
             os.rename(spare, other)
             count += 1
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
+    with meanwhile(run):
         yield lambda: count
-    finally:
-        stop.set()
-        thread.join()
 
 
 def _file(jail: Jail) -> str:

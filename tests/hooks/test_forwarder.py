@@ -6,8 +6,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,26 +14,12 @@ import time_machine
 from hooks_app.producer import forwarder as forwarders
 from hooks_app.producer import spool_queue
 from hooks_app.producer.__main__ import make_one_file
-from hooks_app.producer.forwarder import Forwarder
 from hooks_app.producer.spool import REJECTED_MAX_BYTES, spool_status
 from tests.hooks.conftest import Hook, Way
 from tests.hooks.scripted import Events, ScriptedBridge, fixture
-from tests.servers import stop_process, wait_until
+from tests.servers import meanwhile, stop_process, wait_until
 
 EVENT, BATCH = "/api/v1/hooks/event", "/api/v1/hooks/batch"
-
-
-@contextmanager
-def running(forwarder: Forwarder) -> Iterator[None]:
-    stop = threading.Event()
-    thread = threading.Thread(target=forwarder.run_forever, args=(stop,))
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(180)
-        assert not thread.is_alive()
 
 
 def test_one_event_goes_alone_and_a_backlog_as_a_batch(way: Way) -> None:
@@ -81,7 +65,7 @@ def test_an_event_leaves_at_once(
     monkeypatch.setattr(forwarders, "LOOK_SECONDS", 600.0)
     if not inotify:
         monkeypatch.setattr(forwarders, "inotify_simple", None)
-    with running(way.forwarder):
+    with meanwhile(way.forwarder.run_forever):
         for number in range(3):
             hook({**fixture("Stop"), "number": number})
             wait_until(lambda n=number: len(way.bridge.events) > n, "the event")  # type: ignore[misc]
@@ -225,6 +209,6 @@ def test_a_full_spool_is_opened_again_and_the_gap_is_said(way: Way, hook: Hook) 
 
 def test_a_data_directory_that_was_removed_does_not_come_back(way: Way, tmp_path: Path) -> None:
     way.spool = tmp_path / "gone" / "spool"
-    with running(way.forwarder):
+    with meanwhile(way.forwarder.run_forever):
         wait_until(lambda: way.forwarder.trouble != "", "it noticed")
     assert not (tmp_path / "gone").exists()
