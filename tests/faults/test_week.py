@@ -125,8 +125,7 @@ def acknowledge(phone: Phone) -> int:
     ids = [one["id"] for one in phone.messages if "id" in one]
     for start in range(0, len(ids), 500):
         phone.send("notification_ack", {"notification_ids": ids[start : start + 500]})
-    phone.messages.clear()
-    phone.untaken.clear()
+    phone.forget()
     phone.updates.clear()
     return len(ids)
 

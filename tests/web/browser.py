@@ -184,7 +184,6 @@ class Page:
             time.sleep(0.05)
 
     def wait_equal(self, expression: str, value: Any) -> None:
-        """Wait until an expression gives this."""
         same = f"JSON.stringify({expression}) === JSON.stringify(arguments[0])"
         self.wait(same, value, what=f"{expression} gives {value}")
 

@@ -3,6 +3,7 @@
 import base64
 import io
 from collections.abc import Iterator
+from contextlib import closing
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -134,10 +135,7 @@ def test_pairing(page: Page, desk: Bridge, axe: str) -> None:
     assert read.text == link
     values = dict(parse_qsl(urlsplit(link).fragment))
     page.wait_text("Waiting for the device")
-    phone = Phone(desk.port, values["token"], values["pin"]).ready()
-    try:
+    with closing(Phone(desk.port, values["token"], values["pin"]).ready()):
         page.wait_text("Bob's tablet is paired, from 127.0.0.1.")
-    finally:
-        phone.close()
     go(page, "devices_app/auditentry/?q=ada")
     page.wait_text("pairing_code", "Bob's tablet")

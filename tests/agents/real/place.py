@@ -15,7 +15,7 @@ from tests.agents.install import REQUIRED, missing_agents
 from tests.agents.real.models import Model
 from tests.agents.real.table import Real, lacks, of_agents, settle
 from tests.conformance.agent_tools import status
-from tests.conformance.agents import say, start
+from tests.conformance.agents import end, say, start
 from tests.conformance.approvals import decide
 from tests.conformance.bridge import eventually
 from tests.conformance.phone import Message, Phone
@@ -136,8 +136,7 @@ class Talk:
         """
         for path in self.place.home.glob(".gemini/tmp/*/chats/session-*"):
             path.rename(path.with_name("session-2026-01-01T00-00-" + path.name.rpartition("-")[2]))
-        wanted = {"session_id": self.session, "agent": "", "working_directory": "", "resume": True}
-        ready = self.phone.request("session_start", wanted, SECONDS)
+        ready = start(self.phone, "", self.session, agent="", resume=True, timeout=SECONDS)
         assert ready["type"] == "session_ready", ready
         return ready
 
@@ -149,11 +148,9 @@ class Talk:
         return sorted(path.name for path in self.directory.iterdir())
 
     def close(self) -> None:
-        body = {"session_id": self.session, "reason": "user_request"}
-        assert self.phone.request("session_end", body, SECONDS)["type"] == "session_end"
+        assert end(self.phone, self.session)["type"] == "session_end"
         self.phone.close()
 
 
 def payloads(messages: Sequence[Message], type_: str) -> list[dict[str, Any]]:
-    """The payloads of the messages of that type."""
     return [message["payload"] for message in messages if message["type"] == type_]
