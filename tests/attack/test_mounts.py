@@ -6,14 +6,14 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 
 from tests.conformance.bridge import Bridge
-from tests.conformance.https import Response, assert_error
+from tests.conformance.https import assert_error
 from tests.conformance.phone import Phone
 from tests.conformance.repositories import Repository, Work, session_in
+from tests.conformance.test_files_http import ask
 from tests.faults.hosts import bridge_on, hosts
 from tests.servers import wait_until
 
@@ -64,10 +64,6 @@ FILES = [
     *("parent/bridge data/bridge.sqlite3", "parent/allowed root/secrets/django_secret"),
     *("a secret", "a database", "an environment", "processes/self/environ", "processes/1/status"),
 ]
-
-
-def ask(bridge: Bridge, what: str, path: str) -> Response:
-    return bridge.get(f"/api/v1/files/{what}?path={quote(path)}", bridge.admin_token)
 
 
 def test_over_http(bridge: Bridge) -> None:
