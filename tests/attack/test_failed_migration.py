@@ -196,9 +196,7 @@ def test_the_way_back_outlives_every_start(versions: Versions) -> None:
     second = told_command(fails(versions), "restore")
     assert second != first
     versions.old.manage(*second)
-    versions.old.start()
-    assert events_of(versions.old, versions.session_id) == EVENTS + 2
-    assert versions.old.stop() == 0
+    assert_old_goes_on(versions, EVENTS + 2)
 
     for year in range(2001, 2008):
         (versions.backups / f"before-{year}0101T000000Z-x.0001_y.sqlite3").touch()
