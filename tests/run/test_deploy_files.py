@@ -17,10 +17,9 @@ import yaml
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import Conf
 from bridge_project.kernel.data_files import NEEDS_A_PERSON
-from tests.conformance.bridge import Bridge
+from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.servers import wait_until
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 DEPLOY = REPOSITORY / "docs/deploy"
 # each with where it expects the bridge
 UNITS = {"bridge.service": "%h/bridge", "bridge@.service": "/srv/bridge"}
