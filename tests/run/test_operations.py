@@ -149,7 +149,6 @@ def backed_up_while_posting(
 
 @pytest.fixture(scope="module")
 def saved(template: Path) -> Path:
-    """A backup of the template."""
     bridge = QuickBridge(template.parent)
     said = bridge.manage("backup").stdout
     nursery.forget(bridge.environment)
