@@ -33,7 +33,7 @@ class BearerAuthentication(BaseAuthentication):
 
 
 class _Scope(BasePermission):
-    """Admit the named kinds of token; refuse others as AUTH_INSUFFICIENT_SCOPE."""
+    """Admit the named kinds of token; refuse others (HookOnly says how it does)."""
 
     kinds: frozenset[tokens.Kind]
 

@@ -49,7 +49,8 @@ class Connection(tcp.Server):
         self.setTcpKeepAlive(True)
         self.setTcpNoDelay(True)
         # else the kernel takes megabytes, and a heartbeat's answer waits behind them
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
+        if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # of the headers that Python was built with
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
         self.server.limiter.admit(self)
 
     @property

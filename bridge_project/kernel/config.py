@@ -81,12 +81,12 @@ class Conf(BaseModel):
     """Authenticated WebSocket connections at once."""
     bridge_max_message_mb: Annotated[int, Field(ge=1, le=100)] = limits.MAX_MESSAGE_SIZE_MB
     """Largest HTTP body, WebSocket message and file, in MB (2**20 bytes)."""
-    bridge_session_grace_seconds: types.Positive = limits.SESSION_GRACE_SECONDS
+    bridge_session_grace_seconds: types.Seconds = limits.SESSION_GRACE_SECONDS
     """How long a bridge-run session outlives its last WebSocket."""
     bridge_queue_max: types.Positive = limits.QUEUE_MAX_MESSAGES
     """Messages kept in the log for each session. The oldest go first, and devices that missed them
     are told."""
-    bridge_queue_ttl_seconds: types.Positive = limits.QUEUE_TTL_SECONDS
+    bridge_queue_ttl_seconds: types.Seconds = limits.QUEUE_TTL_SECONDS
     """How long a message is kept in the log, in seconds."""
     bridge_rate_limits: Literal["on", "off"] = "on"
     """`off` lifts every rate limit and the bound on connections without a token, for benchmarks and

@@ -76,7 +76,7 @@ def _check_url(value: str) -> str:
     parts = urlsplit(value)
     if value and not parts.hostname:  # ValueError for brackets without an address
         raise ValueError("must have a host, as in https://bridge.example")
-    if parts.query or parts.fragment or "@" in parts.netloc:
+    if {"?", "#"} & set(value) or "@" in parts.netloc:
         raise ValueError("must have no user name, query or fragment")
     return value.rstrip("/")
 
@@ -132,7 +132,8 @@ TokenText = Annotated[
 SemVerText = Annotated[str, Field(pattern=r"^\d{1,6}\.\d{1,6}\.\d{1,6}$")]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Count = Annotated[int, Field(ge=1, le=1000)]
-Positive = Annotated[int, Field(ge=1, le=10**9)]  # seconds of 31 years
+Positive = Annotated[int, Field(ge=1)]
+Seconds = Annotated[int, Field(ge=1, le=10**9)]
 DatabaseUrl = Annotated[
     str,
     Secret,

@@ -199,7 +199,7 @@ def mode_of_url(url: str, tunnel_domains: Iterable[str] = ()) -> ConnectionMode:
 
 
 def base_url(conf: Conf, host: str = "") -> str:
-    """Return the public URL, else the bridge's address at ``host``, without a path."""
+    """Return the public URL, else https at ``host`` (or BRIDGE_HOST), without a path."""
     if conf.bridge_public_url:
         return conf.bridge_public_url
     own = "localhost" if conf.bridge_host in EVERYWHERE else conf.bridge_host

@@ -346,4 +346,4 @@ async function start() {
   else welcome(problem);
 }
 
-if (!document.documentElement.className) start();
+if (!document.documentElement.classList.contains("old")) start();

@@ -83,8 +83,8 @@ def _send(subscription: PushSubscription, push: Push) -> Outcome:
         encrypted = http_ece.encrypt(
             text,
             private_key=ec.generate_private_key(ec.SECP256R1()),
-            dh=b64urldecode(subscription.p256dh.encode()),
-            auth_secret=b64urldecode(subscription.auth.encode()),
+            dh=b64urldecode(subscription.p256dh.encode("ascii")),
+            auth_secret=b64urldecode(subscription.auth.encode("ascii")),
         )
         try:
             status, waits, said = _post(parts, encrypted, push)

@@ -21,7 +21,9 @@ def subscribe(
     PUSH_ENDPOINT_REFUSED: an address that is not sent to, or another device's; ValueError: no
     public key.
     """
-    ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), b64urldecode(p256dh.encode()))
+    ec.EllipticCurvePublicKey.from_encoded_point(
+        ec.SECP256R1(), b64urldecode(p256dh.encode("ascii"))
+    )
     where = {"endpoint": endpoints.check(endpoint).geturl(), "p256dh": p256dh, "auth": auth}
     where["public_key"] = vapid.public_key()
     try:

@@ -71,7 +71,7 @@ class GroupWriter:
         outcomes: Sequence[Outcome],
     ) -> None:
         if all(isinstance(one, STORAGE_ERRORS) for one in outcomes):
-            group = [*group, *self._waiting]  # what came meanwhile does not wait as long again
+            group = [*group, *self._waiting]  # what came meanwhile would fail as late
             outcomes = [outcomes[0]] * len(group)
             self._waiting.clear()
         self._begin(loop)

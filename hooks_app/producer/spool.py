@@ -75,7 +75,7 @@ class Spool:
             raise PermissionError(errno.EPERM, "it belongs to another user", str(self.path))
 
     def make(self) -> None:
-        """Make the spool's own files, as only its forwarder does. Raises OSError."""
+        """Make its own files, after `make_directory`; only its forwarder does."""
         make_real_dir(self.rejected)
         for draft in (*self.path.glob(".*"), *self.rejected.glob(".*")):
             with contextlib.suppress(OSError):  # of a forwarder that was killed

@@ -63,8 +63,10 @@ class Breaker:
         self.failures, self._opened = self._deaths, None
 
     def answered(self) -> None:
-        """Forget all failures: a turn has ended."""
-        self.failures = self._deaths = 0
+        """Forget the deaths: a turn has ended."""
+        if self._opened is None:
+            self.failures -= self._deaths
+            self._deaths = 0
 
     def failed(self, *, died: bool = False) -> None:
         """Count a failure, and open after too many."""

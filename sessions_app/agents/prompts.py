@@ -97,10 +97,8 @@ def _active(session_pk: int) -> Session:
         raise ownership.closed_error(session)
     if session.status not in Session.RUNS:
         why = f" ({session.reason.rstrip('.')})" if session.reason else ""
-        words = f"The session is {_STATES[Session.Status(session.status)]}{why}. "
+        words = f"The session is {_STATES[Session.Status(session.status)]}{why}."
         if session_view.is_resumable(session):
-            words += "Resume it: session_start with its id and resume true."
-        else:
-            words += "Its agent cannot be started again; start a new session."
+            words += " Resume it: session_start with its id and resume true."
         raise BridgeError("SESS_NOT_ACTIVE", words, session_id=session.session_id)
     return session

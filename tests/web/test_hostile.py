@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance import agents
-from tests.conformance.agent_tools import bridge_of, script_of
+from tests.conformance.agent_tools import Script, bridge_of, script_of
 from tests.conformance.approvals import decide
 from tests.conformance.bridge import Bridge
 from tests.web.actions import open_approval
@@ -35,6 +35,7 @@ INJECTED = (
     "document.querySelectorAll('#app img, #app svg[onload], #app script, #app iframe,"
     ' #app form[action], a[href^="javascript:"], a[href^="data:"], [onerror], [onload]\').length'
 )
+TOP = "document.querySelector('.deciding').getBoundingClientRect().top"
 NARROW = "document.documentElement.scrollWidth <= innerWidth"
 
 # an agent that says whatever it is told to
@@ -46,6 +47,37 @@ def check(page: Page) -> None:
     assert page.js(INJECTED) == 0
     assert page.js(NARROW)
     assert "\u202e" not in page.text and "\u2066" not in page.text
+
+
+def test_a_card_stays_under_the_finger(page: Page, bridge: Bridge, script: Script) -> None:
+    """While an agent goes on speaking and working beside the call that waits."""
+    script.go.unlink(missing_ok=True)
+    phone = bridge.phone().ready()
+    session = agents.begin(bridge, phone, agent="plain")
+    page.open(f"s/{session}")
+    page.find(".composer")
+    agents.say(
+        phone,
+        session,
+        "/do n = ask('c', kind='execute', rawInput={'command': 'ls'})\n"
+        "while not os.path.exists(JOURNAL + '-go'): time.sleep(0.01)\n"
+        "for i in range(30):\n"
+        "    say('Meanwhile. ' * 30)\n"
+        "    update('tool_call', toolCallId=str(i), kind='read', status='in_progress')\n"
+        "    update('tool_call_update', toolCallId=str(i), status='completed')\n"
+        "say('Enough. ')\n"
+        "allowed(n)",
+    )
+    page.find(".deciding .primary")
+    before = page.js(TOP)
+    script.go.touch()
+    page.find(".newer")
+    phone.until(lambda message: "Enough" in str(message), "what it says last")
+    assert abs(page.js(TOP) - before) < 2
+    page.tap(".deciding .primary", "Approve")
+    page.tap(".newer")
+    page.wait_text("Enough.")
+    page.wait("document.querySelector('.newer').hidden")
 
 
 def test_what_an_agent_says_is_text_in_every_view(page: Page, bridge: Bridge) -> None:

@@ -32,7 +32,7 @@ export class WindowedList {
     this.moved = 0; // where the list itself scrolled to
     this.node.addEventListener("scroll", () => this.scrolled(), { passive: true });
     // What is decided in the list stays under the finger.
-    this.holds = () => this.list.querySelector(".deciding") !== null;
+    this.holds = () => this.list.querySelector(".deciding .actions > *") !== null;
     this.resize = new ResizeObserver(([{ target }]) => {
       if (this.following && (target === this.node || !this.holds())) this.toEnd();
     });
@@ -47,6 +47,7 @@ export class WindowedList {
     this.start += prepended;
     this.end += prepended;
     const grown = items.length - before - prepended;
+    if (grown > 0 && this.holds()) this.following = false;
     if (this.following) {
       this.end = items.length;
       this.start = Math.max(0, this.end - TAIL);

@@ -68,8 +68,7 @@ function card(approval, model, go) {
 
 function paintCard(node, approval, model) {
   const { at, session_id: id, source, risk_level: risk } = approval;
-  const here = approval.tool === "AskUserQuestion" ? "A question" : RISK[risk].split(":")[0];
-  const waits = source === "hooks" ? "Waits at the machine" : here;
+  const waits = source === "hooks" ? "Waits at the machine" : RISK[risk].split(":")[0];
   setPart(node, ".where", titleOf(model.home.sessions[id], "Session"));
   setPart(node, ".age", ago(at));
   setPart(node, ".card-foot", standing(approval, model) || waits);

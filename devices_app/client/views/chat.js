@@ -81,7 +81,10 @@ export function chatView(id, { model, go }) {
     list.show(chat.items);
   };
 
+  const cards = () => [...list.node.querySelectorAll(".deciding, .decide")];
+  const topOf = (card) => card.getBoundingClientRect().top;
   const paint = (news = []) => {
+    const tops = new Map(cards().map((card) => [card, topOf(card)]));
     const mine = news.filter((one) => one.news === "rows" && one.session === id);
     const [between, fresh] = [true, false].map((earlier) =>
       mine.filter((one) => one.earlier === earlier).flatMap((one) => one.rows),
@@ -90,11 +93,9 @@ export function chatView(id, { model, go }) {
     // Rows that belong between those that are here: what is shown is read again.
     if (between.length) read(Infinity, Math.max(rows.length + between.length, LOADED));
     sayStanding();
-    for (const card of list.node.querySelectorAll(".deciding, .decide")) {
+    for (const card of cards()) {
       card.paint?.();
-      const { top } = card.getBoundingClientRect();
-      if (Math.abs(top - (card.top ?? top)) > 8) guard(card);
-      card.top = top;
+      if (Math.abs(topOf(card) - tops.get(card)) > 8) guard(card);
     }
     if (started && whole && !asked) loadEarlier(); // for which there was no connection before
     bottom.paint();

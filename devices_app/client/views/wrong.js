@@ -64,7 +64,6 @@ function finding({ tone, text, detail = "", steps = [], newer = false, pair = fa
   );
 }
 
-// What is wrong comes first.
 function findings(model) {
   const all = [
     connection(model.connection),

@@ -3,6 +3,7 @@
 import os
 import pwd
 import shutil
+import stat
 import time
 from collections import deque
 from collections.abc import Container, Mapping, Sequence
@@ -163,5 +164,9 @@ def _check_settings_files(top: str) -> None:
 
 def _is_special(path: str) -> bool:
     """Return whether a path leads to neither file nor directory; /dev/null is fine."""
-    usual = os.path.isfile(path) or os.path.isdir(path)
-    return os.path.exists(path) and not usual and not os.path.samefile(path, os.devnull)
+    try:
+        found = os.stat(path)
+    except OSError:
+        return False
+    usual = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
+    return not usual and not os.path.samestat(found, os.stat(os.devnull))
