@@ -120,11 +120,12 @@ class Page:
         self.driver.set_script_timeout(PATIENCE)
         self.show_as(PHONE)
 
-    def show_as(self, metrics: dict[str, Any], *, dark: bool = False) -> None:
-        """Take a screen's size and theme."""
+    def show_as(self, metrics: dict[str, Any], *, dark: bool = False, forced: bool = False) -> None:
+        """Take a screen's size and theme; ``forced``: the system's few colours."""
         self.cdp("Emulation.setDeviceMetricsOverride", **metrics)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.cdp("Emulation.setEmulatedMedia", features=[scheme])
+        colours = {"name": "forced-colors", "value": "active" if forced else "none"}
+        self.cdp("Emulation.setEmulatedMedia", features=[scheme, colours])
 
     def cdp(self, command: str, **arguments: Any) -> Any:
         return self.driver.execute_cdp_cmd(command, arguments)

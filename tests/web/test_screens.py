@@ -27,10 +27,12 @@ from tests.web.conftest import ROOM, MakePage
 pytestmark = pytest.mark.web
 
 SMALL = PHONE | {"width": 320}
-LOOKS = [(size, dark) for size in (SMALL, PHONE, DESK) for dark in (False, True)]
+LOOKS = [(size, {"dark": dark}) for size in (SMALL, PHONE, DESK) for dark in (False, True)]
+LOOKS.append((PHONE, {"forced": True}))
 # What a thumb cannot hit: lower than 44 px, but for links within a text.
 LOW = (
-    "[...document.querySelectorAll('button, summary, input, select, .button, .row-link, nav a')]"
+    "[...document.querySelectorAll('button, summary, input, select, .button, .row-link')]"
+    ".concat(...document.querySelectorAll('nav a, dd a'))"
     ".filter((node) => node.checkVisibility() && !node.closest('.unseen')"
     " && (node.closest('label') ?? node).getBoundingClientRect().height < 43.5)"
     ".map((node) => node.outerHTML.slice(0, 120))"
@@ -74,8 +76,8 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
 
 def check(page: Page, axe: str, *texts: str) -> None:
     """In every size and theme: axe finds nothing, all is within the screen and in reach."""
-    for metrics, dark in LOOKS:
-        page.show_as(metrics, dark=dark)
+    for metrics, theme in LOOKS:
+        page.show_as(metrics, **theme)
         page.wait(LAID_OUT, what="the screen is laid out for this size")
         page.wait_text(*texts)
         page.check_accessibility(axe)
