@@ -238,7 +238,6 @@ MALFORMED: tuple[dict[str, str | None], ...] = (
     {"Sec-WebSocket-Key": "short"},
     {"Sec-WebSocket-Version": "7"},
     {"Sec-WebSocket-Version": "x"},
-    {"Connection": "close"},
     {"Host": None},
     {"Sec-WebSocket-Protocol": "a, a"},
     {"Sec-WebSocket-Protocol": "\xff"},
