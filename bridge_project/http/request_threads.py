@@ -47,6 +47,7 @@ class Handler(ASGIHandler):
         query = quote(scope["query_string"], safe=_ASCII)
         request = ASGIRequest({**scope, "query_string": query.encode()}, body)
         response = self.get_response(request)
+        request._body = b""  # REST framework's requests are in a circle, too
         response._handler_class = self.__class__  # type: ignore[attr-defined]
         if response.streaming:  # a small static file
             parts = b"".join(cast(Iterable[bytes], response))
