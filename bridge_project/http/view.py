@@ -24,8 +24,8 @@ class BridgeAPIView(APIView):
 
     A view states `rate_group` (a key of `limits.RATES`) and `permission_classes` (of
     `devices_app.authentication`). `request.user` is the Principal, None where
-    `authentication_classes` is empty. Views raise BridgeError and return `Response(model.wire())`;
-    bodies come from `json_bytes` and `json_model`.
+    `authentication_classes` is empty. Views raise BridgeError and return `Response(model.wire())`,
+    or at once the dict that the model would make; bodies come from `json_bytes` and `json_model`.
     """
 
     rate_group: ClassVar[str]

@@ -1,4 +1,4 @@
-"""Define the limits and periods of all modules; settings replace some (D44)."""
+"""Define the spec's and the shared limits; settings replace some (D44)."""
 
 from typing import Final
 

@@ -1,6 +1,7 @@
 """List the kinds of agents, and find the one that a name means (D41).
 
-To add an agent, write one module with its driver and add one line to ``_kinds``.
+To add an agent, write one module with its driver, add one line to ``_kinds``, and its name to
+``OWN_AGENTS`` of kernel/setting_types.py, which keeps others from taking it.
 """
 
 from collections.abc import Iterator
