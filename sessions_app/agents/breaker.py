@@ -66,7 +66,7 @@ class Breaker:
         """Forget the deaths: a turn has ended."""
         if self._opened is None:
             self.failures -= self._deaths
-            self._deaths = 0
+        self._deaths = 0
 
     def failed(self, *, died: bool = False) -> None:
         """Count a failure, and open after too many."""

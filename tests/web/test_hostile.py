@@ -36,6 +36,7 @@ INJECTED = (
     ' #app form[action], a[href^="javascript:"], a[href^="data:"], [onerror], [onload]\').length'
 )
 TOP = "document.querySelector('.deciding').getBoundingClientRect().top"
+LAST = "document.querySelector('.stream').lastElementChild.getBoundingClientRect().bottom"
 NARROW = "document.documentElement.scrollWidth <= innerWidth"
 
 # an agent that says whatever it is told to
@@ -75,9 +76,8 @@ def test_a_card_stays_under_the_finger(page: Page, bridge: Bridge, script: Scrip
     phone.until(lambda message: "Enough" in str(message), "what it says last")
     assert abs(page.js(TOP) - before) < 2
     page.tap(".deciding .primary", "Approve")
-    page.tap(".newer")
-    page.wait_text("Enough.")
     page.wait("document.querySelector('.newer').hidden")
+    page.wait(f"{LAST} < innerHeight && {LAST} > 0", what="it follows the end again")
 
 
 def test_what_an_agent_says_is_text_in_every_view(page: Page, bridge: Bridge) -> None:

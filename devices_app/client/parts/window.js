@@ -47,14 +47,12 @@ export class WindowedList {
     this.start += prepended;
     this.end += prepended;
     const grown = items.length - before - prepended;
-    if (grown > 0 && this.holds()) this.following = false;
+    const held = this.holds();
     if (this.following) {
       this.end = items.length;
-      this.start = Math.max(0, this.end - TAIL);
-    } else if (grown > 0) {
-      this.unread += grown;
-      this.on.unread(this.unread);
+      this.start = Math.max(held ? this.start : 0, this.end - (held ? WINDOW : TAIL));
     }
+    if (grown > 0 && (held || !this.following)) this.on.unread((this.unread += grown));
     this.paint();
   }
 
@@ -85,6 +83,7 @@ export class WindowedList {
   }
 
   toEnd() {
+    if (this.unread) this.on.unread((this.unread = 0));
     const { scrollHeight, clientHeight } = this.node;
     this.node.scrollTop = scrollHeight;
     this.moved = this.node.scrollTop;
@@ -143,12 +142,12 @@ export class WindowedList {
     const last = this.end === this.items.length;
     const below = scrollHeight - scrollTop - clientHeight;
     if (last && below < AT_END) {
-      if (!this.following) this.follow();
+      if (!this.following || this.unread) this.follow();
       return;
     }
     if (this.following && Math.abs(scrollTop - this.moved) > 2) {
       this.following = false;
-      this.on.unread(0);
+      this.on.unread(this.unread);
     }
     if (scrollTop < NEAR) this.up();
     else if (below < NEAR && !last) this.down();

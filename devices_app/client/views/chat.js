@@ -26,7 +26,7 @@ export function chatView(id, { model, go }) {
     update: updateItem,
     earlier: () => loadEarlier(),
     unread: (count) => {
-      newer.hidden = list.following;
+      newer.hidden = list.following && !count;
       setText(newer, count ? `${count} new` : "Newest");
     },
   });
@@ -44,6 +44,7 @@ export function chatView(id, { model, go }) {
     // how many items are new above what a person may be reading
     const above = chat.items.findIndex(({ key }) => key === top);
     list.show(chat.items, Math.max(0, above));
+    for (const card of cards()) guard(card); // it may have moved
   };
 
   const sayStanding = () => {
@@ -85,6 +86,7 @@ export function chatView(id, { model, go }) {
   const topOf = (card) => card.getBoundingClientRect().top;
   const paint = (news = []) => {
     const tops = new Map(cards().map((card) => [card, topOf(card)]));
+    for (const card of cards()) card.paint?.(); // first: the list stays while one waits
     const mine = news.filter((one) => one.news === "rows" && one.session === id);
     const [between, fresh] = [true, false].map((earlier) =>
       mine.filter((one) => one.earlier === earlier).flatMap((one) => one.rows),
@@ -93,10 +95,7 @@ export function chatView(id, { model, go }) {
     // Rows that belong between those that are here: what is shown is read again.
     if (between.length) read(Infinity, Math.max(rows.length + between.length, LOADED));
     sayStanding();
-    for (const card of cards()) {
-      card.paint?.();
-      if (Math.abs(topOf(card) - tops.get(card)) > 8) guard(card);
-    }
+    for (const card of cards()) if (Math.abs(topOf(card) - tops.get(card)) > 8) guard(card);
     if (started && whole && !asked) loadEarlier(); // for which there was no connection before
     bottom.paint();
   };

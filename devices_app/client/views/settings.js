@@ -112,8 +112,10 @@ export function settingsView(app) {
     const told = {
       Bridge: location.host,
       Connection: phase === "ready" ? (MODES[mode] ?? mode) : "not connected",
-      Warnings: health?.warnings.length ? "See “What is wrong?”" : "none",
-      Certificate: { kept: "trusted", refused: "not trusted here" }[served.worker] ?? "not known",
+      Warnings: !health ? "not known" : health.warnings.length ? "See “What is wrong?”" : "none",
+      Certificate:
+        { kept: phase === "ready" && "trusted", refused: "not trusted here" }[served.worker] ||
+        "not known",
       "Bridge version": acked?.server_version ?? "not known",
       "Client version": CLIENT_VERSION,
       "This device": oneLine(model.home.device) || "not known",
