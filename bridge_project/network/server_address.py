@@ -85,7 +85,9 @@ def current(conf: Conf, certificates: Certificates) -> Address:
     """Return the address for other devices: BRIDGE_PUBLIC_URL, else the network's."""
     host = conf.bridge_host
     if host in transport.EVERYWHERE:  # the address that reaches the network; "" without one
-        others = [one for one in local_addresses() if not ipaddress.ip_address(one).is_loopback]
+        others = [
+            one for one in local_addresses() if transport.mode_of_address(one) != "local_only"
+        ]
         others.sort(key=lambda one: ":" in one)
         found = [one for one in (_primary_address(), *others) if one]
         host = next((one for one in found if transport.accepts_on(conf.bridge_host, one)), "")
