@@ -50,6 +50,7 @@ STARTED = ("SessionStart", {"working_directory": "/srv/web"})
 TITLES: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "web": [STARTED],
     "app": [("SessionStart", {"working_directory": "C:\\work\\app\\"})],
+    "api": [STARTED, ("SessionStart", {"working_directory": "/srv/api"})],
     "first": [STARTED, ("UserPromptSubmit", {"prompt": "first\nand more"})],
     "Fix the bug": [("SessionStart", STARTED[1] | {"initial_prompt": "Fix the bug\nand more"})],
 }
@@ -57,13 +58,13 @@ TITLES: dict[str, list[tuple[str, dict[str, Any]]]] = {
 
 @pytest.mark.spec("session.title")
 def test_titles(shared: Bridge) -> None:
-    """D6: the first line of the first prompt, else the directory's name."""
+    """D6: the first line of the first prompt, else the name of the directory that it is in."""
     for title, events in TITLES.items():
         sid = new_session()
         shared.accept(*[hook(event, sid, payload) for event, payload in events])
         assert shared.session(sid)["title"] == title
         shared.accept(prompt(sid, "later"))
-        assert (shared.session(sid)["title"] == title) is (title not in ("web", "app"))
+        assert (shared.session(sid)["title"] == title) is (title not in ("web", "app", "api"))
 
 
 @pytest.mark.spec("session.recent_events", "session.hook_count", "session.last_activity_at")

@@ -69,6 +69,8 @@ BAD = [
     ("BRIDGE_HOOK_TOKEN", "short-sesame", ""),
     ("BRIDGE_HOOK_TOKEN", "sesame\N{KELVIN SIGN}" * 9, ": must be printable ASCII"),
     ("BRIDGE_PUBLIC_URL", "https://[::1", ": "),
+    ("BRIDGE_PUBLIC_URL", "https://sesame@bridge.example", ": must have no user name"),
+    ("BRIDGE_QUEUE_TTL_SECONDS", "1000000001", ": Input should be less than or equal to"),
     ("BRIDGE_ALLOWED_ORIGINS", "https://a.example,https://[bad]", ": "),
     ("BRIDGE_TRUSTED_PROXIES", "not-an-address", ""),
     ("BRIDGE_TLS_CERT", "/no/such/file.pem", ""),
