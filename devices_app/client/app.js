@@ -291,7 +291,7 @@ function begin() {
     if (news.news === "trouble") toast(news.text, "warn");
     if (news.news === "rows" && !news.session)
       for (const { payload } of news.rows) toast(named(`${payload.title}: ${payload.body}`));
-    if (news.news === "connection" && news.connection.phase === "ready") server?.lookAtServer();
+    if (["ready", "waiting"].includes(news.connection?.phase)) server?.lookAtServer();
     if (news.home) sayNews(told);
     told = model.home;
     waiting.push(news);

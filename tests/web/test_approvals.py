@@ -87,6 +87,16 @@ CLOSE_WHILE_HELD = """void document.querySelector('.hold').addEventListener('poi
 })"""
 
 
+def hold(page: Page, *moves: dict[str, int]) -> None:
+    box = page.find("dialog .hold").rect
+    touch = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}
+    page.cdp("Input.dispatchTouchEvent", type="touchStart", touchPoints=[touch])
+    for move in moves:
+        page.cdp("Input.dispatchTouchEvent", type="touchMove", touchPoints=[move])
+    page.wait("window.held", what="it was held for long enough")
+    page.cdp("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+
+
 def test_changes_take_the_steps_of_the_call(page: Page, bridge: Bridge) -> None:
     ask_to_run(bridge, "rm -rf\u00a0 nothing")
     open_approval(page, "rm -rf nothing")
@@ -96,14 +106,13 @@ def test_changes_take_the_steps_of_the_call(page: Page, bridge: Bridge) -> None:
     page.wait_gone("Scroll to the end to approve.")
     page.js(CLOSE_WHILE_HELD)
     pause(page)
-    box = page.find("dialog .hold").rect
-    touch = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}
-    page.cdp("Input.dispatchTouchEvent", type="touchStart", touchPoints=[touch])
-    page.wait("window.held", what="it was held for long enough")
-    page.cdp("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+    hold(page)
     open_approval(page, "rm -rf nothing")
     page.find("dialog .odd", "U+00A0")
     page.tap("dialog button", "Change…")
+    pause(page)
+    page.js("window.held = void setTimeout(() => { window.held = true; }, 3000)")
+    hold(page, {"x": 9, "y": 9})  # a finger that slides off
     page.find("dialog .hold", "Hold to approve with changes")  # what was typed is still there
     page.tap("dialog button", "Tap twice instead")
     page.tap("dialog .armed", "Yes, approve with changes")

@@ -124,6 +124,8 @@ import(src.replace("app.js", "parts/markdown.js")).then(({ showMarkdown }) => {
   const began = performance.now();
   for (const text of ["+", "**a ", "__a "])
     showMarkdown(document.createElement("div"), text.repeat(count / text.length), () => ({}));
+  const runs = Array.from({ length: Math.sqrt(2 * count) }, (_, more) => "`".repeat(1 + more));
+  showMarkdown(document.createElement("div"), runs.join(" a "), () => ({}));
   done(performance.now() - began);
 });
 """

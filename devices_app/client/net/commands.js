@@ -58,9 +58,17 @@ export const commandsOf = (engine) => ({
 
   resume: (session) => engine.requests.join(session, true).then(() => {}),
 
-  startSession: async (agent, directory) => {
+  // What it is told first waits for it like any message, and outlives this page.
+  startSession: async (session, agent, directory, content) => {
     await engine.requests.online();
-    return (await engine.requests.start(agent, directory)).payload;
+    const started = engine.requests.join(session, false, agent, directory);
+    const said = { session_id: session, content, role: "user" };
+    if (content) await engine.outgoing.put("message", said);
+    await started.catch((error) => {
+      if (error instanceof Unanswered) return; // it may have started all the same
+      engine.outgoing.drop(session);
+      throw error;
+    });
   },
 
   replay: (session) => ask(engine, "replay_request", { session_id: session }).then(() => {}),

@@ -2,7 +2,6 @@
 // full, in memory, which `Database.lasting` and `trouble` say.
 
 const NAME = "bridge";
-const VERSION = 1;
 const ROWS_KEPT = 10_000; // of a session: as many as the bridge keeps
 const TRIM_EVERY = 500; // rows written to a session between two looks at how many it has
 const AT_ONCE = 10; // rows that are looked up or written in one task: the screen goes on between
@@ -42,7 +41,7 @@ const finished = (transaction) =>
 /** Open the storage; never fails: without IndexedDB it lasts until the page is closed. */
 export async function openDatabase() {
   try {
-    const request = indexedDB.open(NAME, VERSION);
+    const request = indexedDB.open(NAME, 1);
     request.onupgradeneeded = () => {
       request.result.createObjectStore("kept");
       request.result

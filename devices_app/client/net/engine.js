@@ -6,7 +6,7 @@ import { approvalKey, closeApprovals, openApprovals, staleApprovals } from "../s
 import { emptyHome, foldHome, reduceSessionList } from "../store/home.js";
 import { commandsOf } from "./commands.js";
 import { Outgoing } from "./outgoing.js";
-import { askOrigin, fetchJson, Requests, Unanswered } from "./requests.js";
+import { fetchJson, Requests, Unanswered } from "./requests.js";
 import { Socket } from "./socket.js";
 
 const LOOKED_AT = 200; // kept rows, for whether any is of a conversation
@@ -44,7 +44,6 @@ export class Engine {
     this.incoming = [];
     this.working = null;
     this.listedAt = 0;
-    this.reached = null;
     this.commands = commandsOf(this);
     /** Done when what is kept was read; commands come after it. */
     this.started = this.start();
@@ -86,21 +85,15 @@ export class Engine {
   get connection() {
     const { phase, attempt, neverOpened, fault, acked, health } = this.socket.state;
     const shown = acked && { ...acked, device_token: undefined };
-    return { phase, attempt, neverOpened, fault, acked: shown, health, reached: this.reached };
+    return { phase, attempt, neverOpened, fault, acked: shown, health };
   }
 
   changed() {
-    const { phase, neverOpened } = this.socket.state;
+    const { phase } = this.socket.state;
     if (phase !== "ready") this.requests.lose();
     // What the old connection brought and is not stored comes again.
     if (phase === "connecting") [this.incoming, this.outgoing.shown] = [[], new Set()];
-    const tell = () => this.tell({ news: "connection", connection: this.connection });
-    // Twice closed without opening: is it the network, or a certificate that only the page accepts?
-    if (neverOpened === 2)
-      askOrigin()
-        .then((response) => (this.reached = response !== null))
-        .then(tell);
-    tell();
+    this.tell({ news: "connection", connection: this.connection });
   }
 
   async keepTokens(tokens) {
@@ -111,7 +104,6 @@ export class Engine {
   }
 
   ready() {
-    this.reached = null;
     this.requests.connected();
     this.viewing.forEach((id, tab) => this.commands.view(tab, id));
     for (const { session_id: id } of openApprovals(this.home)) this.follow(id);

@@ -6,7 +6,6 @@ import { openDatabase } from "./db.js";
 import { Engine } from "./engine.js";
 import { Unanswered } from "./requests.js";
 
-const LOCK = "bridge-socket";
 const CHANNEL = "bridge";
 const SILENT_MS = 1500; // a tab that leads and is awake says sooner that it takes a command
 const PATIENT_MS = 100_000; // longer than any request of the engine takes
@@ -107,7 +106,7 @@ export class Model {
         resolve();
         return lasting;
       };
-      navigator.locks.request(LOCK, options, led).catch((error) => {
+      navigator.locks.request("bridge-socket", options, led).catch((error) => {
         if (error.name !== "AbortError") throw error;
         if (!engine || engine !== this.engine) return; // not wanted any more
         this.stop(); // taken by another tab

@@ -117,6 +117,10 @@ export class Outgoing {
     return dropped;
   }
 
+  drop(session) {
+    this.set(this.items.filter(({ message }) => message.payload.session_id !== session));
+  }
+
   /** Take an `error` that answers a message of the outbox; tells whether it did. */
   refused(id, payload) {
     const item = this.find(id);

@@ -3,13 +3,16 @@
 import { ownRegistration, served } from "./served.js";
 
 const SUBSCRIBE_MS = 20_000;
+export const isApple =
+  /iPhone|iPad/.test(navigator.userAgent) ||
+  (/Macintosh/.test(navigator.userAgent) && navigator.maxTouchPoints > 1); // an iPad
 const KEPT = "push"; // what this device wants: "quiet", "full"; nothing: no push
 
 /** Say why this browser cannot be sent pushes; "" when it can. */
 export function whyNot({ acked, phase }) {
   if (phase !== "ready") return "There is no connection to the bridge.";
   if (!acked.push) return "The bridge is set up to send none (BRIDGE_PUSH).";
-  if (/iPhone|iPad/.test(navigator.userAgent) && !("PushManager" in window))
+  if (isApple && !("PushManager" in window))
     return "On an iPhone only an app on the Home Screen is told: add it, and pair it there.";
   if (served.worker === "unknown") return "One moment…";
   if (served.worker !== "kept" || !("PushManager" in window))

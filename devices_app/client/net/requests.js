@@ -15,7 +15,7 @@ export class Requests {
   /** @param {() => any} socket the socket at this moment */
   constructor(socket) {
     this.socket = socket;
-    this.waiting = new Map(); // id → {resolve, reject, timer}
+    this.waiting = new Map(); // id → {resolve, reject}
     this.joined = new Set(); // sessions, on this connection
     this.joining = new Map();
     this.waiters = []; // for a connection
@@ -26,16 +26,13 @@ export class Requests {
     if (this.socket().ready) return Promise.resolve(true);
     return new Promise((resolve, reject) => {
       const late = () => reject(new Unanswered("There is no connection to the bridge."));
-      const timer = setTimeout(late, ONLINE_MS);
-      this.waiters.push(() => {
-        clearTimeout(timer);
-        resolve(true);
-      });
+      setTimeout(late, ONLINE_MS);
+      this.waiters.push(resolve);
     });
   }
 
   connected() {
-    for (const go of this.waiters.splice(0)) go();
+    for (const go of this.waiters.splice(0)) go(true);
   }
 
   /** Send a message and return its answer; rejects with `Unanswered` or what the bridge says. */
@@ -45,34 +42,29 @@ export class Requests {
       return Promise.reject(new Unanswered("There is no connection to the bridge."));
     const message = make(type, payload);
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => {
-        this.waiting.delete(message.id);
-        reject(new Unanswered("The bridge did not answer in time."));
-      }, timeout);
-      this.waiting.set(message.id, { resolve, reject, timer });
+      // It stays in `waiting`: its answer may still come, and belongs to no conversation.
+      const late = () => reject(new Unanswered("The bridge did not answer in time."));
+      setTimeout(late, timeout);
+      this.waiting.set(message.id, { resolve, reject });
       socket.send(message);
     });
   }
 
-  /** Join a session on this connection, once; `resume` wakes one that is paused or was closed. */
-  join(session, resume = false) {
+  /** Join a session on this connection, once; `resume` wakes one that is paused or was closed. With
+      an agent and a directory it is begun. */
+  join(session, resume = false, agent = "", directory = "") {
     if (this.joined.has(session) && !resume) return Promise.resolve(null);
     if (this.joining.has(session) && !resume) return this.joining.get(session);
-    const payload = { agent: "", session_id: session, working_directory: "", resume };
-    const joining = this.send("session_start", payload, resume ? START_MS : ANSWER_MS);
+    const payload = { agent, session_id: session, working_directory: directory, resume };
+    const joining = this.send("session_start", payload, resume || agent ? START_MS : ANSWER_MS);
     // Only one that the bridge does not know would be begun, and for that a directory is missing.
     joining.catch((error) => {
-      if (!resume && error.code === "FILE_INVALID_PATH") error.message = UNKNOWN;
+      if (!resume && !agent && error.code === "FILE_INVALID_PATH") error.message = UNKNOWN;
     });
     this.joining.set(session, joining);
     const over = () => this.joining.delete(session);
     joining.then(over, over);
     return joining;
-  }
-
-  start(agent, directory) {
-    const payload = { agent, session_id: null, working_directory: directory, resume: false };
-    return this.send("session_start", payload, START_MS);
   }
 
   has(id) {
@@ -85,7 +77,6 @@ export class Requests {
     if (type === "session_ready") this.joined.add(payload.session_id);
     const request = this.waiting.get(id);
     if (!request) return;
-    clearTimeout(request.timer);
     this.waiting.delete(id);
     if (type !== "error") request.resolve(message);
     else request.reject(Object.assign(new Error(named(payload.message)), { code: payload.code }));
@@ -97,10 +88,7 @@ export class Requests {
     this.joining.clear();
     const requests = [...this.waiting.values()];
     this.waiting.clear();
-    for (const { reject, timer } of requests) {
-      clearTimeout(timer);
-      reject(new Unanswered(reason));
-    }
+    for (const { reject } of requests) reject(new Unanswered(reason));
   }
 }
 

@@ -100,5 +100,6 @@ export async function useNewer() {
 /** Remove the worker and what it keeps. */
 export async function dropClient() {
   await (await ownRegistration())?.unregister();
-  for (const name of (await globalThis.caches?.keys()) ?? []) await caches.delete(name);
+  const names = await globalThis.caches?.keys().catch(() => []); // a private window may refuse
+  for (const name of names ?? []) await caches.delete(name);
 }

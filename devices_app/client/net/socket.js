@@ -2,6 +2,7 @@
 
 import { begin, step } from "../protocol/connection.js";
 import { read } from "../protocol/messages.js";
+import { askOrigin } from "./requests.js";
 
 const LATE_MS = 5000;
 const TICK_MS = 2000;
@@ -96,11 +97,15 @@ export class Socket {
     this.timers.delete(name);
   }
 
-  open() {
+  async open() {
     this.drop();
+    const number = (this.number += 1);
+    // After sockets that failed Firefox delays the next ones by up to a minute; no other request.
+    const answers = !this.state.neverOpened || (await askOrigin());
+    if (this.number !== number || this.state.phase !== "connecting") return;
+    if (!answers) return this.feed({ kind: "closed" });
     const socket = new WebSocket(this.on.url);
     this.socket = socket;
-    this.number += 1;
     const mine = (handle) => (event) => this.socket === socket && handle(event);
     socket.onopen = mine(() => this.feed({ kind: "opened" }));
     socket.onclose = mine(() => this.feed({ kind: "closed" }));

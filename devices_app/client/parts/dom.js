@@ -47,9 +47,9 @@ export function form(kind, act, ...children) {
   return h(`form.${kind}`, { on: { submit } }, ...children);
 }
 
+const OFF = { autocomplete: "off", autocorrect: "off", autocapitalize: "off", spellcheck: "false" };
 /** Make a field for what is no prose: the browser corrects, fills in and underlines nothing. */
-export const field = (tag, attributes) =>
-  h(tag, { autocomplete: "off", autocapitalize: "off", spellcheck: "false", ...attributes });
+export const field = (tag, attributes) => h(tag, { ...OFF, ...attributes });
 
 /** Make a screen: a bar with its title, what stands before and behind that, and its content. */
 export function screen(title, { before = null, behind = null }, ...content) {
@@ -173,6 +173,11 @@ for (const name of ["click", "pointerdown"])
     },
     { capture: true },
   );
+
+// A key that is held down is one press.
+document.addEventListener("keydown", (event) => {
+  if (event.repeat && document.activeElement?.closest("button, a")) event.preventDefault();
+});
 
 const fade = (node) => setTimeout(() => node.remove(), 6000);
 

@@ -58,14 +58,14 @@ export function holdButton(label, act) {
   };
   node.addEventListener("pointerdown", (event) => {
     if (event.button !== 0 || node.disabled) return;
-    node.setPointerCapture(event.pointerId);
+    event.target.releasePointerCapture(event.pointerId); // which a touch has: sliding off ends it
     node.classList.add("held");
     timer = setTimeout(() => {
       end();
       if (node.isConnected) act(); // the sheet may have been closed meanwhile
     }, HOLD_MS);
   });
-  for (const name of ["pointerup", "pointercancel", "lostpointercapture", "blur"])
+  for (const name of ["pointerup", "pointercancel", "pointerleave", "blur"])
     node.addEventListener(name, end);
   node.addEventListener("contextmenu", (event) => event.preventDefault());
   const other = twoSteps("Tap twice instead", `Yes, ${label}`, act, "quiet");

@@ -113,7 +113,10 @@ export class WindowedList {
   restore(anchor) {
     if (!anchor?.node.isConnected) return;
     const top = this.node.getBoundingClientRect().top;
-    this.node.scrollTop += anchor.node.getBoundingClientRect().top - top - anchor.offset;
+    const by = anchor.node.getBoundingClientRect().top - top - anchor.offset;
+    this.node.style.overflowY = "hidden"; // Safari drops what is set while a list glides
+    this.node.scrollTop += by;
+    this.node.style.overflowY = "";
     this.moved = this.node.scrollTop;
   }
 

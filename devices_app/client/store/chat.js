@@ -153,7 +153,7 @@ function hookEvent(chat, row) {
     if (reason === "error") note(chat, row, named(text) || why, "error");
     else if (text) Object.assign(answer(chat, row, row.id), { text, done: true });
     if (!["error", "task_completed"].includes(reason)) note(chat, row, why);
-  } else if (HAPPENED[event]) {
+  } else if (HAPPENED[event] && payload.context?.agent_type !== "") {
     const source = payload.environment?.source; // of a SessionStart
     note(chat, row, source === "resume" ? "The session goes on." : HAPPENED[event]);
   }
@@ -177,7 +177,7 @@ function notification(chat, row) {
     if (modifications) change(item, { params: modifications, was: item.was ?? item.params });
     return;
   }
-  if (item && data.ran === false) change(item, { notRun: true, noted: "" });
+  if (item && "ran" in data) change(item, { noResult: true, noted: "" });
   if (kind === "task_complete" || kind === "agent_idle") return;
   if (kind === "error" && data.reason !== undefined && body) return; // its Stop says it
   if (data.error_id) {

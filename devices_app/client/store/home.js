@@ -152,7 +152,7 @@ export function attention(home, session) {
   if (session.session_status === "error") return "error";
   if (session.unseen && session.failed) return "error";
   if (session.unseen && session.turn === "idle") return "finished";
-  if (session.turn === "working") return "working";
+  if (session.turn === "working" || session.session_status === "created") return "working";
   if (isWaiting) return "machine"; // nothing can be decided here
   return session.session_status === "paused" ? "paused" : "idle";
 }

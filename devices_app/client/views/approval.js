@@ -166,7 +166,7 @@ const hooksSentence = (approval) =>
   approval.source === "hooks"
     ? questionsOf(approval).length
       ? "Waiting at the machine: it can be answered there only."
-      : "Waiting at the machine. Your answer is only recorded: the agent asks there."
+      : "Waiting at the machine, or allowed there and running. Your answer is only recorded."
     : "";
 
 const offlineSentence = (model) =>
@@ -305,4 +305,5 @@ function editParameters(approval, sheet, { actions, again, decide, hint }) {
   });
   fill(actions, button("button", again, "Cancel"), h("span.gap"), approve);
   fields[0].area.focus();
+  fields[0].area.scrollIntoView({ block: "center" }); // Safari shows the line of the caret only
 }

@@ -5,7 +5,6 @@ import { diffLines, wrapButton } from "../parts/diff.js";
 import { counted, dotted, oneLine, visible, visibleName } from "../parts/text.js";
 
 const STATUS = { modified: "M", added: "A", deleted: "D", untracked: "N", renamed: "R" };
-const NAMES = { untracked: "new" };
 const FILES_AT_ONCE = 200;
 const drafts = new Map(); // session → its message and the chosen files, while this page lives
 const isEnd = ({ type, payload }) => type === "stream_end" || payload.event === "Stop";
@@ -84,7 +83,7 @@ export function changesView(id, { model }) {
       check();
     });
     const place = h("div.file-diff");
-    const name = NAMES[status] ?? status;
+    const name = status === "untracked" ? "new" : status;
     const letter = h("span", { "aria-hidden": "true" }, STATUS[status] ?? "·");
     const spoken = h("span.unseen", {}, `${name}: `);
     const signs = [h("span.plus", {}, `+${additions}`), " ", h("span.minus", {}, `−${deletions}`)];

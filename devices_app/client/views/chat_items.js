@@ -82,7 +82,7 @@ function usage(of) {
 }
 
 function updateTool(node, item) {
-  const refused = item.decision === "rejected" ? "rejected" : item.notRun && "not run";
+  const refused = item.decision === "rejected" ? "rejected" : item.noResult && "no result";
   const decided = item.noted ? "noted" : refused || "running";
   const open = item.asked && !item.decision ? "pending" : decided;
   const undone = item.reason ? refused || "stopped" : open;
@@ -111,7 +111,7 @@ const WORDS = {
   noted: "waits at the machine",
   completed: "",
   rejected: "rejected",
-  "not run": "not run",
+  "no result": "no result",
   stopped: "stopped",
   error: "failed",
 };

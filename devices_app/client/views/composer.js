@@ -12,15 +12,13 @@ const STANDS = {
 };
 const NOT_KEPT = "The draft could not be kept: this device's storage is full or refused.";
 
-const touch = () => matchMedia("(pointer: coarse)").matches;
-
 /** Make the foot of a conversation: waiting messages, the field, stop and resume. */
 export function composer(id, { model, sent }) {
   const area = h("textarea", {
     rows: "1",
     "aria-label": "Message to the agent",
     placeholder: "Message",
-    enterkeyhint: touch() ? "enter" : "send",
+    enterkeyhint: matchMedia("(pointer: coarse)").matches ? "enter" : "send",
   });
   const grown = h("div.grow", {}, area); // as high as its text, which the stylesheet repeats unseen
   const send = h("button.round.primary", { type: "submit", "aria-label": "Send" }, icon("send"));
@@ -101,7 +99,7 @@ export function composer(id, { model, sent }) {
     const status = session?.session_status;
     const ended = status === "closed" && !session?.resumable;
     line.hidden = observed || (ended && !area.value);
-    stop.hidden = session?.turn !== "working" && session?.turn !== "waiting";
+    stop.hidden = status !== "created" && (session?.turn ?? "idle") === "idle";
     rest.hidden =
       observed ||
       !(status === "paused" || status === "error" || (status === "closed" && session?.resumable));

@@ -6,7 +6,6 @@ import { bytes, counted, oneLine, visible, visibleName } from "../parts/text.js"
 
 const LINES = 400;
 const ENTRIES_AT_ONCE = 200;
-const NO_DIRECTORY = ["FILE_NOT_FOUND", "FILE_INVALID_PATH"];
 
 /** Make the files tab of a session; `path`: from the address, or "" for the session's directory. */
 export function filesView(id, { model, go, places }, path = "") {
@@ -21,7 +20,7 @@ export function filesView(id, { model, go, places }, path = "") {
     say("Reading…");
     try {
       await list(at).catch((error) => {
-        if (!NO_DIRECTORY.includes(error.code)) throw error;
+        if (!/^FILE_(NOT_FOUND|INVALID_PATH)$/.test(error.code)) throw error;
         return read(at);
       });
     } catch (error) {

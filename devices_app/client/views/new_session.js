@@ -87,9 +87,9 @@ export function newSessionView({ model, go }) {
     starting = start.disabled = true;
     setText(said, "Starting the agent…");
     try {
-      const where = directory.value.trim();
-      const { session_id: id } = await model.call("startSession", select.value, where);
-      if (prompt.value.trim()) await model.call("say", id, prompt.value.trim());
+      const id = crypto.randomUUID();
+      const [where, said] = [directory, prompt].map(({ value }) => value.trim());
+      await model.call("startSession", id, select.value, where, said);
       if (node.isConnected) go.open("session", id);
     } catch (error) {
       setText(said, error.message);

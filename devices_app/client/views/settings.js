@@ -1,6 +1,6 @@
 // Show this device's settings.
 
-import { switchOff, switchOn, tryPush, wanted, whyNot } from "../net/push.js";
+import { isApple, switchOff, switchOn, tryPush, wanted, whyNot } from "../net/push.js";
 import { dropClient, served } from "../net/served.js";
 import { button, factsOf, field, fill, form, h, row, screen, setText } from "../parts/dom.js";
 import { twoSteps } from "../parts/sheet.js";
@@ -114,7 +114,7 @@ export function settingsView(app) {
       Connection: phase === "ready" ? (MODES[mode] ?? mode) : "not connected",
       Warnings: !health ? "not known" : health.warnings.length ? "See “What is wrong?”" : "none",
       Certificate:
-        { kept: phase === "ready" && "trusted", refused: "not trusted here" }[served.worker] ||
+        { kept: phase === "ready" && "accepted", refused: "not trusted here" }[served.worker] ||
         "not known",
       "Bridge version": acked?.server_version ?? "not known",
       "Client version": CLIENT_VERSION,
@@ -185,8 +185,8 @@ function pushSection(model) {
 
 async function measure(model) {
   if (!model.db.lasting) return `only until this page is closed (${model.db.trouble})`;
-  const { usage = 0 } = (await navigator.storage?.estimate?.()) ?? {};
-  return bytes(usage);
+  const { usage } = (await navigator.storage?.estimate?.()) ?? {};
+  return usage === undefined ? "not known" : bytes(usage);
 }
 
 // Chrome offers to install; Safari has it in its own menu. Nothing where it is installed.
@@ -197,7 +197,7 @@ function installRow(offer) {
     about.append(h("span.meta", {}, "An icon of its own, and a start without a network"));
     return h("button.row-link", { type: "button", on: { click: () => offer.prompt() } }, about);
   }
-  if (!/iPhone|iPad/.test(navigator.userAgent)) return null;
+  if (!isApple) return null;
   about.append(h("span.meta", {}, "Share, Add to Home Screen. Pair the app with its own code."));
   return h("div.row-link", {}, about);
 }

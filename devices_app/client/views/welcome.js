@@ -1,12 +1,9 @@
 // Pair a new browser: its first screen, which takes a pairing link.
 
+import { isApple } from "../net/push.js";
 import { button, field, form, h, icon, setText } from "../parts/dom.js";
 import { readPairingLink } from "../protocol/pairing.js";
 
-const isApple =
-  /iPhone|iPad/.test(navigator.userAgent) ||
-  (/Macintosh/.test(navigator.userAgent) && navigator.maxTouchPoints > 1);
-const isInstalled = matchMedia("(display-mode: standalone)").matches;
 const HOME_SCREEN =
   "An app on the Home Screen keeps its own storage. To use one, add this page first " +
   "(Share, Add to Home Screen), open it from there, and paste the link in it.";
@@ -41,7 +38,7 @@ export function welcomeView(model, paired, problem = "") {
       {},
       h("h1", { tabindex: "-1" }, "Pair this device"),
       h("p", {}, "Scan the QR code that “make qr” shows, or paste its link here."),
-      isApple && !isInstalled && h("p.meta", {}, HOME_SCREEN),
+      isApple && !matchMedia("(display-mode: standalone)").matches && h("p.meta", {}, HOME_SCREEN),
       form(
         "form",
         () => use(input.value),

@@ -79,7 +79,7 @@ function findings(model) {
   return all.sort((a, b) => order.indexOf(a.tone) - order.indexOf(b.tone));
 }
 
-function connection({ phase, fault, neverOpened, reached }) {
+function connection({ phase, fault, neverOpened }) {
   if (phase === "ready") return { tone: "good", text: `Connected to ${location.host}.` };
   if (!navigator.onLine)
     return { tone: "bad", text: "This device has no network.", steps: ["Is it in flight mode?"] };
@@ -90,22 +90,21 @@ function connection({ phase, fault, neverOpened, reached }) {
       steps: [REMEDIES[fault.code] ?? fault.remediation ?? "Pair this device again."],
       pair: fault.code === "AUTH_FAILED",
     };
-  // What was asked last counts: here, or where the connection is held.
-  const answers = served.reached ?? reached;
-  if (neverOpened >= 2 && answers)
+  if (neverOpened >= 2 && served.reached)
     return {
       tone: "bad",
       text: "The page loads, but the connection fails: the browser distrusts the certificate.",
       steps: certificateSteps(),
     };
-  if (neverOpened >= 1 && answers === false)
+  if (neverOpened >= 1 && served.reached === false)
     return {
       tone: "bad",
       text: `The bridge at ${location.host} cannot be reached from here.`,
       steps: [
         "Is the machine on, and “make run” running?",
         "Is this device in the same network, or connected by its VPN?",
-        "Did its address or certificate change? Scan a new code (“make qr”) in a new tab.",
+        ["Does the browser ", h("a", { href: "/pair#trust" }, "warn of its certificate"), "?"],
+        "Did its address change? Scan a new code (“make qr”) in a new tab.",
       ],
     };
   const last = fault ? ` The last answer was: ${fault.message}` : "";
