@@ -16,6 +16,8 @@ from sessions_app.session_view import doing_of
 BODY_CHARS = 500
 CHANGES_CHARS = 65_536  # of parameters that a call was approved with
 NOTED = "Recorded. The agent still waits for an answer at the machine."
+# No hook says which, and what was interrupted has begun.
+NO_RESULT = "it was refused at the machine, or interrupted while it ran"
 
 
 def make(
@@ -109,7 +111,7 @@ def approval_decided(session: Session, call: ToolCall) -> Notification:
     if call.decided_by == ToolCall.DecidedBy.DEVICE:
         data["forwarded"] = call.forwarded
     if call.decided_by == ToolCall.DecidedBy.AGENT and call.decision == ToolCall.Decision.REJECTED:
-        body, data["ran"] = f"{body.rstrip('.')} and was not run.", False
+        body, data["ran"] = f"{name} {_lacks(call)}: {NO_RESULT}.", None
     data |= {"device": call.device.name if call.device else "", "reason": call.reason}
     data |= changes_of(call)
     return _about(session, call, "approval_decided", title, body, **data)
@@ -132,6 +134,10 @@ def _decided(call: ToolCall) -> tuple[str, str]:
     return "The question", "answered" if answered else "not answered"
 
 
+def _lacks(call: ToolCall) -> str:
+    return "has no answer" if call.tool == QUESTION else "has no result"
+
+
 def _where(call: ToolCall) -> str:
     """Return who decided, as words that follow "was approved"."""
     if call.decided_by == ToolCall.DecidedBy.AGENT:
@@ -141,13 +147,13 @@ def _where(call: ToolCall) -> str:
     return f" on {call.device.name}" if call.device else ""
 
 
-def was_not_run(session: Session, call: ToolCall) -> Notification:
-    """Return the notification that a call was decided about and not run."""
+def without_result(session: Session, call: ToolCall) -> Notification:
+    """Return the notification that a call was decided about and has no result."""
     name, decided = _decided(call)
-    title, what = f"{name} was not run", f"{name} was {decided}{_where(call)}"
-    body = f"{what}, and was not run at the machine: {call.description}"
+    title, what = f"{name} {_lacks(call)}", f"{name} was {decided}{_where(call)}"
+    body = f"{what}; {NO_RESULT}: {call.description}"
     priority: Priority = "low" if call.decision == ToolCall.Decision.REJECTED else "normal"
-    return _about(session, call, "agent_notification", title, body, priority, ran=False)
+    return _about(session, call, "agent_notification", title, body, priority, ran=None)
 
 
 def ran_anyway(session: Session, call: ToolCall) -> Notification:

@@ -56,7 +56,7 @@ def starts_program(event: HookEvent) -> bool:
 
 
 def leaves_subagents(event: HookEvent) -> bool:
-    """Return whether the agent's subagents may still wait for a decision."""
+    """Return whether the agent's subagents still run, and may wait for a decision."""
     context = event.payload.get("context")
     if not isinstance(context, dict):
         return False
@@ -126,6 +126,7 @@ _STOPS: dict[str, Kind] = {
     "safety": ("error", "The agent stopped for safety", "high"),
 }
 _DONE: Kind = ("task_complete", "The agent is done", "normal")
+_WAITS: Kind = ("agent_notification", "The agent waits", "low")
 _ENDED: Kind = ("task_complete", "The session ended", "low")
 _CLEARED: Kind = ("task_complete", "The conversation was cleared", "low")
 _FAILED: Kind = ("error", "The session ended with an error", "normal")
@@ -139,6 +140,8 @@ def notification_of(event: HookEvent, session: Session) -> Notification | None:
             data = {"reason": _text(event, "reason") or "task_completed"}
             kind = _STOPS.get(data["reason"], _DONE)
             body = _text(event, "message") or _text(event, "error")
+            if kind is _DONE and leaves_subagents(event):
+                kind, body = _WAITS, "The agent waits for its subagents."
         case "SessionEnd" if _text(event, "reason") == "clear":
             data = {"exit_reason": _text(event, "exit_reason")}
             kind, body = _CLEARED, "The agent goes on in a new session."

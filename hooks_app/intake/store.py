@@ -211,12 +211,12 @@ def _apply(box: Outbox, session: Session, event: HookEvent) -> None:
             call, outcome = projection.call_of(event), projection.outcome_of(event)
             approvals.record_hook_outcome(box, session, call, outcome, projection.failure_of(event))
         case "UserPromptSubmit" | "Stop":
-            subagents = projection.leaves_subagents(event)
-            if not subagents:
+            if not projection.leaves_subagents(event):
                 approvals.reject_passed_over(box, session)
-            if not (subagents and session.waits):
                 stops = event.event == "Stop"
                 session.set_turn(Session.Turn.IDLE if stops else Session.Turn.WORKING)
+            elif not session.waits:
+                session.turn = Session.Turn.WORKING  # with the calls of its subagents
         case "SessionEnd" if session.status == Session.Status.CLOSED:
             session.closed_at = session.closed_at or box.now  # it may have been quiet only
             return  # it was said then

@@ -267,18 +267,18 @@ def reject_pending(
 def reject_passed_over(box: Outbox, session: Session) -> None:
     """Reject pending calls whose agent went on; record it as decided at the machine."""
     reject_pending(box, session, by=ToolCall.DecidedBy.AGENT)
-    _report_not_run(box, session)
+    _report_without_result(box, session)
 
 
-def _report_not_run(box: Outbox, session: Session) -> None:
-    """Notify every device of calls that devices decided about and that did not run."""
+def _report_without_result(box: Outbox, session: Session) -> None:
+    """Notify every device of calls that devices decided about and that have no result."""
     if session.decided_by_device:
         session.decided_by_device = False
         decided = _open_calls(session).filter(decided_by=ToolCall.DecidedBy.DEVICE)
         for record in decided.filter(reason=""):
-            record.reason = "not_run"
+            record.reason = "no_result"
             record.save(update_fields=["reason"])
-            box.append_to_all(encode(notifications.was_not_run(session, record)))
+            box.append_to_all(encode(notifications.without_result(session, record)))
 
 
 def fail_unfinished_calls(box: Outbox, session: Session, reason: str) -> None:
@@ -296,7 +296,7 @@ def close_calls(box: Outbox, session: Session, *, by: str) -> None:
     What a device has rejected stays open: its tool may be reported to have run only now (D37).
     """
     reject_pending(box, session, by=by, reason="session_closed")
-    _report_not_run(box, session)
+    _report_without_result(box, session)
     refused = Q(decision=_REJECTED, decided_by=ToolCall.DecidedBy.DEVICE)
     _open_calls(session).exclude(refused).update(finished_at=box.now)
 

@@ -65,13 +65,13 @@ def test_what_an_event_notifies(bridge: Bridge, sid: str, phone: Phone) -> None:
 NOTED = "Recorded. The agent still waits for an answer at the machine."
 
 
-def not_run(phone: Phone, session_id: str) -> list[dict[str, Any]]:
-    return [one for one in notifications(phone, session_id) if one["data"].get("ran") is False]
+def without_result(phone: Phone, session_id: str) -> list[dict[str, Any]]:
+    return [one for one in notifications(phone, session_id) if "ran" in one["data"]]
 
 
 @pytest.mark.parametrize("event", ["UserPromptSubmit", "Stop", "SessionEnd"])
-def test_what_was_not_run(bridge: Bridge, sid: str, joined: Phone, event: str) -> None:
-    """Every device is told once, now or later, of each call that has not run."""
+def test_what_has_no_result(bridge: Bridge, sid: str, joined: Phone, event: str) -> None:
+    """Every device is told once, now or later, of each call that was not seen to run."""
     with bridge.phones(2) as (other, away):
         bridge.fence(away)
         away.close()
@@ -89,13 +89,13 @@ def test_what_was_not_run(bridge: Bridge, sid: str, joined: Phone, event: str) -
             assert all("asks at the machine" in title for title in titles) and len(titles) == 4
             decided = notifications(phone, sid, "approval_decided")
             assert [one["body"] for one in decided] == [NOTED] * 4
-            assert not_run(phone, sid) == []
+            assert without_result(phone, sid) == []
         bridge.accept(hook(event, sid), hook("Stop", sid), hook("SessionEnd", sid))
         away.ready()
         bridge.fence(joined, other, away)
         for phone in (joined, other, away):
-            told = not_run(phone, sid)
-            expected = [{"tool_call_id": call_id, "ran": False} for call_id in calls]
+            told = without_result(phone, sid)
+            expected = [{"tool_call_id": call_id, "ran": None} for call_id in calls]
             assert [one["data"] for one in told] == expected
             assert {one["notification_type"] for one in told} == {"agent_notification"}
-            assert all("was not run" in one["body"] for one in told)
+            assert all("refused at the machine, or interrupted" in one["body"] for one in told)

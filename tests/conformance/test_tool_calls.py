@@ -198,7 +198,7 @@ def test_not_granted_at_the_machine(bridge: Bridge, sid: str, joined: Phone, eve
     told = joined.expect("notification", session_id=sid, notification_type="approval_decided")
     data, body = told["payload"]["data"], told["payload"]["body"]
     assert (data["tool_call_id"], data["decision"]) == (call_id, "rejected")
-    assert data["ran"] is False and "at the machine" in body and "was not run" in body
+    assert data["ran"] is None and "refused at the machine, or interrupted" in body
     later = decide(joined, sid, call_id, "approved")
     if event == "SessionEnd":
         assert_refused(later, "SESS_CLOSED", False, sid)
@@ -218,11 +218,14 @@ def test_a_subagent_waits_while_its_agent_stops(bridge: Bridge, sid: str, joined
     bridge.accept(hook("Stop", sid, waits), hook("UserPromptSubmit", sid, woken))
     assert pending(bridge, sid) == [call_id]
     assert bridge.session(sid)["turn"] == "waiting" and bridge.session(sid)["doing"]
-    bridge.accept(post(sid, {"n": 1}, tool_call_id=call_id))
+    bridge.accept(post(sid, {"n": 1}, tool_call_id=call_id), hook("Stop", sid, waits))
+    assert bridge.session(sid)["turn"] == "working", "it is not done"
     bridge.accept(hook("Stop", sid, waits | {"context": {"background_tasks": []}}))
     told = joined.expect("notification", session_id=sid, notification_type="approval_decided")
     assert told["payload"]["data"]["decision"] == "approved"
     assert bridge.session(sid)["turn"] == "idle"
+    joined.expect("notification", session_id=sid, notification_type="task_complete")
+    assert len(notifications(joined, sid, "task_complete")) == 1
 
 
 @pytest.mark.spec("notification.priority")
