@@ -199,6 +199,7 @@ def acknowledge_warning(device: Device) -> None:
     until = timezone.now() + timedelta(seconds=limits.ACKNOWLEDGED_WARNING_SECONDS)
     Device.objects.filter(pk=device.pk).update(warning_acknowledged_until=until)
     device.warning_acknowledged_until = until
+    audit.record("warning_acknowledged", device=device)
 
 
 def warning_acknowledged(device: Device) -> bool:

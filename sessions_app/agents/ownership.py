@@ -161,10 +161,7 @@ def pause(session_pk: int, reason: str, owner: uuid.UUID | None = None) -> None:
             reason = f"{reason.rstrip('.')} in the middle of a turn."
         writer.stop(Session.Status.PAUSED, reason, "session_paused")
         if cut or inbox.prompts_waiting(session_pk)[0]:
-            body = session.reason
-            if session_view.is_resumable(session):
-                body += " Resume the session to go on."
-            writer.notify(notifications.happened(session, "cut_off", body))
+            writer.notify(notifications.happened(session, "cut_off", _why(session)))
 
 
 def end_run(session_pk: int, how: str, reason: str, notification_id: str = "") -> None:
@@ -183,7 +180,13 @@ def end_run(session_pk: int, how: str, reason: str, notification_id: str = "") -
                 writer.stop(Session.Status.PAUSED, reason, "interrupted", "stop")
             case _:
                 writer.stop(Session.Status.PAUSED, reason, "session_paused")
-        return writer.notify(notifications.happened(writer.session, how, writer.session.reason))
+        return writer.notify(notifications.happened(writer.session, how, _why(writer.session)))
+
+
+def _why(session: Session) -> str:
+    """Return why it was paused, and what a person can do about it."""
+    go_on = " Resume the session to go on." if session_view.is_resumable(session) else ""
+    return f"{session.reason}{go_on}"
 
 
 def release(session_pk: int, reason: str, *, forgotten: bool) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from bridge_project.http.error_body import error_payload
+from bridge_project.http.error_body import error_payload, log_error
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol import server_messages as s
@@ -157,6 +157,7 @@ class SessionWriter:
     def report_failure(self, why: str, notification_id: str = "") -> None:
         """Report the agent's failure, in the session and to every device (D51)."""
         why = sanitize.storable_reason(why)
+        log_error("AGENT_ERROR", session=self.session.session_id, reason=why)
         row = self._append(error_payload(BridgeError("AGENT_ERROR", why), self.session.session_id))
         ids = {"error_id": row.id, "notification_id": notification_id}
         self.notify(notifications.happened(self.session, "failed", why, **ids))

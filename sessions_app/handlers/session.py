@@ -43,6 +43,8 @@ async def session_of(
     """
     session = await readers.run(observed_sessions.find, message.payload.session_id)
     if session is None:
+        if message.payload.session_id in connection.starting:
+            check_joined(connection, message.payload.session_id, message.type)
         raise BridgeError("SESSION_NOT_FOUND", session_id=message.payload.session_id)
     if message.type in ("session_end", "session_interrupt") and session_view.is_starting(session):
         return session
@@ -50,7 +52,7 @@ async def session_of(
         return session
     if session.status == Session.Status.CLOSED and (acting or session.kind == Session.Kind.BRIDGE):
         raise ownership.closed_error(session)
-    check_joined(connection, session, message.type)
+    check_joined(connection, session.session_id, message.type)
     return session
 
 
@@ -63,6 +65,8 @@ async def session_start(connection: ClientConnection, message: ClientMessage) ->
         raise BridgeError("SESS_NOT_FOUND", session_id=payload.session_id)
     if session is None or _must_wait(session, resume=payload.resume):
         work = _create if session is None and payload.session_id is None else _start
+        if session is None and payload.session_id:
+            connection.starting.add(payload.session_id)
         connection.spawn(dispatch.guarded(connection, message, work))
     else:
         await _join(connection, message, session)
@@ -102,8 +106,11 @@ async def _new(
     connection: ClientConnection, payload: c.SessionStart, session_id: str | None
 ) -> Session:
     what = (session_id, payload.agent, payload.working_directory)
-    with _notified_once(connection) as failure_id:
-        return await supervisor.create(*what, connection.paired, failure_id)
+    try:
+        with _notified_once(connection) as failure_id:
+            return await supervisor.create(*what, connection.paired, failure_id)
+    finally:
+        connection.starting.discard(str(session_id))
 
 
 async def _resumed(connection: ClientConnection, session: Session) -> Session:

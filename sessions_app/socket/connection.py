@@ -53,6 +53,7 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
         self.room = asyncio.Event()
         # session id → feed of each session that it has joined
         self.joined: dict[str, int] = {}
+        self.starting: set[str] = set()  # ids that this device has given sessions that start
         # From `auth` on:
         self.device: Device | None = None
         self.token_digest = ""
@@ -95,10 +96,15 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
         await self.socket.drain()
         await self.send_text(text)
 
+    def log(self, error: BridgeError, id: str | None, session_id: str | None = None) -> None:
+        """Log what was refused or failed, as its severity says (D51)."""
+        where = {"path": self.scope["path"], "client": self.transport.client}
+        about = {"device": self.device_id, "session": session_id, "message": id}
+        log_error(error.code, **where, **{key: one for key, one in about.items() if one})
+
     async def refuse(self, error: BridgeError, id: str | None = None) -> None:
         """Send ``connection_error`` and close."""
-        client, path = self.transport.client, self.scope["path"]
-        log_error(error.code, path=path, client=client, device=self.device_id)
+        self.log(error, id)
         await self.send_payload(connection_error_payload(error, self.transport.base_url), id=id)
         await self.close_once(error.row.close)
 

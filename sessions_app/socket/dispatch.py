@@ -23,7 +23,6 @@ from bridge_project.protocol.parse import (
     id_at_beginning,
     parse_client,
 )
-from sessions_app.models import Session
 from sessions_app.socket import idempotency
 from sessions_app.socket.connection import ClientConnection, Queue
 from sessions_app.socket.idempotency import Handler
@@ -82,10 +81,10 @@ def check_phase(connection: ClientConnection, type_: str) -> None:
         raise _out_of_order(connection, type_)
 
 
-def check_joined(connection: ClientConnection, session: Session, type_: str) -> None:
+def check_joined(connection: ClientConnection, session_id: str, type_: str) -> None:
     """Raise PROTO_SEQUENCE_ERROR when the message's session is not joined."""
-    if CATALOGUE[type_].needs_joined and session.session_id not in connection.joined:
-        raise _out_of_order(connection, type_, session.session_id)
+    if CATALOGUE[type_].needs_joined and session_id not in connection.joined:
+        raise _out_of_order(connection, type_, session_id)
 
 
 def _out_of_order(
@@ -167,6 +166,7 @@ async def guarded(connection: ClientConnection, message: ClientMessage, work: Wo
     except Refused as refused:
         await connection.refuse(refused, message.id)
     except BridgeError as error:
+        connection.log(error, message.id, session_id)
         await connection.send_payload(error_payload(error, session_id), id=message.id)
     except DatabaseError as error:
         log.error("database_unavailable", type=message.type, error=error.__class__.__name__)
@@ -226,4 +226,5 @@ async def _answer_invalid(connection: ClientConnection, invalid: ProtocolInvalid
         _meter(connection, invalid.type)
     except BridgeError as earlier:
         error = earlier
+    connection.log(error, invalid.id)
     await connection.send_payload(error_payload(error), id=invalid.id)

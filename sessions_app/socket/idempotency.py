@@ -61,7 +61,9 @@ async def _answer(connection: ClientConnection, message: ClientMessage, handle: 
         ended = error.code == "SESS_CLOSED" and message.type == "session_start"
         if error.row.momentary and not ended:
             raise
-        payload = error_payload(error, getattr(message.payload, "session_id", None))
+        session_id = getattr(message.payload, "session_id", None)
+        connection.log(error, message.id, session_id)
+        payload = error_payload(error, session_id)
     return "" if payload is None else encode(payload, id=message.id).text
 
 

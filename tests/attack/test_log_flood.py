@@ -56,7 +56,7 @@ def windows(began: float) -> int:
 def test_refusals_of_one_address(bridge: Bridge) -> None:
     """The first of each code is a line that says whose it was; the others are one line together."""
     source = "127.0.0.71"
-    https = bridge.https(source=source)
+    https, ready = bridge.https(source=source), bridge.phone(source=source).ready()
 
     def refused_upgrade() -> None:
         page = {"Origin": "https://evil.example"}
@@ -75,13 +75,17 @@ def test_refusals_of_one_address(bridge: Bridge) -> None:
         "HOOK_AUTH_FAILED": lambda: https.post("/hooks/event", token="wrong", json_body={}),
         "ORIGIN_NOT_ALLOWED": refused_upgrade,
         "AUTH_FAILED": failed_auth,
+        "FILE_ACCESS_DENIED": lambda: ready.request("session_start", elsewhere),
     }
+    elsewhere = {"agent": "demo", "session_id": None, "working_directory": "/etc", "resume": False}
     times, began = 20, time.monotonic()
     for attack in attacks.values():
         for _ in range(times):
             attack()
     bridge.stop()
     lines = bridge.logged()
+    [on_socket, *_] = [one for one in lines if one.get("code") == "FILE_ACCESS_DENIED"]
+    assert on_socket["level"] == "warning" and on_socket["device"] and on_socket["message"]
     first = next(one for one in lines if one.get("code") == "AUTH_INVALID_TOKEN")
     said = {"level": "warning", "status": 401, "path": "/api/v1/health", "client": source}
     assert first.items() >= said.items() and first["request_id"]
