@@ -43,7 +43,8 @@ CRITICAL_COMMAND = re.compile(
     |\bgit\s+(?:reset\s+(?:\S+\s+){0,5}?--hard|clean\s+(?:\S+\s+){0,5}?-[a-zA-Z]*f)
     |\bdd\b[^;|\n]{0,200}\bof=/dev/|>\s*/dev/(?:sd|nvme|vd|hd|mmcblk|disk)
     |\bchmod\s+(?:-\S+\s+){0,5}(?:-R|--recursive)\b|\bchown\s+(?:-\S+\s+){0,5}(?:-R|--recursive)\b
-    |\bgit\s+(?:\S+\s+){0,5}?(?:stash\s+(?:drop|clear)\b|branch\s+(?-i:-D)\b|checkout\s+--\s|restore\s+(?!--staged))
+    |\bgit\s+(?:\S+\s+){0,5}?(?:stash\s+(?:drop|clear)\b|branch\s+(?-i:-D)\b|restore\s+(?!--staged)
+      |(?:checkout|switch)\s+(?:[^;&|\s]+\s+){0,3}?(?:--\s|-f\b|--(?:force|disc)|\.(?:$|[\s;&|])))
     |\bfind\b[^;|\n]{0,300}\s-delete\b|:\s*\(\)\s*\{|\bterraform\s+destroy\b|\bkubectl\s+delete\b|\bdrop\s+(?:table|database|schema)\b""",
     re.VERBOSE | re.IGNORECASE,
 )

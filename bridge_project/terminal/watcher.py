@@ -83,7 +83,8 @@ class Watcher:
         while True:
             if self._joins.empty():
                 self.ready.set()
-            if (session_id := await self._joins.get()) not in joined:
+            session_id = await self._joins.get()
+            if session_id not in joined and session_id in self.console.sessions:
                 joined.add(session_id)
                 chosen = self.console.current
                 answer = await client.join(session_id)
@@ -120,7 +121,7 @@ class Watcher:
         self.console.learn(message)
         if message["type"] == "connection_ack":  # it is a secret, and not shown
             self._fresh_token = message["payload"].pop("device_token", "")
-        if message["type"] == "session_started":
+        if message["type"] == "session_started" and self.console.client is not None:
             self.ready.clear()
             self._joins.put_nowait(message["payload"]["session_id"])
         told = message.get("id")

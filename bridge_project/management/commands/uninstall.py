@@ -15,6 +15,7 @@ from django.core.management.base import BaseCommand, CommandError
 from bridge_project.kernel.config import PROJECT_DIR, conf
 from bridge_project.kernel.database import sqlite_file
 from bridge_project.operations import service, startup
+from hooks_app.producer.shell_command import HOOK_SCRIPT
 
 KEEP, REMOVE = "keep", "remove"
 # what the bridge makes in its data directory (docs/operations.md); nothing else is removed
@@ -66,6 +67,8 @@ class Command(BaseCommand):
             if conf.database_url.startswith("postgres"):
                 self.stdout.write("The PostgreSQL database is still there: DROP DATABASE.")
         else:
+            # a hook that is left in another file writes nothing that nobody reads
+            (directory / "spool" / HOOK_SCRIPT).unlink(missing_ok=True)
             self.stdout.write(f"The data is kept: {conf.bridge_data_dir}")
         for command in left:
             self.stdout.write(f"A service could not be removed. Run: {command}")

@@ -15,6 +15,7 @@ from bridge_project.network.authority import fingerprint, permits
 from bridge_project.network.certificate_files import Certificates, pin_of, read_given
 from bridge_project.network.certificates import wanted_names
 from bridge_project.network.transport import MODE_WORDS
+from bridge_project.operations.doctor.browser import why_distrusted
 from bridge_project.operations.doctor.findings import Finding, broken, ok, warning
 from bridge_project.operations.doctor.snapshot import PAGE, Snapshot, fetch
 
@@ -157,12 +158,14 @@ def reach(seen: Snapshot, url: str, pin: str) -> Finding | None:
             f"{text}, or its address is not in BRIDGE_TRUSTED_PROXIES.",
             "proxy_set_header X-Forwarded-Proto $scheme;   # nginx; Caddy sends it by itself",
         )
-    if pin_of(there.certificate) != pin:
-        text = f"{url} shows another key than the pairing codes promise: clients will refuse it."
-        given = f"BRIDGE_TLS_CERT=… BRIDGE_TLS_KEY=… {seen.start_command}   # the proxy's"
-        return warning(text, given)
     if there.status not in (200, 429):
         return warning(f"{url} answers {there.status}, which is not the bridge.", elsewhere)
+    if pin_of(there.certificate) != pin:
+        text = f"{url} shows another key than the pairing codes promise"
+        if not why_distrusted(url):
+            return ok(f"{text}, but one that browsers trust: a client must check the name instead.")
+        given = f"BRIDGE_TLS_CERT=… BRIDGE_TLS_KEY=… {seen.start_command}   # the proxy's"
+        return warning(f"{text}: clients will refuse it.", given)
     return None
 
 

@@ -110,11 +110,16 @@ def hooks(seen: Snapshot) -> Finding:
         return warning(f"claude-code does not report here: no hooks in {file}{other}.", repair)
     if not current:
         return warning(f"The hooks in {file} are not all there, or of an older version.", repair)
-    if json.loads(text.removeprefix("\ufeff")).get("disableAllHooks") is True:
+    settings = json.loads(text.removeprefix("\ufeff"))
+    if settings.get("disableAllHooks") is True:
         turn_on = 's/"disableAllHooks": *true/"disableAllHooks": false/'
         text = f'{file} has them, but also "disableAllHooks": true.'
         return broken(text, f"sed -i '{turn_on}' {quoted}")
-    return ok(f"claude-code reports to this bridge ({file}).")
+    reports = f"claude-code reports to this bridge ({file})."
+    permissions = settings.get("permissions")
+    if isinstance(permissions, dict) and permissions.get("defaultMode"):
+        return ok(reports)
+    return ok(f'{reports} It may ask nobody: no "permissions": {{"defaultMode": "default"}} there.')
 
 
 def database(seen: Snapshot) -> Finding:
