@@ -136,7 +136,9 @@ def test_a_new_token_for_a_paired_device(shared: Bridge, sid: str) -> None:
         renewed.wait_numbers(sid, [2, 3])
         shared.fence(renewed)
         assert not [one for one in renewed.messages if told in str(one)]
-        renewed.close()
+        third = shared.mint("--device", first.name)
+        assert shared.get("/api/v1/info", third.token).status == 200
+        assert renewed.wait_closed() == 4401
     assert refused(shared.phone(first, device_id="old-install"))
 
 

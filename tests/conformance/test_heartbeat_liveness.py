@@ -164,10 +164,14 @@ def patient(
 
 
 def test_the_times() -> None:
-    """Two of them are made shorter here."""
+    """Two of them are made shorter here, others in their tests."""
     assert (limits.HEARTBEAT_INTERVAL_SECONDS, limits.PONG_WAIT_SECONDS) == (15, 10)
     assert (limits.AUTH_WAIT_SECONDS, limits.LIVENESS_SECONDS) == (10, 45)
     assert limits.SLOW_SOCKET_SECONDS == 30
+    remembered = (limits.EVENT_ID_MEMORY_SECONDS, limits.REQUEST_MEMORY_SECONDS)
+    assert remembered == (24 * 3600, 600)
+    assert (limits.REPLAY_BUFFER_SECONDS, limits.SESSION_GRACE_SECONDS) == (1800, 300)
+    assert (limits.AGENT_IDLE_SECONDS, limits.CIRCUIT_BREAKER_PROBE_SECONDS) == (1800, 60)
 
 
 @pytest.mark.spec("ws.heartbeat_ping", "ws.heartbeat_pong", "envelope.heartbeat")

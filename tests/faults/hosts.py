@@ -104,11 +104,12 @@ _numbers = itertools.count(1)
 class Cable:
     """Joins two hosts; `here` and `there` are their addresses on it."""
 
-    def __init__(self, first: Host, second: Host) -> None:
+    def __init__(self, first: Host, second: Host, network: str = "") -> None:
         number = next(_numbers)
         self.name = f"cable{number}"
         self.first, self.second = first, second
-        self.here, self.there = f"10.77.{number}.1", f"10.77.{number}.2"
+        network = network or f"10.77.{number}"
+        self.here, self.there = f"{network}.1", f"{network}.2"
         first._do("pair", name=self.name, pid=second.pid)
         first._do("address", name=self.name, address=self.here)
         second._do("address", name=self.name, address=self.there)

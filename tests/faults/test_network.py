@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -169,3 +170,18 @@ def test_one_of_two_bridges_loses_the_stores(tmp_path: Path) -> None:
             assert_error(refusal.answer, 503, "STORAGE_UNAVAILABLE")
             assert refusal.seconds < TOLD_WITHIN
         load.finish()
+
+
+@pytest.mark.spec("mode.direct_public")
+def test_by_default_a_public_address_is_dropped(tmp_path: Path) -> None:
+    """D44, D45: before TLS; what comes by a private network is served."""
+    with hosts(2) as (server, clients):
+        near, public = Cable(server, clients), Cable(server, clients, "203.0.113")
+        with bridge_on(server, tmp_path, BRIDGE_HOST="auto") as bridge:
+            for cable in (near, public):
+                bridge.dial = partial(clients.dial, cable.here, bridge.port)
+                if cable is near:
+                    assert bridge.get("/pair").status == 200
+                else:
+                    with pytest.raises(ConnectionResetError):
+                        bridge.get("/pair")

@@ -1,4 +1,4 @@
-"""GET /metrics: who may read it, and that every figure is what it says."""
+"""GET /metrics: every figure is documented, and some are what they say."""
 
 from contextlib import closing
 
