@@ -87,6 +87,10 @@ CLOSE_WHILE_HELD = """void document.querySelector('.hold').addEventListener('poi
 })"""
 
 
+SLIDE = """window.held = void document.querySelector('.hold').addEventListener(
+  'pointerdown', () => setTimeout(() => { window.held = true; }, 3000))"""
+
+
 def hold(page: Page, *moves: dict[str, int]) -> None:
     box = page.find("dialog .hold").rect
     touch = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}
@@ -111,7 +115,7 @@ def test_changes_take_the_steps_of_the_call(page: Page, bridge: Bridge) -> None:
     page.find("dialog .odd", "U+00A0")
     page.tap("dialog button", "Change…")
     pause(page)
-    page.js("window.held = void setTimeout(() => { window.held = true; }, 3000)")
+    page.js(SLIDE)
     hold(page, {"x": 9, "y": 9})  # a finger that slides off
     page.find("dialog .hold", "Hold to approve with changes")  # what was typed is still there
     page.tap("dialog button", "Tap twice instead")

@@ -4,7 +4,7 @@ import { make } from "../protocol/messages.js";
 import { markSeen } from "../store/home.js";
 import { fetchJson, Unanswered } from "./requests.js";
 
-const PATIENCE_MS = { git_commit: 60_000, replay_request: 60_000 }; // the latter may be megabytes
+const PATIENCE_MS = { git_commit: 130_000, replay_request: 60_000 }; // the latter may be megabytes
 
 async function ask(engine, type, payload) {
   await engine.requests.online();
@@ -60,13 +60,15 @@ export const commandsOf = (engine) => ({
 
   // What it is told first waits for it like any message, and outlives this page.
   startSession: async (session, agent, directory, content) => {
-    await engine.requests.online();
-    const started = engine.requests.join(session, false, agent, directory);
-    const said = { session_id: session, content, role: "user" };
-    if (content) await engine.outgoing.put("message", said);
+    const { outgoing, requests } = engine;
+    await requests.online();
+    requests.begun.set(session, [agent, directory]);
+    const started = requests.join(session);
+    const id = content && (await engine.commands.say(session, content));
     await started.catch((error) => {
-      if (error instanceof Unanswered) return; // it may have started all the same
-      engine.outgoing.drop(session);
+      if (error instanceof Unanswered) return; // the next connection begins it, or finds it
+      requests.begun.delete(session);
+      if (!/^(AGENT_ERROR|SESS_)/.test(error.code)) outgoing.settle(id); // the form has it still
       throw error;
     });
   },

@@ -5,7 +5,6 @@ const NAME = "bridge";
 const ROWS_KEPT = 10_000; // of a session: as many as the bridge keeps
 const TRIM_EVERY = 500; // rows written to a session between two looks at how many it has
 const AT_ONCE = 10; // rows that are looked up or written in one task: the screen goes on between
-const AWAKE_MS = 100;
 
 const inSlices = (rows) =>
   Array.from({ length: Math.ceil(rows.length / AT_ONCE) }, (_, at) =>
@@ -175,7 +174,7 @@ export class Database {
     } catch (error) {
       if (error.name !== "AbortError") throw error;
       // The page slept: its timers go on when it wakes.
-      await new Promise((go) => setTimeout(go, AWAKE_MS));
+      await new Promise((go) => setTimeout(go, 100));
       return this.rowsBefore(session, place, count);
     }
   }

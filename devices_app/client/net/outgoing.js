@@ -7,7 +7,6 @@ import { again, due, fail, put, settle, withoutDecisions } from "../store/outbox
 import { Unanswered } from "./requests.js";
 
 const TRIES = 3;
-const BACK_OFF_MS = 5000;
 const WAKES = new Set(["SESS_NOT_ACTIVE", "SESS_CLOSED"]);
 
 const keyOf = ({ message: { payload } }) => approvalKey(payload.session_id, payload.tool_call_id);
@@ -30,16 +29,18 @@ export class Outgoing {
     return this.items.find(({ message }) => message.id === id);
   }
 
-  /** Store a message, then send it as soon as the rules allow. */
+  /** Store a message, then send it as soon as the rules allow; returns its id. */
   async put(type, payload) {
     const { socket } = this.engine;
     const connection = socket.ready ? socket.number : 0;
-    const { items, dropped } = put(this.items, make(type, payload), Date.now(), connection);
+    const made = make(type, payload);
+    const { items, dropped } = put(this.items, made, Date.now(), connection);
     for (const { message } of dropped)
       this.engine.note("Too much waited to be sent; the oldest was dropped", message.type);
     const kept = await this.set(items);
     if (!kept && this.engine.stopped) throw new Unanswered("Another tab took the connection over.");
     this.flush();
+    return made.id;
   }
 
   /** Send the messages that may be sent now; each is stored as sent before it goes. */
@@ -117,10 +118,6 @@ export class Outgoing {
     return dropped;
   }
 
-  drop(session) {
-    this.set(this.items.filter(({ message }) => message.payload.session_id !== session));
-  }
-
   /** Take an `error` that answers a message of the outbox; tells whether it did. */
   refused(id, payload) {
     const item = this.find(id);
@@ -132,7 +129,7 @@ export class Outgoing {
     if (payload.code === "TOOL_ALREADY_DECIDED") {
       this.overtaken(item, payload);
     } else if (tries < TRIES && payload.code === "RATE_LIMITED") {
-      setTimeout(() => this.again(id), BACK_OFF_MS);
+      setTimeout(() => this.again(id), 5000);
     } else if (tries < TRIES && type === "message" && WAKES.has(payload.code)) {
       this.after(id, requests.join(said.session_id, true));
     } else if (tries < TRIES && payload.code === "PROTO_SEQUENCE_ERROR") {

@@ -1,11 +1,9 @@
 // Push: this browser's subscription at the push service of its maker, and the bridge's word of it.
 
+import { isApple } from "./requests.js";
 import { ownRegistration, served } from "./served.js";
 
 const SUBSCRIBE_MS = 20_000;
-export const isApple =
-  /iPhone|iPad/.test(navigator.userAgent) ||
-  (/Macintosh/.test(navigator.userAgent) && navigator.maxTouchPoints > 1); // an iPad
 const KEPT = "push"; // what this device wants: "quiet", "full"; nothing: no push
 
 /** Say why this browser cannot be sent pushes; "" when it can. */

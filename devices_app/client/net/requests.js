@@ -3,8 +3,6 @@
 import { make, named } from "../protocol/messages.js";
 
 const ANSWER_MS = 20_000;
-const ORIGIN_MS = 5000;
-const ONLINE_MS = 10_000;
 const UNKNOWN = "The bridge does not know this session, or has forgotten it.";
 const START_MS = 90_000; // an agent starts, or is woken
 
@@ -18,6 +16,7 @@ export class Requests {
     this.waiting = new Map(); // id → {resolve, reject}
     this.joined = new Set(); // sessions, on this connection
     this.joining = new Map();
+    this.begun = new Map(); // session → agent and directory, until it is there
     this.waiters = []; // for a connection
   }
 
@@ -26,7 +25,7 @@ export class Requests {
     if (this.socket().ready) return Promise.resolve(true);
     return new Promise((resolve, reject) => {
       const late = () => reject(new Unanswered("There is no connection to the bridge."));
-      setTimeout(late, ONLINE_MS);
+      setTimeout(late, 10_000);
       this.waiters.push(resolve);
     });
   }
@@ -42,19 +41,18 @@ export class Requests {
       return Promise.reject(new Unanswered("There is no connection to the bridge."));
     const message = make(type, payload);
     return new Promise((resolve, reject) => {
-      // It stays in `waiting`: its answer may still come, and belongs to no conversation.
       const late = () => reject(new Unanswered("The bridge did not answer in time."));
-      setTimeout(late, timeout);
+      setTimeout(late, timeout); // it stays in `waiting`: a late answer is known as one
       this.waiting.set(message.id, { resolve, reject });
       socket.send(message);
     });
   }
 
-  /** Join a session on this connection, once; `resume` wakes one that is paused or was closed. With
-      an agent and a directory it is begun. */
-  join(session, resume = false, agent = "", directory = "") {
+  /** Join a session on this connection, once; `resume` wakes one that is paused or was closed. */
+  join(session, resume = false) {
     if (this.joined.has(session) && !resume) return Promise.resolve(null);
     if (this.joining.has(session) && !resume) return this.joining.get(session);
+    const [agent, directory] = this.begun.get(session) ?? ["", ""];
     const payload = { agent, session_id: session, working_directory: directory, resume };
     const joining = this.send("session_start", payload, resume || agent ? START_MS : ANSWER_MS);
     // Only one that the bridge does not know would be begun, and for that a directory is missing.
@@ -75,9 +73,10 @@ export class Requests {
   answer(message) {
     const { type, id, payload } = message;
     if (type === "session_ready") this.joined.add(payload.session_id);
+    if (type === "session_ready") this.begun.delete(payload.session_id);
     const request = this.waiting.get(id);
-    if (!request) return;
     this.waiting.delete(id);
+    if (!request) return;
     if (type !== "error") request.resolve(message);
     else request.reject(Object.assign(new Error(named(payload.message)), { code: payload.code }));
   }
@@ -109,11 +108,15 @@ export async function fetchJson(path, token) {
   return body;
 }
 
+export const isApple = // an iPad calls itself a Macintosh
+  /iPhone|iPad|Macintosh/.test(navigator.userAgent) && navigator.maxTouchPoints > 0;
+
 /** Ask for the page once more, but for its content; null when its own origin does not answer. */
 export const askOrigin = () =>
   fetch("/app/", {
     method: "HEAD",
     cache: "no-store",
     credentials: "omit",
-    signal: AbortSignal.timeout(ORIGIN_MS),
-  }).catch(() => null);
+    redirect: "manual",
+    signal: AbortSignal.timeout(5000),
+  }).then((response) => (response.status < 500 ? response : null), () => null); // else a proxy's

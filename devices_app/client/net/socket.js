@@ -1,10 +1,9 @@
 // Drive one WebSocket by the state machine of protocol/connection.js.
 
-import { begin, step } from "../protocol/connection.js";
+import { begin, CONNECT_MS, step } from "../protocol/connection.js";
 import { read } from "../protocol/messages.js";
 import { askOrigin } from "./requests.js";
 
-const LATE_MS = 5000;
 const TICK_MS = 2000;
 
 export class Socket {
@@ -59,7 +58,7 @@ export class Socket {
   // A timer that comes late tells that the page or the machine slept: the socket may be dead.
   tick() {
     const now = Date.now();
-    const slept = now - this.lastTick > TICK_MS + LATE_MS;
+    const slept = now - this.lastTick > TICK_MS + 5000;
     this.lastTick = now;
     if (slept) this.feed({ kind: "wake" });
   }
@@ -72,24 +71,21 @@ export class Socket {
     if (state !== before) this.on.changed(this.state);
   }
 
-  act(effect) {
+  act(/** @type {any} */ { do: what, name, ms, message, tokens }) {
     const acts = {
       open: () => this.open(),
       close: () => this.drop(),
-      send: () => this.send(effect.message),
-      cancel: () => this.cancel(effect.name),
+      send: () => this.send(message),
+      cancel: () => this.cancel(name),
       timer: () => {
-        this.cancel(effect.name);
-        this.timers.set(
-          effect.name,
-          setTimeout(() => this.feed({ kind: "timer", name: effect.name }), effect.ms),
-        );
+        this.cancel(name);
+        this.timers.set(name, setTimeout(() => this.feed({ kind: "timer", name }), ms));
       },
-      keep: () => this.on.keep(effect.tokens).then((safe) => this.feed({ kind: "kept", safe })),
+      keep: () => this.on.keep(tokens).then((safe) => this.feed({ kind: "kept", safe })),
       ready: () => this.on.ready(),
-      deliver: () => this.on.deliver(effect.message),
+      deliver: () => this.on.deliver(message),
     };
-    acts[effect.do]();
+    acts[what]();
   }
 
   cancel(name) {
@@ -104,6 +100,7 @@ export class Socket {
     const answers = !this.state.neverOpened || (await askOrigin());
     if (this.number !== number || this.state.phase !== "connecting") return;
     if (!answers) return this.feed({ kind: "closed" });
+    this.act({ do: "timer", name: "connect", ms: CONNECT_MS });
     const socket = new WebSocket(this.on.url);
     this.socket = socket;
     const mine = (handle) => (event) => this.socket === socket && handle(event);

@@ -174,9 +174,10 @@ for (const name of ["click", "pointerdown"])
     { capture: true },
   );
 
-// A key that is held down is one press.
+// Enter held down is one press.
 document.addEventListener("keydown", (event) => {
-  if (event.repeat && document.activeElement?.closest("button, a")) event.preventDefault();
+  const pressed = event.repeat && event.key === "Enter";
+  if (pressed && document.activeElement?.closest("button, a")) event.preventDefault();
 });
 
 const fade = (node) => setTimeout(() => node.remove(), 6000);

@@ -157,7 +157,7 @@ function table(lines) {
 const INLINE = new RegExp(
   [
     /\\([!-/:-@[-`{-~])/, // a sign that is no mark
-    /(?<!`)(`+)(?!`)([\s\S]{0,2000}?[^`])\2(?!`)/, // code; bounded too
+    /(?<!(?<!\\)`)(`+)(?!`)([\s\S]{0,20000}?[^`])\2(?!`)/, // code; bounded too
     /\*\*([^\s*](?:[\s\S]{0,2000}?[^\s*])?)\*\*/, // strong; bounded, for it may never close
     /(?<!\w)__([^\s_](?:[\s\S]{0,2000}?[^\s_])?)__(?!\w)/,
     /\*([^\s*](?:[^*]*[^\s*])?)\*/, // emphasis

@@ -59,6 +59,7 @@ export function holdButton(label, act) {
   node.addEventListener("pointerdown", (event) => {
     if (event.button !== 0 || node.disabled) return;
     event.target.releasePointerCapture(event.pointerId); // which a touch has: sliding off ends it
+    end(); // another finger's
     node.classList.add("held");
     timer = setTimeout(() => {
       end();

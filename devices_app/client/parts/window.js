@@ -114,7 +114,7 @@ export class WindowedList {
     if (!anchor?.node.isConnected) return;
     const top = this.node.getBoundingClientRect().top;
     const by = anchor.node.getBoundingClientRect().top - top - anchor.offset;
-    this.node.style.overflowY = "hidden"; // Safari drops what is set while a list glides
+    this.node.style.overflowY = by ? "hidden" : ""; // Safari drops what is set while a list glides
     this.node.scrollTop += by;
     this.node.style.overflowY = "";
     this.moved = this.node.scrollTop;

@@ -177,7 +177,7 @@ function notification(chat, row) {
     if (modifications) change(item, { params: modifications, was: item.was ?? item.params });
     return;
   }
-  if (item && "ran" in data) change(item, { noResult: true, noted: "" });
+  if (item && data.result === "none") change(item, { noResult: true, noted: "" });
   if (kind === "task_complete" || kind === "agent_idle") return;
   if (kind === "error" && data.reason !== undefined && body) return; // its Stop says it
   if (data.error_id) {

@@ -1,6 +1,7 @@
 // Show this device's settings.
 
-import { isApple, switchOff, switchOn, tryPush, wanted, whyNot } from "../net/push.js";
+import { switchOff, switchOn, tryPush, wanted, whyNot } from "../net/push.js";
+import { isApple } from "../net/requests.js";
 import { dropClient, served } from "../net/served.js";
 import { button, factsOf, field, fill, form, h, row, screen, setText } from "../parts/dom.js";
 import { twoSteps } from "../parts/sheet.js";

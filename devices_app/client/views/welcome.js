@@ -1,6 +1,6 @@
 // Pair a new browser: its first screen, which takes a pairing link.
 
-import { isApple } from "../net/push.js";
+import { isApple } from "../net/requests.js";
 import { button, field, form, h, icon, setText } from "../parts/dom.js";
 import { readPairingLink } from "../protocol/pairing.js";
 
