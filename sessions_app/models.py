@@ -222,7 +222,7 @@ class ToolCall(models.Model):
         "devices_app.Device", on_delete=models.SET_NULL, null=True, db_index=False
     )
     # Of the bridge: session_closed, session_paused, agent_died, interrupted, turn_ended; of a
-    # device's decision that was only recorded: no_result.
+    # device's decision that was only recorded: no_result (not_run in old rows).
     reason = models.CharField(max_length=32, default="")
     # False: no agent session took the decision, so it waits for a person at the machine.
     forwarded = models.BooleanField(default=False)

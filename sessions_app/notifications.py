@@ -16,8 +16,6 @@ from sessions_app.session_view import doing_of
 BODY_CHARS = 500
 CHANGES_CHARS = 65_536  # of parameters that a call was approved with
 NOTED = "Recorded. The agent still waits for an answer at the machine."
-# No hook says which, and what was interrupted has begun.
-NO_RESULT = "it was refused at the machine, or interrupted while it ran"
 
 
 def make(
@@ -111,7 +109,7 @@ def approval_decided(session: Session, call: ToolCall) -> Notification:
     if call.decided_by == ToolCall.DecidedBy.DEVICE:
         data["forwarded"] = call.forwarded
     if call.decided_by == ToolCall.DecidedBy.AGENT and call.decision == ToolCall.Decision.REJECTED:
-        body, data["ran"] = f"{name} {_lacks(call)}: {NO_RESULT}.", None
+        body, data["result"] = f"{name} has no result: {_unknown(call)}.", "none"
     data |= {"device": call.device.name if call.device else "", "reason": call.reason}
     data |= changes_of(call)
     return _about(session, call, "approval_decided", title, body, **data)
@@ -134,8 +132,11 @@ def _decided(call: ToolCall) -> tuple[str, str]:
     return "The question", "answered" if answered else "not answered"
 
 
-def _lacks(call: ToolCall) -> str:
-    return "has no answer" if call.tool == QUESTION else "has no result"
+def _unknown(call: ToolCall) -> str:
+    """Return what hooks leave open: an interrupted call sends none."""
+    if call.tool == QUESTION:
+        return "it was answered or dropped at the machine"
+    return "it was refused at the machine, interrupted while it ran, or left open"
 
 
 def _where(call: ToolCall) -> str:
@@ -150,10 +151,10 @@ def _where(call: ToolCall) -> str:
 def without_result(session: Session, call: ToolCall) -> Notification:
     """Return the notification that a call was decided about and has no result."""
     name, decided = _decided(call)
-    title, what = f"{name} {_lacks(call)}", f"{name} was {decided}{_where(call)}"
-    body = f"{what}; {NO_RESULT}: {call.description}"
+    title, what = f"{name} has no result", f"{name} was {decided}{_where(call)}"
+    body = f"{what}; {_unknown(call)}: {call.description}"
     priority: Priority = "low" if call.decision == ToolCall.Decision.REJECTED else "normal"
-    return _about(session, call, "agent_notification", title, body, priority, ran=None)
+    return _about(session, call, "agent_notification", title, body, priority, result="none")
 
 
 def ran_anyway(session: Session, call: ToolCall) -> Notification:

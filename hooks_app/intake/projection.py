@@ -56,7 +56,7 @@ def starts_program(event: HookEvent) -> bool:
 
 
 def leaves_subagents(event: HookEvent) -> bool:
-    """Return whether the agent's subagents still run, and may wait for a decision."""
+    """Return whether the agent's subagents may still run, and wait for a decision."""
     context = event.payload.get("context")
     if not isinstance(context, dict):
         return False

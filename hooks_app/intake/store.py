@@ -216,7 +216,7 @@ def _apply(box: Outbox, session: Session, event: HookEvent) -> None:
                 stops = event.event == "Stop"
                 session.set_turn(Session.Turn.IDLE if stops else Session.Turn.WORKING)
             elif not session.waits:
-                session.turn = Session.Turn.WORKING  # with the calls of its subagents
+                session.set_turn(Session.Turn.WORKING)
         case "SessionEnd" if session.status == Session.Status.CLOSED:
             session.closed_at = session.closed_at or box.now  # it may have been quiet only
             return  # it was said then

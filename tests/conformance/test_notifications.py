@@ -66,7 +66,7 @@ NOTED = "Recorded. The agent still waits for an answer at the machine."
 
 
 def without_result(phone: Phone, session_id: str) -> list[dict[str, Any]]:
-    return [one for one in notifications(phone, session_id) if "ran" in one["data"]]
+    return [one for one in notifications(phone, session_id) if "result" in one["data"]]
 
 
 @pytest.mark.parametrize("event", ["UserPromptSubmit", "Stop", "SessionEnd"])
@@ -95,7 +95,7 @@ def test_what_has_no_result(bridge: Bridge, sid: str, joined: Phone, event: str)
         bridge.fence(joined, other, away)
         for phone in (joined, other, away):
             told = without_result(phone, sid)
-            expected = [{"tool_call_id": call_id, "ran": None} for call_id in calls]
+            expected = [{"tool_call_id": call_id, "result": "none"} for call_id in calls]
             assert [one["data"] for one in told] == expected
             assert {one["notification_type"] for one in told} == {"agent_notification"}
-            assert all("refused at the machine, or interrupted" in one["body"] for one in told)
+            assert all("refused at the machine, interrupted" in one["body"] for one in told)

@@ -198,7 +198,7 @@ def test_not_granted_at_the_machine(bridge: Bridge, sid: str, joined: Phone, eve
     told = joined.expect("notification", session_id=sid, notification_type="approval_decided")
     data, body = told["payload"]["data"], told["payload"]["body"]
     assert (data["tool_call_id"], data["decision"]) == (call_id, "rejected")
-    assert data["ran"] is None and "refused at the machine, or interrupted" in body
+    assert data["result"] == "none" and "refused at the machine, interrupted" in body
     later = decide(joined, sid, call_id, "approved")
     if event == "SessionEnd":
         assert_refused(later, "SESS_CLOSED", False, sid)

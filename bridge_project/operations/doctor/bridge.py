@@ -15,7 +15,6 @@ from bridge_project.network.authority import fingerprint, permits
 from bridge_project.network.certificate_files import Certificates, pin_of, read_given
 from bridge_project.network.certificates import wanted_names
 from bridge_project.network.transport import MODE_WORDS
-from bridge_project.operations.doctor.browser import why_distrusted
 from bridge_project.operations.doctor.findings import Finding, broken, ok, warning
 from bridge_project.operations.doctor.snapshot import PAGE, Snapshot, fetch
 
@@ -161,11 +160,11 @@ def reach(seen: Snapshot, url: str, pin: str) -> Finding | None:
     if there.status not in (200, 429):
         return warning(f"{url} answers {there.status}, which is not the bridge.", elsewhere)
     if pin_of(there.certificate) != pin:
-        text = f"{url} shows another key than the pairing codes promise"
-        if not why_distrusted(url):
-            return ok(f"{text}, but one that browsers trust: a client must check the name instead.")
+        text = (
+            f"{url} shows another key than the pairing codes promise: clients that check it refuse"
+        )
         given = f"BRIDGE_TLS_CERT=… BRIDGE_TLS_KEY=… {seen.start_command}   # the proxy's"
-        return warning(f"{text}: clients will refuse it.", given)
+        return warning(f"{text}; the web client asks only whether the browser trusts it.", given)
     return None
 
 

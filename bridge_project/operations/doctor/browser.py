@@ -30,7 +30,7 @@ def address(seen: Snapshot) -> Finding | None:
     url, port = seen.recorded.base_url, urlsplit(seen.local_url).port
     if mode_of_url(url, seen.conf.bridge_tunnel_domains) == "local_only":
         return None  # no phone can reach it, which another check says
-    trouble = why_distrusted(url)
+    trouble = _distrust(url)
     if not trouble:
         return ok(f"{url}/app/ is trusted by every browser.")
     if found := _tailscale(seen, url, port):
@@ -84,7 +84,7 @@ def _tailscale(seen: Snapshot, url: str, port: int | None) -> Finding | None:
     )
 
 
-def why_distrusted(url: str) -> str:
+def _distrust(url: str) -> str:
     """Return why this machine does not trust an address's certificate; "" if it does."""
     host, port = urlsplit(url).hostname or "", urlsplit(url).port or 443
     try:

@@ -23,6 +23,7 @@ from hooks_app.producer.install import SettingsError, install, installed
 from hooks_app.producer.shell_command import HOOK_MARK
 from hooks_app.producer.spool import spool_status
 
+ASKING: Final = ("default", "acceptEdits", "plan")  # modes in which claude-code asks somebody
 WAITING_SECONDS: Final = 30.0  # a running forwarder needs less than one
 SERVER_SECONDS: Final = 1.5  # for a lock, or an answer
 
@@ -117,7 +118,7 @@ def hooks(seen: Snapshot) -> Finding:
         return broken(text, f"sed -i '{turn_on}' {quoted}")
     reports = f"claude-code reports to this bridge ({file})."
     permissions = settings.get("permissions")
-    if isinstance(permissions, dict) and permissions.get("defaultMode"):
+    if isinstance(permissions, dict) and permissions.get("defaultMode") in ASKING:
         return ok(reports)
     return ok(f'{reports} It may ask nobody: no "permissions": {{"defaultMode": "default"}} there.')
 
