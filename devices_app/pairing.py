@@ -197,9 +197,11 @@ def state(device: Device) -> State:
 def acknowledge_warning(device: Device) -> None:
     """Store that the person has acknowledged the warning of a public address (D24)."""
     until = timezone.now() + timedelta(seconds=limits.ACKNOWLEDGED_WARNING_SECONDS)
-    Device.objects.filter(pk=device.pk).update(warning_acknowledged_until=until)
+    with transaction.atomic():
+        if not warning_acknowledged(device):
+            audit.record("warning_acknowledged", device=device)
+        Device.objects.filter(pk=device.pk).update(warning_acknowledged_until=until)
     device.warning_acknowledged_until = until
-    audit.record("warning_acknowledged", device=device)
 
 
 def warning_acknowledged(device: Device) -> bool:

@@ -7,9 +7,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+import structlog
 from django.utils import timezone
 
-from bridge_project.http.error_body import error_payload, log_error
+from bridge_project.http.error_body import error_payload
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol import server_messages as s
@@ -24,6 +25,8 @@ from sessions_app.log.outbox import Outbox, outbox
 from sessions_app.log.reader import Row
 from sessions_app.models import Command, LogRow, Session
 from sessions_app.observed import sessions as observed_sessions
+
+log = structlog.get_logger("bridge.agent")
 
 _STATE = ("status", "reason", "owner", "closed_at", "expired", "forgotten", "asks")
 _TURN = ("turn", "doing", "pending_approvals")
@@ -146,6 +149,7 @@ class SessionWriter:
         self.close_stream(event.finish_reason, usage=usage, interrupted=event.interrupted or None)
         self.session.set_turn(Session.Turn.IDLE)
         if event.error:
+            log.error("turn_failed", session=self.session.session_id, reason=event.error)
             self.report_failure(event.error)
         elif not event.interrupted:  # also to who has joined: that device may sleep (D56)
             self.notify(notifications.happened(self.session, "done", self.session.title))
@@ -157,7 +161,6 @@ class SessionWriter:
     def report_failure(self, why: str, notification_id: str = "") -> None:
         """Report the agent's failure, in the session and to every device (D51)."""
         why = sanitize.storable_reason(why)
-        log_error("AGENT_ERROR", session=self.session.session_id, reason=why)
         row = self._append(error_payload(BridgeError("AGENT_ERROR", why), self.session.session_id))
         ids = {"error_id": row.id, "notification_id": notification_id}
         self.notify(notifications.happened(self.session, "failed", why, **ids))

@@ -106,11 +106,8 @@ async def _new(
     connection: ClientConnection, payload: c.SessionStart, session_id: str | None
 ) -> Session:
     what = (session_id, payload.agent, payload.working_directory)
-    try:
-        with _notified_once(connection) as failure_id:
-            return await supervisor.create(*what, connection.paired, failure_id)
-    finally:
-        connection.starting.discard(str(session_id))
+    with _notified_once(connection) as failure_id:
+        return await supervisor.create(*what, connection.paired, failure_id)
 
 
 async def _resumed(connection: ClientConnection, session: Session) -> Session:
@@ -121,13 +118,16 @@ async def _resumed(connection: ClientConnection, session: Session) -> Session:
 async def _start(connection: ClientConnection, message: ClientMessage) -> None:
     """Resume, wait for, or create the session with the client's id; then join it."""
     payload: c.SessionStart = message.payload
-    session, resumed = await readers.run(observed_sessions.find, payload.session_id), False
-    if session is None:
-        session = await _new(connection, payload, payload.session_id)
-    elif session.status == Session.Status.CREATED:
-        session = await starting.wait_for_start(session)
-    elif resumed := _must_wait(session, resume=payload.resume):
-        session = await _resumed(connection, session)
+    try:
+        session, resumed = await readers.run(observed_sessions.find, payload.session_id), False
+        if session is None:
+            session = await _new(connection, payload, payload.session_id)
+        elif session.status == Session.Status.CREATED:
+            session = await starting.wait_for_start(session)
+        elif resumed := _must_wait(session, resume=payload.resume):
+            session = await _resumed(connection, session)
+    finally:
+        connection.starting.discard(str(payload.session_id))
     await _join(connection, message, session, resumed=resumed)
 
 

@@ -96,15 +96,19 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
         await self.socket.drain()
         await self.send_text(text)
 
-    def log(self, error: BridgeError, id: str | None, session_id: str | None = None) -> None:
-        """Log what was refused or failed, as its severity says (D51)."""
-        where = {"path": self.scope["path"], "client": self.transport.client}
-        about = {"device": self.device_id, "session": session_id, "message": id}
-        log_error(error.code, **where, **{key: one for key, one in about.items() if one})
+    def log_refusal(
+        self, error: BridgeError, id: str | None, session_id: str | None = None
+    ) -> None:
+        """Log a refused message (D51); what failed has logged itself."""
+        if error.row.severity in ("info", "warning"):
+            about = {"session": error.fields.get("session_id", session_id), "message": id}
+            client, path = self.transport.client, self.scope["path"]
+            log_error(error.code, path=path, client=client, device=self.device_id, **about)
 
     async def refuse(self, error: BridgeError, id: str | None = None) -> None:
         """Send ``connection_error`` and close."""
-        self.log(error, id)
+        client, path = self.transport.client, self.scope["path"]
+        log_error(error.code, path=path, client=client, device=self.device_id)
         await self.send_payload(connection_error_payload(error, self.transport.base_url), id=id)
         await self.close_once(error.row.close)
 

@@ -166,7 +166,7 @@ async def guarded(connection: ClientConnection, message: ClientMessage, work: Wo
     except Refused as refused:
         await connection.refuse(refused, message.id)
     except BridgeError as error:
-        connection.log(error, message.id, session_id)
+        connection.log_refusal(error, message.id, session_id)
         await connection.send_payload(error_payload(error, session_id), id=message.id)
     except DatabaseError as error:
         log.error("database_unavailable", type=message.type, error=error.__class__.__name__)
@@ -226,5 +226,5 @@ async def _answer_invalid(connection: ClientConnection, invalid: ProtocolInvalid
         _meter(connection, invalid.type)
     except BridgeError as earlier:
         error = earlier
-    connection.log(error, invalid.id)
+    connection.log_refusal(error, invalid.id)
     await connection.send_payload(error_payload(error), id=invalid.id)

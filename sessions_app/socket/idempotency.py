@@ -62,7 +62,7 @@ async def _answer(connection: ClientConnection, message: ClientMessage, handle: 
         if error.row.momentary and not ended:
             raise
         session_id = getattr(message.payload, "session_id", None)
-        connection.log(error, message.id, session_id)
+        connection.log_refusal(error, message.id, session_id)
         payload = error_payload(error, session_id)
     return "" if payload is None else encode(payload, id=message.id).text
 

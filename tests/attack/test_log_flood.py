@@ -69,13 +69,13 @@ def test_refusals_of_one_address(bridge: Bridge) -> None:
         phone.close()
 
     attacks: dict[str, Callable[[], object]] = {
+        "FILE_ACCESS_DENIED": lambda: ready.request("session_start", elsewhere),
         "AUTH_INVALID_TOKEN": lambda: https.get("/api/v1/health", token="wrong"),
         "NOT_FOUND": lambda: https.get("/nothing"),
         "HOST_NOT_ALLOWED": lambda: https.get("/", headers={"Host": "evil.example"}),
         "HOOK_AUTH_FAILED": lambda: https.post("/hooks/event", token="wrong", json_body={}),
         "ORIGIN_NOT_ALLOWED": refused_upgrade,
         "AUTH_FAILED": failed_auth,
-        "FILE_ACCESS_DENIED": lambda: ready.request("session_start", elsewhere),
     }
     elsewhere = {"agent": "demo", "session_id": None, "working_directory": "/etc", "resume": False}
     times, began = 20, time.monotonic()

@@ -184,4 +184,4 @@ def test_by_default_a_public_address_is_dropped(tmp_path: Path) -> None:
                     assert bridge.get("/pair").status == 200
                 else:
                     with pytest.raises(ConnectionResetError):
-                        bridge.get("/pair")
+                        bridge.https().stream()
