@@ -23,7 +23,7 @@ LIMIT = 10
 KEY = "the-user's-own-key"
 # after which an agent that does not start has failed here; elsewhere it has a minute
 START_SECONDS = 20
-Hanging = tuple[Phone, str, str]
+Hanging = tuple[Phone, str, str, str]
 
 script = script_of("plain", "exits", "garbage", "nonsense", "version", "refuses", "hangs")
 
@@ -47,10 +47,14 @@ def bridge(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator
 
 @pytest.fixture(scope="module", autouse=True)
 def hanging(bridge: Bridge) -> Iterator[Hanging]:
-    """Who waits for an agent that hangs, its session, the request: meanwhile others work."""
+    """Who waits for an agent that hangs, its session, the request and a message right behind it:
+    meanwhile others work.
+    """
     with bridge.phones(1) as (phone,):
         sid = new_session()
-        yield phone, sid, send_start(phone, bridge.root, sid, "hangs")
+        started = send_start(phone, bridge.root, sid, "hangs")
+        said = phone.send("message", {"session_id": sid, "content": "x", "role": "user"})
+        yield phone, sid, started, said
 
 
 def readable(payload: dict[str, Any], *said: str) -> None:
@@ -209,8 +213,9 @@ def test_prompts_of_megabytes(bridge: Bridge, phone: Phone) -> None:
 
 # what has begun first has ended: from here on nothing else runs
 def test_an_agent_that_hangs_at_start(bridge: Bridge, script: Script, hanging: Hanging) -> None:
-    """D35: in error when its time is over, its process gone."""
-    phone, sid, id_ = hanging
+    """D35: in error when its time is over, its process gone. D7: until then it is not unknown."""
+    phone, sid, id_, said = hanging
+    assert_refused(phone.answer_to(said), "PROTO_SEQUENCE_ERROR", True, sid)
     error = assert_refused(phone.answer_to(id_), "AGENT_ERROR", True, sid)
     readable(error, f"{START_SECONDS} s")
     assert_last_words(bridge, error)

@@ -7,7 +7,7 @@ import pytest
 
 from bridge_project.protocol.server_messages import ConnectionAck
 from tests.conformance.approvals import assert_refused, pre
-from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.bridge import Bridge, eventually, query
 from tests.conformance.delivery import send
 from tests.conformance.https import assert_now, is_uuid
 from tests.conformance.phone import Closed, Phone
@@ -153,6 +153,9 @@ def test_direct_public(public: Bridge) -> None:
     assert answer["type"] == "acknowledgment_accepted"
     accepted = {"warning_code": warning, "ready": True, "session_timeout": "8h"}
     assert answer["payload"] == accepted
+    trail = "SELECT count(*) FROM devices_app_auditentry WHERE action = 'warning_acknowledged'"
+    assert phone.request("acknowledge_warning", acknowledge)["payload"] == accepted
+    assert query(public.data / "bridge.sqlite3", trail) == [(1,)], "once, as long as it holds"
     phone.wait_numbers(sid, [1])
     phone.expect("approval_required", session_id=waits, tool_call_id="x")
     assert phone.join(sid)["type"] == "session_ready"

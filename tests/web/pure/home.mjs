@@ -78,6 +78,7 @@ test("sessions stand by what they need of a person", () => {
     ack(
       view("idle"),
       view("works", { turn: "working" }),
+      view("starts", { session_status: "created" }),
       view("noted", { turn: "waiting", kind: "observed" }),
       view("failed", { session_status: "error" }),
       view("asks", { turn: "waiting" }),
@@ -102,6 +103,7 @@ test("sessions stand by what they need of a person", () => {
       ["done", "finished"],
       ["quick", "finished"],
       ["works", "working"],
+      ["starts", "working"],
       ["noted", "machine"],
       ["paused", "paused"],
       ["idle", "idle"],
