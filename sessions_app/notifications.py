@@ -109,7 +109,8 @@ def approval_decided(session: Session, call: ToolCall) -> Notification:
     if call.decided_by == ToolCall.DecidedBy.DEVICE:
         data["forwarded"] = call.forwarded
     if call.decided_by == ToolCall.DecidedBy.AGENT and call.decision == ToolCall.Decision.REJECTED:
-        body, data["result"] = f"{name} has no result: {_unknown(call)}.", "none"
+        title = f"{name} has no result"
+        body, data["result"] = f"{title}: {_unknown(call)}.", "none"
     data |= {"device": call.device.name if call.device else "", "reason": call.reason}
     data |= changes_of(call)
     return _about(session, call, "approval_decided", title, body, **data)

@@ -44,7 +44,7 @@ CRITICAL_COMMAND = re.compile(
     |\bdd\b[^;|\n]{0,200}\bof=/dev/|>\s*/dev/(?:sd|nvme|vd|hd|mmcblk|disk)
     |\bchmod\s+(?:-\S+\s+){0,5}(?:-R|--recursive)\b|\bchown\s+(?:-\S+\s+){0,5}(?:-R|--recursive)\b
     |\bgit\s+(?:\S+\s+){0,5}?(?:stash\s+(?:drop|clear)\b|branch\s+(?-i:-D)\b|restore\s+(?!--staged)
-      |(?:checkout|switch)[^\S\n]+(?:[^;&|\s]+[^\S\n]+){0,3}?(?:--\s|-\w*f\b|--(?:force|disc)|['"]?\./?(?![\w./-])))
+      |(?:checkout|switch)(?:[^\S\n]|\\\n)+(?:[^;&|\s]+(?:[^\S\n]|\\\n)+){0,3}?(?:--\s|-\w*f\b|--(?:force|disc)|['"]?\./?(?![\w./-])))
     |\bfind\b[^;|\n]{0,300}\s-delete\b|:\s*\(\)\s*\{|\bterraform\s+destroy\b|\bkubectl\s+delete\b|\bdrop\s+(?:table|database|schema)\b""",
     re.VERBOSE | re.IGNORECASE,
 )

@@ -149,7 +149,8 @@ class SessionWriter:
         self.close_stream(event.finish_reason, usage=usage, interrupted=event.interrupted or None)
         self.session.set_turn(Session.Turn.IDLE)
         if event.error:
-            log.error("turn_failed", session=self.session.session_id, reason=event.error)
+            about = {"session": self.session.session_id, "code": "AGENT_ERROR"}
+            log.error("turn_failed", reason=sanitize.storable_reason(event.error), **about)
             self.report_failure(event.error)
         elif not event.interrupted:  # also to who has joined: that device may sleep (D56)
             self.notify(notifications.happened(self.session, "done", self.session.title))

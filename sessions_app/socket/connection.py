@@ -108,7 +108,7 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
     async def refuse(self, error: BridgeError, id: str | None = None) -> None:
         """Send ``connection_error`` and close."""
         client, path = self.transport.client, self.scope["path"]
-        log_error(error.code, path=path, client=client, device=self.device_id)
+        log_error(error.code, path=path, client=client, device=self.device_id, message=id)
         await self.send_payload(connection_error_payload(error, self.transport.base_url), id=id)
         await self.close_once(error.row.close)
 

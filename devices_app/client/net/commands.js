@@ -63,12 +63,11 @@ export const commandsOf = (engine) => ({
     const { outgoing, requests } = engine;
     await requests.online();
     requests.begun.set(session, [agent, directory]);
-    const started = requests.join(session);
-    const id = content && (await engine.commands.say(session, content));
-    await started.catch((error) => {
+    const id = content && (await engine.commands.say(session, content)); // which joins
+    await requests.join(session).catch((error) => {
       if (error instanceof Unanswered) return; // the next connection begins it, or finds it
       requests.begun.delete(session);
-      if (!/^(AGENT_ERROR|SESS_)/.test(error.code)) outgoing.settle(id); // the form has it still
+      if (!/^(AGENT_ERROR|SESS_(?!LIMIT))/.test(error.code)) outgoing.settle(id); // the form has it still
       throw error;
     });
   },

@@ -173,7 +173,9 @@ function notification(chat, row) {
   if (kind === "approval_decided") {
     if (!item) return;
     const { decision, modifications } = data;
-    change(item, { decision, decidedBy: named(body), noted: item.atMachine && data.device });
+    const noResult = data.result === "none";
+    const noted = item.atMachine && data.device;
+    change(item, { decision, noResult, decidedBy: named(body), noted });
     if (modifications) change(item, { params: modifications, was: item.was ?? item.params });
     return;
   }

@@ -82,7 +82,7 @@ function usage(of) {
 }
 
 function updateTool(node, item) {
-  const refused = item.decision === "rejected" ? "rejected" : item.noResult && "no result";
+  const refused = item.noResult ? "no result" : item.decision === "rejected" && "rejected";
   const decided = item.noted ? "noted" : refused || "running";
   const open = item.asked && !item.decision ? "pending" : decided;
   const undone = item.reason ? refused || "stopped" : open;
