@@ -8,7 +8,7 @@ import { Unanswered } from "./requests.js";
 
 const CHANNEL = "bridge";
 const SILENT_MS = 1500; // a tab that leads and is awake says sooner that it takes a command
-const PATIENT_MS = 100_000; // longer than any request of the engine takes
+const PATIENT_MS = 140_000; // longer than any request of the engine takes
 const SILENCE = Symbol("silence");
 
 const isInFront = () => document.visibilityState === "visible";

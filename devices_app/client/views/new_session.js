@@ -88,8 +88,8 @@ export function newSessionView({ model, go }) {
     setText(said, "Starting the agent…");
     try {
       const id = crypto.randomUUID();
-      const [where, said] = [directory, prompt].map(({ value }) => value.trim());
-      await model.call("startSession", id, select.value, where, said);
+      const [where, words] = [directory, prompt].map(({ value }) => value.trim());
+      await model.call("startSession", id, select.value, where, words);
       if (node.isConnected) go.open("session", id);
     } catch (error) {
       setText(said, error.message);
