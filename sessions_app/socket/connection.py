@@ -101,14 +101,15 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
     ) -> None:
         """Log a refused message (D51); what failed has logged itself."""
         if error.row.severity in ("info", "warning"):
-            about = {"session": error.fields.get("session_id", session_id), "message": id}
-            client, path = self.transport.client, self.scope["path"]
-            log_error(error.code, path=path, client=client, device=self.device_id, **about)
+            self._log(error, message=id, session=error.fields.get("session_id", session_id))
+
+    def _log(self, error: BridgeError, **about: str | None) -> None:
+        client, path = self.transport.client, self.scope["path"]
+        log_error(error.code, path=path, client=client, device=self.device_id, **about)
 
     async def refuse(self, error: BridgeError, id: str | None = None) -> None:
         """Send ``connection_error`` and close."""
-        client, path = self.transport.client, self.scope["path"]
-        log_error(error.code, path=path, client=client, device=self.device_id, message=id)
+        self._log(error, message=id)
         await self.send_payload(connection_error_payload(error, self.transport.base_url), id=id)
         await self.close_once(error.row.close)
 
