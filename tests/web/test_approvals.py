@@ -91,12 +91,15 @@ SLIDE = """window.held = void document.querySelector('.hold').addEventListener(
   'pointerdown', () => setTimeout(() => { window.held = true; }, 3000))"""
 
 
-def hold(page: Page, *moves: dict[str, int]) -> None:
+def hold(page: Page, *, slide: bool = False) -> None:
+    """Hold it for long enough with one finger, or slide off with two."""
     box = page.find("dialog .hold").rect
     touch = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}
     page.cdp("Input.dispatchTouchEvent", type="touchStart", touchPoints=[touch])
-    for move in moves:
-        page.cdp("Input.dispatchTouchEvent", type="touchMove", touchPoints=[move])
+    if slide:
+        for kind, place in (("touchStart", touch), ("touchMove", {"x": 9, "y": 9})):
+            both = [place | {"id": number} for number in range(2)]
+            page.cdp("Input.dispatchTouchEvent", type=kind, touchPoints=both)
     page.wait("window.held", what="it was held for long enough")
     page.cdp("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
 
@@ -116,7 +119,7 @@ def test_changes_take_the_steps_of_the_call(page: Page, bridge: Bridge) -> None:
     page.tap("dialog button", "Change…")
     pause(page)
     page.js(SLIDE)
-    hold(page, {"x": 9, "y": 9})  # a finger that slides off
+    hold(page, slide=True)
     page.find("dialog .hold", "Hold to approve with changes")  # what was typed is still there
     page.tap("dialog button", "Tap twice instead")
     page.tap("dialog .armed", "Yes, approve with changes")

@@ -4,7 +4,7 @@ import pytest
 
 from tests.conformance import agents
 from tests.conformance.bridge import Bridge, eventually
-from tests.web.actions import PROMPTS, say, session_of, start_demo, talk
+from tests.web.actions import PROMPTS, prepare_demo, say, session_of, start_demo, talk
 from tests.web.browser import NETWORK, PHONE, Page
 from tests.web.conftest import MakeBridge, MakePage
 from tests.web.link import Link
@@ -53,9 +53,18 @@ def test_the_bridge_is_killed_in_a_stream(make_bridge: MakeBridge, make_page: Ma
 def test_the_network_is_cut_before_the_answer_arrives(make_page: MakePage, link: Link) -> None:
     page = make_page(link.bridge).pair()
     page.expected.append(NETWORK)
-    start_demo(page, link.bridge, "Hello")
-    session_id = session_of(page)
+    prepare_demo(page, link.bridge, "Hello")
     page.wait_whole()
+    before = link.bridge.health()["active_sessions"]
+    link.heard.clear()
+    page.tap("button", "Start")
+    eventually(lambda: link.bridge.health()["active_sessions"] > before)
+    link.cut()
+    page.wait_text("Waits for the connection")
+    session_id = session_of(page)
+    link.mend()
+    page.wait_text("repeats what you say: Hello")
+    assert taken(link.bridge, session_id, "Hello") == 1
     link.heard.clear()
     say(page, "Only once")
     eventually(lambda: taken(link.bridge, session_id, "Only once") == 1)
