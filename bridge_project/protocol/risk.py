@@ -45,7 +45,9 @@ CRITICAL_COMMAND = re.compile(
     |\bchmod\s+(?:-\S+\s+){0,5}(?:-R|--recursive)\b|\bchown\s+(?:-\S+\s+){0,5}(?:-R|--recursive)\b
     |\bgit\s+(?:\S+\s+){0,5}?(?:stash\s+(?:drop|clear)\b|branch\s+(?-i:-D)\b|restore\s+(?!--staged)
       |(?:checkout|switch)(?:[^\S\n]|\\\n)+(?:[^;&|\s]+(?:[^\S\n]|\\\n)+){0,3}?(?:--\s|-\w*f\b|--(?:force|disc)|['"]?\./?(?![\w./-])))
-    |\bfind\b[^;|\n]{0,300}\s-delete\b|:\s*\(\)\s*\{|\bterraform\s+destroy\b|\bkubectl\s+delete\b|\bdrop\s+(?:table|database|schema)\b""",
+    |\bfind\b[^;|\n]{0,300}\s-delete\b|:\s*\(\)\s*\{|\bterraform\s+destroy\b|\bkubectl\s+delete\b
+    |\bdrop(?:db\b|\s+(?:table|database|schema)\b)|\bdocker\s+(?:volume|system)\s+(?:rm|prune)\b
+    |\bdocker[-\s]compose\b[^;&|\n]{0,200}\sdown\b[^;&|\n]{0,100}\s(?:-\w*v\b|--vol)""",
     re.VERBOSE | re.IGNORECASE,
 )
 # matched against one simple command: words separated by one space, spaces inside words replaced

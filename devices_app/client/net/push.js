@@ -1,6 +1,6 @@
 // Push: this browser's subscription at the push service of its maker, and the bridge's word of it.
 
-import { isApple } from "./requests.js";
+import { isIOS } from "./requests.js";
 import { ownRegistration, served } from "./served.js";
 
 const SUBSCRIBE_MS = 20_000;
@@ -10,7 +10,7 @@ const KEPT = "push"; // what this device wants: "quiet", "full"; nothing: no pus
 export function whyNot({ acked, phase }) {
   if (phase !== "ready") return "There is no connection to the bridge.";
   if (!acked.push) return "The bridge is set up to send none (BRIDGE_PUSH).";
-  if (isApple && !("PushManager" in window))
+  if (isIOS && !("PushManager" in window))
     return "On an iPhone only an app on the Home Screen is told: add it, and pair it there.";
   if (served.worker === "unknown") return "One moment…";
   if (served.worker !== "kept" || !("PushManager" in window))

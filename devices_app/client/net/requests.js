@@ -108,7 +108,7 @@ export async function fetchJson(path, token) {
   return body;
 }
 
-export const isApple = // an iPad calls itself a Macintosh
+export const isIOS = // an iPad calls itself a Macintosh
   /iPhone|iPad|Macintosh/.test(navigator.userAgent) && navigator.maxTouchPoints > 0;
 
 /** Ask for the page once more, but for its content; null when its own origin does not answer. */

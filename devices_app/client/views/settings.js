@@ -1,7 +1,7 @@
 // Show this device's settings.
 
 import { switchOff, switchOn, tryPush, wanted, whyNot } from "../net/push.js";
-import { isApple } from "../net/requests.js";
+import { isIOS } from "../net/requests.js";
 import { dropClient, served } from "../net/served.js";
 import { button, factsOf, field, fill, form, h, row, screen, setText } from "../parts/dom.js";
 import { twoSteps } from "../parts/sheet.js";
@@ -198,7 +198,7 @@ function installRow(offer) {
     about.append(h("span.meta", {}, "An icon of its own, and a start without a network"));
     return h("button.row-link", { type: "button", on: { click: () => offer.prompt() } }, about);
   }
-  if (!isApple) return null;
+  if (!isIOS) return null;
   about.append(h("span.meta", {}, "Share, Add to Home Screen. Pair the app with its own code."));
   return h("div.row-link", {}, about);
 }

@@ -1,6 +1,6 @@
 // Pair a new browser: its first screen, which takes a pairing link.
 
-import { isApple } from "../net/requests.js";
+import { isIOS } from "../net/requests.js";
 import { button, field, form, h, icon, setText } from "../parts/dom.js";
 import { readPairingLink } from "../protocol/pairing.js";
 
@@ -38,7 +38,7 @@ export function welcomeView(model, paired, problem = "") {
       {},
       h("h1", { tabindex: "-1" }, "Pair this device"),
       h("p", {}, "Scan the QR code that “make qr” shows, or paste its link here."),
-      isApple && !matchMedia("(display-mode: standalone)").matches && h("p.meta", {}, HOME_SCREEN),
+      isIOS && !matchMedia("(display-mode: standalone)").matches && h("p.meta", {}, HOME_SCREEN),
       form(
         "form",
         () => use(input.value),

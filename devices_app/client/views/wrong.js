@@ -181,13 +181,13 @@ function storage(db) {
   };
 }
 
-const isApple = () => /iPhone|iPad|Macintosh/.test(navigator.userAgent);
+const isApple = /iPhone|iPad|Macintosh/.test(navigator.userAgent); // with a touch screen or not
 
 function certificateSteps() {
   return [
     "Best: reach the machine through Tailscale, whose certificates every browser trusts.",
     ["Let this device trust the bridge: ", h("a", { href: "/pair#trust" }, "the steps"), "."],
     "Or put a tunnel with a certificate of its own before the bridge.",
-    ...(isApple() ? [] : ["Only to try it: open this page again and accept the warning."]),
+    ...(isApple ? [] : ["Only to try it: open this page again and accept the warning."]),
   ];
 }
