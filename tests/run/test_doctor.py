@@ -32,6 +32,7 @@ from tests.conformance.agent_tools import PROGRAM
 from tests.conformance.bridge import Bridge
 from tests.faults.quick import QuickBridge, nursery
 from tests.hooks.conftest import put, waiting
+from tests.hooks.scripted import ScriptedBridge
 from tests.servers import free_port
 
 
@@ -188,6 +189,13 @@ def test_something_else_answers(bridge: Bridge, data: Path) -> None:
     told = run_doctor(bridge, expected=1, BRIDGE_DATA_DIR=str(data))
     says(told["bridge"], "broken", "no token was sent")
     assert "tokens" not in told
+    tunnel = ScriptedBridge()  # it has no page, as the one who answers for a dead tunnel
+    tunnel.start()
+    record(data, pin=bridge.pairing().pin, base_url=tunnel.url)
+    changed = {"BRIDGE_DATA_DIR": str(data), "BRIDGE_PUBLIC_URL": tunnel.url}
+    told = run_doctor(bridge, expected=1, **changed)
+    tunnel.stop()
+    says(told["address"], "warning", "answers 501, which is not the bridge")
 
 
 def test_a_name_that_the_authority_is_not_good_for(bridge: Bridge, data: Path) -> None:
