@@ -49,14 +49,16 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 def wait_until(
-    condition: Callable[[], object], what: str | Callable[[], str], *, seconds: float = PATIENCE
-) -> None:
-    """Poll until `condition` is true; AssertionError naming `what` after `seconds`."""
+    condition: Callable[..., Any], what: str | Callable[[], str] = "", *, seconds: float = PATIENCE
+) -> Any:
+    """Poll until `condition()` is true and return that; AssertionError after `seconds`."""
     deadline = time.monotonic() + seconds
-    while not condition():
+    while not (value := condition()):
         if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds} s: {what() if callable(what) else what}")
-        time.sleep(0.02)
+            said = what() if callable(what) else what
+            raise AssertionError(f"not within {seconds} s: {said or condition} (last: {value!r})")
+        time.sleep(0.05)
+    return value
 
 
 class Running(Protocol):

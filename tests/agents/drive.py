@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -113,13 +112,6 @@ def sleeping(number: str) -> list[int]:
     every = psutil.process_iter(["name", "cmdline"])
     asleep = [one for one in every if one.info["name"] == "sleep"]
     return [one.pid for one in asleep if number in str(one.info["cmdline"])]
-
-
-async def eventually(true: Callable[[], bool]) -> None:
-    until = time.monotonic() + SECONDS
-    while not true():
-        assert time.monotonic() < until, "it never came true"
-        await asyncio.sleep(0.02)
 
 
 async def within(work: Awaitable[E]) -> E:

@@ -19,9 +19,10 @@ from sessions_app.agents.process.launch import AGENT_OF
 from tests.agents.drive import carrying, sleeping, within
 from tests.conformance.agents import begin, end, tool
 from tests.conformance.approvals import decide
-from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.faults.quick import bridge_of_module
+from tests.servers import wait_until
 
 bridge = bridge_of_module(BRIDGE_DEMO_SHELL="1")
 
@@ -86,10 +87,10 @@ def test_a_launcher_that_is_killed_leaves_nothing(
 ) -> None:
     """Either of its two processes ends what the other leaves, also what has no mark."""
     run(phone, session, f"(setsid env -i sleep 5{number} &); {family(number)}")
-    eventually(lambda: len(sleeping(number)) == 5)
+    wait_until(lambda: len(sleeping(number)) == 5)
     both = launchers(bridge)
     both[which].kill()
-    eventually(lambda: not sleeping(number) and not any(one.is_running() for one in both))
+    wait_until(lambda: not sleeping(number) and not any(one.is_running() for one in both))
     assert finish(phone, session)["success"] is False
 
 
@@ -98,7 +99,7 @@ def test_what_survived_the_bridge_is_ended_at_the_next_start(
 ) -> None:
     """D35: when the bridge and its launchers are killed at once; and nothing else is."""
     run(phone, session, family(number))
-    eventually(lambda: len(sleeping(number)) == 4)
+    wait_until(lambda: len(sleeping(number)) == 4)
     both = launchers(bridge)
     for process in both:
         process.suspend()
@@ -110,7 +111,7 @@ def test_what_survived_the_bridge_is_ended_at_the_next_start(
     marked = os.environ | {AGENT_OF: "another bridge"}
     with subprocess.Popen(["sleep", f"9{number}"], env=marked) as other:
         bridge.start()
-        eventually(lambda: sleeping(number) == [other.pid])
+        wait_until(lambda: sleeping(number) == [other.pid])
         other.kill()
 
 
@@ -124,7 +125,7 @@ def test_what_it_leaves_in_the_background_holds_nobody_up_and_goes_on(
     run(phone, session, f"sh -c '{waits}; {floods}' & echo over")
     assert finish(phone, session)["content"] == "over\n"
     (tmp_path / "go").touch()
-    eventually(made.exists)
+    wait_until(made.exists)
     assert carrying(mark)
 
 

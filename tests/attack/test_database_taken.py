@@ -171,7 +171,7 @@ def test_a_first_start_that_was_cut_short_is_tried_again(tmp_path: Path) -> None
     for until in ("tls/server.crt", "bridge.sqlite3-wal"):
         Bridge.spawn(bridge)  # without the tables that a quick one is given
         wait_until(
-            lambda until=until: (bridge.data / until).exists(),  # type: ignore[misc]
+            lambda until=until: (bridge.data / until).exists(),
             f"{until} is there; so far: {bridge.tail()}",
         )
         bridge.kill()

@@ -10,8 +10,9 @@ from tests.agents.drive import sleeping
 from tests.conformance.agent_tools import bridge_of, script_of
 from tests.conformance.agents import ask, asked, begin, end, say, words
 from tests.conformance.approvals import decide
-from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
+from tests.servers import wait_until
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="elsewhere what left its group is found by its environment only"
@@ -42,7 +43,7 @@ class Left:
         self.command = COMMAND.replace("{n}", self.number)
         self.run(self.command)
         self.finish()
-        eventually(lambda: len(self.processes()) == 2)
+        wait_until(lambda: len(self.processes()) == 2)
 
     def run(self, command: str) -> None:
         """Have the agent run a command, and approve it."""
@@ -61,7 +62,7 @@ class Left:
         assert len(self.processes()) == 2
 
     def assert_ended(self) -> None:
-        eventually(lambda: not self.processes())
+        wait_until(lambda: not self.processes())
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -85,7 +86,7 @@ def test_an_interrupt_between_two_turns_ends_it(bridge: Bridge, phone: Phone) ->
     left.assert_ended()
     left.run(left.command)
     left.finish()
-    eventually(lambda: len(left.processes()) == 2)
+    wait_until(lambda: len(left.processes()) == 2)
     left.assert_goes_on()
     end(phone, left.session)
     left.assert_ended()
@@ -96,7 +97,7 @@ def test_an_interrupt_ends_a_command_with_what_it_has_just_left(
 ) -> None:
     left = Left(bridge, phone, "demo")
     left.run(f"{left.command}; sleep {left.number}")
-    eventually(lambda: len(left.processes()) == 5)
+    wait_until(lambda: len(left.processes()) == 5)
     phone.send("session_interrupt", {"session_id": left.session})
     left.finish()
     left.assert_ended()

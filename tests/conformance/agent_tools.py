@@ -13,10 +13,10 @@ import psutil
 import pytest
 
 from tests.conformance.agents import begin, end, say
-from tests.conformance.bridge import REPOSITORY, Bridge, eventually
+from tests.conformance.bridge import REPOSITORY, Bridge
 from tests.conformance.phone import Message, Phone
 from tests.faults.quick import QuickBridge
-from tests.servers import Postgres, Redis
+from tests.servers import Postgres, Redis, wait_until
 
 CHAT = {"content": "hi", "role": "user"}  # a message, but for its session
 USER_MESSAGE = {"type": "user_message", "content": "hi"}  # the same over HTTP
@@ -48,7 +48,7 @@ class Script:
         return {pid: line for pid, line in lines.items() if str(self.journal) in line}
 
     def assert_gone(self, seconds: float = 60) -> None:
-        eventually(lambda: not self.processes(), seconds)
+        wait_until(lambda: not self.processes(), seconds=seconds)
 
 
 @contextmanager
@@ -141,7 +141,7 @@ def status(bridge: Bridge, session_id: str) -> str:
 
 
 def wait_status(bridge: Bridge, session_id: str, wanted: str, seconds: float = 60) -> None:
-    eventually(lambda: status(bridge, session_id) == wanted, seconds)
+    wait_until(lambda: status(bridge, session_id) == wanted, seconds=seconds)
 
 
 def stream(messages: list[Message], session_id: str) -> list[Message]:

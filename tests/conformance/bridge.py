@@ -10,7 +10,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from typing import IO, Any
 import psutil
 
 from tests.conformance.https import Dial, Https, Response
-from tests.conformance.phone import PATIENCE, Phone
+from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, new_session, prompt
 from tests.servers import Running, free_port, wait_until
 
@@ -326,12 +325,3 @@ def query(database: Path, statement: str) -> list[Any]:
         found = opened.execute(statement).fetchall()
         opened.commit()
         return found
-
-
-def eventually(check: Any, seconds: float = PATIENCE) -> Any:
-    """The first true value of `check()`; AssertionError with the last value after the deadline."""
-    deadline = time.monotonic() + seconds
-    while not (value := check()):
-        assert time.monotonic() < deadline, f"not within {seconds} s, last: {value!r}"
-        time.sleep(0.05)
-    return value

@@ -13,11 +13,12 @@ import pytest
 from tests.conformance.agent_tools import CHAT, Script, http_say, quick_bridge, script_of, status
 from tests.conformance.agents import ask, asked, begin, end, resume, send_start, start, words
 from tests.conformance.approvals import assert_refused, assert_stands, decide, notifications
-from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_error
 from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, new_id, new_session
 from tests.faults.quick import with_limits
+from tests.servers import wait_until
 
 LIMIT = 10
 KEY = "the-user's-own-key"
@@ -150,7 +151,7 @@ def test_an_agent_that_does_not_start(
         assert not notifications(phone, sid, "error"), "whoever asked has it in the answer"
         phone.ack(*(message for message in phone.messages if message.get("id")))
         phone.again()
-    eventually(lambda: not [line for line in script.processes().values() if f" {mode} " in line])
+    wait_until(lambda: not [line for line in script.processes().values() if f" {mode} " in line])
     phone.join(sid)
     refused = phone.request("message", {"session_id": sid} | CHAT)
     readable(assert_refused(refused, "SESS_NOT_ACTIVE", True, sid), "resume")
@@ -173,7 +174,7 @@ def test_an_agent_that_dies(bridge: Bridge, script: Script, phone: Phone) -> Non
         error = assert_refused(phone.expect("error", session_id=sid), "AGENT_ERROR", True, sid)
         readable(error, *words_of_it)
         phone.expect("notification", session_id=sid, notification_type="error")
-        eventually(lambda: status(bridge, sid) == "error")
+        wait_until(lambda: status(bridge, sid) == "error")
         assert resume(bridge, phone, sid)["type"] == "session_ready"
         assert script.lines("load")[-1]["session"] == f"scripted-{first}"
         assert status(bridge, sid) == "active" and "4 characters" in words(ask(phone, sid, "back"))
@@ -220,7 +221,7 @@ def test_an_agent_that_hangs_at_start(bridge: Bridge, script: Script, hanging: H
     readable(error, f"{START_SECONDS} s")
     assert_last_words(bridge, error)
     assert status(bridge, sid) == "error"
-    eventually(lambda: not [line for line in script.processes().values() if " hangs " in line])
+    wait_until(lambda: not [line for line in script.processes().values() if " hangs " in line])
 
 
 @pytest.mark.spec("limit.max_sessions.enforced")
@@ -266,7 +267,7 @@ def test_an_agent_that_fails_for_long(bridge: Bridge, phone: Phone, script: Scri
             answer = start(phone, bridge.root, wanted := new_id(), agent="late")
             return wanted if answer["payload"].get("code") == code else None
 
-        return str(eventually(answered))
+        return str(wait_until(answered))
 
     def told() -> bool:
         """Until it may probe, which is soon."""
@@ -274,7 +275,7 @@ def test_an_agent_that_fails_for_long(bridge: Bridge, phone: Phone, script: Scri
         health = bridge.get("/api/v1/health", bridge.admin_token)
         return health.status == 503 and health.json()["checks"]["agent_sdk"] == "unhealthy"
 
-    eventually(told)
+    wait_until(told)
     running = [begin(bridge, phone) for _ in range(LIMIT)]
     comes_to("SESS_LIMIT_REACHED")  # a start that never begins is no probe
     for sid in running:

@@ -9,12 +9,13 @@ import pytest
 from tests.conformance.agent_tools import CHAT, http_say, status
 from tests.conformance.agents import ask, begin, end, log_of, reasons, say, start, tool, words
 from tests.conformance.approvals import assert_refused, decide, of, pending, post, pre
-from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_error, assert_now, is_uuid
 from tests.conformance.phone import Message, Phone
 from tests.conformance.repositories import Repository
 from tests.conformance.samples import hook, new_id
 from tests.conformance.test_bad_requests import IN_A_SESSION, ask_in
+from tests.servers import wait_until
 
 
 @pytest.mark.spec("ws.session_start", "ws.session_ready")
@@ -54,7 +55,7 @@ def test_ending_a_session(shared: Bridge, phone: Phone, session: str) -> None:
         for one in (phone, other):
             shared.fence(one)
             assert len(of(one, "session_end", session)) == 1
-        eventually(lambda: not shared.session(session)["websocket_connected"])
+        wait_until(lambda: not shared.session(session)["websocket_connected"])
         phone.ack(*[message for message in phone.messages if "payload" in message])
         shared.fence(phone.again())
         assert not of(phone, "session_end", session), "the answer's acknowledgement is the row's"

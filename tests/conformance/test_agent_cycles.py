@@ -7,9 +7,10 @@ import pytest
 
 from tests.conformance.agent_tools import Script, bridge_of, figure, script_of
 from tests.conformance.agents import ask, begin, end, start, words
-from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.http.test_metrics import scrape
+from tests.servers import wait_until
 
 # the goal is 1000, which `make soak` runs
 CYCLES = int(os.environ.get("TEST_AGENT_CYCLES", "20"))
@@ -58,13 +59,13 @@ def test_sessions_leave_nothing(bridge: Bridge, script: Script, agent: str) -> N
     count, every = AGENTS[agent]
     with bridge.phones(1) as (phone,):
         one_after_another(bridge, phone, agent, max(10, CYCLES // 10), every)
-        eventually(lambda: not process(bridge).children())
+        wait_until(lambda: not process(bridge).children())
         handles, threads, looks = files(bridge), process(bridge).num_threads(), [bridge.memory()]
         for _ in range(2):
             one_after_another(bridge, phone, agent, count // 2, every)
             looks.append(bridge.memory())
         script.assert_gone()
-        eventually(lambda: files(bridge) < handles + count // 2 and not process(bridge).children())
+        wait_until(lambda: files(bridge) < handles + count // 2 and not process(bridge).children())
         grown = looks[1] - looks[0], looks[2] - looks[1]
         figure(f"{count} cycles of {agent}: {grown} bytes more in the first and the second half")
         assert grown[1] < GROWTH, grown
@@ -78,4 +79,4 @@ def test_agents_that_do_not_start_leave_nothing(bridge: Bridge, script: Script) 
         for _ in range(3):
             assert start(phone, bridge.root, agent="exits")["payload"]["code"] == "AGENT_ERROR"
     script.assert_gone()
-    eventually(lambda: files(bridge) <= before and not process(bridge).children())
+    wait_until(lambda: files(bridge) <= before and not process(bridge).children())

@@ -11,11 +11,12 @@ import pytest
 from tests.conformance.agent_tools import Script, http_say, quick_bridge, status, stream
 from tests.conformance.agents import ask, asked, begin, end, log_of, resume, say, start, tool, words
 from tests.conformance.approvals import assert_refused, decide, notifications, pending
-from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.bridge import Bridge
 from tests.conformance.delivery import send
 from tests.conformance.https import assert_error
 from tests.conformance.phone import Message, Phone
 from tests.conformance.samples import new_id
+from tests.servers import wait_until
 
 GRACE = 2
 # all but two are the same, each for the session of one test, with a journal of its own
@@ -63,7 +64,7 @@ def under(request: pytest.FixtureRequest, bridge: Bridge, scripts: Scripts) -> U
     runs = tool(phone, sessions["runs"], command="touch runs; sleep 600")
     calls = {"asks": asked(phone, sessions["asks"]), "runs": runs["tool_call_id"]}
     decide(phone, sessions["runs"], calls["runs"], "approved")
-    eventually((bridge.root / "runs").exists)
+    wait_until((bridge.root / "runs").exists)
     (bridge.root / "runs").unlink()
 
     sid = sessions["plain"]

@@ -21,12 +21,13 @@ from tests.conformance.agent_tools import (
 )
 from tests.conformance.agents import ask, begin, end, log_of, resume, say, send_start, start, words
 from tests.conformance.approvals import assert_refused, decide, of
-from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.bridge import Bridge
 from tests.conformance.delivery import send
 from tests.conformance.phone import Phone
 from tests.conformance.raw import RawSocket
 from tests.conformance.samples import new_session, prompt
 from tests.faults.quick import with_limits
+from tests.servers import wait_until
 
 GRACE = 4
 SESSIONS, PER_SECOND, COUNT = 10, 100, 200
@@ -49,7 +50,7 @@ def test_agents_that_are_not_waited_for(bridge: Bridge, script: Script, phone: P
     sessions = {how: new_session() for how in ("stop", "kill")}
     for how, sid in sessions.items():
         send_start(phone, bridge.root, sid, "told")
-        eventually(lambda sid=sid: bridge.knows(sid) and script.processes())
+        wait_until(lambda sid=sid: bridge.knows(sid) and script.processes())
         early = http_say(bridge, sid, {"type": "user_message", "content": f"before the {how}"})
         assert early.json()["accepted"] is True
         assert bridge.session(sid)["status"] == "created"
@@ -62,7 +63,7 @@ def test_agents_that_are_not_waited_for(bridge: Bridge, script: Script, phone: P
         assert resume(bridge, phone, sid)["type"] == "session_ready"
         say(phone, sid, "and now")
         said = [f"before the {how}", "and now"]
-        eventually(lambda said=said: script.prompts()[-2:] == said)
+        wait_until(lambda said=said: script.prompts()[-2:] == said)
         end(phone, sid)
 
 
@@ -79,7 +80,7 @@ def test_a_creation_that_a_crash_cut_off(bridge: Bridge, script: Script, phone: 
 
     before = known()
     id_ = phone.send("session_start", body)
-    eventually(script.processes)
+    wait_until(script.processes)
     bridge.restart("kill")
     script.go.touch()
     answer = send(phone.ready(), "session_start", id_, body)
@@ -95,7 +96,7 @@ def test_an_agent_that_does_not_yield(bridge: Bridge, script: Script, phone: Pho
     began = time.monotonic()
     phone.send("session_interrupt", {"session_id": sid})
     phone.expect("stream_end", session_id=sid, finish_reason="stop", interrupted=True)
-    eventually(lambda: bridge.session(sid)["status"] == "paused")
+    wait_until(lambda: bridge.session(sid)["status"] == "paused")
     assert time.monotonic() - began > 4
     script.assert_gone()
     assert resume(bridge, phone, sid)["type"] == "session_ready"
@@ -134,10 +135,10 @@ def test_what_an_agent_does_outside_a_turn(
         wait_status(bridge, sid, "error")
     told = phone.expect("tool_result", session_id=sid, tool_call_id=call_id)["payload"]
     assert told["result"]["success"] is (how == "approved")
-    eventually(lambda: bridge.session(sid)["turn"] == "idle")
+    wait_until(lambda: bridge.session(sid)["turn"] == "idle")
     if how != "died":
         chosen = "allow_once" if how == "approved" else None
-        eventually(lambda: script.lines("decided")[-1]["outcome"].get("optionId") == chosen)
+        wait_until(lambda: script.lines("decided")[-1]["outcome"].get("optionId") == chosen)
         phone.ping()  # behind what the turn before has left
         phone.untaken.clear()
         shown = ask(phone, sid, "hello")[0]["payload"]["payload"]
@@ -149,7 +150,7 @@ def test_what_an_agent_does_outside_a_turn(
 def test_a_start_that_hangs(bridge: Bridge, script: Script, phone: Phone, sid: str) -> None:
     """Issue: whoever wants to ends it, without having joined; its process is gone at once."""
     asked = send_start(phone, bridge.root, sid, "hangs")
-    eventually(lambda: bridge.knows(sid) and script.processes())
+    wait_until(lambda: bridge.knows(sid) and script.processes())
     phone.ping()
     with bridge.phones(1) as (other,):
         assert end(other, sid)["type"] == "session_end"
@@ -169,14 +170,14 @@ def test_a_resume_that_hangs_is_interrupted(bridge: Bridge, script: Script, phon
         for at_once in (False, True):
             loads = len(script.lines("load"))
             asked = send_start(phone, "", sid, "", resume=True)
-            eventually(lambda loads=loads: len(script.lines("load")) > loads)
+            wait_until(lambda loads=loads: len(script.lines("load")) > loads)
             phone.send("session_interrupt", {"session_id": sid})
             again = send_start(other, "", sid, "", resume=True) if at_once else ""
             assert_refused(phone.answer_to(asked), "SESS_NOT_ACTIVE", True, sid)
             if not at_once:
                 assert listed(bridge, sid) == ("paused", True)
                 script.assert_gone()
-        eventually(lambda: len(script.processes()) <= 1)
+        wait_until(lambda: len(script.processes()) <= 1)
         phone.join(sid)
         end(phone, sid)
         other.answer_to(again)
@@ -245,10 +246,10 @@ def test_what_keeps_a_session(bridge: Bridge) -> None:
             """The session that it had left for less than the grace time."""
             sid = begin(bridge, returning)
             returning.vanish()
-            eventually(lambda: not bridge.session(sid)["websocket_connected"])
+            wait_until(lambda: not bridge.session(sid)["websocket_connected"])
             return sid if returning.ready().start(sid)["type"] == "session_ready" else None
 
-        back = eventually(comes_back)
+        back = wait_until(comes_back)
         watched, deciding, left = (begin(bridge, phone) for _ in range(3))
         late, late_call = acts_late(bridge, phone)
         watcher.join(watched)

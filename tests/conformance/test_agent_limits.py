@@ -18,11 +18,12 @@ from tests.conformance.agent_tools import (
 )
 from tests.conformance.agents import ask, asked, begin, end, reasons, resume, say, words
 from tests.conformance.approvals import assert_refused, decide, decision_of, of
-from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.bridge import Bridge
 from tests.conformance.delivery import send
 from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, new_id
 from tests.faults.quick import with_limits
+from tests.servers import wait_until
 
 WAITING, LEASE, REPLAYED, GRACE = 2, 2, 10, 2
 SMALL = with_limits(
@@ -50,7 +51,7 @@ def test_the_end_of_a_turn(bridge: Bridge, script: Script) -> None:
         say(phone, session, "/do while not os.path.exists(JOURNAL + '-go'): time.sleep(0.01)")
         phone.close()
         seen = hook("Notification", session)
-        eventually(lambda: bridge.post_hook(seen).json()["broadcast_count"] == 0)
+        wait_until(lambda: bridge.post_hook(seen).json()["broadcast_count"] == 0)
         script.go.touch()
         other.expect("notification", session_id=session, **wanted)
 
@@ -116,7 +117,7 @@ def test_a_prompt_of_a_revoked_device(bridge: Bridge, phone: Phone, script: Scri
     bridge.manage("revoke_device", pairing.name)
     phone.expect("notification", session_id=session, title="Messages were withdrawn")
     phone.send("session_interrupt", {"session_id": session})
-    eventually(lambda: script.prompts()[-1] == "of the owner")
+    wait_until(lambda: script.prompts()[-1] == "of the owner")
     assert "of the thief" not in script.prompts()
     end(phone, session)
 
@@ -129,7 +130,7 @@ def test_a_yes_that_comes_behind_an_interrupt_starts_nothing(
     phone.send("session_interrupt", {"session_id": session})
     phone.send("approval_response", decision_of(session, call_id, "approved"))
     phone.expect("stream_end", session_id=session, finish_reason="stop")
-    eventually(lambda: [line for line in script.lines("decided") if line["call"] == call_id])
+    wait_until(lambda: [line for line in script.lines("decided") if line["call"] == call_id])
     assert not (bridge.root / "made").exists()
 
 
@@ -163,17 +164,17 @@ def test_a_prompt_while_the_timer_closes(bridge: Bridge, phone: Phone, script: S
     with bridge.phones(1) as (leaves,):
         session = begin(bridge, leaves, agent="lingers")
         ask(leaves, session, "hello")
-    eventually(lambda: script.lines("over"))
+    wait_until(lambda: script.lines("over"))
     said = http_say(bridge, session, {"type": "user_message", "content": "just in time"})
     assert said.json()["accepted"] is True, "its agent has not ended yet"
     script.go.touch()
-    eventually(lambda: bridge.session(session)["status"] == "closed")
+    wait_until(lambda: bridge.session(session)["status"] == "closed")
     id_, late = new_id(), {"session_id": session, "content": "too late", "role": "user"}
     assert_refused(send(phone, "message", id_, late), "SESS_CLOSED", False)
     assert resume(bridge, phone, session)["type"] == "session_ready"
-    eventually(lambda: script.prompts()[-1] == "just in time")
+    wait_until(lambda: script.prompts()[-1] == "just in time")
     phone.send("message", late, id=id_)
-    eventually(lambda: script.prompts()[-1] == "too late")
+    wait_until(lambda: script.prompts()[-1] == "too late")
     assert script.prompts().count("just in time") == 1
     end(phone, session)
 

@@ -20,12 +20,12 @@ from tests.conformance.agent_tools import (
 )
 from tests.conformance.agents import ask, asked, begin, end, log_of, resume, say, send_start, words
 from tests.conformance.approvals import assert_refused, decide, of
-from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.bridge import Bridge
 from tests.conformance.delivery import send
 from tests.conformance.phone import PATIENCE, Phone
 from tests.conformance.samples import new_id, new_session
 from tests.faults.quick import QuickBridge, with_limits
-from tests.servers import Postgres, Redis
+from tests.servers import Postgres, Redis, wait_until
 
 pytestmark = pytest.mark.spec("processes")
 
@@ -68,7 +68,7 @@ def test_one_id_on_both_at_once(pair: Pair, script: Script, near: Phone, far: Ph
     beside = pair[0].phone().ready()
     phones = (near, beside, far)
     starts = {phone: send_start(phone, pair[0].root, sid, "told") for phone in phones}
-    eventually(lambda: pair[0].knows(sid) and script.processes())
+    wait_until(lambda: pair[0].knows(sid) and script.processes())
     assert status(pair[1], sid) == "created"
     script.go.touch()
     for phone, id_ in starts.items():
@@ -119,7 +119,7 @@ def test_an_interrupt_from_the_other_process(
     say(far, sid, "/rate x 1200 20")
     far.expect("stream_chunk", session_id=sid)
     end(far, sid)
-    eventually(lambda: not agents & script.processes().keys())
+    wait_until(lambda: not agents & script.processes().keys())
 
 
 def test_without_redis(pair: Pair, redis_server: Redis, near: Phone, far: Phone) -> None:
@@ -156,7 +156,7 @@ def test_a_process_that_slept(pair: Pair, script: Script, near: Phone, far: Phon
         id_ = send_start(near, "", back, "", resume=True)
     assert near.answer_to(id_)["type"] == "session_ready"
     far.join(back)
-    eventually(lambda: len(script.processes()) == 2)
+    wait_until(lambda: len(script.processes()) == 2)
     for sid in (taken, back):
         assert words(ask(far, sid, "new")).endswith("new")
         log = log_of(far, sid)
@@ -177,15 +177,15 @@ def test_processes_whose_database_was_away_are_not_dead(
     both = zip(pair, (near, far), strict=True)
     sessions = [(bridge, phone, begin(bridge, phone, agent="plain")) for bridge, phone in both]
     agents = script.processes().keys()
-    connected = eventually(lambda: pair[0].health().get("active_websockets"))
+    connected = wait_until(lambda: pair[0].health().get("active_websockets"))
     near.vanish()
-    eventually(lambda: pair[0].health().get("active_websockets", connected) < connected)
+    wait_until(lambda: pair[0].health().get("active_websockets", connected) < connected)
     time.sleep(2 * limits.POLL_SECONDS)  # for its owner to see that nobody watches the session
     postgres_server.stop()
     far.stay(max(GRACE, LEASE) + 1)
     postgres_server.start()
     for bridge in pair:
-        eventually(lambda bridge=bridge: bridge.health().get("status") == "healthy")
+        wait_until(lambda bridge=bridge: bridge.health().get("status") == "healthy")
     far.stay(2 * limits.POLL_SECONDS)  # it looks again
     near.ready().join(sessions[0][2])
     for _, phone, sid in sessions:
@@ -232,7 +232,7 @@ def test_an_owner_that_is_killed(three: list[QuickBridge], script: Script, far: 
     assert words(ask(far, asking, "on another process")).endswith("on another process")
     assert len([m for m in log_of(far, asking) if m["type"] == "approval_required"]) == 1
     killed.start()
-    eventually(lambda: len(script.processes()) == 1)
+    wait_until(lambda: len(script.processes()) == 1)
     assert "10 characters" in words(ask(far, speaking, "still here"))
     assert [status(killed, sid) for sid in sids] == ["active"] * 2
     for sid in sids:

@@ -18,10 +18,11 @@ from tests.conformance.approvals import (
     of,
     post,
 )
-from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.bridge import Bridge
 from tests.conformance.delivery import send
 from tests.conformance.samples import hook, new_id, new_session, now
 from tests.faults.quick import QuickBridge
+from tests.servers import wait_until
 
 HOUR = 3600
 LATER = """
@@ -105,7 +106,7 @@ def test_no_passing_of_time_approves(make_bridge: Callable[..., Ageing], sid: st
     assert_recorded(decide(phone, sid, calls[0], "approved"), sid, calls[0], "approved")
 
     later(72 * HOUR)
-    eventually(lambda: bridge.session(sid)["status"] == "closed")
+    wait_until(lambda: bridge.session(sid)["status"] == "closed")
     phone.collect(lambda: len(decided(phone, sid)) == 2, "both decisions")
     assert decided(phone, sid) == dict.fromkeys(calls[1:], "rejected")
     for call_id in calls[1:]:

@@ -9,12 +9,13 @@ import pytest
 from tests.conformance import agents
 from tests.conformance.admin import Admin, links_of, rows_of, text_of
 from tests.conformance.approvals import ask, decide, post
-from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.bridge import Bridge
 from tests.conformance.delivery import send
 from tests.conformance.phone import Phone
 from tests.conformance.repositories import Repository, Work, committed
 from tests.conformance.samples import hook, new_id
 from tests.conformance.test_bad_requests import ask_in
+from tests.servers import wait_until
 
 pytestmark = pytest.mark.spec("admin.audit")
 STATES = ("pending", "approved", "rejected", "modified")
@@ -127,7 +128,7 @@ def test_the_trail_of_a_device(
     changed = {"action": "pairing", "details": "{}"}
     assert_unchangeable(site, site.trail, f"device-{mark}", changed)
     shared.manage("revoke_device", pairing.name)
-    eventually(lambda: len(site.find(site.trail, pairing.name, "revo")) == 1)
+    wait_until(lambda: len(site.find(site.trail, pairing.name, "revo")) == 1)
     assert len(site.find(site.trail, pairing.name, "pair")) == 1, "a later connection is none"
     assert len(site.find(site.trail, pairing.name)) == 4
 

@@ -7,12 +7,13 @@ import pytest
 
 from bridge_project.protocol.server_messages import ConnectionAck
 from tests.conformance.approvals import assert_refused, pre
-from tests.conformance.bridge import Bridge, eventually, query
+from tests.conformance.bridge import Bridge, query
 from tests.conformance.delivery import send
 from tests.conformance.https import assert_now, is_uuid
 from tests.conformance.phone import Closed, Phone
 from tests.conformance.raw import RawSocket
 from tests.conformance.samples import hook, new_id, new_session, now, prompt
+from tests.servers import wait_until
 
 
 @pytest.mark.spec("ws.connection_ack phase.accepted mode.local_only ws.auth versioning.names")
@@ -220,7 +221,7 @@ def test_one_too_many(narrow: Bridge) -> None:
         assert stranger.upgrade().status == 101
     full = [narrow.phone() for _ in range(3)]
     for phone in full:
-        eventually(lambda phone=phone: let_in(phone))  # the places of earlier tests are freed first
+        wait_until(lambda phone=phone: let_in(phone))  # the places of earlier tests are freed first
     assert not let_in(narrow.phone())
     info, health = (narrow.get(f"/api/v1/{it}", narrow.hook_token) for it in ("info", "health"))
     assert info.json()["limits"]["max_websocket_connections"] == 3

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_error, assert_now, is_uuid, parse_time
 from tests.conformance.phone import Phone
 from tests.conformance.samples import EVENTS, PAYLOADS, hook, new_id, new_session, now, prompt
+from tests.servers import wait_until
 
 on_both = pytest.mark.usefixtures("database")
 
@@ -69,11 +70,11 @@ def test_broadcast_count(bridge: Bridge, sid: str) -> None:
         first.leave(sid)
         assert count() == 1
         second.close()
-        eventually(lambda: count() == 0)
+        wait_until(lambda: count() == 0)
         first.join(sid)
         assert count() == 1 and connected()
         assert bridge.accept(prompt(new_session(), 1))[0]["broadcast_count"] == 0
-    eventually(lambda: not connected())
+    wait_until(lambda: not connected())
     assert bridge.session(sid)["status"] == "active"
 
 

@@ -8,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.conformance.agent_tools import bridges_of
-from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_error
 from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, new_id, new_session, prompt
 from tests.conformance.test_connection_phases import let_in
 from tests.faults.quick import with_limits
-from tests.servers import Redis
+from tests.servers import Redis, wait_until
 
 pytestmark = pytest.mark.spec("processes")
 
@@ -63,7 +63,7 @@ def test_an_event_reaches_sockets_of_both(pair: Pair) -> None:
         phones[1].ping()
         return [one["turn"] for one in phones[1].updates if one["session_id"] == alone]
 
-    eventually(lambda: turns()[-1:] == ["working"])  # it may be told between two events, too
+    wait_until(lambda: turns()[-1:] == ["working"])  # it may be told between two events, too
 
 
 def test_replacement_across_processes(pair: Pair) -> None:
@@ -82,14 +82,14 @@ def test_replacement_across_processes(pair: Pair) -> None:
         newer.collect(lambda: 2 in newer.numbers(sid), "the last event")
         return newer.numbers(sid) == [2]
 
-    eventually(goes_on)
+    wait_until(goes_on)
     assert older.wait_closed() == 4409
 
 
 def enter(bridge: Bridge, token: str) -> Phone:
     """Connect until those of the test before have been counted out."""
     phone = on(bridge, token)
-    eventually(lambda: let_in(phone))
+    wait_until(lambda: let_in(phone))
     return phone
 
 
@@ -113,7 +113,7 @@ def test_a_killed_process_fills_no_limit(pair: Pair) -> None:
     assert first.accept(prompt(sid, 1))[0]["broadcast_count"] == 3
     second.kill()
     second.start()
-    eventually(lambda: first.accept(prompt(sid, 2))[0]["broadcast_count"] == 0)
+    wait_until(lambda: first.accept(prompt(sid, 2))[0]["broadcast_count"] == 0)
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def dark(pair: Pair, redis_server: Redis) -> Iterator[Callable[[], None]]:
     yield redis_server.stop
     if redis_server.process is not None and redis_server.process.poll() is not None:
         redis_server.start()
-    eventually(lambda: all(one.health()["status"] == "healthy" for one in pair))
+    wait_until(lambda: all(one.health()["status"] == "healthy" for one in pair))
 
 
 @pytest.mark.spec("device.revoke")

@@ -10,10 +10,11 @@ from tests.agents.drive import carrying
 from tests.conformance.agent_tools import Script, quick_bridge
 from tests.conformance.agents import ask, asked, begin, end, say, tool, words
 from tests.conformance.approvals import decide
-from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.samples import new_id
 from tests.faults.quick import bridge_of_module
+from tests.servers import wait_until
 
 # here; elsewhere as the specification says, which the server below looks at first
 COMMAND_SECONDS, FILE_SECONDS = 5, 3
@@ -91,7 +92,7 @@ def test_a_command_that_takes_too_long(bridge: Bridge, phone: Phone) -> None:
         phone.expect("stream_end", session_id=session, finish_reason="stop")
         assert "and on" in words(ask(phone, session, "and on"))
         end(phone, session)
-    eventually(lambda: not carrying(f": {mark}"))
+    wait_until(lambda: not carrying(f": {mark}"))
 
 
 @pytest.mark.spec("retry.policy wscode.TOOL_EXECUTION_FAILED wscode.TOOL_ERROR error.tool_error.*")

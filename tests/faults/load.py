@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 from websockets.exceptions import WebSocketException
 
-from tests.conformance.bridge import Bridge, Pairing, eventually
+from tests.conformance.bridge import Bridge, Pairing
 from tests.conformance.https import Response
 from tests.conformance.phone import Closed, Message, Phone
 from tests.conformance.samples import PAYLOADS, hook, new_id, new_session, now, prompt
-from tests.servers import PATIENCE
+from tests.servers import PATIENCE, wait_until
 
 # seconds between two events of a poster: load, but a session's 10,000 messages (D30) last
 PACE = 0.02
@@ -254,8 +254,9 @@ class Load:
     ) -> None:
         """Wait until each poster has had that many more events acknowledged."""
         wanted = [(poster, len(poster.acknowledged) + each) for poster in posters or self.posters]
-        eventually(
-            lambda: all(len(poster.acknowledged) >= count for poster, count in wanted), seconds
+        wait_until(
+            lambda: all(len(poster.acknowledged) >= count for poster, count in wanted),
+            seconds=seconds,
         )
 
     def finish(self) -> list[str]:
@@ -268,7 +269,7 @@ class Load:
             assert not poster.is_alive(), waits
         self.bridges[0].accept(prompt(self.session_id, END))
         for watcher in self.watchers:
-            eventually(lambda watcher=watcher: END in watcher.arrived or watcher.fault)
+            wait_until(lambda watcher=watcher: END in watcher.arrived or watcher.fault)
             watcher.ending.set()
             watcher.join(PATIENCE)
             assert not watcher.is_alive() and watcher.fault is None, watcher.fault
@@ -342,7 +343,7 @@ def under_load(bridges: Sequence[Bridge], **more: Any) -> Iterator[Load]:
     try:
         for watcher in load.watchers:
             watcher.start()
-        eventually(lambda: all(watcher.views for watcher in load.watchers), 120)
+        wait_until(lambda: all(watcher.views for watcher in load.watchers), seconds=120)
         for poster in load.posters:
             poster.start()
         load.more(5)

@@ -64,7 +64,7 @@ def test_the_clock_jumps(bridge: BusyClockBridge, ahead: float) -> None:
     for moved in (ahead, 0.0):
         bridge.set(moved)
         wait_until(
-            lambda moved=moved: bridge.certificates_are_good(moved),  # type: ignore[misc]
+            lambda moved=moved: bridge.certificates_are_good(moved),
             "the certificates are good by the bridge's clock",
             seconds=SOON,
         )

@@ -132,7 +132,7 @@ def test_redis_stops_and_starts(stores: Stores) -> None:
         stores.redis.stop(signal.SIGKILL)
         gone = time.monotonic()
         for bridge in stores.bridges:
-            wait_until(lambda bridge=bridge: health(bridge).status == 503, "degraded")  # type: ignore[misc]
+            wait_until(lambda bridge=bridge: health(bridge).status == 503, "degraded")
             assert_degraded(health(bridge), "websocket_server")
         load.more(50)
         stores.redis.start()

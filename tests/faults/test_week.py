@@ -18,10 +18,11 @@ import pytest
 from tests.conformance.agent_tools import Script, figure, quick_bridge
 from tests.conformance.agents import ask, asked, begin, end
 from tests.conformance.approvals import decide, pre
-from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, new_session
 from tests.performance.load import MIX, hook_event
+from tests.servers import wait_until
 
 EVENTS = int(os.environ.get("SOAK_EVENTS", "0"))  # a week has 100,000
 pytestmark = [
@@ -60,11 +61,11 @@ def look_at(bridge: Bridge) -> Look:
         health = bridge.health()
         return bool(health["active_websockets"] == health["active_sessions"] == 0)
 
-    eventually(quiet)
+    wait_until(quiet)
     out = Path(bridge.settings["LOOKS"])
     out.unlink(missing_ok=True)
     bridge.running.send_signal(signal.SIGUSR1)
-    eventually(out.exists)
+    wait_until(out.exists)
     return {name: Counter(counts) for name, counts in json.loads(out.read_text()).items()}
 
 

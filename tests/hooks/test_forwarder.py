@@ -68,7 +68,7 @@ def test_an_event_leaves_at_once(
     with meanwhile(way.forwarder.run_forever):
         for number in range(3):
             hook({**fixture("Stop"), "number": number})
-            wait_until(lambda n=number: len(way.bridge.events) > n, "the event")  # type: ignore[misc]
+            wait_until(lambda n=number: len(way.bridge.events) > n, "the event")
 
 
 def test_killed_between_sending_and_deleting_it_sends_the_same_ids(

@@ -15,13 +15,13 @@ import pytest
 import trustme
 
 from bridge_project.kernel import limits
-from tests.conformance.bridge import EVENT, Bridge, eventually
+from tests.conformance.bridge import EVENT, Bridge
 from tests.conformance.https import LOOPBACK, Https, Response
 from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, new_session, prompt
 from tests.faults.quick import QuickBridge
 from tests.run.test_deploy_files import DEPLOY, program
-from tests.servers import Server, free_port
+from tests.servers import Server, free_port, wait_until
 
 NAME = "desk.tail1234.ts.net"
 
@@ -189,8 +189,8 @@ def test_the_bridge_knows_the_client_whatever_it_says_of_itself(front: Front) ->
         assert front.request("GET", "/docs", headers=lie).status == 200
         with closing(front.phone().connect(headers=lie)) as phone:
             assert phone.auth()["payload"]["connection_mode"] == "secure_remote"
-        eventually(lambda number=number: len(front.logged(page)) >= pages + number)
-        eventually(lambda number=number: len(front.logged(socket)) >= sockets + number)
+        wait_until(lambda number=number: len(front.logged(page)) >= pages + number)
+        wait_until(lambda number=number: len(front.logged(socket)) >= sockets + number)
 
 
 def test_the_largest_body_passes(front: Front) -> None:

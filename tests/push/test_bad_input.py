@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Message, Phone
 from tests.conformance.samples import new_session, prompt
 from tests.faults.quick import QuickBridge, with_limits
@@ -23,6 +23,7 @@ from tests.push.service import (
     running,
     status,
 )
+from tests.servers import wait_until
 
 REFUSED = "PUSH_ENDPOINT_REFUSED"
 MOZILLA = "updates.push.services.mozilla.com"
@@ -222,7 +223,7 @@ def test_a_subscription_that_the_service_knows_no_more(
         finish(bridge)
         browser.wait()
         phone.ready()
-        eventually(lambda: not pushed(phone)["subscribed"])
+        wait_until(lambda: not pushed(phone)["subscribed"])
         assert pushed(phone) == {"subscribed": False, "detail": None}
 
 

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.bridge import Bridge
 from tests.conformance.https import parse_time
 from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, new_session
 from tests.faults.quick import QuickBridge
 from tests.push.conftest import PROOF_SECONDS, ask, finish, subscribe
 from tests.push.service import Browser, PushService, check_sender
-from tests.servers import Postgres, Redis
+from tests.servers import Postgres, Redis, wait_until
 
 
 @pytest.mark.spec("ws.push_subscribe", "ws.push_state")
@@ -134,7 +134,7 @@ def test_a_test_says_what_became_of_it(bridge: Bridge, browser: Browser, phone: 
     (said,) = browser.read()
     assert (said["notification_type"], said["title"]) == ("test", "Test")
     counted = 'bridge_pushes_total{outcome="taken"}'
-    eventually(lambda: counted in bridge.get("/metrics", bridge.admin_token).body.decode())
+    wait_until(lambda: counted in bridge.get("/metrics", bridge.admin_token).body.decode())
 
 
 def test_a_subscription_outlives_restarts(

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from tests.conformance import agents, approvals
-from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.bridge import Bridge
 from tests.conformance.samples import hook, new_session
+from tests.servers import wait_until
 from tests.web.actions import approve, ask_to_run, close_sheet, open_approval, pause, prepare
 from tests.web.browser import NETWORK, PHONE, Page
 from tests.web.conftest import MakePage
@@ -209,7 +210,7 @@ def test_what_is_decided_offline_waits_and_is_sent(make_page: MakePage, link: Li
     link.mend()
     page.driver.refresh()  # a decision outlives the page
     page.wait_text("Approved by you. The agent was told.")
-    eventually((link.bridge.root / "late.txt").exists)
+    wait_until((link.bridge.root / "late.txt").exists)
 
 
 def test_what_is_decided_offline_can_be_withdrawn(make_page: MakePage, link: Link) -> None:
@@ -240,7 +241,7 @@ def test_what_was_on_the_screen_is_not_news_after_a_cut(make_page: MakePage, lin
     page.wait_text("Offline: what you decide waits")
     with link.bridge.phones() as (other,):
         approvals.decide(other, session_id, call_id, "rejected")
-    eventually(lambda: link.bridge.session(session_id)["turn"] == "idle")
+    wait_until(lambda: link.bridge.session(session_id)["turn"] == "idle")
     link.mend()
     page.wait("!document.querySelector('.deciding')", what="it was decided")
     page.open("").find(".row-link", "ls seen")

@@ -3,7 +3,8 @@
 import pytest
 
 from tests.conformance import agents
-from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.bridge import Bridge
+from tests.servers import wait_until
 from tests.web.actions import PROMPTS, prepare_demo, say, session_of, start_demo, talk
 from tests.web.browser import NETWORK, PHONE, Page
 from tests.web.conftest import MakeBridge, MakePage
@@ -58,7 +59,7 @@ def test_the_network_is_cut_before_the_answer_arrives(make_page: MakePage, link:
     before = link.bridge.health()["active_sessions"]
     link.heard.clear()
     page.tap("button", "Start")
-    eventually(lambda: link.bridge.health()["active_sessions"] > before)
+    wait_until(lambda: link.bridge.health()["active_sessions"] > before)
     link.cut()
     page.wait_text("Waits for the connection")
     session_id = session_of(page)
@@ -67,7 +68,7 @@ def test_the_network_is_cut_before_the_answer_arrives(make_page: MakePage, link:
     assert taken(link.bridge, session_id, "Hello") == 1
     link.heard.clear()
     say(page, "Only once")
-    eventually(lambda: taken(link.bridge, session_id, "Only once") == 1)
+    wait_until(lambda: taken(link.bridge, session_id, "Only once") == 1)
     assert page.js(SENT)
     link.cut()
     page.wait_text("Not confirmed yet")
@@ -124,14 +125,14 @@ def test_two_tabs_share_one_connection(page: Page, bridge: Bridge) -> None:
     page.open(path)
     page.wait_text("repeats what you say: From the first tab")
     page.wait_ready()
-    eventually(lambda: sockets(bridge) == 1)
+    wait_until(lambda: sockets(bridge) == 1)
     talk(page, "From the second tab")
     # The first goes away with the connection: the second takes it over.
     go_to(page, first)
     page.wait_text("repeats what you say: From the second tab")
     page.driver.close()
     go_to(page, second)
-    eventually(lambda: sockets(bridge) == 1)
+    wait_until(lambda: sockets(bridge) == 1)
     talk(page, "Alone")
     page.wait_equal(PROMPTS, ["From the first tab", "From the second tab", "Alone"])
 
@@ -155,7 +156,7 @@ def test_a_frozen_page_lets_another_tab_go_on_and_comes_back(page: Page, bridge:
     go_to(page, second)
     page.wait_text("repeats what you say: Awake again")
     page.wait_equal(PROMPTS, ["While awake", "While the other tab sleeps", "Awake again"])
-    eventually(lambda: sockets(bridge) == 1)
+    wait_until(lambda: sockets(bridge) == 1)
 
 
 def test_a_page_that_slept_alone_is_live_again(page: Page, bridge: Bridge) -> None:

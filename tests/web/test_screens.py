@@ -8,10 +8,11 @@ from selenium.webdriver.common.keys import Keys
 
 from tests.conformance import agents
 from tests.conformance.approvals import post, pre
-from tests.conformance.bridge import Bridge, eventually
+from tests.conformance.bridge import Bridge
 from tests.conformance.repositories import Repository
 from tests.conformance.samples import hook
 from tests.faults.quick import QuickBridge
+from tests.servers import wait_until
 from tests.web.actions import (
     approve,
     ask_to_run,
@@ -259,7 +260,7 @@ def test_pair_decide_and_talk_by_the_keyboard(make_page: MakePage, bridge: Bridg
     press(page, Keys.ENTER)
     page.wait("!document.querySelector('dialog')")
     page.wait(HERE, "h1", "Sessions", what="the card is gone: the focus is on the screen")
-    eventually((bridge.root / "keys.txt").exists)
+    wait_until((bridge.root / "keys.txt").exists)
 
     go(page, ".row-link", "echo keys")
     press(page, Keys.ENTER)

@@ -1,5 +1,6 @@
 """What ACP agents do with the protocol: pieces of calls, echoes, noise, histories."""
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from sessions_app.agents.events import (
     ToolSucceeded,
 )
 from tests.agents.conftest import Open
-from tests.agents.drive import APPROVED, REJECTED, eventually, kinds, only, text
+from tests.agents.drive import APPROVED, REJECTED, kinds, only, text
+from tests.servers import wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 # the agent of most tests here: one that greets whoever starts it before it speaks the protocol
@@ -135,7 +137,7 @@ async def test_history_that_comes_late(
     monkeypatch.setattr(limits, "ACP_QUIET_SECONDS", 2 if waits else 0.01)
     drive = await opened(mode="late", resume_id="scripted-1")
     if not waits:
-        await eventually(lambda: drive.driver.history == LATE_HISTORY)
+        await asyncio.to_thread(wait_until, lambda: drive.driver.history == LATE_HISTORY)
     said = await drive.turn("hello")
     assert "what" not in text(said) and "hello" in text(said)
     assert drive.driver.history == LATE_HISTORY

@@ -15,10 +15,9 @@ from tests.agents.claude_model import Model, Refused, Text, Tool
 from tests.agents.conftest import surrounded
 from tests.conformance import agents
 from tests.conformance.approvals import decide, notifications, of
-from tests.conformance.bridge import eventually
 from tests.conformance.phone import Phone
 from tests.faults.quick import QuickBridge, nursery
-from tests.servers import PATIENCE
+from tests.servers import PATIENCE, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +81,7 @@ def test_a_conversation(model: Model, bridge: QuickBridge, phone: Phone) -> None
     assert usage["total_cost_usd"] > 0
     assert agents.words(phone.messages).count("Written.") == 1
     assert agents.end(phone, session_id)["type"] == "session_end"
-    assert eventually(lambda: not programs(bridge))
+    wait_until(lambda: not programs(bridge))
     secrets = {bridge.hook_token, bridge.admin_token}
     assert not [name for name, value in environ.items() if value in secrets]
     assert not {"BRIDGE_HOOK_TOKEN", "BRIDGE_ADMIN_TOKEN", "BRIDGE_DATA_DIR"} & environ.keys()
@@ -123,7 +122,7 @@ def test_a_conversation_of_which_the_log_has_nothing(
             bridge.manage("prune")
             return not agents.log_of(late, session_id)
 
-        assert eventually(forgotten)
+        wait_until(forgotten)
         nursery.forget(bridge.environment)
     with bridge.phones() as [late]:
         late.join(session_id)

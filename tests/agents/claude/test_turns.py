@@ -1,5 +1,6 @@
 """Turns of claude-code: its real program against a scripted model (D35, D38, D40, D41)."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,8 @@ from sessions_app.agents.events import (
     TurnEnded,
 )
 from tests.agents.claude_model import Model, Refused, Text, Tool
-from tests.agents.drive import APPROVED, Drive, eventually, kinds, only, text
+from tests.agents.drive import APPROVED, Drive, kinds, only, text
+from tests.servers import wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -175,7 +177,7 @@ async def test_an_interrupt_while_a_tool_runs(model: Model, session: Drive) -> N
     endless = Tool("Bash", {"command": "touch begun; tail -f /dev/null"})
     session.answers = [APPROVED]
     await session.driver.prompt(model.play("busy", [endless], [Text("never")]))
-    await eventually((session.directory / "begun").exists)
+    await asyncio.to_thread(wait_until, (session.directory / "begun").exists)
     await session.driver.interrupt()
     assert (await session.said_one(TurnEnded)).finish_reason == "stop"
     assert len(session.of(ToolStopped)) == 1 and not session.of(ToolFailed)

@@ -17,9 +17,9 @@ from tests.agents.real.table import Real, lacks, of_agents, settle
 from tests.conformance.agent_tools import status
 from tests.conformance.agents import end, say, start
 from tests.conformance.approvals import decide
-from tests.conformance.bridge import eventually
 from tests.conformance.phone import Message, Phone
 from tests.faults.quick import QuickBridge
+from tests.servers import wait_until
 
 # On a busy machine opencode takes half a minute to start.
 SECONDS = 120.0
@@ -64,7 +64,7 @@ def place_of(agent: Real, model: Model, directory: Path) -> Iterator[Place]:
             bridge.pin = bridge.pairing().pin
             yield place
             bridge.stop()
-            eventually(lambda: not place.processes())
+            wait_until(lambda: not place.processes())
 
 
 class Talk:

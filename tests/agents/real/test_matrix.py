@@ -12,8 +12,8 @@ from tests.agents.real.place import SECONDS, Decision, Place, Talk, payloads
 from tests.agents.real.table import MEMORY
 from tests.conformance.agent_tools import status, wait_status
 from tests.conformance.agents import log_of, words
-from tests.conformance.bridge import eventually
 from tests.conformance.phone import Message
+from tests.servers import wait_until
 
 pytestmark = [pytest.mark.agents, pytest.mark.timeout(400)]
 # codex 0.16 tries an approved command in its read-only sandbox first, and does not always see in
@@ -136,7 +136,7 @@ def test_resume(begin: Begin, place: Place) -> None:
     assert place.processes()
     bridge.kill()
     bridge.start()
-    eventually(lambda: not place.processes())
+    wait_until(lambda: not place.processes())
     talk.phone.ready()
     assert status(bridge, talk.session) == "paused"
     talk.phone.join(talk.session)
@@ -189,5 +189,5 @@ def test_killed_agent(begin: Begin, place: Place) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):  # one has ended with another
             psutil.Process(pid).kill()
     assert talk.next_stop()["payload"]["finish_reason"] == "error"
-    eventually(lambda: not place.processes(talk.directory))
+    wait_until(lambda: not place.processes(talk.directory))
     wait_status(place.bridge, talk.session, "error")
