@@ -149,7 +149,7 @@ class Driver(ABC):
         return ()
 
     @property
-    def last_words(self) -> str:
+    def error_output(self) -> str:
         """Return the end of what the agent wrote on its error output, without secrets."""
         return ""
 
@@ -180,12 +180,12 @@ class Driver(ABC):
         """End the agent and everything it started; may be called twice."""
 
 
-def with_last_words(reason: str, driver: Driver) -> str:
-    """Append the agent's last words to a failure's reason that lacks them."""
-    words = driver.last_words
-    if not words or words in reason:
+def with_error_output(reason: str, driver: Driver) -> str:
+    """Append the agent's error output to a failure's reason that lacks it."""
+    output = driver.error_output
+    if not output or output in reason:
         return reason
-    return f"{reason.rstrip('.')}. The last that it wrote on its error output: {words}"
+    return f"{reason.rstrip('.')}. The last that it wrote on its error output: {output}"
 
 
 def describe_call(

@@ -13,7 +13,7 @@ from bridge_project.kernel.threads import files, readers
 from sessions_app import session_view, working_directory
 from sessions_app.agents import ownership, registry
 from sessions_app.agents.breaker import Breaker
-from sessions_app.agents.driver import AgentKind, CannotStart, Driver, with_last_words
+from sessions_app.agents.driver import AgentKind, CannotStart, Driver, with_error_output
 from sessions_app.agents.session_runner import close
 from sessions_app.agents.session_writer import OwnershipLost
 from sessions_app.models import Session
@@ -89,7 +89,7 @@ async def _not_started(launch: Launch, error: Exception) -> BridgeError:
         log.error("driver_failed", session=session.session_id, exc_info=error)
         reason = f"The agent {agent} could not be started: {error}"
     if code != "AGENT_UNAVAILABLE":
-        reason = with_last_words(reason, launch.driver)
+        reason = with_error_output(reason, launch.driver)
     log.warning("agent_not_started", session=session.session_id, agent=agent, reason=reason)
     if code == "AGENT_ERROR":
         launch.breaker.failed()

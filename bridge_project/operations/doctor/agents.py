@@ -12,7 +12,7 @@ from bridge_project.kernel import limits
 from bridge_project.operations.doctor.findings import Finding, broken, ok, warning
 from bridge_project.operations.doctor.snapshot import Snapshot
 from sessions_app.agents import registry
-from sessions_app.agents.driver import AgentKind, CannotStart, Driver, with_last_words
+from sessions_app.agents.driver import AgentKind, CannotStart, Driver, with_error_output
 from sessions_app.agents.events import AgentDied, TurnEnded
 from sessions_app.agents.process import groups
 
@@ -98,9 +98,9 @@ def _try(seen: Snapshot, kind: AgentKind) -> Finding:
             asyncio.run(_run(driver, Path(directory), seconds, prompt))
     except TimeoutError:
         why = f"{kind.name} did not start within {seconds:g} s."
-        return broken(with_last_words(why, driver), again, seen.log_tail)
+        return broken(with_error_output(why, driver), again, seen.log_tail)
     except CannotStart as error:
-        return broken(with_last_words(str(error), driver), *_remedies(seen, kind), again)
+        return broken(with_error_output(str(error), driver), *_remedies(seen, kind), again)
     done = "answered a prompt and was closed" if prompt else "was closed, without a prompt"
     name = f"{kind.name} ({kind.version() or 'version unknown'})"
     text = f"{name} started, {done}, in {time.monotonic() - began:.1f} s."

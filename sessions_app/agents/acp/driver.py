@@ -54,8 +54,8 @@ class AcpDriver(Driver):
         self._files: TemporaryDirectory[str] | None = None  # what its recipe has it read
 
     @property
-    def last_words(self) -> str:
-        return self._transport.last_words if self._group is not None else ""
+    def error_output(self) -> str:
+        return self._transport.error_output if self._group is not None else ""
 
     @property
     def history(self) -> Sequence[HistoryMessage]:

@@ -38,8 +38,8 @@ class ClaudeDriver(Driver):
         self._closing = False
 
     @property
-    def last_words(self) -> str:
-        return self._process.last_words if self._process is not None else ""
+    def error_output(self) -> str:
+        return self._process.error_output if self._process is not None else ""
 
     async def start(self, directory: Path, resume_id: str | None = None) -> None:
         program = agent.program()

@@ -78,10 +78,10 @@ class JsonLines:
                 task.cancel()
 
     @property
-    def last_words(self) -> str:
+    def error_output(self) -> str:
         """Return the end of its error output, without secrets."""
-        said = redact(_TERMINAL_CODES.sub("", self._stderr.text), self.group.secrets)
-        return said.strip()[-limits.AGENT_STDERR_CHARS :]
+        text = redact(_TERMINAL_CODES.sub("", self._stderr.text), self.group.secrets)
+        return text.strip()[-limits.AGENT_STDERR_CHARS :]
 
     async def describe_end(self) -> str:
         """Return how the process ended, with the end of its error output."""
@@ -90,9 +90,9 @@ class JsonLines:
         exited = self.group.exited.is_set()
         if exited:
             await asyncio.wait({self._reading}, timeout=LAST_OUTPUT_SECONDS)
-        said = self.last_words
+        output = self.error_output
         ended = f"it {ending(self.group.returncode)}" if exited else "it closed its output"
-        return f"{self._fault or ended}: {said}" if said else self._fault or ended
+        return f"{self._fault or ended}: {output}" if output else self._fault or ended
 
     def stop_reading(self) -> None:
         """Stop reading the program's error output."""
