@@ -37,7 +37,7 @@ log = logging.getLogger("bridge.server")
 
 Hook = Callable[[], Awaitable[None]]
 M_MMAP_THRESHOLD = -3
-POLL_SECONDS = 0.05  # between two looks at what is still open while stopping
+DRAIN_POLL_SECONDS = 0.05  # between two checks of what is still open while stopping
 
 
 class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
@@ -159,7 +159,7 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
         deadline = time.monotonic() + seconds
         # an event would have to come from three layers, for half a second once
         while time.monotonic() < deadline and self._in_flight():  # noqa: ASYNC110
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(DRAIN_POLL_SECONDS)
         tasks = [*self.tasks.values(), *(one.asking for one in self.channels if one.asking)]
         for task in tasks:
             task.cancel()

@@ -18,7 +18,7 @@ from bridge_project.kernel import limits
 CHUNK: Final = 64 * 1024
 UMASK: Final = 0o022  # the bridge's own is 077, for its data; what a program writes is the user's
 LAST_OUTPUT_SECONDS: Final = 0.5  # for what an ended program printed: its child may go on for ever
-_LOOK_SECONDS: Final = 0.05  # until an end is noticed while a child holds the output open
+_EXIT_POLL_SECONDS: Final = 0.05  # until an end is noticed while a child holds the output open
 _ERR_MAX_BYTES: Final = 64 * 1024
 
 _running: set[subprocess.Popen[bytes]] = set()
@@ -159,7 +159,7 @@ def _read(
                 check()
                 wait *= 3
                 check_at = time.monotonic() + wait
-            ready = selector.select(0 if exited else _LOOK_SECONDS)
+            ready = selector.select(0 if exited else _EXIT_POLL_SECONDS)
             for key, _ in ready:
                 if data := os.read(key.fd, CHUNK):
                     key.data.add(data)
@@ -195,7 +195,7 @@ def _exits_by(process: subprocess.Popen[bytes], deadline: float) -> bool:
     while not _exited(process):
         if time.monotonic() > deadline:
             return False
-        time.sleep(_LOOK_SECONDS / 10)
+        time.sleep(_EXIT_POLL_SECONDS / 10)
     return True
 
 

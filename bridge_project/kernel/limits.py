@@ -101,7 +101,7 @@ SOCKET_BUFFER_BYTES: Final = 256 * 1024  # above this the log is not read on for
 LEASE_SECONDS: Final = 15  # a killed process's rows stop counting (D46)
 LEASE_RENEWAL_SECONDS: Final = 5
 SERVE_LOCK_SECONDS: Final = 0.3  # a start waits for commands that test the lock, not for a bridge
-POLL_SECONDS: Final = 0.5  # between looks for rows and revocations without a notification (D15)
+POLL_SECONDS: Final = 0.5  # between polls for rows and revocations without a notification (D15)
 SESSION_UPDATE_SECONDS: Final = 1.0  # between two session_update of one session (D54)
 QUIET_UPDATE_SECONDS: Final = 4  # the same while the log does not grow: a quiet pause, a resume
 QUEUED_BYTES: Final = MB  # of requests behind a slow one; above it the socket is not read
@@ -198,7 +198,7 @@ LOG_CLIENT_REQUESTS: Final = 200  # of one client with one status; a device need
 # -- health (D48) ----------------------------------------------------------------------------------
 DISK_FREE_MIN_BYTES: Final = 100 * MB
 STORAGE_RETRY_SECONDS: Final = 5  # Retry-After of STORAGE_UNAVAILABLE
-DATA_FILES_LOOK_SECONDS: Final = 1.0  # whether files in use are in place; two looks decide (D46)
+DATA_FILES_POLL_SECONDS: Final = 1.0  # whether files in use are in place; two checks decide (D46)
 FAILURE_REPEAT_SECONDS: Final = 600  # between two alerts of a code: others shall be seen too (D51)
 
 # -- agents' processes, and the calls that they ask the bridge to make (D41) -----------------------

@@ -61,8 +61,8 @@ class DataFilesMonitor(BackgroundTask):
 
     async def _watch(self) -> None:
         before, now = None, None
-        while before is None or now is None:  # two looks in a row must differ
-            await asyncio.sleep(limits.DATA_FILES_LOOK_SECONDS)
+        while before is None or now is None:  # two checks in a row must differ
+            await asyncio.sleep(limits.DATA_FILES_POLL_SECONDS)
             before, now = now, await asyncio.to_thread(files.difference)
         path, what = now
         # Nothing is stored from here on.

@@ -39,7 +39,7 @@ _IN_PROGRESS: Final = {
     "REVERT_HEAD": "A revert",
 }
 _TRIES: Final = 5  # another git may write the index at the same moment
-_LOOK_SECONDS: Final = 0.02
+_LOCK_POLL_SECONDS: Final = 0.02
 _LOG: Final = ("log", "--max-count=1", "--no-show-signature", "--encoding=UTF-8")
 
 
@@ -109,7 +109,7 @@ def _wait_for_index(place: Repository) -> None:
                 "Another git seems to work in this repository: .git/index.lock is there. If"
                 " nothing runs, remove it."
             )
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_LOCK_POLL_SECONDS)
 
 
 def _head(git: Git) -> tuple[str, str]:

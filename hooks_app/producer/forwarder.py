@@ -22,9 +22,9 @@ except ImportError:  # another machine, or not Linux
     inotify_simple = None
 
 BACKOFF_SECONDS = (0.2, 30.0)
-LOOK_SECONDS = 2.0  # how often the spool is read although nothing announced a change
-POLL_SECONDS = 0.05  # the same where nothing can announce one
-STOP_SECONDS = 0.25  # how soon the end is noticed
+SCAN_SECONDS = 2.0  # between two scans of the spool when nothing announces a change
+UNANNOUNCED_SCAN_SECONDS = 0.05  # the same without inotify, where nothing can announce one
+STOP_CHECK_SECONDS = 0.25  # between two checks of `stop`
 YOUNG_SECONDS = 0.25  # the same while a file is being written
 BEHIND_SECONDS = 60.0  # older than this: the log says how far behind the forwarder is, as often
 SEND_MAX_EVENTS = 500
@@ -102,7 +102,7 @@ class Forwarder:
                     # the spool was removed, or the disk is full: not the forwarder's end
                     self._report(f"the spool cannot be used: {error}")
                     self.close()
-                usual = YOUNG_SECONDS if self.queue.young else LOOK_SECONDS
+                usual = YOUNG_SECONDS if self.queue.young else SCAN_SECONDS
                 wait = self._wake_at - time.monotonic()
                 self._wait(stop, min(wait, usual) if wait > 0 else usual)
         finally:
@@ -116,12 +116,12 @@ class Forwarder:
         a step, 1.6 ms and 2.2 % at 1 ms.
         """
         if self._inotify is None:
-            stop.wait(POLL_SECONDS if self._lock is not None else 1.0)
+            stop.wait(UNANNOUNCED_SCAN_SECONDS if self._lock is not None else 1.0)
             return
         while seconds > 0 and not stop.is_set():
-            if self._inotify.read(timeout=1000 * min(seconds, STOP_SECONDS)):
+            if self._inotify.read(timeout=1000 * min(seconds, STOP_CHECK_SECONDS)):
                 return
-            seconds -= STOP_SECONDS
+            seconds -= STOP_CHECK_SECONDS
 
     def run_once(self) -> int:
         """Send all that can be sent; return how many were taken. Raises OSError."""

@@ -27,8 +27,8 @@ INTERRUPTED = "The turn was interrupted before this decision came."
 DID_NOT_STOP = "The agent did not stop when it was told to, and was ended."
 FAULT = "The bridge failed while it ran the agent; its log says how."
 # After an interrupt an agent ends its own commands in its own time, and does not say what they
-# leave running: so the bridge looks several times.
-BACKGROUND_LOOKS, BACKGROUND_SECONDS = 10, 0.3
+# leave running: so the bridge makes several passes.
+BACKGROUND_PASSES, BACKGROUND_SECONDS = 10, 0.3
 
 
 # Why a session's run is over. "died": the agent ended, which the log already says; "released": the
@@ -220,7 +220,7 @@ class SessionRunner:
             self._cleaner = self._task(self._keep_cleaning())
 
     async def _keep_cleaning(self) -> None:
-        for _ in range(BACKGROUND_LOOKS):
+        for _ in range(BACKGROUND_PASSES):
             await self.driver.end_background()
             await asyncio.sleep(BACKGROUND_SECONDS)
 

@@ -17,7 +17,7 @@ from tests.conformance.samples import new_session, prompt
 from tests.faults.quick import QuickBridge, nursery, with_limits
 from tests.servers import PATIENCE, wait_until
 
-AT_ONCE = with_limits(DATA_FILES_LOOK_SECONDS=0.2)  # in place of a second; two looks decide
+AT_ONCE = with_limits(DATA_FILES_POLL_SECONDS=0.2)  # in place of a second; two checks decide
 
 
 @pytest.fixture

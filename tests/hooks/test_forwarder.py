@@ -62,7 +62,7 @@ def test_an_event_leaves_at_once(
     way: Way, hook: Hook, inotify: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where nothing announces it: no other look comes."""
-    monkeypatch.setattr(forwarders, "LOOK_SECONDS", 600.0)
+    monkeypatch.setattr(forwarders, "SCAN_SECONDS", 600.0)
     if not inotify:
         monkeypatch.setattr(forwarders, "inotify_simple", None)
     with meanwhile(way.forwarder.run_forever):

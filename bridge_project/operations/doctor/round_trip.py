@@ -28,7 +28,7 @@ from sessions_app.observed.sessions import forget
 NAME: Final = "doctor"
 EVENT_SECONDS: Final = 5.0  # an event needs some hundredths of one
 HOOK_SECONDS: Final = 2.0
-GONE_SECONDS: Final = 1.0  # for the bridge to see that our socket was closed
+DISCONNECT_SECONDS: Final = 1.0  # for the bridge to see that our socket was closed
 USABLE: Final = timedelta(minutes=2)  # what a doctor that is killed leaves works no longer
 
 
@@ -74,7 +74,7 @@ def _remove(device: Device | None) -> None:
     """Revoke and delete the device once the bridge has let go of its connection."""
     if device is None:
         return
-    until = time.monotonic() + GONE_SECONDS
+    until = time.monotonic() + DISCONNECT_SECONDS
     while Connection.objects.filter(device=device).exists() and time.monotonic() < until:
         time.sleep(0.02)
     pairing.revoke(device)

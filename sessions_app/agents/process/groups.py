@@ -25,11 +25,11 @@ from sessions_app.agents.process.launch import AGENT_OF, AGENT_RUN
 
 GUARD = Path(__file__).with_name("launch.py")
 _CLOSED_SECONDS = 0.5  # for the output of what has ended to be closed
-# looks of one sweep: what is being ended can start more; the next start ends what is left
-_LOOKS = 20
-_CLEAN_LOOKS = 2
-_LOOK_SECONDS = 0.01
-_GONE_SECONDS = 0.5  # between SIGKILL and the next look
+# passes of one sweep: what is being ended can start more; the next start ends what is left
+_PASSES = 20
+_CLEAN_PASSES = 2
+_PASS_SECONDS = 0.01
+_KILL_SECONDS = 0.5  # between SIGKILL and the next pass
 
 _instance = f"process-{os.getpid()}"  # until ``reap`` has said whose we are
 
@@ -249,21 +249,21 @@ def reap(instance: str) -> None:
 
 def _sweep(name: str, value: str) -> None:
     """End our user's processes with this mark."""
-    clean = 0  # looks that found nothing: one between two programs shows no environment
-    for _ in range(_LOOKS):
-        found = _carrying(name, value)
+    clean = 0  # passes that found nothing: one between two programs shows no environment
+    for _ in range(_PASSES):
+        found = _marked(name, value)
         for process in found:
             # psutil knows a number that was given out anew by the time of birth
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        psutil.wait_procs(found, timeout=_GONE_SECONDS)
+        psutil.wait_procs(found, timeout=_KILL_SECONDS)
         clean = 0 if found else clean + 1
-        if clean == _CLEAN_LOOKS:
+        if clean == _CLEAN_PASSES:
             break
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_PASS_SECONDS)
 
 
-def _carrying(name: str, value: str) -> list[psutil.Process]:
+def _marked(name: str, value: str) -> list[psutil.Process]:
     """Return our user's processes with this mark, without this one and its parents.
 
     An agent of one bridge may start another on a copy of the same data.

@@ -32,8 +32,8 @@ IN_SESSION = "AGENT_BRIDGE_SESSION"  # hooks_app's hook command reads it, and re
 LINUX = sys.platform == "linux"
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 NOT_FOUND, NOT_ALLOWED = 127, 126  # as a shell says it
-LOOK_SECONDS = 0.002  # between two looks at children that are being killed
-CLEAN_LOOKS = 2  # a list of children can lack one while another ends
+PASS_SECONDS = 0.002  # between two passes over children that are being killed
+CLEAN_PASSES = 2  # a list of children can lack one while another ends
 
 
 def main(arguments: list[str]) -> None:
@@ -93,10 +93,10 @@ class Parent:
         What belongs to another user by now (``sudo``) cannot be killed, and is left.
         """
         clean = 0
-        while clean < CLEAN_LOOKS and self.reap():
+        while clean < CLEAN_PASSES and self.reap():
             killed = [pid for pid in children() if pid != but and kill(pid)]
             clean = 0 if killed else clean + 1
-            time.sleep(LOOK_SECONDS)
+            time.sleep(PASS_SECONDS)
 
     def report(self, line: str) -> None:
         """Report to the bridge, where there is a socket to it."""
@@ -151,7 +151,7 @@ class Guard(Parent):
         elif self.command:
             signal_group(self.command, signal.SIGKILL)
             while self.reap():
-                time.sleep(LOOK_SECONDS)
+                time.sleep(PASS_SECONDS)
 
     def read_request(self) -> bytes:
         """Return the bridge's next request, one byte; empty when the bridge is gone."""
