@@ -32,7 +32,7 @@ from sessions_app.socket import presence
 
 log = structlog.get_logger("bridge.push")
 
-STOP_SECONDS: Final = 5.0
+END_SECONDS: Final = 5.0
 QUIET: Final = "An agent needs you"
 TEST: Final = Push(
     [{"notification_type": "test", "title": "Test", "body": "Pushes of the bridge arrive here."}],
@@ -223,6 +223,6 @@ async def stop() -> None:
     await _sender.stop()
     _waiting.clear()
     if _sending:
-        _, late = await asyncio.wait([task for _, task in _sending.values()], timeout=STOP_SECONDS)
+        _, late = await asyncio.wait([task for _, task in _sending.values()], timeout=END_SECONDS)
         for task in late:
             task.cancel()

@@ -16,7 +16,7 @@ from sessions_app.agents.supervisor import supervisor
 
 log = structlog.get_logger(__name__)
 
-STOP_SECONDS = 10  # for each work, so that one that hangs cannot keep the others from being stopped
+SERVICE_STOP_SECONDS = 10  # one that hangs cannot keep the others from being stopped
 
 
 Step = Callable[[], Awaitable[None]]
@@ -54,7 +54,7 @@ async def stop_all() -> None:
 
 async def _stop(name: str, stop: Step) -> None:
     try:
-        async with asyncio.timeout(STOP_SECONDS):
+        async with asyncio.timeout(SERVICE_STOP_SECONDS):
             await stop()
     except Exception as error:  # noqa: BLE001 - the next one must still be stopped
         log.error("background work did not stop in order", work=name, error=repr(error))

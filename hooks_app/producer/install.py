@@ -24,7 +24,7 @@ def install(text: str, spool: str) -> str:
     """
     settings = _parse(text)
     hooks = settings.setdefault("hooks", {})
-    for event in shell_command.HOOK_EVENTS:
+    for event in shell_command.HOOK_MATCHERS:
         wanted = shell_command.hook_entry(event, spool)
         found = next(_ours(hooks.get(event, []), spool), None)
         if found is None:

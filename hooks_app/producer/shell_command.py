@@ -16,10 +16,10 @@ from bridge_project.kernel.private_files import write_private_file
 SPOOL_MAX_BYTES = 200 * 2**20
 HOOK_SCRIPT = "hook.sh"
 MOST_TRIES = 2000  # names for one process id: a try takes some microseconds
-HOOK_TIMEOUT_SECONDS = 10  # SPEC Hook producer configuration; SessionEnd would otherwise have 1.5
+COMMAND_SECONDS = 10  # SPEC Hook producer configuration; SessionEnd would otherwise have 1.5
 HOOK_MARK = " #bridge-hook"
 # Event of the agent's settings file → matcher (None: the event takes none).
-HOOK_EVENTS: dict[str, str | None] = {
+HOOK_MATCHERS: dict[str, str | None] = {
     "SessionStart": None,
     "SessionEnd": None,
     "PreToolUse": "*",
@@ -104,6 +104,6 @@ def write_hook_script(spool: Path) -> None:
 
 def hook_entry(event: str, spool: str) -> dict[str, Any]:
     """Return the settings' entry for ``event`` (SPEC Hook producer configuration)."""
-    matcher = HOOK_EVENTS[event]
-    hook = {"type": "command", "command": hook_command(spool), "timeout": HOOK_TIMEOUT_SECONDS}
+    matcher = HOOK_MATCHERS[event]
+    hook = {"type": "command", "command": hook_command(spool), "timeout": COMMAND_SECONDS}
     return {"hooks": [hook]} if matcher is None else {"matcher": matcher, "hooks": [hook]}

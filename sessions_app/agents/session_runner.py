@@ -23,7 +23,7 @@ from sessions_app.agents.session_writer import OwnershipLost, SessionLog
 from sessions_app.models import Command, Session
 
 log = structlog.get_logger("bridge.agent")
-INTERRUPTED = "The turn was interrupted before this decision came."
+DECIDED_TOO_LATE = "The turn was interrupted before this decision came."
 DID_NOT_STOP = "The agent did not stop when it was told to, and was ended."
 FAULT = "The bridge failed while it ran the agent; its log says how."
 # After an interrupt an agent ends its own commands in its own time, and does not say what they
@@ -198,7 +198,7 @@ class SessionRunner:
             call_id = self._session_log.call_of(payload["tool_call_id"])
             verdict = Verdict(payload["decision"], payload["modifications"])
             if self._interrupted:
-                verdict = Verdict("rejected", reason=INTERRUPTED)
+                verdict = Verdict("rejected", reason=DECIDED_TOO_LATE)
             if call_id is None or not self.driver.approvals.decide(call_id, verdict):
                 log.info("decision_too_late", session=self.session_id, call=payload["tool_call_id"])
         else:

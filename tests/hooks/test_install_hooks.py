@@ -13,7 +13,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from hooks_app.producer.install import install, installed, remove
-from hooks_app.producer.shell_command import HOOK_EVENTS, HOOK_MARK, hook_command, quoted
+from hooks_app.producer.shell_command import HOOK_MARK, HOOK_MATCHERS, hook_command, quoted
 from tests.faults.quick import nursery
 from tests.run.terminal import Program
 
@@ -101,7 +101,7 @@ def test_any_settings_survive_and_come_back_byte_for_byte(text: str, tmp_path: P
     assert list(found) == list(before | {"hooks": {}}), "what is not ours keeps its place"
     hooks, theirs = found.pop("hooks"), before.pop("hooks", {})
     assert found == before
-    for event in HOOK_EVENTS:
+    for event in HOOK_MATCHERS:
         assert hooks[event][:-1] == theirs.get(event, [])
         assert hooks[event][-1]["hooks"][0]["command"] == hook_command(spool)
     assert hooks["PreToolUse"][-1]["matcher"] == "*"

@@ -23,7 +23,7 @@ from bridge_project.protocol.risk import risk_of
 from hooks_app.producer import https_sender
 from hooks_app.producer.__main__ import make_one_file
 from hooks_app.producer.forwarder import SEND_MAX_EVENTS
-from hooks_app.producer.shell_command import HOOK_EVENTS
+from hooks_app.producer.shell_command import HOOK_MATCHERS
 from hooks_app.producer.translate import (
     EVENT_MAX_BYTES,
     FRESH_SECONDS,
@@ -162,6 +162,6 @@ def test_the_one_file_runs_alone_on_python_3_9(tmp_path: Path) -> None:
         return json.loads(done.stdout)
 
     hooks = run("--print-hooks")["hooks"]
-    assert set(hooks) == set(HOOK_EVENTS) == set(TRANSLATIONS)
+    assert set(hooks) == set(HOOK_MATCHERS) == set(TRANSLATIONS)
     run_hook(spool, (FIXTURES / "Stop.json").read_bytes(), hooks["Stop"][0]["hooks"][0]["command"])
     assert run("--status")["waiting"] == 1

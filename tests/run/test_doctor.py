@@ -52,7 +52,7 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
 # a busy machine may take longer than a person would wait
 PATIENT = """
 from bridge_project.operations.doctor import agents, checks, round_trip
-agents.DEMO_SECONDS = checks.CHECK_SECONDS = checks.EVENT_SECONDS = 300
+agents.DEMO_SECONDS = checks.ALL_CHECKS_SECONDS = checks.EVENT_CHECK_SECONDS = 300
 round_trip.EVENT_SECONDS = round_trip.HOOK_SECONDS = 300
 """
 

@@ -14,8 +14,8 @@ from bridge_project.operations.doctor.snapshot import Snapshot, take
 Found = Finding | list[Finding] | None
 Check = Callable[[Snapshot], Found]
 
-CHECK_SECONDS: Final = 5.0  # for all checks, which run at once
-EVENT_SECONDS: Final = 8.0
+ALL_CHECKS_SECONDS: Final = 5.0  # they run at once
+EVENT_CHECK_SECONDS: Final = 8.0
 
 # Those that only read files: no request, no process, no event.
 QUICK: Final[dict[str, Check]] = {
@@ -56,10 +56,10 @@ def examine(conf: Conf, agent: str = "") -> list[Finding]:
             found += _findings(seen, name, partial(future.result, left))
         return found
 
-    found = run(CHECKS, CHECK_SECONDS)
+    found = run(CHECKS, ALL_CHECKS_SECONDS)
     if all(one.check != "database" or one.level != "broken" for one in found):
         # Last, so that nothing of it is found in the spool.
-        found += run({"event": round_trip.event}, EVENT_SECONDS)
+        found += run({"event": round_trip.event}, EVENT_CHECK_SECONDS)
     if agent:
         found.append(agents.trial(seen, agent).report_as("agents"))
     pool.shutdown(wait=False)

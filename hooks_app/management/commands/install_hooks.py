@@ -13,7 +13,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.private_files import make_private_dir, write_private_file
 from hooks_app.producer.install import SettingsError, install, installed, remove
-from hooks_app.producer.shell_command import HOOK_EVENTS, write_hook_script
+from hooks_app.producer.shell_command import HOOK_MATCHERS, write_hook_script
 
 
 def default_settings() -> Path:
@@ -94,7 +94,7 @@ class Command(BaseCommand):
         self, before: str | None, after: str | None, shown: Path, *, removing: bool, yes: bool
     ) -> bool:
         """Show what would be written, and ask; without a terminal ``yes`` decides."""
-        adds = f"adds one command to {len(HOOK_EVENTS)} events of"
+        adds = f"adds one command to {len(HOOK_MATCHERS)} events of"
         what = "takes the bridge's command out of" if removing else adds
         self.stdout.write(f"This {what} {shown}.\n")
         old, new = (before or "").splitlines(), (after or "").splitlines()

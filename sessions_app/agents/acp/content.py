@@ -16,7 +16,7 @@ from sessions_app.agents.driver import HistoryMessage
 from sessions_app.agents.process import shell
 from sessions_app.agents.sanitize import clean
 
-NAME_MAX_CHARS = 64  # longest text taken for a tool's name
+TOOL_NAME_MAX_CHARS = 64  # longest text taken for a tool's name
 # ACP has kinds where other agents have names of tools; these are the names that the risk rules and
 # the phones know.
 TOOL_OF_KIND = {
@@ -93,7 +93,7 @@ def name_of(meta: Mapping[str, Any] | None) -> str:
     """Return the tool's own name, where an agent adds it to the protocol."""
     for holder in (meta, (meta or {}).get("claudeCode")):
         name = holder.get("toolName") if isinstance(holder, dict) else None
-        if isinstance(name, str) and 0 < len(name) <= NAME_MAX_CHARS and name.isprintable():
+        if isinstance(name, str) and 0 < len(name) <= TOOL_NAME_MAX_CHARS and name.isprintable():
             return name
     return ""
 

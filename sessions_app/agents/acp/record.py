@@ -93,7 +93,7 @@ class Record:
     def describe(self) -> Call:
         """Return the call as it is known by now."""
         params = self._params()
-        named = len(self.title) <= content.NAME_MAX_CHARS and self.title.isprintable()
+        named = len(self.title) <= content.TOOL_NAME_MAX_CHARS and self.title.isprintable()
         tool = content.TOOL_OF_KIND.get(self.kind) or self.name or (named and self.title) or "Tool"
         # one word is a tool's name or a path, which the parameters say better
         title = self.title if " " in self.title or not params else ""
