@@ -20,8 +20,7 @@ _CHUNK: Final = 2**20
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TOO_MANY_LINES: Final = "These lines are more than one message holds; ask for fewer."
 _ENCODED: Final = 3 * 2**14  # bytes put into JSON at once; base64 takes three at a time
-# what an answer holds besides the content or the entries
-ENVELOPE_BYTES: Final = 4096 + limits.FILE_PATH_MAX_BYTES * 2
+PATH_ENVELOPE_BYTES: Final = limits.ENVELOPE_BYTES + limits.FILE_PATH_MAX_BYTES * 2  # with a path
 
 
 def content(jail: Jail, path: object) -> bytes:
@@ -153,7 +152,7 @@ class _Reading:
             lines = self.newlines + (not self.ends_line)
         else:
             text, encoding, lines = base64.b64encode(self.whole).decode("ascii"), "base64", 0
-        if len(dumps_unicode(text).encode()) + ENVELOPE_BYTES > self.most:
+        if len(dumps_unicode(text).encode()) + PATH_ENVELOPE_BYTES > self.most:
             raise BridgeError("FILE_TOO_LARGE", _TOO_MANY_LINES)
         return {"content": text, "size": self.size, "lines": lines, "encoding": encoding}
 

@@ -14,7 +14,7 @@ from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import Jail, shown
 from bridge_project.kernel.path_walk import Identity, Names, Opened, identity, translate_os_errors
 from bridge_project.protocol.jsontext import dumps_unicode
-from files_app.content import ENVELOPE_BYTES, modified_at
+from files_app.content import PATH_ENVELOPE_BYTES, modified_at
 
 Entry = dict[str, Any]
 
@@ -92,7 +92,7 @@ class _Tree:
         self.top = top
         self.levels = levels
         self.room = limits.FILE_TREE_MAX_ENTRIES
-        self.bytes = conf.max_message_bytes - ENVELOPE_BYTES
+        self.bytes = conf.max_message_bytes - PATH_ENVELOPE_BYTES
         self.looks = limits.FILE_SCAN_MAX_ENTRIES
         self.truncated = False
         self.forbidden = jail.forbidden_identities

@@ -183,6 +183,7 @@ DEFLATE_FROM_BYTES: Final = 200  # a heartbeat is sent as it is: compressing it 
 # about 40 KB and a file of the 1,024 that a process may often have; a browser opens six.
 UNAUTHENTICATED_PER_ADDRESS: Final = 128
 UNAUTHENTICATED: Final = 512
+ENVELOPE_BYTES: Final = 4096  # of a message, beside the rows, files or lines that it lists
 MESSAGE_BEGINNING_BYTES: Final = 4096  # of one that is not read, where its id is looked for
 EARLY_BYTES: Final = 128 * 1024  # of a message before `auth`, which has under 2 KB
 EARLY_FRAMES: Final = 100  # before then; a client sends one, and perhaps pings

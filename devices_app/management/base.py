@@ -14,7 +14,7 @@ from devices_app.models import Device
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 LONGEST = timedelta(days=3650)
-DEVICE_NAME_CHARS = 80
+NAME_CHARS = 80
 
 
 class DatabaseCommand(BaseCommand):
@@ -65,8 +65,6 @@ def duration(text: str) -> timedelta:
 def device_name(text: str) -> str:
     """Check a device's name for argparse: it fits its column and a terminal."""
     name = text.strip()
-    if not 0 < len(name) <= DEVICE_NAME_CHARS or terminal_safe(name) != name:
-        raise argparse.ArgumentTypeError(
-            f"a name has 1 to {DEVICE_NAME_CHARS} printable characters"
-        )
+    if not 0 < len(name) <= NAME_CHARS or terminal_safe(name) != name:
+        raise argparse.ArgumentTypeError(f"a name has 1 to {NAME_CHARS} printable characters")
     return name

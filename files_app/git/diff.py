@@ -17,7 +17,6 @@ from files_app.git.status import DIFF_OPTIONS
 from sessions_app.working_directory import Repository
 
 _SUBMODULE: Final = "160000"
-_ENVELOPE_BYTES: Final = 4096
 _FILE_BYTES: Final = 300  # what a file costs besides its names
 _LISTS: Final = ("diff", "--raw", "--numstat", "-z", "--no-abbrev", *DIFF_OPTIONS)
 
@@ -114,7 +113,7 @@ class _Answer:
     def __init__(self, names: Names) -> None:
         self.names = names
         most = min(limits.GIT_DIFF_MAX_BYTES, conf.max_message_bytes)
-        self.budget = Budget(most - _ENVELOPE_BYTES, limits.GIT_DIFF_MAX_LINES)
+        self.budget = Budget(most - limits.ENVELOPE_BYTES, limits.GIT_DIFF_MAX_LINES)
         self.files: list[DiffFile] = []
         self.truncated = False
 

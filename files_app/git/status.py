@@ -24,7 +24,6 @@ from sessions_app.working_directory import Repository, detached
 # no external programs, no submodules, and renames found whatever the configuration says
 SAME_CHANGES: Final = ("--ignore-submodules=dirty", "--find-renames")
 DIFF_OPTIONS: Final = ("--no-ext-diff", "--no-textconv", *SAME_CHANGES)
-_ENVELOPE_BYTES: Final = 4096
 _COMPARED_MAX: Final = 50  # files that take a git call each
 
 
@@ -73,7 +72,7 @@ def status(
         new = [entry.name for entry in entries if entry.status == "untracked"]
         counts = _counts(git, state) if len(new) < len(entries) else {}
         counts |= {name: (lines, 0) for name, lines in untracked.count(git, new).items()}
-    changes, room = [], conf.max_message_bytes - _ENVELOPE_BYTES
+    changes, room = [], conf.max_message_bytes - limits.ENVELOPE_BYTES
     for entry in entries[: limits.GIT_CHANGES_MAX]:
         path = names.to_client_name(entry.name)
         room -= 100 + 6 * len(path)  # the longest that JSON makes of a character

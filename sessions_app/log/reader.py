@@ -162,8 +162,6 @@ def size_of(text: str) -> int:
 
 # -- one session, for a join or a replay_request (D28 to D30) --------------------------------------
 
-ENVELOPE_BYTES = 4096  # of a replay_buffer, beside the messages in it
-
 
 @dataclass(frozen=True, slots=True)
 class Replay:
@@ -232,7 +230,7 @@ def asked_for(feed_id: int, after_id: str | None, since: str | None) -> tuple[li
         # an older row shows that none of them is gone
         start = _first(rows if first is None else rows.filter(seq__lt=first)) or 0
     frames: list[str] = []
-    left = conf.max_message_bytes - ENVELOPE_BYTES
+    left = conf.max_message_bytes - limits.ENVELOPE_BYTES
     for frame in asked.order_by("-seq").values_list("frame", flat=True).iterator(chunk_size=100):
         left -= size_of(frame) + 1
         if left < 0:

@@ -13,7 +13,7 @@ import structlog
 
 from bridge_project.kernel import limits
 from sessions_app.agents.claude import agent, memory, process
-from sessions_app.agents.claude.translation import UNASKED, USER_REJECTED, Translation
+from sessions_app.agents.claude.translation import DENIED, UNASKED, Translation
 from sessions_app.agents.driver import CannotResume, CannotStart, Driver
 from sessions_app.agents.events import AgentDied, ApprovalWithdrawn
 from sessions_app.agents.process import groups
@@ -151,7 +151,7 @@ class ClaudeDriver(Driver):
             return sdk.PermissionResultDeny(message=_TOO_LATE)
         self._translation.decide(call_id, verdict)
         if verdict.decision == "rejected":
-            return sdk.PermissionResultDeny(message=verdict.reason or USER_REJECTED)
+            return sdk.PermissionResultDeny(message=verdict.reason or DENIED)
         changed = verdict.modifications if verdict.decision == "modified" else None
         return sdk.PermissionResultAllow(updated_input=None if changed is None else dict(changed))
 

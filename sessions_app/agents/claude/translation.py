@@ -24,7 +24,7 @@ UNASKED = frozenset({
     *("ReportFindings", "TaskOutput", "BashOutput", "ListAgents", "CronList", "ToolSearch"),
     *("Agent", "Task"),
 })  # fmt: skip
-USER_REJECTED = "The user rejected this call."
+DENIED = "The user rejected this call."
 COMPACTED = "\n\nThe conversation was compacted.\n\n"
 CLEARED = "The conversation was cleared: the agent knows nothing of what was said before."
 _STOPPED = (None, "end_turn", "stop_sequence", "tool_use")
@@ -100,9 +100,7 @@ class Translation:
     def decide(self, call_id: str, verdict: Verdict) -> None:
         if (found := self._open.get(call_id)) is not None:
             found.waiting, found.begun = False, time.monotonic()
-            found.refused = (
-                (verdict.reason or USER_REJECTED) if verdict.decision == "rejected" else ""
-            )
+            found.refused = (verdict.reason or DENIED) if verdict.decision == "rejected" else ""
 
     def withdraw(self, call_id: str) -> list[events.Event]:
         """Note that the agent no longer waits for a decision, if it did."""
