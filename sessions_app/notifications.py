@@ -196,7 +196,7 @@ def silent(session: Session) -> Notification:
     return happened(session, "silent", f"{session.agent_type} gave {silence}: {thinks}")
 
 
-def unasked(session: Session) -> Notification:
+def acts_without_asking(session: Session) -> Notification:
     """Return the notification that an agent acts without asking, or may (D59)."""
     name, asks = session.agent_type, session.asks
     if asks is None:

@@ -36,9 +36,9 @@ class HistoryMessage:
 class AgentKind:
     """Describe one kind of agent, as ``registry.py`` lists it.
 
-    ``make`` returns a driver for one session. ``why_not`` says for a person why none can start here
+    ``make`` returns a driver for one session. ``problem`` says for a person why none can start here
     now, None if one can; it is called for each connection and names no path of this machine.
-    ``version`` is empty when unknown. ``mend``: the shell command that removes what ``why_not``
+    ``version`` is empty when unknown. ``mend``: the shell command that removes what ``problem``
     names, or "". ``can_modify``: a ``modified`` call runs with the new parameters; else the driver
     refuses it and tells the agent to ask again with them. ``asks``: what is known before a session
     starts (D59). ``history`` returns the messages of a session by the agent's id of it, whether or
@@ -48,7 +48,7 @@ class AgentKind:
 
     name: str
     make: Callable[[], Driver]
-    why_not: Callable[[], str | None] = lambda: None
+    problem: Callable[[], str | None] = lambda: None
     version: Callable[[], str] = str
     real: bool = True
     mend: Callable[[], str] = str

@@ -122,11 +122,11 @@ class SessionIdentified(Event):
 class StoppedAsking(Event):
     """Report that the agent no longer asks (D59).
 
-    ``told``: it was told to stop. Before its first prompt there is nothing that it could do.
+    ``interrupted``: its turn was. Before its first prompt there is nothing that it could do.
     """
 
     reason: str
-    told: bool = True
+    interrupted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +145,11 @@ class EventQueue:
         self._closed = False
         self._changed = asyncio.Event()
         self._taken = asyncio.Event()
-        self.heard_at = 0.0  # the agent's last sign that is no event, by the monotonic clock
+        self.last_activity = 0.0  # the agent's last sign that is no event, by the monotonic clock
 
-    def heard(self) -> None:
+    def note_activity(self) -> None:
         """Note that the agent gave a sign of life that is no event, such as a thought."""
-        self.heard_at = time.monotonic()
+        self.last_activity = time.monotonic()
 
     def put(self, event: Event) -> None:
         """Add an event; a closed queue ignores it."""

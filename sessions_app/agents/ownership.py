@@ -135,16 +135,16 @@ def activate(session_pk: int, asks: bool | None) -> None:
     They are warned once when its agent does not ask, or when that is unknown (D59).
     """
     with writing(session_pk, leases.current()) as writer:
-        session, told = writer.session, writer.session.asks
+        session, before = writer.session, writer.session.asks
         former, session.status, session.reason = session.status, Session.Status.ACTIVE, ""
         session.expired, session.forgotten, session.closed_at = False, False, None
         if former in (Session.Status.CREATED, Session.Status.CLOSED):
             observed_sessions.announce_start(writer.box, session)
         if former == Session.Status.CREATED:
-            told = True
+            before = True
         session.asks = asks
-        if asks is not True and asks is not told:
-            writer.notify(notifications.unasked(session))
+        if asks is not True and asks is not before:
+            writer.notify(notifications.acts_without_asking(session))
 
 
 def pause(session_pk: int, reason: str, owner: uuid.UUID | None = None) -> None:

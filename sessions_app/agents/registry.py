@@ -41,10 +41,11 @@ def resolve(name: str) -> AgentKind:
     """
     if name in ANY:
         name = conf.bridge_default_agent or next(
-            (kind.name for kind in KINDS.values() if kind.real and kind.why_not() is None), "demo"
+            (kind.name for kind in KINDS.values() if kind.real and kind.problem() is None),
+            "demo",
         )
     kind = KINDS.get(name)
-    reason = "" if kind is None else kind.why_not()
+    reason = "" if kind is None else kind.problem()
     if kind is None or reason is not None:
         why = f": {reason.rstrip('.')}" if reason else ""
         words = f"The agent {name[:64]} cannot be started here{why}. Others: "
@@ -54,7 +55,7 @@ def resolve(name: str) -> AgentKind:
 
 def supported() -> list[str]:
     """Return the names of the kinds that can start here now."""
-    return [kind.name for kind in KINDS.values() if kind.why_not() is None]
+    return [kind.name for kind in KINDS.values() if kind.problem() is None]
 
 
 def listed() -> list[AgentInfo]:
@@ -62,7 +63,7 @@ def listed() -> list[AgentInfo]:
     return [
         AgentInfo(
             name=kind.name,
-            can_start=(reason := kind.why_not()) is None,
+            can_start=(reason := kind.problem()) is None,
             can_modify=kind.can_modify,
             asks=kind.asks(),
             version=kind.version()[:VERSION_MAX_CHARS] or None,

@@ -88,9 +88,9 @@ class SessionRunner:
 
     def explain_silence(self) -> None:
         """Report a turn that has been silent for long, once for each silence."""
-        now, heard_at = time.monotonic(), max(self.used_at, self.driver.events.heard_at)
-        silent = now - heard_at > limits.TURN_SILENCE_SECONDS
-        if self.busy and silent and heard_at > self._explained_at:
+        now, last_activity = time.monotonic(), max(self.used_at, self.driver.events.last_activity)
+        silent = now - last_activity > limits.TURN_SILENCE_SECONDS
+        if self.busy and silent and last_activity > self._explained_at:
             self._explained_at = now
             self.driver.events.put(TurnSilent())
 
@@ -138,7 +138,7 @@ class SessionRunner:
     async def _write_batch(self, batch: list[Event]) -> None:
         kinds = {type(event) for event in batch}
         self._ending = bool(kinds & {TurnEnded, AgentDied})
-        if any(isinstance(event, StoppedAsking) and event.told for event in batch):
+        if any(isinstance(event, StoppedAsking) and event.interrupted for event in batch):
             # outside a turn nothing shows that it has stopped: it is ended
             self._interrupted = self.busy = True
             self._watch()

@@ -44,7 +44,7 @@ class Supervisor:
         self._starting: dict[int, asyncio.Task[None]] = {}
         self._ending: dict[int, asyncio.Task[None]] = {}
         self._ticker: asyncio.Task[None] | None = None
-        self._looked_for_orphans = 0.0
+        self._orphans_checked_at = 0.0
         # Sessions whose process seemed dead at the last look, or that are on record as this
         # process's, which did not know them yet.
         self._suspected: frozenset[ownership.Owned] = frozenset()
@@ -56,7 +56,7 @@ class Supervisor:
         registry.load()
         await asyncio.to_thread(groups.reap, leases.instance())
         await threads.run(ownership.pause_orphans, frozenset())
-        self._looked_for_orphans = time.monotonic()
+        self._orphans_checked_at = time.monotonic()
         self._ticker = asyncio.create_task(self._tick())
 
     async def stop(self) -> None:
@@ -226,7 +226,7 @@ class Supervisor:
         except OwnershipLost:
             log.info("session_was_taken", session=runner.session_id)
 
-    # -- looking -----------------------------------------------------------------------------------
+    # -- checking ----------------------------------------------------------------------------------
 
     async def _tick(self) -> None:
         away = False
@@ -257,10 +257,10 @@ class Supervisor:
             for pk in starts.keys() - found.held:
                 starts[pk].cancel()
         sure = SURE_POLLS * limits.POLL_SECONDS
-        if now - self._looked_for_orphans > (
+        if now - self._orphans_checked_at > (
             sure if self._suspected else limits.LEASE_RENEWAL_SECONDS
         ):
-            self._looked_for_orphans = now
+            self._orphans_checked_at = now
             known = frozenset({*self._running, *self._launching, *self._ending})
             self._suspected = await threads.run(ownership.pause_orphans, known, self._suspected)
 

@@ -60,8 +60,8 @@ def claude_driver() -> Any:
 @pytest.fixture(scope="module")
 def model() -> Iterator[Model]:
     """The scripted model; who asks for it is skipped where claude-code is not installed."""
-    if (why_not := claude.why_not()) is not None:
-        pytest.skip(why_not)
+    if (problem := claude.problem()) is not None:
+        pytest.skip(problem)
     model = Model()
     yield model
     model.close()

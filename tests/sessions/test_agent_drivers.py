@@ -22,8 +22,8 @@ def test_the_first_real_one_that_can_start(name: str, monkeypatch: pytest.Monkey
     monkeypatch.setattr(registry, "KINDS", {})
     monkeypatch.setitem(config.conf.__dict__, "bridge_default_agent", "")
 
-    def add(name: str, why_not: str | None = None, *, real: bool = True) -> None:
-        registry.KINDS[name] = AgentKind(name, DemoDriver, lambda: why_not, lambda: "1", real)
+    def add(name: str, problem: str | None = None, *, real: bool = True) -> None:
+        registry.KINDS[name] = AgentKind(name, DemoDriver, lambda: problem, lambda: "1", real)
 
     add("demo", real=False)
     add("absent", "It is not installed.")

@@ -30,7 +30,7 @@ def agents(seen: Snapshot) -> list[Finding]:
 def _check_real(seen: Snapshot, kind: AgentKind) -> Finding:
     """Check a real agent without starting it; warn of one that the settings name."""
     start, name, conf = _start_command(seen, kind), kind.name, seen.conf
-    if (reason := kind.why_not()) is not None:
+    if (reason := kind.problem()) is not None:
         text = f"{name} cannot start here: {reason}"
         if conf.bridge_default_agent == name:
             other = seen.without("BRIDGE_DEFAULT_AGENT")
@@ -92,7 +92,7 @@ def _try(seen: Snapshot, kind: AgentKind) -> Finding:
     seconds, prompt = (REAL_SECONDS, "") if kind.real else (DEMO_SECONDS, "doctor")
     again, began, driver = _start_command(seen, kind), time.monotonic(), kind.make()
     try:
-        if (reason := kind.why_not()) is not None:
+        if (reason := kind.problem()) is not None:
             raise CannotStart(f"{kind.name} was not started: {reason}")
         with tempfile.TemporaryDirectory(prefix="bridge-doctor-") as directory:
             asyncio.run(_run(driver, Path(directory), seconds, prompt))

@@ -56,7 +56,7 @@ class AcpClient:
         self.in_turn = False
         self.collector: HistoryCollector | None = None  # from loading to the first prompt
         self.cost: dict[str, Any] = {}  # the session's, once the agent has told it
-        self.heard = asyncio.Event()
+        self.updated = asyncio.Event()
 
     def begin_turn(self) -> None:
         """Begin a turn, to which calls belong that are open already."""
@@ -82,7 +82,7 @@ class AcpClient:
 
         Another one is history then, or an echoed prompt.
         """
-        self.heard.set()
+        self.updated.set()
         if (mode := mode_in(update)) is not None:
             self._mode_reported(mode)
             return
@@ -98,7 +98,7 @@ class AcpClient:
                 if text := clean(text_of(update.content)):
                     self._events.put(events.Chunk(text))
             case schema.AgentThoughtChunk():
-                self._events.heard()
+                self._events.note_activity()
                 self.calls.think(clean(text_of(update.content)))
             case schema.ToolCallStart() | schema.ToolCallProgress():
                 self.calls.update(update)

@@ -150,9 +150,9 @@ class AcpDriver(Driver):
         with contextlib.suppress(TimeoutError):  # silent, or one that never stops
             async with asyncio.timeout(limits.ACP_HISTORY_SECONDS):
                 while True:
-                    self._client.heard.clear()
+                    self._client.updated.clear()
                     async with asyncio.timeout(limits.ACP_QUIET_SECONDS):
-                        await self._client.heard.wait()
+                        await self._client.updated.wait()
         return answer
 
     # -- a turn ------------------------------------------------------------------------------------
@@ -211,9 +211,9 @@ class AcpDriver(Driver):
             await self._connection.cancel(session_id=self._session_id)
 
     async def _stopped_asking(self, reason: str) -> None:
-        told = self._turn is not None
-        self.events.put(events.StoppedAsking(reason, told))
-        if told:
+        interrupted = self._turn is not None
+        self.events.put(events.StoppedAsking(reason, interrupted))
+        if interrupted:
             await self.interrupt()
 
     # -- ending ------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ class AcpDriver(Driver):
 
     async def _report_death(self, group: groups.Group) -> None:
         """Report the agent's end, after everything else that it reports."""
-        await self._transport.wait_gone()
+        await self._transport.wait_ended()
         if self._turn is not None:
             # it ends with the connection, having reported what it had to
             await asyncio.wait({self._turn}, timeout=limits.AGENT_END_SECONDS)

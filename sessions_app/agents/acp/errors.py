@@ -13,13 +13,13 @@ from sessions_app.agents.process import shell
 from sessions_app.approvals.tool_result import Failure
 
 AUTH_REQUIRED = -32000  # the protocol's own
-WAYS_TOLD, WAY_CHARS = 8, 200  # of the ways to log in that an agent names
+AUTH_METHODS, AUTH_METHOD_CHARS = 8, 200  # of the ways to log in that an agent names
 REFUSED = -32001  # no number of the protocol's: the agent shows the message
 
 
 def failure_of(error: Exception) -> Failure:
     """Describe a failure of what the bridge does for an agent."""
-    if _took_too_long(error):
+    if _timed_out(error):
         return Failure(_words(error), "TOOL_TIMEOUT")
     return Failure(_words(error), retries=shell.retries_of_error(error))
 
@@ -39,12 +39,12 @@ def is_missing(error: Exception) -> bool:
 def _words(error: Exception) -> str:
     if isinstance(error, BridgeError):
         return error.message
-    if _took_too_long(error):
+    if _timed_out(error):
         return "It took longer than the bridge allows."
     return str(getattr(error, "strerror", None) or error) or type(error).__name__
 
 
-def _took_too_long(error: Exception) -> bool:
+def _timed_out(error: Exception) -> bool:
     """Return whether the bridge's own limit has passed: the system's has an errno."""
     return isinstance(error, TimeoutError) and error.errno is None
 
@@ -64,7 +64,7 @@ def how_to_log_in(recipe: Recipe | None, methods: Iterable[Any] | None) -> str:
     first = f"Run `{recipe.log_in}`" if recipe is not None else "Log in with its own program,"
     text = f"{first} in a terminal on the bridge's machine, as the user who runs the bridge."
     ways = []
-    for method in list(methods or ())[:WAYS_TOLD]:
+    for method in list(methods or ())[:AUTH_METHODS]:
         name, about = printable(method.name), printable(method.description or "").rstrip(".")
-        ways.append((f"{name} ({about})" if about and about != name else name)[:WAY_CHARS])
+        ways.append((f"{name} ({about})" if about and about != name else name)[:AUTH_METHOD_CHARS])
     return f"{text} The ways that it names: {'; '.join(ways)}." if ways else text

@@ -101,19 +101,19 @@ def unnamed(
         return not any(is_same(path, name) for name in named)
 
     shown = _parts(params)
-    told = [*_edits(shown), *_edits(_listed(shown))]
+    shown_edits = [*_edits(shown), *_edits(_listed(shown))]
     patches = [part.get(name) for part in shown for name in _PATCHES]
 
-    def is_said(change: Change) -> bool:
-        edits = [edit for name, edit in told if is_same(change.path, name)]
+    def is_shown(change: Change) -> bool:
+        edits = [edit for name, edit in shown_edits if is_same(change.path, name)]
         if not edits:  # of a patch in some form of its own nobody can tell
-            return not is_new(change.path) and any(_may_say(one, change) for one in patches)
+            return not is_new(change.path) and any(_may_contain(one, change) for one in patches)
         if not change.new:  # codex says what it deletes, as "content"
             gone = _edits([part for part in shown if part.get("type") == "delete"])
             edits += [(old, "") for name, (_, old) in gone if is_same(change.path, name)]
         return Grant(None, set(), {}, {"": edits}).covers_text("", change.old, change.new)
 
-    more = [shown_change(change) for change in changes if not is_said(change)]
+    more = [shown_change(change) for change in changes if not is_shown(change)]
     changed = {path for path, _, _ in changes}
     others = [path for path in paths if is_new(path) and path not in changed]
     more = [*_more(params), *more] if more else []  # what is listed already stays
@@ -148,7 +148,7 @@ def _edits(shown: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, _Edit]]:
                 yield path, (old, new)
 
 
-def _may_say(patch: Any, change: Change) -> bool:
+def _may_contain(patch: Any, change: Change) -> bool:
     """Return whether a patch, as far as it can be read, has each line that changes."""
     if not isinstance(patch, str):
         return bool(patch)

@@ -106,7 +106,7 @@ class Terminals:
         """End all commands and what they left running; keep the terminals."""
         for terminal in self._terminals.values():
             terminal.interrupted |= terminal.group.returncode is None
-            terminal.give_up()
+            terminal.mark_unwanted()
         await self._groups.end()
 
     async def close(self) -> None:

@@ -19,7 +19,7 @@ PROGRAM = "claude"
 REQUIREMENTS = "requirements-claude.txt"
 
 
-def why_not() -> str | None:
+def problem() -> str | None:
     """Return why no session can start, and the remedy; None when one can."""
     if program() is not None:
         return None
@@ -70,7 +70,7 @@ def history(resume_id: str) -> Sequence[HistoryMessage]:
     return read_transcript(resume_id)
 
 
-KIND = AgentKind(NAME, make, why_not, version, mend=mend, history=history)
+KIND = AgentKind(NAME, make, problem, version, mend=mend, history=history)
 
 
 def _package() -> Path | None:

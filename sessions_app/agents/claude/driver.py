@@ -22,7 +22,7 @@ from sessions_app.agents.sanitize import clean
 log = structlog.get_logger("bridge.agent")
 
 _TOO_LATE = "The turn ended before anybody decided."
-_KNOWN_SECONDS = 2.0  # the call comes before the question about it, but by another task
+_CALL_SECONDS = 2.0  # the call comes before the question about it, but by another task
 
 
 class ClaudeDriver(Driver):
@@ -31,10 +31,10 @@ class ClaudeDriver(Driver):
     def __init__(self) -> None:
         super().__init__()
         self._translation = Translation()
-        self._heard = asyncio.Condition()  # the agent has said something
+        self._message_read = asyncio.Condition()  # the agent has said something
         self._process: process.ClaudeProcess | None = None  # with it comes the client
         self._reader: asyncio.Task[None] | None = None
-        self._giving: asyncio.Task[None] | None = None  # a prompt, which an agent may not read
+        self._querying: asyncio.Task[None] | None = None  # a prompt, which an agent may not read
         self._closing = False
 
     @property
@@ -44,14 +44,14 @@ class ClaudeDriver(Driver):
     async def start(self, directory: Path, resume_id: str | None = None) -> None:
         program = agent.program()
         if program is None:
-            raise CannotStart(agent.why_not() or "The agent's program is not there.")
+            raise CannotStart(agent.problem() or "The agent's program is not there.")
         self._translation = Translation(resume_id)
         with TemporaryDirectory(prefix="bridge-agent-", ignore_cleanup_errors=True) as place:
             # which the program reads while it starts
             text = await asyncio.to_thread(memory.write, directory, Path(place, "memory"))
             command = process.command(program, resume_id, text)
             group = await groups.start(command, directory, more=process.ENVIRONMENT, stdin=True)
-            hooks: Any = {"PreToolUse": [sdk.HookMatcher(hooks=[_have_it_ask])]}
+            hooks: Any = {"PreToolUse": [sdk.HookMatcher(hooks=[_always_ask])]}
             options = sdk.ClaudeAgentOptions(can_use_tool=self._permit, hooks=hooks)
             self._process = process.ClaudeProcess(group)
             self._client = sdk.ClaudeSDKClient(options, self._process)
@@ -67,10 +67,10 @@ class ClaudeDriver(Driver):
     async def prompt(self, content: str) -> None:
         prompt_id = str(uuid.uuid4())
         self._translation.begin(prompt_id)
-        self._giving = asyncio.create_task(self._give(prompt_id, content))
+        self._querying = asyncio.create_task(self._query(prompt_id, content))
         await asyncio.sleep(0)  # so that no interrupt overtakes it
 
-    async def _give(self, prompt_id: str, content: str) -> None:
+    async def _query(self, prompt_id: str, content: str) -> None:
         try:
             await self._client.query(_message(prompt_id, content))
         except sdk.CLIConnectionError as error:
@@ -96,8 +96,8 @@ class ClaudeDriver(Driver):
 
     async def close(self) -> None:
         self._closing = True
-        if self._giving is not None:
-            self._giving.cancel()
+        if self._querying is not None:
+            self._querying.cancel()
         if self._process is not None:
             await self._client.disconnect()
             await self._process.close()
@@ -112,14 +112,14 @@ class ClaudeDriver(Driver):
         try:
             async for message in client.receive_messages():
                 if isinstance(message, sdk.StreamEvent):  # its thoughts come so, and are no events
-                    self.events.heard()
+                    self.events.note_activity()
                 for event in self._translation.read(message):
                     if isinstance(event, ApprovalWithdrawn):
                         self.approvals.withdraw(event.call_id)
                     else:
                         self.events.put(event)
-                async with self._heard:
-                    self._heard.notify_all()
+                async with self._message_read:
+                    self._message_read.notify_all()
                 await self.events.wait_for_room()
         except sdk.ClaudeSDKError as error:
             reason = _reason(error)
@@ -139,8 +139,8 @@ class ClaudeDriver(Driver):
         call_id = context.tool_use_id or str(uuid.uuid4())
         # until all that the agent said before the question is reported
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_KNOWN_SECONDS), self._heard:
-                await self._heard.wait_for(lambda: self._translation.has_call(call_id))
+            async with asyncio.timeout(_CALL_SECONDS), self._message_read:
+                await self._message_read.wait_for(lambda: self._translation.has_call(call_id))
         call = self._translation.ask(call_id, tool, params, context.decision_reason)
         try:
             verdict = await self.approvals.ask(call)
@@ -156,7 +156,7 @@ class ClaudeDriver(Driver):
         return sdk.PermissionResultAllow(updated_input=None if changed is None else dict(changed))
 
 
-async def _have_it_ask(
+async def _always_ask(
     event: sdk.HookInput, call_id: str | None, context: sdk.HookContext
 ) -> sdk.HookJSONOutput:
     """Make the agent ask also about commands that it believes only read."""

@@ -39,7 +39,7 @@ _WHY_RETRIED = {
     "rate_limit": "The model's rate limit is reached",
 }
 _SUMMARY = "This session is being continued from a previous conversation"  # its own, in our place
-_NOT_SAID = (  # in the person's place, by the program
+_NOT_PROMPTS = (  # in the person's place, by the program
     *("<command-", "<local-command-", "<task-notification>", "<system-reminder>"),
     "[Request interrupted by user",
 )
@@ -143,8 +143,8 @@ class Translation:
                 results = [
                     part for part in message.content if isinstance(part, sdk.ToolResultBlock)
                 ]
-                told = message.tool_use_result
-                return [event for part in results for event in self._tool_result(part, told)]
+                result = message.tool_use_result
+                return [event for part in results for event in self._tool_result(part, result)]
             case sdk.ResultMessage():
                 return self._result(message)
         return ()
@@ -295,5 +295,5 @@ def _texts(message: Any) -> Iterator[str]:
     for block in blocks if isinstance(blocks, list) else ():
         if isinstance(block, dict) and block.get("type") == "text":
             text = clean(str(block.get("text", ""))).strip()
-            if text and not text.startswith(_NOT_SAID):
+            if text and not text.startswith(_NOT_PROMPTS):
                 yield text

@@ -65,7 +65,7 @@ class JsonLines:
             self.group.stdin.write(data)
             await self.group.stdin.drain()
 
-    async def wait_gone(self) -> None:
+    async def wait_ended(self) -> None:
         """Wait until the process has ended or closed its output."""
         waiting = [asyncio.create_task(one.wait()) for one in (self.group.exited, self.ended)]
         try:

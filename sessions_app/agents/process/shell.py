@@ -35,7 +35,7 @@ _BY_ERRNO = {
     errno.ETIMEDOUT: "network_timeout",
 }
 # What programs say at the end of their standard error; the first that fits counts.
-_BY_WORDS = {
+_BY_OUTPUT = {
     "network_timeout": r"connection timed out|operation timed out|timeout was reached|ETIMEDOUT"
     r"|network is unreachable",
     "rate_limited": r"too many requests|rate.?limit|\b429\b",
@@ -63,7 +63,7 @@ class Command:
         self._err = err
         self.timed_out = False
         self._unwanted = False  # ended because the agent, or nobody any more, wanted it
-        self._took_ms = 0
+        self._duration_ms = 0
         self.over = asyncio.create_task(self._run())  # it has ended, and its output is read
 
     async def _run(self) -> None:
@@ -80,7 +80,7 @@ class Command:
         if self.timed_out:
             await asyncio.shield(process_groups.end_group(group, at_once=True))
         await asyncio.wait({readers}, timeout=LAST_OUTPUT_SECONDS)
-        self._took_ms = round((time.monotonic() - began) * 1000)
+        self._duration_ms = round((time.monotonic() - began) * 1000)
 
     @property
     def failure(self) -> Failure | None:
@@ -88,7 +88,7 @@ class Command:
         details = ToolErrorDetails(
             stdout=str(self.out),
             stderr=None if self._err is None else str(self._err),
-            execution_time_ms=self._took_ms,
+            execution_time_ms=self._duration_ms,
         )
         if self.timed_out:
             long = f"took longer than {limits.TOOL_TIMEOUT_BASH_SECONDS:g} seconds and was ended"
@@ -98,7 +98,7 @@ class Command:
             return None
         details.exit_code = code if code >= 0 else None
         tail = (self._err or self.out).text[-_TAIL_CHARS:]
-        said = (kind for kind, words in _BY_WORDS.items() if re.search(words, tail, re.IGNORECASE))
+        said = (kind for kind, words in _BY_OUTPUT.items() if re.search(words, tail, re.IGNORECASE))
         retries = TOOL_RETRIES.get(next(said, _BY_CODE.get(code, "")), 0)
         how = f"The command {ending(code)}."
         return Failure(how, details=details, retries=0 if self._unwanted else retries)
@@ -108,15 +108,15 @@ class Command:
         if failure := self.failure:
             return ToolFailed(call, failure)
         text = str(self.out) or str(self._err or "")
-        return ToolSucceeded(call, text, None, {"exit_code": 0}, self._took_ms)
+        return ToolSucceeded(call, text, None, {"exit_code": 0}, self._duration_ms)
 
-    def give_up(self) -> None:
+    def mark_unwanted(self) -> None:
         """Mark a running command as unwanted, so that its end is not retried."""
         self._unwanted |= self.group.returncode is None
 
     async def kill(self) -> None:
         """End it with all it started."""
-        self.give_up()
+        self.mark_unwanted()
         await process_groups.end_group(self.group)
 
 

@@ -23,7 +23,7 @@ cat
 
 async def test_without_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "claude_agent_sdk", None)
-    why = agent.why_not()
+    why = agent.problem()
     assert why is not None and f"pip install -r {agent.REQUIREMENTS}" in why
     assert (PROJECT_DIR / agent.REQUIREMENTS).is_file()
     assert agent.version() == ""
