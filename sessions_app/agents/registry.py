@@ -41,8 +41,7 @@ def resolve(name: str) -> AgentKind:
     """
     if name in ANY:
         name = conf.bridge_default_agent or next(
-            (kind.name for kind in KINDS.values() if kind.real and kind.problem() is None),
-            "demo",
+            (kind.name for kind in KINDS.values() if kind.real and kind.problem() is None), "demo"
         )
     kind = KINDS.get(name)
     reason = "" if kind is None else kind.problem()

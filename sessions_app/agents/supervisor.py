@@ -229,19 +229,19 @@ class Supervisor:
     # -- checking ----------------------------------------------------------------------------------
 
     async def _tick(self) -> None:
-        away = False
+        unreachable = False
         while True:
             await asyncio.sleep(limits.POLL_SECONDS)
             try:
                 await self._check_all()
-                away = False
+                unreachable = False
             except DatabaseError as error:
                 self._suspected = frozenset()  # the others could not renew their leases either
                 for runner in self._running.values():
                     runner.unwatched_since = None  # nobody could come back meanwhile
-                if not away:
+                if not unreachable:
                     log.warning("agents_wait_for_database", error=error.__class__.__name__)
-                away = True
+                unreachable = True
             except Exception:
                 log.exception("check_failed")
 
