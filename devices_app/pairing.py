@@ -270,5 +270,5 @@ def _fresh(token: Token) -> str | None:
 
 
 def _announce(token: Token, *, first: bool, quiet: bool = False, notification_id: str = "") -> None:
-    told = {"device": token.device, "token": token, "first": first, "quiet": quiet}
-    signals.device_paired.send(sender=Device, notification_id=notification_id, **told)
+    details = {"device": token.device, "token": token, "first": first, "quiet": quiet}
+    signals.device_paired.send(sender=Device, notification_id=notification_id, **details)

@@ -162,8 +162,8 @@ class ApprovalAdmin(LongAdmin):
             (call.decided_at, decided),
             (call.finished_at, ran),
         )
-        told = ((f"{at:%Y-%m-%d %H:%M:%S} UTC", text) for at, text in steps if at)
-        lines = format_html_join("", "<li><time>{}</time> {}</li>", told)
+        entries = ((f"{at:%Y-%m-%d %H:%M:%S} UTC", text) for at, text in steps if at)
+        lines = format_html_join("", "<li><time>{}</time> {}</li>", entries)
         return format_html('<ol class="bridge-history">{}</ol>', lines)
 
 

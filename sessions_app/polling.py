@@ -56,24 +56,24 @@ async def stop() -> None:
 async def _poll() -> None:
     """Look for new rows, connections to end, and failures, every POLL_SECONDS."""
     renewed = time.monotonic(), time.time()
-    away = False
+    unreachable = False
     while True:
         try:
             tail.notify_head(await readers.run(reader.head_seq))
             if registry.sockets:
                 registry.retire(*await readers.run(presence.ended_elsewhere))
-            for failure in failure_alerts.take():
+            for failure in failure_alerts.drain():
                 chores.begin(_notify, failure)  # the lease must not wait for it
             # the larger one: a clock may be set, or stop while the machine sleeps
             since = max(time.monotonic() - renewed[0], abs(time.time() - renewed[1]))
             if since > limits.LEASE_RENEWAL_SECONDS:
                 await _renew()
                 renewed = time.monotonic(), time.time()
-            away = False
+            unreachable = False
         except DatabaseError as error:
-            if not away:
+            if not unreachable:
                 log.error("database_unavailable", error=error.__class__.__name__)
-            away = True
+            unreachable = True
         except Exception:
             log.exception("poll_failed")
             failure_alerts.report("INTERNAL_ERROR", "poll_failed")

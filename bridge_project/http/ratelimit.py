@@ -88,7 +88,7 @@ class MessageBudget:
 class FallbackCache(BaseCache):
     """Use the shared cache, and this process's own while Redis is away (D46)."""
 
-    away_until = 0.0
+    unreachable_until = 0.0
     logged_at = float("-inf")
 
     def __init__(self, _location: str, params: dict[str, Any]) -> None:
@@ -120,11 +120,11 @@ def shared_cache() -> BaseCache:
 
 def _either(use: Callable[[BaseCache], T]) -> T:
     now = time.monotonic()
-    if now >= FallbackCache.away_until:
+    if now >= FallbackCache.unreachable_until:
         try:
             return use(shared_cache())
         except redis_errors() as error:
-            FallbackCache.away_until = now + REDIS_PAUSE_SECONDS
+            FallbackCache.unreachable_until = now + REDIS_PAUSE_SECONDS
             if now - FallbackCache.logged_at >= REDIS_LOG_SECONDS:
                 FallbackCache.logged_at = now
                 effect = "each process counts rate limits by itself"

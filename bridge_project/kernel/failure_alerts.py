@@ -37,7 +37,7 @@ def report(code: str, reference: str = "", session_id: str | None = None) -> Non
         _waiting.append(Failure(row, reference, session_id))
 
 
-def take() -> list[Failure]:
+def drain() -> list[Failure]:
     """Return what has been queued since the last call."""
     with _lock:
         found = list(_waiting)

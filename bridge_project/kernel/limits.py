@@ -131,7 +131,7 @@ PUSH_ANSWER_BYTES: Final = 16 * 1024  # read of a push service's answer, its hea
 PUSH_ENDPOINT_MAX_CHARS: Final = 2048  # real ones have under 500
 PUSH_SENDERS: Final = 8  # pushes that are being sent at once
 PUSH_SENDERS_A_HOST: Final = 2  # of one push service: others do not wait for one that is silent
-PUSH_ASKED_SENDERS: Final = 4  # test pushes and look-ups of names, for which a device waits
+PUSH_REQUEST_SENDERS: Final = 4  # test pushes and look-ups of names, for which a device waits
 
 # -- the admin site (D16) ------------------------------------------------------------------------
 PASSWORDS_WAITING: Final = 2  # to be checked, beside the one that is: each holds one of 8 threads
@@ -172,7 +172,7 @@ LINGER_SECONDS: Final = 15  # without a byte leaving a closed connection, then i
 HANDSHAKE_SECONDS: Final = 20  # for the application to accept or refuse an upgrade
 CLOSE_WAIT_SECONDS: Final = 5  # for the answer to a close frame
 STOP_SECONDS: Final = 10  # for requests in flight and open sockets when the bridge stops
-LEAVE_SECONDS: Final = 5  # after that, for threads that still wait for a database or a disk
+EXIT_SECONDS: Final = 5  # after that, for threads that still wait for a database or a disk
 PING_SECONDS: Final = 20  # between two protocol pings of the server
 INBOUND_BUFFER_BYTES: Final = MB  # not yet handled: above it the socket is not read
 DEFLATE_WINDOW_BITS: Final = 13  # D58: 48 KB a socket

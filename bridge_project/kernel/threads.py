@@ -95,7 +95,7 @@ def _has_ended() -> bool:
     return bool(polled.poll(0))
 
 
-def leave_after(seconds: float, code: int) -> None:
+def exit_after(seconds: float, code: int) -> None:
     """End this process after ``seconds``, even if its threads still run.
 
     Python waits for them at its end, and for all that is queued: for ever, when a database, a disk
@@ -124,4 +124,4 @@ files: Final = Threads("files", limits.FILE_READERS)
 paths: Final = Threads("paths", 64)  # to find where a path leads; one that hangs keeps its thread
 git: Final = Threads("git", limits.GIT_PROCESSES)
 push: Final = Threads("push", limits.PUSH_SENDERS)  # a push service may not answer
-push_asked: Final = Threads("push-asked", limits.PUSH_ASKED_SENDERS)  # for a device that waits
+push_requests: Final = Threads("push-asked", limits.PUSH_REQUEST_SENDERS)  # for a device that waits

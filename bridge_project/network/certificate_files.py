@@ -31,7 +31,7 @@ class Certificates:
     not_after: datetime
 
 
-def read_given(chain_path: Path, key_path: Path) -> Certificates:
+def read_configured(chain_path: Path, key_path: Path) -> Certificates:
     """Read the certificate that the settings name. Raises ConfError, one line."""
     setting, path = "BRIDGE_TLS_CERT", chain_path
     try:

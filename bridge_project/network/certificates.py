@@ -30,7 +30,7 @@ from bridge_project.network.certificate_files import (
     general_name,
     names_in,
     now,
-    read_given,
+    read_configured,
 )
 from bridge_project.network.server_address import local_addresses
 from bridge_project.network.transport import EVERYWHERE, accepts_on
@@ -49,7 +49,7 @@ def load_or_renew(conf: Conf) -> Certificates:
     replaced.
     """
     if conf.bridge_tls_cert and conf.bridge_tls_key:
-        return read_given(conf.bridge_tls_cert, conf.bridge_tls_key)
+        return read_configured(conf.bridge_tls_cert, conf.bridge_tls_key)
     return _with_lock(conf, _renew_own)
 
 

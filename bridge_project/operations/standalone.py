@@ -120,5 +120,5 @@ class Standalone:
             return defer.Deferred.fromFuture(loop.create_task(self._stop(), name="stop"))
 
         reactor.addSystemEventTrigger("before", "shutdown", stop)
-        leave = partial(threads.leave_after, limits.LEAVE_SECONDS, 0)
+        leave = partial(threads.exit_after, limits.EXIT_SECONDS, 0)
         reactor.addSystemEventTrigger("after", "shutdown", leave)

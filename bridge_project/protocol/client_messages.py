@@ -146,7 +146,7 @@ class ApprovalResponse(ClientPayload):
     # and every violation is to be listed.
     @field_validator("modifications")
     @classmethod
-    def _given_when_modified(
+    def _require_modifications(
         cls, value: dict[str, Any] | None, info: ValidationInfo
     ) -> dict[str, Any] | None:
         if value is None and info.data.get("decision") == "modified":

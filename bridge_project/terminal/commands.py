@@ -29,9 +29,9 @@ class Commands:
 
     async def help(self) -> None:
         """help: this list"""
-        told = [(one.__doc__ or "").partition(": ") for one in COMMANDS.values()]
-        width = max(len(usage) for usage, _, _ in told)
-        self._show_all(f"{usage.ljust(width)}  {what}" for usage, _, what in told)
+        texts = [(one.__doc__ or "").partition(": ") for one in COMMANDS.values()]
+        width = max(len(usage) for usage, _, _ in texts)
+        self._show_all(f"{usage.ljust(width)}  {what}" for usage, _, what in texts)
 
     async def sessions(self) -> None:
         """sessions: the open sessions"""
@@ -217,7 +217,7 @@ class Commands:
 COMMANDS: Final = {name: one for name, one in vars(Commands).items() if name.isalpha()}
 
 
-async def carry_out(commands: Commands, line: str) -> None:
+async def run_line(commands: Commands, line: str) -> None:
     """Run one typed line; report a mistake and go on."""
     name, _, rest = line.strip().partition(" ")
     try:

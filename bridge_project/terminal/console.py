@@ -33,7 +33,7 @@ class Console:
                 self.pending.clear()  # what still waits comes again
                 for one in payload["active_sessions"]:
                     self._learn_session(one)
-            case "session_started" if message["timestamp"] < self._told_at(key[0]):
+            case "session_started" if message["timestamp"] < self._updated_at(key[0]):
                 pass  # missed, and older than what connection_ack has told
             case "session_started" | "session_update":
                 self._learn_session(payload.get("session") or payload)
@@ -48,7 +48,7 @@ class Console:
             case "notification" if payload["notification_type"] == "approval_decided":
                 self.pending.pop(key, None)
 
-    def _told_at(self, session_id: str) -> str:
+    def _updated_at(self, session_id: str) -> str:
         return str(self.sessions.get(session_id, {}).get("last_activity_at", ""))
 
     def _learn_session(self, one: Message) -> None:

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 from bridge_project.kernel.text import terminal_safe
 from bridge_project.protocol.types import parse_timestamp
-from sessions_app.approvals.tool_call import TELLING_PARAMETERS, Question, questions_of
+from sessions_app.approvals.tool_call import MAIN_PARAMETERS, Question, questions_of
 
 Message = dict[str, Any]
 
-ASKED_CHARS: Final = 600  # longest description of a call that waits for a decision
+CALL_CHARS: Final = 600  # longest description of a call that waits for a decision
 DIM, BOLD, RED, GREEN, YELLOW, CYAN = 2, 1, 31, 32, 33, 36
 
 
@@ -92,10 +92,10 @@ def questions(body: Message) -> list[Question]:
 def _call(body: Message, most: int = 120) -> str:
     """Describe a call by its main parameter, else by the words that came with it."""
     params = _object(body.get("params"))
-    telling = next((name for name in TELLING_PARAMETERS if params.get(name)), None)
-    if telling is None and body.get("description"):
+    main = next((name for name in MAIN_PARAMETERS if params.get(name)), None)
+    if main is None and body.get("description"):
         return plain(body["description"])
-    value = params[telling] if telling else json.dumps(params)
+    value = params[main] if main else json.dumps(params)
     one_line = str(value).replace("\n", " \u23ce ")  # it may end a comment
     return f"{plain(body.get('tool'))} {plain(one_line, most)}"
 
@@ -107,7 +107,7 @@ def _asks(body: Message) -> str:
     if questions(body):
         return f"{body.get('description')}\n[{where or 'answer N'}]"
     risk = str(body.get("risk_level"))
-    return f"{_call(body, ASKED_CHARS)} [{', '.join(filter(None, (risk, where)))}]"
+    return f"{_call(body, CALL_CHARS)} [{', '.join(filter(None, (risk, where)))}]"
 
 
 def _result(body: Message) -> str:

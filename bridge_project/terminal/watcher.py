@@ -61,7 +61,7 @@ class Watcher:
                 self.console.client = None
                 self.ready.clear()
                 why = str(lost).rstrip(".")
-                self._say(f"{why}; trying again in {delays[0]} s", render.YELLOW)
+                self._remark(f"{why}; trying again in {delays[0]} s", render.YELLOW)
                 await asyncio.sleep(delays.pop(0) if len(delays) > 1 else delays[0])
 
     async def _talk(self, target: Target, client: Client) -> None:
@@ -72,10 +72,10 @@ class Watcher:
                 await asyncio.to_thread(self.device.keep, target.token, self._fresh_token)
             except OSError as error:
                 text = f"the new token was not stored, the old one stays: {error}"
-                self._say(text, render.YELLOW)
+                self._remark(text, render.YELLOW)
         self.console.client = client
         many = len(self.console.sessions)
-        self._say(f"connected to {target.url}; {many} session{'s' * (many != 1)}", render.GREEN)
+        self._remark(f"connected to {target.url}; {many} session{'s' * (many != 1)}", render.GREEN)
         self._name_chosen()
         for session_id in self.console.sessions:  # the newest first, which is chosen
             self._joins.put_nowait(session_id)
@@ -102,7 +102,7 @@ class Watcher:
 
     def _name_chosen(self) -> None:
         if self.console.current is not None:
-            self._say(f"chosen: {self.console.called(self.console.current)}")
+            self._remark(f"chosen: {self.console.called(self.console.current)}")
 
     def take(self, message: Message) -> None:
         """Show a message, unless it was shown before or predates the device."""
@@ -114,7 +114,7 @@ class Watcher:
                 if one["timestamp"] >= paired_at and one["id"] not in self._shown
             ]
             if replayed and message["payload"].get("source") == "agent":
-                self._say("from the agent's own history:")
+                self._remark("from the agent's own history:")
             for one in replayed:
                 self.take(one)
             return
@@ -124,18 +124,18 @@ class Watcher:
         if message["type"] == "session_started" and self.console.client is not None:
             self.ready.clear()
             self._joins.put_nowait(message["payload"]["session_id"])
-        told = message.get("id")
+        key = message.get("id")
         if not self.raw and message["type"] == "notification":
             # a failure is told in its session and to every device, and shown once
-            told = message["payload"]["data"].get("error_id", told)
-        if told in self._shown:
+            key = message["payload"]["data"].get("error_id", key)
+        if key in self._shown:
             return
-        self._shown[told] = None
+        self._shown[key] = None
         if len(self._shown) > REMEMBERED:
             del self._shown[next(iter(self._shown))]
         line = json.dumps(message) if self.raw else self.console.line(message, colour=self._colour)
         if line is not None:
             self._show(line)
 
-    def _say(self, text: str, style: int = render.DIM) -> None:
+    def _remark(self, text: str, style: int = render.DIM) -> None:
         self._note(render.paint(f"-- {plain(text, 400)}", style if self._colour else 0))

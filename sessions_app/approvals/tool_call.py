@@ -16,7 +16,7 @@ QUESTION = "AskUserQuestion"  # the tool with which claude-code asks the person 
 SUMMARY_CHARS = 200
 _SORTED = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 # What a person wants to know first of a call, by the names that agents give their parameters.
-TELLING_PARAMETERS = (
+MAIN_PARAMETERS = (
     *("command", "file_path", "notebook_path", "path", "url"),
     *("query", "pattern", "prompt", "plan", "description"),
 )
@@ -62,11 +62,11 @@ def describe(tool: str, params: Mapping[str, Any], given: object = None) -> str:
     if isinstance(given, str) and given.strip():
         return _cut(given.strip())
     name = tool.strip() or "A tool"
-    values = (params.get(key) for key in TELLING_PARAMETERS)
-    telling = next((each for each in values if isinstance(each, str) and each.strip()), "")
-    if not telling and params:
-        telling = json.dumps(params, ensure_ascii=False)
-    return _cut(f"{name}: {telling}" if telling else name)
+    values = (params.get(key) for key in MAIN_PARAMETERS)
+    main = next((each for each in values if isinstance(each, str) and each.strip()), "")
+    if not main and params:
+        main = json.dumps(params, ensure_ascii=False)
+    return _cut(f"{name}: {main}" if main else name)
 
 
 @dataclass(frozen=True, slots=True)

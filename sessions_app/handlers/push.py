@@ -25,7 +25,7 @@ async def push_subscribe(connection: ClientConnection, message: ClientMessage) -
     parts = endpoints.check(endpoint)
     with suppress(OSError):  # a bridge without a network looks again when it sends
         async with asyncio.timeout(limits.PUSH_TEST_SECONDS):
-            await threads.push_asked.run(endpoints.resolve, parts)
+            await threads.push_requests.run(endpoints.resolve, parts)
     position = await threads.readers.run(reader.head_seq)
     try:
         subscription = await threads.writers.run(
@@ -52,7 +52,7 @@ async def push_test(connection: ClientConnection, message: ClientMessage) -> p.P
         return _state(None)
     try:
         async with asyncio.timeout(limits.PUSH_TEST_SECONDS):
-            outcome = await threads.push_asked.run(sending.send, found, push.TEST)
+            outcome = await threads.push_requests.run(sending.send, found, push.TEST)
     except TimeoutError:
         outcome = sending.Outcome(f"No answer in {limits.PUSH_TEST_SECONDS:g} s.")
     await threads.writers.run(push.store_outcome, found, outcome, None)

@@ -59,7 +59,7 @@ class Command(BaseCommand):
                 on_listening=self._listening,
             ).run()
         taken = data_files.files.taken
-        threads.leave_after(limits.LEAVE_SECONDS, data_files.NEEDS_A_PERSON if taken else 0)
+        threads.exit_after(limits.EXIT_SECONDS, data_files.NEEDS_A_PERSON if taken else 0)
         if taken:
             raise CommandError(taken, returncode=data_files.NEEDS_A_PERSON)
 

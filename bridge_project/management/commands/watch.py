@@ -16,7 +16,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from bridge_project.kernel.config import conf
 from bridge_project.terminal.client import Refused
-from bridge_project.terminal.commands import COMMANDS, carry_out
+from bridge_project.terminal.commands import COMMANDS, run_line
 from bridge_project.terminal.identity import Identity
 from bridge_project.terminal.watcher import Watcher
 
@@ -115,7 +115,7 @@ async def _prompt(watcher: Watcher) -> None:
             # without a connection it is refused: what it was meant for may have changed meanwhile
             if watcher.console.client is not None:
                 await watcher.ready.wait()
-            await carry_out(watcher.commands, line)
+            await run_line(watcher.commands, line)
 
 
 async def _pipe(watcher: Watcher) -> None:
@@ -123,7 +123,7 @@ async def _pipe(watcher: Watcher) -> None:
     await watcher.ready.wait()
     while line := await _read_line():
         await watcher.ready.wait()
-        await carry_out(watcher.commands, line)
+        await run_line(watcher.commands, line)
 
 
 async def _read_line() -> str:

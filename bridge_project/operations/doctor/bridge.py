@@ -12,7 +12,7 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.config import ConfError
 from bridge_project.network import server_address, transport
 from bridge_project.network.authority import fingerprint, permits
-from bridge_project.network.certificate_files import Certificates, pin_of, read_given
+from bridge_project.network.certificate_files import Certificates, pin_of, read_configured
 from bridge_project.network.certificates import wanted_names
 from bridge_project.network.transport import MODE_WORDS
 from bridge_project.operations.doctor.findings import Finding, broken, ok, warning
@@ -66,7 +66,7 @@ def certificate(seen: Snapshot) -> Finding:
         if seen.recorded is None and not path.exists():
             return warning("There is none yet: the first start makes it.", renew)
     try:
-        found = read_given(path, key_path)
+        found = read_configured(path, key_path)
     except ConfError as error:
         return broken(f"{str(error).partition(': ')[2]}.", renew, again)
     return _contents(seen, found, soon, renew)

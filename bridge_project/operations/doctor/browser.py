@@ -103,7 +103,7 @@ def _ask_tailscale(*words: str) -> dict[str, Any]:
         return {}
     try:
         asked = [command, *words, "--json"]
-        told = json.loads(subprocess.check_output(asked, timeout=ANSWER_SECONDS))
+        answer = json.loads(subprocess.check_output(asked, timeout=ANSWER_SECONDS))
     except (OSError, subprocess.SubprocessError, ValueError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return answer if isinstance(answer, dict) else {}

@@ -103,11 +103,11 @@ async def _send(target: Target, spool: Path, session: str) -> float:
     except TimeoutError:
         waiting = spool_status(spool)["waiting"]
         where = f"({waiting} events wait in the spool)"
-        await asyncio.to_thread(_take_back, spool, session)
+        await asyncio.to_thread(_remove_events, spool, session)
         raise Stopped(f"The event did not arrive within {EVENT_SECONDS:g} s {where}.") from None
 
 
-def _take_back(spool: Path, session: str) -> None:
+def _remove_events(spool: Path, session: str) -> None:
     """Remove the two events from the spool unless one was sent: no device needs them."""
     with contextlib.suppress(OSError):  # one was sent just now
         files = [path for path in spool.iterdir() if path.is_file()]
