@@ -68,7 +68,7 @@ def status(
             state.entries[name] = Entry(name, "modified")
         names = Names(place)
         entries = [entry for entry in state.entries.values() if not names.secret(entry.name)]
-        entries = [one for one in entries if _may_be_told(git, one)]
+        entries = [one for one in entries if _may_be_shown(git, one)]
         new = [entry.name for entry in entries if entry.status == "untracked"]
         counts = _counts(git, state) if len(new) < len(entries) else {}
         counts |= {name: (lines, 0) for name, lines in untracked.count(git, new).items()}
@@ -176,7 +176,7 @@ def _dirty_submodules(git: Git, state: State) -> list[str]:
     ]
 
 
-def _may_be_told(git: Git, entry: Entry) -> bool:
+def _may_be_shown(git: Git, entry: Entry) -> bool:
     """Return whether a change is shown: not that of a submodule outside the roots."""
     return not (entry.moved and leads_out(git, entry.name))
 
@@ -188,7 +188,7 @@ def _is_dirty(git: Git, name: str) -> bool:
         if place.top != path:
             return False  # it is not checked out, and what was found is a repository around it
         with mirror.reading(place) as inner:
-            return any(_may_be_told(inner, one) for one in read(inner).entries.values())
+            return any(_may_be_shown(inner, one) for one in read(inner).entries.values())
     except BridgeError:
         return False
 
@@ -203,9 +203,9 @@ def _counts(git: Git, state: State) -> dict[str, tuple[int, int]]:
         found[counted.name] = (before[0] + counted.additions, before[1] + counted.deletions)
     unlisted = [entry for entry in state.entries.values() if entry.unlisted]
     for entry in unlisted[:_COMPARED_MAX]:  # of which git counts the removal only
-        told = numstat(git(*command, f"{base}:{entry.name}", f"./{entry.name}"))
-        if told:
-            found[entry.name] = told[0].additions, told[0].deletions
+        counts = numstat(git(*command, f"{base}:{entry.name}", f"./{entry.name}"))
+        if counts:
+            found[entry.name] = counts[0].additions, counts[0].deletions
         else:
             entry.status = "deleted"  # by the next commit of what is staged, if by nothing else
     renamed = [(entry.old, entry.name) for entry in state.entries.values() if entry.old is not None]

@@ -153,8 +153,8 @@ def _duration(box: Outbox, start_seq: int, end: HookEvent) -> float | None:
         return None
     began = json.loads(frame)["payload"]
     times = [
-        told.get("occurred_at") or told["timestamp"]
-        for told in (began, {"timestamp": end.timestamp, **end.extra})
+        fields.get("occurred_at") or fields["timestamp"]
+        for fields in (began, {"timestamp": end.timestamp, **end.extra})
     ]
     try:
         start, stop = map(parse_timestamp, times)

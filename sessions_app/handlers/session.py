@@ -164,7 +164,7 @@ async def _join(
     connection.delivery.join(session.feed_id, buffer_upto=buffer_upto, resumed=resumed)
 
 
-_looked_for: dict[str, asyncio.Task[str]] = {}  # directory → the look for its branch that goes on
+_branch_lookups: dict[str, asyncio.Task[str]] = {}  # directory → the running look-up of its branch
 
 
 async def _branch(directory: str) -> str:
@@ -172,10 +172,10 @@ async def _branch(directory: str) -> str:
 
     One thread waits for that disk, however often it is asked for.
     """
-    if (task := _looked_for.get(directory)) is None:
+    if (task := _branch_lookups.get(directory)) is None:
         task = asyncio.create_task(files.run(working_directory.branch_of, directory))
-        _looked_for[directory] = task
-        task.add_done_callback(lambda _: _looked_for.pop(directory))
+        _branch_lookups[directory] = task
+        task.add_done_callback(lambda _: _branch_lookups.pop(directory))
     done, _ = await asyncio.wait({task}, timeout=limits.BRANCH_SECONDS)
     return task.result() if done else ""
 
@@ -271,7 +271,7 @@ async def approval_response(
 async def replay_request(connection: ClientConnection, message: ClientMessage) -> None:
     session = await session_of(connection, message)
     frames, complete = await readers.run(
-        reader.asked_for, session.feed_id, message.payload.after_id, message.payload.since
+        reader.requested, session.feed_id, message.payload.after_id, message.payload.since
     )
     await connection.send_frame(
         encode_replay(session.session_id, frames, complete=complete, id=message.id)

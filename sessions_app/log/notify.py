@@ -24,18 +24,18 @@ GROUP = "feed.{}"  # of the channel layer, one for each feed
 class Notifier:
     """Publish that feeds have grown, and receive it; do nothing without Redis.
 
-    ``heard`` is called with the newest row that a notification names.
+    ``on_notified`` is called with the newest row that a notification names.
     """
 
-    def __init__(self, heard: Callable[[int], None]) -> None:
-        self._heard = heard
+    def __init__(self, on_notified: Callable[[int], None]) -> None:
+        self._on_notified = on_notified
         self._followers: Counter[int] = Counter()  # feed → sockets of this process
         self._channel: str | None = None  # while Redis is there
         self._grown: set[int] = set()  # feeds to publish
         self._upto = 0
         self._has_grown = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._away = False
+        self._unreachable = False
 
     async def start(self) -> None:
         if conf.redis_url:
@@ -89,10 +89,10 @@ class Notifier:
                     group.create_task(self._listen(layer, channel))
                     group.create_task(self._publish(layer))
             except* redis_errors() as errors:
-                if not self._away and self._task is not None:
+                if not self._unreachable and self._task is not None:
                     effect = "processes find each other's rows by polling"
                     log.warning("redis_away", effect=effect, error=str(errors.exceptions[0]))
-                self._away = True
+                self._unreachable = True
             self._channel = None
             # or the layer would keep a channel of each try, and log each second that Redis is away
             with contextlib.suppress(*redis_errors()):
@@ -109,13 +109,13 @@ class Notifier:
                 for feed_id in lacking:
                     await layer.group_add(GROUP.format(feed_id), channel)
                 joined |= lacking
-        self._channel, self._away = channel if self._task is not None else None, False
+        self._channel, self._unreachable = channel if self._task is not None else None, False
         return channel
 
     async def _listen(self, layer: Any, channel: str) -> None:
         try:
             while True:
-                self._heard((await layer.receive(channel))["upto"])
+                self._on_notified((await layer.receive(channel))["upto"])
         finally:
             self._channel = None
             self._has_grown.set()  # ends `_publish`, as above
@@ -128,9 +128,9 @@ class Notifier:
                     raise ConnectionError("a group was not changed")
                 self._has_grown.clear()
                 feeds, self._grown = self._grown, set()
-                told = {"type": "log.grew", "upto": self._upto}
+                message = {"type": "log.grew", "upto": self._upto}
                 async with asyncio.timeout(limits.REDIS_SECONDS):
                     for feed_id in feeds:
-                        await layer.group_send(GROUP.format(feed_id), told)
+                        await layer.group_send(GROUP.format(feed_id), message)
         finally:
             self._channel = None  # `_listen` ends, and then the layer knows it no more

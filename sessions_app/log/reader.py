@@ -211,7 +211,7 @@ def missed(
     return Replay(rows[::-1], cut, max(position, cut, rows[0].seq if rows else 0), lost)
 
 
-def asked_for(feed_id: int, after_id: str | None, since: str | None) -> tuple[list[str], bool]:
+def requested(feed_id: int, after_id: str | None, since: str | None) -> tuple[list[str], bool]:
     """Return a feed's messages: after one of them, since a moment, or all.
 
     As many of the newest as fit in one message; and whether these are all, with none discarded

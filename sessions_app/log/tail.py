@@ -68,12 +68,12 @@ class Tail:
 
         Only the log counts: a notification of rows that are not there changes nothing.
         """
-        while (told := self._grown) > self.head:
+        while (announced := self._grown) > self.head:
             wanted = TAIL_ROWS if self.followers else 0
             head, rows = await readers.retry(reader.newest, self.head, wanted, TAIL_BYTES)
             if not self._append(rows) and head > self.head:
                 self._jump(head)
-            if self._grown == told > head:
+            if self._grown == announced > head:
                 self._grown = head
 
     def _append(self, rows: Sequence[Row]) -> bool:

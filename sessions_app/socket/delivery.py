@@ -175,8 +175,8 @@ class Delivery:
         missed = await readers.run(reader.missed, *about, whole=resumed)
         rows = [row for row in missed.rows if row.id not in self._asked]
         session_id = await readers.run(notifications.session_of, feed_id) or ""
-        if missed.lost and (told := await readers.run(history.frames_of, feed_id, missed.rows)):
-            message = encode_replay(session_id, told, complete=False, source="agent")
+        if missed.lost and (frames := await readers.run(history.frames_of, feed_id, missed.rows)):
+            message = encode_replay(session_id, frames, complete=False, source="agent")
             await self._connection.send_in_turn(message.text)
         if rows or missed.cut or missed.lost:
             complete = not (missed.cut or missed.lost)

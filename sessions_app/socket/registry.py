@@ -95,10 +95,10 @@ class Registry:
             self._spawn(tail.notifier.leave(feed_id))
         connection.joined.clear()
         if connection.connection_id is not None:
-            self._spawn(self._give_back(connection.connection_id))
+            self._spawn(self._delete_record(connection.connection_id))
             connection.connection_id = None
 
-    async def _give_back(self, connection_id: int) -> None:
+    async def _delete_record(self, connection_id: int) -> None:
         """Delete an ended connection's record; polling does when the database fails."""
         with suppress(DatabaseError):
             await writers.run(presence.close_connections, {connection_id})

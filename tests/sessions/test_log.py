@@ -68,10 +68,10 @@ def test_messages_since_a_moment_are_all_from_the_first_later_one_on() -> None:
     for seq, hours in zip(rows := seqs(feed_id), (3, 1, 4, 0), strict=True):
         set_age(seq, hours)
     since = now_text(timezone.now() - timedelta(hours=2))
-    frames, complete = log_reader.asked_for(feed_id, None, since)
+    frames, complete = log_reader.requested(feed_id, None, since)
     assert (len(frames), complete) == (3, True)
     set_age(rows[0], KEPT_HOURS + 1)
     outbox.prune()
-    frames, complete = log_reader.asked_for(feed_id, None, since)
+    frames, complete = log_reader.requested(feed_id, None, since)
     # one that is gone may have been stamped like the one that is an hour behind
     assert (len(frames), complete) == (3, False)

@@ -38,8 +38,8 @@ def reason(text: bytes, jail: Jail, top: str, private: str = "") -> str:
     said = _under(top).sub(lambda found: found[1] or "the work tree", said)
     shown = (line.rstrip("\r").rpartition("\r")[2] for line in said.split("\n"))
     lines = [_CONTROLS.sub("", line).rstrip() for line in shown]
-    told = (line for line in lines if line.strip() and not _NOISE.match(line))
-    kept = "\n".join(_PREFIX.sub("", line, count=1) for line in told)
+    useful = (line for line in lines if line.strip() and not _NOISE.match(line))
+    kept = "\n".join(_PREFIX.sub("", line, count=1) for line in useful)
     return _cut(_PATHS.sub(lambda found: found["url"] or _place(found["path"], jail), kept))
 
 
