@@ -35,7 +35,7 @@ class Channel(http.HTTPChannel):
     _deadline: float | None = None  # by the monotonic clock
     _path: bytes  # twisted's: the target of the request that arrives
     _receiving = False
-    asking: asyncio.Task[None] | None = None  # whether a large body may come
+    admission: asyncio.Task[None] | None = None  # whether a large body may come
     _refused: float | None = None  # when; what comes after that is dropped
     _drained = 0
 
@@ -76,7 +76,7 @@ class Channel(http.HTTPChannel):
             self.setTimeout(self.timeOut)
         super().dataReceived(data)
 
-    async def _ask(self, request: Request) -> None:
+    async def _admit_body(self, request: Request) -> None:
         """Ask the application before reading a large body; no clock runs meanwhile."""
         head = request.head_scope(self._command, self._path) | {"bridge.body": "awaited"}
         try:
@@ -91,7 +91,7 @@ class Channel(http.HTTPChannel):
         except Exception as error:  # noqa: BLE001 - the application's, whatever it is
             self.server.log_failure(error, request.request_id())
             refusal = self._error("INTERNAL_ERROR", 500, "")
-        self.asking = None
+        self.admission = None
         self.setTimeout(self.factory.timeOut)
         if refusal is not None:
             self._end_with(refusal)
@@ -101,7 +101,7 @@ class Channel(http.HTTPChannel):
 
     def resumeProducing(self) -> None:
         super().resumeProducing()
-        if self.asking is not None:
+        if self.admission is not None:
             self.transport.pauseProducing()
 
     def rawDataReceived(self, data: bytes) -> None:
@@ -152,7 +152,7 @@ class Channel(http.HTTPChannel):
         elif not self._path.isascii():
             self.refuse("VALIDATION_ERROR", message="The request's target is not ASCII.")
         else:
-            self.asking = self.server.loop.create_task(self._ask(request))
+            self.admission = self.server.loop.create_task(self._admit_body(request))
             self.setTimeout(None)
             self.paused = True  # keeps what comes in the buffer
             self.transport.pauseProducing()
@@ -212,9 +212,9 @@ class Channel(http.HTTPChannel):
 
     def connectionLost(self, reason: Failure) -> None:
         self.server.channels.discard(self)
-        if self.asking is not None:
-            self.asking.cancel()
-            self.asking = None
+        if self.admission is not None:
+            self.admission.cancel()
+            self.admission = None
         for request in self.requests:
             if request not in self.server.tasks:  # else its body is in memory until that ends
                 request.leave()

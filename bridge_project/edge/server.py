@@ -160,7 +160,7 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
         # an event would have to come from three layers, for half a second once
         while time.monotonic() < deadline and self._in_flight():  # noqa: ASYNC110
             await asyncio.sleep(DRAIN_POLL_SECONDS)
-        tasks = [*self.tasks.values(), *(one.asking for one in self.channels if one.asking)]
+        tasks = [*self.tasks.values(), *(one.admission for one in self.channels if one.admission)]
         for task in tasks:
             task.cancel()
         if tasks:

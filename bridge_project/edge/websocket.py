@@ -70,8 +70,8 @@ class Protocol(Handshake):
 
     def connectionMade(self) -> None:
         self.transport.unregisterProducer()  # the HTTP channel's, which has handed over
-        self.application_queue = Inbox(self._message_taken)
-        self.heard = time.monotonic()
+        self.application_queue = Inbox(self._message_handled)
+        self.last_received = time.monotonic()
         self.maxMessagePayloadSize = limits.EARLY_BYTES  # inflated, until `authenticated`
         super().connectionMade()
         self.factory.open_sockets.add(self)
@@ -106,7 +106,7 @@ class Protocol(Handshake):
     @property
     def last_frame(self) -> float:
         """Return when bytes last came (monotonic); now, while reading is paused."""
-        return time.monotonic() if self.paused else self.heard
+        return time.monotonic() if self.paused else self.last_received
 
     def abort(self) -> None:
         """Reset the connection and lose its buffer; ``websocket.disconnect`` follows."""
@@ -120,7 +120,7 @@ class Protocol(Handshake):
     # -- what comes --------------------------------------------------------------------------------
 
     def dataReceived(self, data: bytes) -> None:
-        self.heard = time.monotonic()
+        self.last_received = time.monotonic()
         if self._broken:
             return
         self.data += data
@@ -155,7 +155,7 @@ class Protocol(Handshake):
         paused = self._inbox_full or self._resting is not None
         if paused != self.paused:
             self.paused = paused
-            self.heard = time.monotonic()
+            self.last_received = time.monotonic()
             if self.transport.connected:
                 (self.transport.pauseProducing if paused else self.transport.resumeProducing)()
 
@@ -239,7 +239,7 @@ class Protocol(Handshake):
         super().onMessage(payload, isBinary)
         self._inbox_full = self.application_queue.waiting > limits.INBOUND_BUFFER_BYTES
 
-    def _message_taken(self) -> None:
+    def _message_handled(self) -> None:
         """Resume reading when the application has taken half of what waited."""
         room = self.application_queue.waiting < limits.INBOUND_BUFFER_BYTES // 2
         if self._inbox_full and (room or self.state != self.STATE_OPEN):
@@ -286,7 +286,7 @@ class Protocol(Handshake):
         if self.state == self.STATE_OPEN:
             text = reason.encode()[:123].decode(errors="ignore").encode()
             self.sendCloseFrame(code=code, reasonUtf8=text or None)
-            self._message_taken()  # or the client's answer would not be seen
+            self._message_handled()  # or the client's answer would not be seen
 
     def fail(self) -> None:
         """Close with an error: the application raised, or ended without closing."""
