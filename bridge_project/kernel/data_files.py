@@ -27,12 +27,12 @@ class DataFiles:
     """Remember what this process has open in the data directory, with its path."""
 
     def __init__(self) -> None:
-        self.taken = ""  # what happened, once the bridge stops because of it
-        self.held: sqlite3.Connection | None = None  # see `hold`
+        self.fault = ""  # what happened, once the bridge stops because of it
+        self.connection: sqlite3.Connection | None = None  # see `keep_open`
         self._lock = threading.Lock()
         # the file itself first; what commits are checked by
         self._database: dict[str, Identity] = {}
-        self.others: dict[str, Identity] = {}  # serve.lock and the directory, while they are held
+        self.others: dict[str, Identity] = {}  # serve.lock and the directory, while they are open
 
     def note_database(self, path: str) -> None:
         """Remember the file just opened; raise NotInPlace if it is another one."""
@@ -45,31 +45,31 @@ class DataFiles:
         with self._lock:
             self._database = {}
 
-    def hold(self, database: str) -> None:
+    def keep_open(self, database: str) -> None:
         """Keep a connection open so that SQLite keeps its files. Raises sqlite3.Error."""
-        held = sqlite3.connect(_address(database), uri=True, timeout=20, check_same_thread=False)
-        held.execute("SELECT count(*) FROM sqlite_master").fetchall()  # opens -wal and -shm
+        opened = sqlite3.connect(_address(database), uri=True, timeout=20, check_same_thread=False)
+        opened.execute("SELECT count(*) FROM sqlite_master").fetchall()  # opens -wal and -shm
         self.note_database(database)
         beside = [os.path.realpath(database) + suffix for suffix in ("-wal", "-shm")]
         there = {path: identity(os.stat(path)) for path in beside if os.path.exists(path)}
         with self._lock:
             self._database = self._database | there
-            self.held = held
+            self.connection = opened
 
     def release(self) -> sqlite3.Connection | None:
-        """Forget -wal and -shm, which may go from now on; return `hold`'s connection."""
+        """Forget -wal and -shm, which may go from now on; return `keep_open`'s connection."""
         with self._lock:
             self._database = dict(list(self._database.items())[:1])
-            held, self.held = self.held, None
-        return held
+            opened, self.connection = self.connection, None
+        return opened
 
     def check(self, *, beside: bool = True) -> None:
         """Raise NotInPlace unless the database's files are those that were opened.
 
         `beside`: -wal and -shm as well. Each file costs one call of stat, some microseconds.
         """
-        if self.taken:
-            raise NotInPlace(self.taken)
+        if self.fault:
+            raise NotInPlace(self.fault)
         for path, noted in self._database.items():
             if what := _difference(path, noted):
                 raise NotInPlace(f"{path} {what}")
@@ -85,7 +85,7 @@ class DataFiles:
 
     def unhealthy(self) -> str | None:
         """Return what /health reports of the files."""
-        return self.taken or " ".join(self.difference() or ()) or None
+        return self.fault or " ".join(self.difference() or ()) or None
 
     def is_database(self, path: str) -> bool:
         """Return whether a path is the database's, or its -wal's or -shm's."""

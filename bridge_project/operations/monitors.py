@@ -51,13 +51,13 @@ class DataFilesMonitor(BackgroundTask):
 
     async def start(self) -> None:
         if (database := sqlite_file(conf)) is not None:
-            await asyncio.to_thread(files.hold, os.fspath(database))
+            await asyncio.to_thread(files.keep_open, os.fspath(database))
         await super().start()
 
     async def stop(self) -> None:
         await super().stop()
-        if (held := files.release()) is not None:
-            await asyncio.to_thread(held.close)
+        if (opened := files.release()) is not None:
+            await asyncio.to_thread(opened.close)
 
     async def _watch(self) -> None:
         before, now = None, None
@@ -66,9 +66,9 @@ class DataFilesMonitor(BackgroundTask):
             before, now = now, await asyncio.to_thread(files.difference)
         path, what = now
         # Nothing is stored from here on.
-        files.taken = f"{path} {what} while the bridge ran, so it stops."
-        files.taken += f" {await asyncio.to_thread(self._rescue, path)}"
-        log.critical("data_files_taken", reason=files.taken)
+        files.fault = f"{path} {what} while the bridge ran, so it stops."
+        files.fault += f" {await asyncio.to_thread(self._rescue, path)}"
+        log.critical("data_files_taken", reason=files.fault)
         signal.raise_signal(signal.SIGTERM)
 
     def _rescue(self, path: str) -> str:
@@ -77,12 +77,12 @@ class DataFilesMonitor(BackgroundTask):
             return "Put it back, and start the bridge again."
         if not files.is_database(path):
             return "Nothing is lost: start the bridge again."
-        assert files.held is not None  # it was opened before the database's path was noted
+        assert files.connection is not None  # it was opened before the database's path was noted
         try:
             files.put_wal_aside()
             directory = make_private_dir(conf.bridge_data_dir / "backups")
             copy: Path = directory / f"rescued-{database_copies.now_name()}.sqlite3"
-            database_copies.copy_open(files.held, copy)
+            database_copies.copy_open(files.connection, copy)
         except (sqlite3.Error, OSError) as error:
             text = f"What the database held could not be copied ({error})."
             return f"{text} Put it back, or restore a backup, and start the bridge again."

@@ -35,14 +35,14 @@ class Standalone:
 
     def __init__(self, application: Application) -> None:
         self.application = application
-        self._held = ExitStack()
+        self._resources = ExitStack()
         self._prepared = self._started = False
         self._starting = asyncio.Lock()
-        self._told = ""
+        self._fault = ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self._live(receive, send)
+            await self._lifespan(receive, send)
         elif self._started or await self._start():
             await self.application(scope, receive, send)
         else:
@@ -50,9 +50,9 @@ class Standalone:
 
     def prepare(self) -> None:
         """Take the data directory and check all that `serve` does. Raises as it does."""
-        with ExitStack() as held:
+        with ExitStack() as resources:
             startup.check_made(conf)
-            held.enter_context(startup.only_server(conf))
+            resources.enter_context(startup.only_server(conf))
             certificates = tls_certificates.load_or_renew(conf)
             startup.check_system(conf)
             if waiting := migrations.pending():
@@ -61,7 +61,7 @@ class Standalone:
                     " Run `python manage.py serve` once: it copies the database first."
                 )
             server_address.record(conf, server_address.current(conf, certificates))
-            self._held = held.pop_all()
+            self._resources = resources.pop_all()
         self._prepared = True
 
     async def _start(self) -> bool:
@@ -73,18 +73,18 @@ class Standalone:
                     await background.start_all()
                     self._started = True
             except (CommandError, ConfError, DatabaseError, OSError) as error:
-                if str(error) != self._told:
-                    self._told = str(error)
-                    log.critical("the bridge cannot start", reason=self._told)
+                if str(error) != self._fault:
+                    self._fault = str(error)
+                    log.critical("the bridge cannot start", reason=self._fault)
         return self._started
 
     async def _stop(self) -> None:
         async with self._starting:
             if self._started:
                 await background.stop_all()
-            self._held.close()
+            self._resources.close()
 
-    async def _live(self, receive: Receive, send: Send) -> None:
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
         """Follow the `lifespan` of ASGI: a start that fails ends the server."""
         while True:
             message = await receive()
@@ -92,7 +92,7 @@ class Standalone:
                 if await self._start():
                     await send({"type": "lifespan.startup.complete"})
                 else:
-                    await send({"type": "lifespan.startup.failed", "message": self._told})
+                    await send({"type": "lifespan.startup.failed", "message": self._fault})
             else:
                 await self._stop()
                 return await send({"type": "lifespan.shutdown.complete"})
@@ -120,5 +120,5 @@ class Standalone:
             return defer.Deferred.fromFuture(loop.create_task(self._stop(), name="stop"))
 
         reactor.addSystemEventTrigger("before", "shutdown", stop)
-        leave = partial(threads.exit_after, limits.EXIT_SECONDS, 0)
-        reactor.addSystemEventTrigger("after", "shutdown", leave)
+        exit_later = partial(threads.exit_after, limits.EXIT_SECONDS, 0)
+        reactor.addSystemEventTrigger("after", "shutdown", exit_later)

@@ -37,26 +37,26 @@ def only_server(conf: Conf) -> Iterator[None]:
     secrets, lock = make_private_dir(root, "secrets"), root / "serve.lock"
     with contextlib.ExitStack() as opened:
 
-        def hold(path: Path, flags: int) -> int:
+        def open_file(path: Path, flags: int) -> int:
             """Keep a file open, so that no other file gets its inode number."""
             descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
             opened.callback(os.close, descriptor)
             return descriptor
 
-        held = hold(lock, os.O_RDWR | os.O_CREAT)
+        lock_fd = open_file(lock, os.O_RDWR | os.O_CREAT)
         try:
-            _lock(held, hold(secrets, os.O_RDONLY | os.O_DIRECTORY))
+            _lock(lock_fd, open_file(secrets, os.O_RDONLY | os.O_DIRECTORY))
         except BlockingIOError:
-            holder = os.pread(held, 20, 0).decode(errors="replace").strip() or "unknown"
+            holder = os.pread(lock_fd, 20, 0).decode(errors="replace").strip() or "unknown"
             raise CommandError(
                 f"Another bridge serves from {conf.bridge_data_dir} (process {holder})."
                 " Stop it first; a second bridge needs its own BRIDGE_DATA_DIR."
             ) from None
-        os.truncate(held, 0)
-        os.write(held, f"{os.getpid()}\n".encode())
-        directory = hold(root, os.O_RDONLY | os.O_DIRECTORY)
+        os.truncate(lock_fd, 0)
+        os.write(lock_fd, f"{os.getpid()}\n".encode())
+        directory = open_file(root, os.O_RDONLY | os.O_DIRECTORY)
         data_files.files.others = {
-            str(path): identity(os.fstat(one)) for path, one in ((root, directory), (lock, held))
+            str(path): identity(os.fstat(one)) for path, one in ((root, directory), (lock, lock_fd))
         }
         opened.callback(data_files.files.others.clear)
         yield

@@ -58,10 +58,10 @@ class Command(BaseCommand):
                 on_stop=background.stop_all,
                 on_listening=self._listening,
             ).run()
-        taken = data_files.files.taken
-        threads.exit_after(limits.EXIT_SECONDS, data_files.NEEDS_A_PERSON if taken else 0)
-        if taken:
-            raise CommandError(taken, returncode=data_files.NEEDS_A_PERSON)
+        fault = data_files.files.fault
+        threads.exit_after(limits.EXIT_SECONDS, data_files.NEEDS_A_PERSON if fault else 0)
+        if fault:
+            raise CommandError(fault, returncode=data_files.NEEDS_A_PERSON)
 
     async def _listening(self) -> None:
         code = ""
