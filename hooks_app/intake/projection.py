@@ -93,12 +93,12 @@ def failure_of(event: HookEvent) -> tool_result.Failure | None:
     interrupted = isinstance(result, dict) and result.get("interrupted") is True
     if event.payload["success"] or interrupted:
         return None
-    return tool_result.failure_of(truncate(tool_result.readable(result)), _took(event))
+    return tool_result.failure_of(truncate(tool_result.readable(result)), _duration_ms(event))
 
 
 def outcome_of(event: HookEvent) -> ToolOutcome:
     """Return a tool's result, shortened for display; ``agent_event`` has it in full."""
-    payload, took = event.payload, _took(event)
+    payload, duration_ms = event.payload, _duration_ms(event)
     result, metadata = payload["result"], payload.get("metadata")
     if failure := failure_of(event):
         outcome = failure.outcome()
@@ -108,13 +108,13 @@ def outcome_of(event: HookEvent) -> ToolOutcome:
     else:
         outcome = ToolOutcome(success=False, content="", error=tool_result.INTERRUPTED)
     outcome.metadata = metadata if isinstance(metadata, dict) else None
-    outcome.duration_ms = None if took is None else round(took)
+    outcome.duration_ms = None if duration_ms is None else round(duration_ms)
     return outcome
 
 
-def _took(event: HookEvent) -> float | None:
-    took = event.payload.get("execution_time_ms")
-    return took if isinstance(took, int | float) and took >= 0 else None
+def _duration_ms(event: HookEvent) -> float | None:
+    duration_ms = event.payload.get("execution_time_ms")
+    return duration_ms if isinstance(duration_ms, int | float) and duration_ms >= 0 else None
 
 
 Kind = tuple[NotificationType, str, Priority]  # type, title, priority

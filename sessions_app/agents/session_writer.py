@@ -131,9 +131,9 @@ class SessionWriter:
                     metadata=sanitize.plain(event.metadata),
                     duration_ms=event.duration_ms,
                 )
-            case events.ToolStopped(_, reason, took):
+            case events.ToolStopped(_, reason, duration_ms):
                 why = sanitize.truncate(reason)
-                outcome = ToolOutcome(success=False, content="", error=why, duration_ms=took)
+                outcome = ToolOutcome(success=False, content="", error=why, duration_ms=duration_ms)
             case events.ToolFailed():
                 failure = sanitize.storable_failure(event.failure)
                 outcome = failure.outcome()

@@ -35,22 +35,22 @@ class Failure:
 
     def outcome(self) -> ToolOutcome:
         """Build the result of a call that failed with this failure."""
-        took = self.details.execution_time_ms
+        duration_ms = self.details.execution_time_ms
         return ToolOutcome(
             success=False,
             content=self.details.stderr or self.details.stdout or self.message,
             error=self.message,
-            duration_ms=None if took is None else round(took),
+            duration_ms=None if duration_ms is None else round(duration_ms),
         )
 
 
-def failure_of(text: str, took: float | None = None) -> Failure:
+def failure_of(text: str, duration_ms: float | None = None) -> Failure:
     """Parse a failure that an agent reports as one text.
 
     That of a command has its exit code, and both of its outputs as one.
     """
     text = for_person(text)
-    details = ToolErrorDetails(execution_time_ms=took)
+    details = ToolErrorDetails(execution_time_ms=duration_ms)
     if code := _EXIT.match(text):
         details.exit_code, details.stderr = int(code[1]), text[code.end() :]
     late = _TIMED_OUT.search(text)

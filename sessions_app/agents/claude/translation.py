@@ -198,19 +198,19 @@ class Translation:
             return
         if not found.reported:  # refused by the agent itself before anybody was asked
             yield events.ToolStarted(found.call)
-        took = max(0, round((time.monotonic() - found.begun) * 1000))
+        duration_ms = max(0, round((time.monotonic() - found.begun) * 1000))
         said = block.content or ""
         text = clean(said if isinstance(said, str) else blocks_text(said))
         if block.is_error and (found.refused or self._interrupted):
-            yield _stopped(found, took)
+            yield _stopped(found, duration_ms)
         elif block.is_error:
-            yield events.ToolFailed(found.call, failure_of(text, took))
+            yield events.ToolFailed(found.call, failure_of(text, duration_ms))
         else:
             # one of a subagent's calls has no structured result
             result = result if isinstance(result, Mapping) else None
             content, diff = clean(readable(result, text)), diff_of_result(result)
             diff = None if diff is None else clean(diff)
-            yield events.ToolSucceeded(found.call, content, diff, duration_ms=took)
+            yield events.ToolSucceeded(found.call, content, diff, duration_ms=duration_ms)
 
     # -- the turn ----------------------------------------------------------------------------------
 
@@ -261,8 +261,8 @@ def _call(call_id: str, tool: str, params: Mapping[str, Any], reason: str | None
     return describe_call(call_id, tool, params, reasoning=clean(". ".join(reasons)) or None)
 
 
-def _stopped(found: _OpenCall, took: int | None) -> events.ToolStopped:
-    return events.ToolStopped(found.call, clean(found.refused) or INTERRUPTED, took)
+def _stopped(found: _OpenCall, duration_ms: int | None) -> events.ToolStopped:
+    return events.ToolStopped(found.call, clean(found.refused) or INTERRUPTED, duration_ms)
 
 
 def _usage(message: sdk.ResultMessage) -> dict[str, Any]:
