@@ -52,7 +52,7 @@ class Supervisor:
     # -- the life of the process -------------------------------------------------------------------
 
     async def start(self) -> None:
-        """End agents and pause sessions that dead processes left; then look regularly."""
+        """End agents and pause sessions that dead processes left; then check regularly."""
         registry.load()
         await asyncio.to_thread(groups.reap, leases.instance())
         await threads.run(ownership.pause_orphans, frozenset())

@@ -65,7 +65,7 @@ class Outbox:
         return self.append(feed, message)
 
     def amend(self, feed: Feed, message: Encoded) -> None:
-        """Replace a message by one with its id; devices that have the old get no new.
+        """Replace a message, under its id; devices that have the old one get no new one.
 
         Its bytes are counted if something is appended too, to whatever feed.
         """

@@ -1,1 +1,1 @@
-"""Sessions' beginnings and ends, and those known only by their hook events (D34)."""
+"""Create, title, close and forget sessions, also those known only by hooks (D34)."""

@@ -52,7 +52,7 @@ class BridgeConsumer(ClientConnection):
         self._watch_clocks()
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
-        await dispatch.take(self, text_data if text_data is not None else bytes_data or b"")
+        await dispatch.receive(self, text_data if text_data is not None else bytes_data or b"")
 
     async def disconnect(self, code: int) -> None:
         self.over = True

@@ -103,7 +103,7 @@ def _out_of_order(
     )
 
 
-async def take(connection: ClientConnection, data: str | bytes) -> None:
+async def receive(connection: ClientConnection, data: str | bytes) -> None:
     """Handle a message, or answer why not; queue a slow one."""
     if connection.over:
         return

@@ -57,7 +57,7 @@ class Snapshot:
         return startup.make_command(self.conf, target)
 
     def without(self, name: str) -> str:
-        """Return the shell command that takes a setting out, of `.env` too if it is there."""
+        """Return the shell command that removes a setting, also from `.env`."""
         file = self.conf.bridge_data_dir / ".env"
         if not file.is_file() or name not in dotenv_values(file):
             return f"unset {name}"

@@ -69,7 +69,7 @@ class AcpClient:
         self.in_turn = False
 
     def interrupt(self) -> None:
-        """Let nothing wait any more; close the calls, unless a turn's end will."""
+        """Withdraw what waits; close the calls, unless the end of a turn will."""
         self.permissions.interrupt()
         if not self.in_turn:
             self.end_turn()

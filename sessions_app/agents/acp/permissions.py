@@ -80,7 +80,7 @@ class Permissions:
         return verdict
 
     def interrupt(self) -> None:
-        """Stop asking until the next turn; what was approved before is not used any more."""
+        """Stop asking until the next turn, and invalidate earlier approvals."""
         self._calls.interrupt()
         self.withdraw()
 

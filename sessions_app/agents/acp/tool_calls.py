@@ -119,7 +119,7 @@ class ToolCalls:
 
     @contextmanager
     def waiting(self, record: Record) -> Iterator[None]:
-        """Hold a call of the bridge's own that waits: it ends with the turn."""
+        """List a waiting call of the bridge's own, so that it ends with the turn."""
         self._records[record.key] = record
         try:
             yield
@@ -127,7 +127,7 @@ class ToolCalls:
             self._records.pop(record.key, None)
 
     def interrupt(self) -> None:
-        """Let no approval given so far cover anything any more."""
+        """Invalidate all approvals given so far."""
         self.interrupted = True
         for record in self._records.values():
             record.grant = None

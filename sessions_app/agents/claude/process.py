@@ -1,4 +1,4 @@
-"""Be the SDK's transport to claude-code's program, run as our own process.
+"""Connect the SDK to claude-code's program, which runs as our own process.
 
 The SDK's own transport would hand the bridge's whole environment on and leave the program in our
 process group.
