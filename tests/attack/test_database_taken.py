@@ -170,10 +170,7 @@ def test_a_first_start_that_was_cut_short_is_tried_again(tmp_path: Path) -> None
     bridge = QuickBridge(tmp_path)
     for until in ("tls/server.crt", "bridge.sqlite3-wal"):
         Bridge.spawn(bridge)  # without the tables that a quick one is given
-        wait_until(
-            lambda until=until: (bridge.data / until).exists(),
-            f"{until} is there; so far: {bridge.tail()}",
-        )
+        wait_until((bridge.data / until).exists, bridge.tail)
         bridge.kill()
         Bridge.spawn(bridge)
         bridge.wait_ready()

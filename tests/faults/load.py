@@ -254,10 +254,7 @@ class Load:
     ) -> None:
         """Wait until each poster has had that many more events acknowledged."""
         wanted = [(poster, len(poster.acknowledged) + each) for poster in posters or self.posters]
-        wait_until(
-            lambda: all(len(poster.acknowledged) >= count for poster, count in wanted),
-            seconds=seconds,
-        )
+        wait_until(lambda: all(len(one.acknowledged) >= n for one, n in wanted), seconds=seconds)
 
     def finish(self) -> list[str]:
         """End the load: every event is in each device's view once, in one order; these events."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.conformance.approvals import pre
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Message, Phone
 from tests.conformance.samples import hook, new_session
@@ -42,9 +43,8 @@ def subscribe(phone: Phone, browser: Browser, **more: str) -> Message:
 def ask(bridge: Bridge, command: str = "rm -r build", call: str = "call-1") -> str:
     """Let an agent ask for a command by its hooks; return its session."""
     session_id = new_session()
-    named = {"tool": "Bash", "params": {"command": command}, "tool_use_id": call}
-    payload = named | {"risk_level": "high", "requires_approval": True}
-    bridge.accept(hook("PreToolUse", session_id, payload))
+    asked = pre(session_id, {"command": command}, approval=True, risk="high", tool_use_id=call)
+    bridge.accept(asked)
     return session_id
 
 

@@ -84,10 +84,7 @@ class Program:
         def there() -> bool:
             return all(word in self.shown[self.seen :] for word in words)
 
-        try:
-            wait_until(there, str(words))
-        except AssertionError as error:
-            raise AssertionError(f"{error}; shown: {self.shown[-3000:]}") from None
+        wait_until(there, lambda: f"{words}; shown: {self.shown[-3000:]}")
         shown = self.shown
         found = shown[self.seen :]
         self.seen = max(shown.index(word, self.seen) + len(word) for word in words)

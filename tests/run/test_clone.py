@@ -55,9 +55,7 @@ def test_make_run_from_a_bare_clone(clone: Path) -> None:
         process = subprocess.Popen(["make", "run"], start_new_session=True, **options)
     try:
         wait_until(
-            lambda: "To stop: Ctrl-C" in log.read_text() or process.poll() is not None,
-            "the banner",
-            seconds=500,
+            lambda: "To stop: Ctrl-C" in log.read_text() or process.poll() is not None, seconds=500
         )
         assert process.poll() is None, log.read_text()
         os.killpg(process.pid, signal.SIGINT)  # to make and all that it started, as Ctrl-C does

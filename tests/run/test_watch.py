@@ -20,6 +20,7 @@ from bridge_project.terminal.identity import Identity
 from bridge_project.terminal.watcher import Watcher
 from tests.faults.quick import QuickBridge
 from tests.run.terminal import Program
+from tests.servers import wait_until
 
 CONNECTED = "WebSocket /api/v1/ws connected"
 
@@ -67,8 +68,7 @@ async def test_the_delays_are_the_specifications(monkeypatch: pytest.MonkeyPatch
     notes: list[str] = []
     watcher = Watcher(cast(Identity, Unpaired()), show=notes.append, note=notes.append)
     running = asyncio.create_task(watcher.run())
-    while len(notes) < 5:
-        await asyncio.sleep(0.01)
+    await asyncio.to_thread(wait_until, lambda: len(notes) >= 5)
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await running
