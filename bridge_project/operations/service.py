@@ -42,11 +42,11 @@ class Unit:
         """Run systemctl about it. Raises CommandError with the command to run instead."""
         try:
             done = _run([*self.manager, *words, self.name])
-            said = " ".join(done.stderr.split()) or f"exit status {done.returncode}"
+            reason = " ".join(done.stderr.split()) or f"exit status {done.returncode}"
         except subprocess.TimeoutExpired:
-            done, said = None, f"no answer in {SYSTEMCTL_SECONDS} s"
+            done, reason = None, f"no answer in {SYSTEMCTL_SECONDS} s"
         if done is None or done.returncode:
-            text = f"`{shlex.join([*self.manager, *words, self.name])}` failed ({said})"
+            text = f"`{shlex.join([*self.manager, *words, self.name])}` failed ({reason})"
             raise CommandError(f"{text}. Run `{self.command(*words)}`, then this again.")
 
     def remove(self) -> None:

@@ -104,8 +104,8 @@ class Client:
         answer = await self.request(type_, payload, shown=True)
         body: Message = answer.get("payload") or {}
         if answer["type"] != wanted:
-            said = f"{answer['type']} {body.get('code', '')} {body.get('message', '')}"
-            raise Lost(f"{type_} was answered by {said}".rstrip())
+            reply = f"{answer['type']} {body.get('code', '')} {body.get('message', '')}"
+            raise Lost(f"{type_} was answered by {reply}".rstrip())
         return body
 
     async def read(self) -> NoReturn:

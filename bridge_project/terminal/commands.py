@@ -113,16 +113,16 @@ class Commands:
 
     async def answer(self, text: str) -> None:
         """answer [#N] CHOICE: answer a question: a number, 1,3, or your own words"""
-        number, _, said = text[1:].partition(" ") if text.startswith("#") else ("", "", text)
+        number, _, reply = text[1:].partition(" ") if text.startswith("#") else ("", "", text)
         if not (questions := render.questions(asked := self._waiting(number))):
             raise Wrong("It is no question: `approve` or `reject` it.")
-        given = [said] if len(questions) == 1 else shlex.split(said)
+        given = [reply] if len(questions) == 1 else shlex.split(reply)
         if len(given) != len(questions) or not all(map(str.strip, given)):
             raise Wrong(f"{len(questions)} to answer, in order; quote an answer that has a space.")
         pairs = zip(questions, given, strict=True)
         answers = {question.text: _chosen(question, typed) for question, typed in pairs}
-        said = ", ".join(answers.values())
-        await self._decide(asked, "modified", asked["params"] | {"answers": answers}, said)
+        reply = ", ".join(answers.values())
+        await self._decide(asked, "modified", asked["params"] | {"answers": answers}, reply)
 
     async def status(self) -> None:
         """status: the state of the repository"""
@@ -176,14 +176,14 @@ class Commands:
         self.show(f"-- {done}{ready['session_id']}: {clean(ready.get('agent'))} in {where}")
 
     async def _decide(
-        self, asked: Message, decision: str, params: Any = None, said: str = ""
+        self, asked: Message, decision: str, params: Any = None, summary: str = ""
     ) -> None:
         ids = {"session_id": asked["session_id"], "tool_call_id": asked["tool_call_id"]}
         how = ids | {"decision": decision, "modifications": params}
         recorded = await self._ask("approval_response", **how)
         nobody = NOTED if asked.get("source") == "hooks" else "No agent took it."
         taken = "" if recorded["forwarded"] else f". {nobody}"
-        self.show(f"-- {clean(asked['tool'])}: {clean(said) or recorded['decision']}{taken}")
+        self.show(f"-- {clean(asked['tool'])}: {clean(summary) or recorded['decision']}{taken}")
 
     def _about(self, payload: Message) -> tuple[Client, Message]:
         """Return the connection, and the payload with a session. Raises Wrong."""

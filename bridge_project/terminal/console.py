@@ -76,13 +76,13 @@ class Console:
         """Return a new message as a line; an answer's chunks become one, at its end."""
         payload = message.get("payload") or {}
         if message["type"] == "stream_chunk" and not payload["is_tool_use"]:
-            said = self._answers.get(payload["message_id"], "") + payload["content"]
-            self._answers[payload["message_id"]] = said[:ANSWER_CHARS]
+            answer = self._answers.get(payload["message_id"], "") + payload["content"]
+            self._answers[payload["message_id"]] = answer[:ANSWER_CHARS]
         if message["type"] == "stream_end":
-            said = self._answers.pop(payload["message_id"], "")
-            if not said.strip() and payload["finish_reason"] == "tool_call":
+            answer = self._answers.pop(payload["message_id"], "")
+            if not answer.strip() and payload["finish_reason"] == "tool_call":
                 return None
-            message = {**message, "type": "answer", "payload": {**payload, "content": said}}
+            message = {**message, "type": "answer", "payload": {**payload, "content": answer}}
         by = (payload.get("data") or {}).get("device")
         if payload.get("notification_type") == "approval_decided" and by and by == self.name:
             return None

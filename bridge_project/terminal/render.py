@@ -112,18 +112,18 @@ def _asks(body: Message) -> str:
 
 def _result(body: Message) -> str:
     outcome = _object(body.get("result"))
-    said = plain(outcome.get("content"))
+    content = plain(outcome.get("content"))
     if outcome.get("success"):
-        return f"{plain(body.get('tool'))}: ok {said}"
-    return f"{plain(body.get('tool'))}: FAILED {plain(outcome.get('error')) or said}"
+        return f"{plain(body.get('tool'))}: ok {content}"
+    return f"{plain(body.get('tool'))}: FAILED {plain(outcome.get('error')) or content}"
 
 
 def _answer(body: Message) -> str:
     """Return the agent's text since the last tool call, and why it ended."""
-    said = str(body.get("content") or body.get("message") or "").strip()
+    text = str(body.get("content") or body.get("message") or "").strip()
     reason = str(body.get("finish_reason") or body.get("reason") or "")
-    usual = reason in ("", "tool_call") or (said and reason in ("stop", "task_completed"))
-    return f"{said}\n{'' if usual else f'({reason})'}".strip()
+    usual = reason in ("", "tool_call") or (text and reason in ("stop", "task_completed"))
+    return f"{text}\n{'' if usual else f'({reason})'}".strip()
 
 
 def _notice(body: Message) -> tuple[str, int, str] | None:

@@ -184,10 +184,10 @@ class _Beginning(io.RawIOBase):
 def _reason(answer: http.client.HTTPResponse) -> str:
     """Read the reason from the beginning of an answer's body; "" without one."""
     try:
-        said = answer.read(REASON_BYTES)
+        body = answer.read(REASON_BYTES)
     except (OSError, ValueError, http.client.HTTPException):
         return ""
-    return printable(" ".join(said.decode("utf-8", "replace").split()))[:100]
+    return printable(" ".join(body.decode("utf-8", "replace").split()))[:100]
 
 
 def _connect(parts: SplitResult) -> ssl.SSLSocket:

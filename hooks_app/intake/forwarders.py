@@ -17,9 +17,9 @@ _FORM: Final = re.compile(r"([0-9]{1,6}) ([0-9]{1,9})")
 _KEY: Final = "hook-forwarders"
 
 
-def record(address: str, said: str) -> None:
+def record(address: str, report: str) -> None:
     """Store a forwarder's report of its backlog; ignore one of another form."""
-    if (found := _FORM.fullmatch(said)) is None:
+    if (found := _FORM.fullmatch(report)) is None:
         return
     others = [one for one in behind() if one.address != address][-(MOST - 1) :]
     waiting, seconds = int(found[1]), int(found[2])

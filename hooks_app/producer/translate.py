@@ -81,8 +81,8 @@ _WORK = ("background_tasks", "session_crons", "stop_hook_active")
 
 
 def _stop(raw: Raw) -> Translated:
-    said = _present(raw, message="last_assistant_message")
-    return "Stop", {"reason": "task_completed", **said, "context": _present(raw, *_WORK)}
+    message = _present(raw, message="last_assistant_message")
+    return "Stop", {"reason": "task_completed", **message, "context": _present(raw, *_WORK)}
 
 
 def _failed_stop(raw: Raw) -> Translated:
@@ -98,8 +98,8 @@ def _session_end(raw: Raw) -> Translated:
 
 def _subagent_stop(raw: Raw) -> Translated:
     context = _present(raw, "agent_id", "agent_type", "agent_transcript_path", *_WORK)
-    said = raw.get("last_assistant_message")
-    result = for_person(said) if isinstance(said, str) else said
+    message = raw.get("last_assistant_message")
+    result = for_person(message) if isinstance(message, str) else message
     return "SubagentStop", {"result": result, "context": context}
 
 

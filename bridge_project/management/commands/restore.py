@@ -27,13 +27,13 @@ class Command(BaseCommand):
         file = options["file"].expanduser().absolute()
         with startup.only_server(conf):
             manifest, aside = restore(conf, file)
-        said = f"The database is the one of {file} again."
+        text = f"The database is the one of {file} again."
         if manifest is not None:
             count, place = len(manifest.files), conf.bridge_data_dir
-            said = f"Restored {count} files of {manifest.created_at} to {place}"
+            text = f"Restored {count} files of {manifest.created_at} to {place}"
             if DATABASE not in manifest.files:
-                said += "\nLoad the database's dump with pg_restore before the bridge is started."
-        self.stdout.write(said)
+                text += "\nLoad the database's dump with pg_restore before the bridge is started."
+        self.stdout.write(text)
         if aside is not None:
             kept = f"What was there is in {aside}, with its tokens"
             self.stdout.write(f"{kept}; remove it when all is well.")

@@ -45,12 +45,12 @@ class Command(BaseCommand):
                 migrations.migrate(conf)
         except migrations.MigrationFailed as failed:
             raise CommandError(_go_back(failed, unit)) from failed
-        said = "The database was up to date."
+        text = "The database was up to date."
         if names:
             kept = newest_copy(conf) if sqlite_file(conf) else None
             copy = f" As it was before: {kept}" if kept else ""
-            said = f"The database is up to date ({len(names)} migrations).{copy}"
-        self.stdout.write(said)
+            text = f"The database is up to date ({len(names)} migrations).{copy}"
+        self.stdout.write(text)
         if unit is not None:
             service.start(conf, unit)
             self.stdout.write(f"{unit.name} runs again, version {__version__}.")

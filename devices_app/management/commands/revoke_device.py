@@ -20,7 +20,7 @@ class Command(DeviceCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         device = find_device(options["device"])
-        said = f"{device} is revoked."
+        text = f"{device} is revoked."
         if not pairing.revoke(device, who=getpass.getuser()):
-            said = f"{device} was revoked already, at {device.revoked_at:%Y-%m-%d %H:%M:%S} UTC."
-        self.stdout.write(said)
+            text = f"{device} was revoked already, at {device.revoked_at:%Y-%m-%d %H:%M:%S} UTC."
+        self.stdout.write(text)

@@ -32,11 +32,11 @@ def reason(text: bytes, jail: Jail, top: str, private: str = "") -> str:
     Paths in the work tree become relative to ``top``, others stay only where they lie inside the
     roots, those in ``private`` never.
     """
-    said = _ESCAPES.sub("", text.decode("utf-8", "replace"))
+    cleaned = _ESCAPES.sub("", text.decode("utf-8", "replace"))
     if private:  # these two before the others: they may have a space in them
-        said = _under(private).sub("…", said)
-    said = _under(top).sub(lambda found: found[1] or "the work tree", said)
-    shown = (line.rstrip("\r").rpartition("\r")[2] for line in said.split("\n"))
+        cleaned = _under(private).sub("…", cleaned)
+    cleaned = _under(top).sub(lambda found: found[1] or "the work tree", cleaned)
+    shown = (line.rstrip("\r").rpartition("\r")[2] for line in cleaned.split("\n"))
     lines = [_CONTROLS.sub("", line).rstrip() for line in shown]
     useful = (line for line in lines if line.strip() and not _NOISE.match(line))
     kept = "\n".join(_PREFIX.sub("", line, count=1) for line in useful)

@@ -46,12 +46,12 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         shown = (options["settings_file"] or default_settings()).expanduser()
         try:
-            said = self._change(shown, removing=options["remove"], yes=options["yes"])
+            report = self._change(shown, removing=options["remove"], yes=options["yes"])
         except SettingsError as error:
             raise CommandError(f"{shown}: {error}. Nothing was changed.") from None
         except OSError as error:
             raise CommandError(f"{error.filename or shown}: {error.strerror}.") from None
-        self.stdout.write(said)
+        self.stdout.write(report)
 
     def _change(self, shown: Path, *, removing: bool, yes: bool) -> str:
         """Change the file after a question, and return what was done.
