@@ -34,10 +34,10 @@ def frames_of(feed_id: int, rows: Sequence[Row]) -> list[str]:
     left = limits.REPLAY_BUFFER_BYTES
     kind = registry.KINDS.get(session.agent_type)
     if kind is not None and kind.history is not None and session.resume_id:
-        said = kind.history(session.resume_id)
+        messages = kind.history(session.resume_id)
     else:
-        said = supervisor.history(session.pk)
-    for message in reversed(_messages(session, _before(said, rows))):
+        messages = supervisor.history(session.pk)
+    for message in reversed(_messages(session, _before(messages, rows))):
         left -= sum(map(size_of, message))
         if left < 0:
             break
@@ -45,7 +45,7 @@ def frames_of(feed_id: int, rows: Sequence[Row]) -> list[str]:
     return frames
 
 
-def _before(said: Sequence[HistoryMessage], rows: Sequence[Row]) -> Sequence[HistoryMessage]:
+def _before(messages: Sequence[HistoryMessage], rows: Sequence[Row]) -> Sequence[HistoryMessage]:
     """Return what was said before the first prompt in ``rows``."""
     events = [json.loads(row.frame)["payload"] for row in rows if row.type == "agent_event"]
     prompts = [
@@ -54,19 +54,19 @@ def _before(said: Sequence[HistoryMessage], rows: Sequence[Row]) -> Sequence[His
         if event["event"] == "UserPromptSubmit"
     ]
     if not prompts:
-        return said
+        return messages
     first = HistoryMessage(prompts[0], by_agent=False)
-    places = [place for place, one in enumerate(said) if one == first]
+    places = [place for place, one in enumerate(messages) if one == first]
     known = prompts.count(prompts[0])  # the same words may have been said before
-    return said[: places[-known]] if len(places) >= known else said
+    return messages[: places[-known]] if len(places) >= known else messages
 
 
-def _messages(session: Session, said: Sequence[HistoryMessage]) -> list[list[str]]:
+def _messages(session: Session, messages: Sequence[HistoryMessage]) -> list[list[str]]:
     """Return each prompt and answer as the messages in which it was first sent."""
     found, seen = [], Counter[HistoryMessage]()
     # Agents do not say when; all of it is older than the rows that the log has.
     began = now_text(session.created_at)
-    for one in said:
+    for one in messages:
         seen[one] += 1
         key = f"{session.session_id}\n{one.by_agent}\n{seen[one]}\n{one.text}"
         payloads = _payloads(session.session_id, one, str(uuid.uuid5(_IDS, key)), began)
@@ -77,12 +77,12 @@ def _messages(session: Session, said: Sequence[HistoryMessage]) -> list[list[str
 
 
 def _payloads(
-    session_id: str, said: HistoryMessage, own_id: str, began: str
+    session_id: str, message: HistoryMessage, own_id: str, began: str
 ) -> list[ServerPayload]:
-    text = said.text
+    text = message.text
     if len(text) > limits.STREAM_CHUNK_CHARS:
         text = f"{text[: limits.STREAM_CHUNK_CHARS]}\n[cut: {len(text)} characters in all]"
-    if not said.by_agent:
+    if not message.by_agent:
         prompt = prompt_event(
             session_id, prompt=text, source="agent", device=None, message_id=own_id, queued=False
         )

@@ -140,26 +140,26 @@ def readable(output: Any) -> str:
     if output is None or isinstance(output, str):
         return output or ""
     if isinstance(output, dict):
-        said = [output[name] for name in _OUTPUTS if isinstance(output.get(name), str)]
-        if said:
-            return str(next(filter(None, said), ""))
+        texts = [output[name] for name in _OUTPUTS if isinstance(output.get(name), str)]
+        if texts:
+            return str(next(filter(None, texts), ""))
     return json.dumps(output, ensure_ascii=False, default=str)
 
 
 def details_of(output: Any) -> ToolErrorDetails:
     """Return how a tool failed, from its raw output."""
-    said = output if isinstance(output, dict) else {}
-    inner = said["metadata"] if isinstance(said.get("metadata"), dict) else {}  # as opencode does
-    found = (said.get("exit_code"), said.get("exitCode"), inner.get("exit"))
+    data = output if isinstance(output, dict) else {}
+    inner = data["metadata"] if isinstance(data.get("metadata"), dict) else {}  # as opencode does
+    found = (data.get("exit_code"), data.get("exitCode"), inner.get("exit"))
     codes = [code for code in found if isinstance(code, int)]
-    texts = {name: said[name] for name in ("stdout", "stderr") if isinstance(said.get(name), str)}
+    texts = {name: data[name] for name in ("stdout", "stderr") if isinstance(data.get(name), str)}
     return ToolErrorDetails(exit_code=codes[0] if codes else None, **texts)
 
 
 def tokens_of(answer: schema.PromptResponse) -> dict[str, int]:
     """Return the tokens that a prompt took, as far as the agent says."""
-    if (said := answer.usage) is not None:
-        return said.model_dump(exclude_none=True, exclude={"field_meta"})
+    if (usage := answer.usage) is not None:
+        return usage.model_dump(exclude_none=True, exclude={"field_meta"})
     quota = (answer.field_meta or {}).get("quota")
     tokens = quota.get("token_count") if isinstance(quota, dict) else None
     if not isinstance(tokens, dict):  # so gemini does it, beside the protocol

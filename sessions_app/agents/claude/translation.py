@@ -117,13 +117,13 @@ class Translation:
     # -- what the agent says -----------------------------------------------------------------------
 
     def read(self, message: object) -> list[events.Event]:
-        said = list(self._translate(message))
-        if any(isinstance(event, events.TurnEnded) for event in said):
+        reported = list(self._translate(message))
+        if any(isinstance(event, events.TurnEnded) for event in reported):
             self._reported = False
         else:
             unseen = events.SessionIdentified | events.ApprovalWithdrawn | events.ModelRetried
-            self._reported |= not all(isinstance(event, unseen) for event in said)
-        return said
+            self._reported |= not all(isinstance(event, unseen) for event in reported)
+        return reported
 
     def _translate(self, message: object) -> Iterable[events.Event]:
         match message:
@@ -256,8 +256,8 @@ class Translation:
 
 def _call(call_id: str, tool: str, params: Mapping[str, Any], reason: str | None = None) -> Call:
     """Describe a call by what it does; the agent's own words are its ``reasoning``."""
-    said = params.get("description") if tool not in ("Agent", "Task") else None
-    reasons = [text for text in (said, reason) if isinstance(text, str) and text.strip()]
+    description = params.get("description") if tool not in ("Agent", "Task") else None
+    reasons = [text for text in (description, reason) if isinstance(text, str) and text.strip()]
     return describe_call(call_id, tool, params, reasoning=clean(". ".join(reasons)) or None)
 
 

@@ -58,13 +58,13 @@ def main(arguments: list[str]) -> None:
 
 def read_command(control: int) -> list[str]:
     """Return the words that the bridge sends first; none when it is gone."""
-    said = b""
+    received = b""
     while True:
         data = os.read(control, 65536)
         if not data:
             return []
-        said += data
-        count, line, words = said.partition(b"\n")
+        received += data
+        count, line, words = received.partition(b"\n")
         if line and words.count(b"\0") == int(count):
             return [os.fsdecode(word) for word in words.split(b"\0")[:-1]]
 

@@ -98,8 +98,8 @@ class Command:
             return None
         details.exit_code = code if code >= 0 else None
         tail = (self._err or self.out).text[-_TAIL_CHARS:]
-        said = (kind for kind, words in _BY_OUTPUT.items() if re.search(words, tail, re.IGNORECASE))
-        retries = TOOL_RETRIES.get(next(said, _BY_CODE.get(code, "")), 0)
+        hits = (kind for kind, words in _BY_OUTPUT.items() if re.search(words, tail, re.IGNORECASE))
+        retries = TOOL_RETRIES.get(next(hits, _BY_CODE.get(code, "")), 0)
         how = f"The command {ending(code)}."
         return Failure(how, details=details, retries=0 if self._unwanted else retries)
 
