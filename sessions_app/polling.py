@@ -35,7 +35,6 @@ LATE = timedelta(seconds=10)
 
 async def start() -> None:
     await writers.run(leases.start, leases.instance())
-    registry.open()
     tail.open(await readers.run(reader.head_seq))
     await tail.notifier.start()
     await tail.notifier.join(Feed.ALL)
@@ -48,7 +47,6 @@ async def stop() -> None:
     await _polling.stop()
     await tail.notifier.stop()
     tail.close()
-    registry.close()
     with contextlib.suppress(DatabaseError):
         await writers.run(leases.stop)
 
@@ -61,7 +59,7 @@ async def _poll() -> None:
         try:
             tail.notify_head(await readers.run(reader.head_seq))
             if registry.sockets:
-                registry.retire(*await readers.run(presence.ended_elsewhere))
+                registry.retire(*await readers.run(presence.to_end))
             for failure in failure_alerts.drain():
                 chores.begin(_notify, failure)  # the lease must not wait for it
             # the larger one: a clock may be set, or stop while the machine sleeps

@@ -1,4 +1,4 @@
-"""Notify devices of a new one; end sockets and prompts of a revoked one (D15)."""
+"""Notify devices of a new one; withdraw the prompts of a revoked one (D15)."""
 
 from typing import Any
 
@@ -13,7 +13,6 @@ from sessions_app import notifications
 from sessions_app.agents import inbox
 from sessions_app.log import cursors
 from sessions_app.log.outbox import outbox
-from sessions_app.socket.registry import registry
 
 log = structlog.get_logger("bridge.pairing")
 
@@ -38,9 +37,8 @@ def on_device_paired(
 
 @receiver(device_revoked)
 def on_device_revoked(sender: type[Device], device: Device, **_: Any) -> None:
-    """Withdraw its waiting prompts; close its sockets here, elsewhere polling does."""
+    """Withdraw its waiting prompts; polling closes its sockets."""
     with outbox() as box:
         for session in inbox.withdraw(device.pk):
             why = f"{device.name}, which had sent them, was revoked before the agent took them."
             box.append_to_all(encode(notifications.happened(session, "withdrawn", why)))
-    transaction.on_commit(lambda: registry.revoked(device.pk))

@@ -78,8 +78,8 @@ LEFT JOIN "{_TOKEN}" t ON t.id = c.token_id WHERE c.process_id = %s AND (c.repla
 """  # noqa: S608 - our own names
 
 
-def ended_elsewhere() -> tuple[set[int], set[int]]:
-    """Return the connections to end: those replaced, and those revoked or expired."""
+def to_end() -> tuple[set[int], set[int]]:
+    """Return the connections to end: replaced ones, and revoked or expired ones (D15)."""
     now = ingest_sql.moment(timezone.now())
     key = Process._meta.pk.get_db_prep_value(leases.current(), connection)
     with connection.cursor() as cursor:

@@ -24,15 +24,7 @@ class Registry:
     def __init__(self) -> None:
         self.sockets: set[ClientConnection] = set()
         self.opening = 0  # how many are taking a place at this moment
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-
-    def open(self) -> None:
-        """Start the registry on the running event loop."""
-        self._loop = asyncio.get_running_loop()
-
-    def close(self) -> None:
-        self._loop = None
 
     async def register(
         self, connection: ClientConnection, device: Device, token_digest: str
@@ -64,17 +56,10 @@ class Registry:
         if connection.device is not None:
             tail.followers.discard(connection.delivery.wake)
 
-    def revoked(self, device_id: int) -> None:
-        """End a device's connections after a revocation; callable from any thread."""
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self.retire, (), (), device_id)
-
-    def retire(
-        self, replaced: Collection[int], ended: Collection[int], revoked: int | None = None
-    ) -> None:
-        """End connections that were replaced, whose token ended, or of a revoked device."""
+    def retire(self, replaced: Collection[int], ended: Collection[int]) -> None:
+        """End connections that were replaced, or whose device was revoked or token ended."""
         for connection in tuple(self.sockets):
-            if connection.connection_id in ended or connection.device_id == revoked:
+            if connection.connection_id in ended:
                 self._spawn(self._end(connection, "AUTH_FAILED"))
             elif connection.connection_id in replaced:
                 self._spawn(self._end(connection, "CONN_REPLACED"))
