@@ -42,7 +42,10 @@ def content(jail: Jail, path: object) -> bytes:
                 data += chunk
                 if len(data) > most:  # it grew
                     raise BridgeError("FILE_TOO_LARGE")
-        is_text = _is_text(data)
+        try:
+            is_text = b"\0" not in data and all(_decoded(data))
+        except UnicodeDecodeError:
+            is_text = False
         about = {
             "path": shown(file.path),
             "size": len(data),
@@ -69,13 +72,6 @@ def _json(about: dict[str, Any], pieces: Iterator[bytes], most: int) -> bytes:
             raise BridgeError("FILE_TOO_LARGE")
     body.write(b'"}')
     return body.getvalue()
-
-
-def _is_text(data: bytearray) -> bool:
-    try:
-        return b"\0" not in data and all(_decoded(data))
-    except UnicodeDecodeError:
-        return False
 
 
 def _decoded(data: bytearray) -> Iterator[str]:

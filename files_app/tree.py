@@ -75,10 +75,6 @@ class _Found:
     loops: bool = False  # it leads back to a directory on the way
 
     @property
-    def order(self) -> tuple[bool, str]:
-        return self.entry["type"] != "directory", self.name
-
-    @property
     def is_entered(self) -> bool:
         entered = self.entry["type"] == "directory" and not self.loops
         return entered and _NOT_ENTERED.isdisjoint((self.name, *self.names[-1:]))
@@ -117,7 +113,8 @@ class _Tree:
 
     def _fill(self, parent: _Found, directory: Opened) -> list[_Found]:
         """Add a directory's entries while there is room; return its directories."""
-        found = sorted(self._scan(parent, directory), key=lambda one: one.order)
+        found = self._scan(parent, directory)
+        found.sort(key=lambda one: (one.entry["type"] != "directory", one.name))
         for count, one in enumerate(found):
             self.bytes -= _ENTRY_BYTES + len(dumps_unicode(one.entry["name"]).encode())
             if self.bytes < 0 or count == self.room:

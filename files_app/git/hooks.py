@@ -78,7 +78,7 @@ done
 def _directory(mirror: Mirror) -> str:
     """Return the directory of hooks that the repository, else the user, names."""
     settings = (mirror.settings, mirror.user_settings)
-    path = next(filter(None, (config.last(one, "core.hookspath") for one in settings)), "")
+    path = next(filter(None, (dict(one).get("core.hookspath") for one in settings)), "")
     if not path:
         return f"{mirror.place.common_dir}/hooks"
     return config.absolute(path) or f"{mirror.place.top}/{path}"

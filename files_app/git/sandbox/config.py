@@ -38,7 +38,7 @@ _USER: Final = re.compile(
 # The user's own filters for committed files (git-lfs), not the repository's.
 _USER_FILTERS: Final = re.compile(r"filter\..*\.(clean|smudge|process|required)", re.DOTALL)
 _PATHS: Final = frozenset({"core.excludesfile", "core.attributesfile"})
-_ESCAPES: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\b": "\\b"}
+_ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\b": "\\b"})
 
 
 def read_file(name: str, data: bytes, directory: str) -> list[Setting]:
@@ -113,21 +113,14 @@ def absolute(path: str) -> str:
     return path if path.startswith("/") else ""
 
 
-def last(settings: list[Setting], key: str) -> str | None:
-    """Return the last value, which is the one that counts."""
-    return next((value for name, value in reversed(settings) if name == key), None)
-
-
 def text(settings: Iterable[Setting]) -> bytes:
     """Return these settings as the bytes of a configuration file."""
-    return b"".join(_lines(key, value) for key, value in settings)
-
-
-def _lines(key: str, value: str) -> bytes:
-    section, _, rest = key.partition(".")
-    subsection, _, name = rest.rpartition(".")
-    if subsection:
-        quoted = subsection.replace("\\", "\\\\").replace('"', '\\"')
-        section = f'{section} "{quoted}"'
-    escaped = "".join(_ESCAPES.get(c, c) for c in value)
-    return os.fsencode(f'[{section}]\n\t{name} = "{escaped}"\n')
+    lines = ""
+    for key, value in settings:
+        section, _, rest = key.partition(".")
+        subsection, _, name = rest.rpartition(".")
+        if subsection:
+            quoted = subsection.replace("\\", "\\\\").replace('"', '\\"')
+            section = f'{section} "{quoted}"'
+        lines += f'[{section}]\n\t{name} = "{value.translate(_ESCAPES)}"\n'
+    return os.fsencode(lines)

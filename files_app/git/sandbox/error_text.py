@@ -26,15 +26,15 @@ def git_error(text: str) -> BridgeError:
     return BridgeError("GIT_ERROR", text)
 
 
-def reason(text: bytes, jail: Jail, top: str, private: str = "") -> str:
+def reason(text: bytes, jail: Jail, top: str, private: str) -> str:
     """Clean git's error text.
 
     Paths in the work tree become relative to ``top``, others stay only where they lie inside the
     roots, those in ``private`` never.
     """
     cleaned = _ESCAPES.sub("", text.decode("utf-8", "replace"))
-    if private:  # these two before the others: they may have a space in them
-        cleaned = _under(private).sub("…", cleaned)
+    # these two before the others: they may have a space in them
+    cleaned = _under(private).sub("…", cleaned)
     cleaned = _under(top).sub(lambda found: found[1] or "the work tree", cleaned)
     shown = (line.rstrip("\r").rpartition("\r")[2] for line in cleaned.split("\n"))
     lines = [_CONTROLS.sub("", line).rstrip() for line in shown]

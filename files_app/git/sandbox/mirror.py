@@ -151,7 +151,8 @@ class Mirror:
     def configure(self, more: list[Setting], *, filters: bool = False) -> None:
         """Write the allowed configuration; ``filters``: the user's filters too."""
         self.settings = self._listed(f"{self.place.common_dir}/config")
-        if (config.last(self.settings, "extensions.worktreeconfig") or "").lower() in _TRUE:
+        # here and below the last of several values counts
+        if dict(self.settings).get("extensions.worktreeconfig", "").lower() in _TRUE:
             self.settings += self._listed(f"{self.place.git_dir}/config.worktree")
         harmless = config.of_repository(self.settings)
         # git looks into it to say which of the user's settings apply here
