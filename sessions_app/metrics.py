@@ -19,7 +19,7 @@ def collect() -> Iterator[Metric]:
     devices = Device.objects.filter(paired_at__isnull=False, revoked_at=None)
     for name, text, value in (
         ("sockets_open", "Authenticated WebSockets of this process.", len(registry.sockets)),
-        ("websockets_active", "Those of all processes.", presence.active_websockets()),
+        ("websockets_active", "Those of all processes.", presence.live().count()),
         ("queue_rows", "Rows that the log holds.", held["rows"] or 0),
         ("queue_bytes", "Bytes of their frames.", held["bytes"] or 0),
     ):

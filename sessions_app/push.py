@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import structlog
 from django.db import Error as DatabaseError
@@ -50,12 +50,6 @@ class Due:
     push: Push
 
 
-class _Row(NamedTuple):
-    seq: int
-    payload: dict[str, Any]
-    at: datetime
-
-
 def find_due(settled: dict[int, int]) -> tuple[list[Due], bool]:
     """Find the next push of each device, and whether others are not yet due.
 
@@ -73,28 +67,29 @@ def find_due(settled: dict[int, int]) -> tuple[list[Due], bool]:
             after = max(subscription.position, settled.get(subscription.pk, 0))
             row = _next_row(subscription.device_id, after, now)
             settled[subscription.pk] = row.seq - 1 if row else newest
-            is_late = row and abs(now - row.at) >= timedelta(seconds=limits.PUSH_PROOF_SECONDS)
+            proof = timedelta(seconds=limits.PUSH_PROOF_SECONDS)
+            is_late = row and abs(now - row.created_at) >= proof
             if row and subscription.device_id in connected and not is_late:
                 waits = True  # it may still show that it has it
             elif row:
-                found.append(Due(subscription, row.seq, _push(subscription, row.payload)))
+                found.append(Due(subscription, row.seq, _push(subscription, row)))
     return found, waits
 
 
-def _next_row(device_id: int, after: int, now: datetime) -> _Row | None:
+def _next_row(device_id: int, after: int, now: datetime) -> LogRow | None:
     """Return the next row to push that the device has not acknowledged (D27)."""
     cursor = Cursor.objects.filter(feed=Feed.ALL, device=device_id).first()
     position, ahead = (cursor.position, cursor.ahead) if cursor else (0, ())
     rows = LogRow.objects.filter(feed=Feed.ALL, type="notification", seq__gt=max(after, position))
-    for seq, frame, at in rows.order_by("seq").values_list("seq", "frame", "created_at").iterator():
-        payload = json.loads(frame)["payload"]
-        if seq not in ahead and _is_news(payload, at, now):
-            return _Row(seq, payload, at)
+    for row in rows.order_by("seq").iterator():
+        if row.seq not in ahead and _is_news(row, now):
+            return row
     return None
 
 
-def _is_news(payload: dict[str, Any], at: datetime, now: datetime) -> bool:
+def _is_news(row: LogRow, now: datetime) -> bool:
     """Return whether a notification should be pushed to a device that lacks it."""
+    payload = json.loads(row.frame)["payload"]
     kind = payload["notification_type"]
     if kind == "approval_required" and payload["priority"] == "high":
         return ToolCall.objects.filter(
@@ -102,11 +97,12 @@ def _is_news(payload: dict[str, Any], at: datetime, now: datetime) -> bool:
             tool_call_id=payload["data"]["tool_call_id"],
             decision=ToolCall.Decision.PENDING,
         ).exists()
-    recent = now - at < timedelta(seconds=limits.PUSH_NEWS_SECONDS)
+    recent = now - row.created_at < timedelta(seconds=limits.PUSH_NEWS_SECONDS)
     return kind in ("task_complete", "error") and recent
 
 
-def _push(subscription: PushSubscription, payload: dict[str, Any]) -> Push:
+def _push(subscription: PushSubscription, row: LogRow) -> Push:
+    payload = json.loads(row.frame)["payload"]
     kind = payload["notification_type"]
     about = {
         "notification_id": payload["notification_id"],

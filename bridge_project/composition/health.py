@@ -89,7 +89,7 @@ def report(mode: ConnectionMode) -> tuple[int, Health | HealthDegraded]:
     sessions = websockets = 0
     if not failed:
         try:
-            sessions, websockets = presence.active_sessions(), presence.active_websockets()
+            sessions, websockets = presence.active_sessions(), presence.live().count()
         except STORAGE_ERRORS as error:
             failed = {"hook_endpoint": f"{error.__class__.__name__}: {error}".strip()}
     _log_changes(failed)

@@ -43,19 +43,6 @@ def find_next(session_pk: int, *, busy: bool) -> Command | None:
     return (found.exclude(kind=Kind.PROMPT) if busy else found).first()
 
 
-def take(session_pk: int, *, busy: bool, at: datetime) -> Command | None:
-    """Mark the next command as taken ``at`` that moment, in the caller's transaction."""
-    command = find_next(session_pk, busy=busy)
-    if command is not None:
-        Command.objects.filter(pk=command.pk).update(taken_at=at)
-    return command
-
-
-def taken_at(session_pk: int, moment: datetime) -> Command | None:
-    """Look up a command by the time it was taken, after an unconfirmed commit."""
-    return Command.objects.filter(session_id=session_pk, taken_at=moment).first()
-
-
 def was_queued_since(session_pk: int, moment: datetime, **payload: Any) -> bool:
     """Return whether an equal prompt was queued at or after ``moment``."""
     same = Command.objects.filter(session_id=session_pk, kind=Kind.PROMPT)

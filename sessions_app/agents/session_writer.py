@@ -23,7 +23,7 @@ from sessions_app.approvals import service as approvals
 from sessions_app.approvals.tool_call import usable_id
 from sessions_app.log.outbox import Outbox, outbox
 from sessions_app.log.reader import Row
-from sessions_app.models import Command, LogRow, Session
+from sessions_app.models import Command, LogRow, Session, ToolCall
 from sessions_app.observed import sessions as observed_sessions
 
 log = structlog.get_logger("bridge.agent")
@@ -170,8 +170,11 @@ class SessionWriter:
         """Notify every device of an event that no message of the session shows."""
         match event:
             case events.RanAnyway(call):
-                ours_id = self.ids.pop(call.id, "")
-                approvals.report_ran_anyway(self.box, self.session, ours_id)
+                refused = ToolCall.objects.filter(
+                    session=self.session, tool_call_id=self.ids.pop(call.id, "")
+                )
+                for record in refused:
+                    self.notify(notifications.ran_anyway(self.session, record))
             case events.StoppedAsking(reason):
                 why = sanitize.storable_reason(reason)
                 self.notify(notifications.happened(self.session, "stopped_asking", why))
@@ -263,14 +266,15 @@ class SessionLog:
                 raise OwnershipLost(self._session_pk)
             return None
         with writing(self._session_pk, self._owner) as writer:
-            taken = inbox.taken_at(self._session_pk, self._taking) if self._taking else None
-            if taken is None:
+            commands = Command.objects.filter(session=writer.session)
+            taken = commands.filter(taken_at=self._taking).first() if self._taking else None
+            if taken is None and (taken := inbox.find_next(self._session_pk, busy=busy)):
                 self._taking = timezone.now()
-                taken = inbox.take(self._session_pk, busy=busy, at=self._taking)
-                if taken and taken.kind == inbox.Kind.PROMPT:
+                commands.filter(pk=taken.pk).update(taken_at=self._taking)
+                if taken.kind == inbox.Kind.PROMPT:
                     writer.open_stream()
                     writer.session.set_calls(writer.session.calls)  # open since before
-                elif taken and taken.kind == inbox.Kind.INTERRUPT:
+                elif taken.kind == inbox.Kind.INTERRUPT:
                     writer.reject_pending("interrupted")
         self._taking = None
         return taken

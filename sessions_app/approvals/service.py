@@ -244,12 +244,6 @@ def _end(
         box.append_to_all(encode(notifications.ran_anyway(session, record)))
 
 
-def report_ran_anyway(box: Outbox, session: Session, id_: str) -> None:
-    """Notify all devices that a rejected call of a bridge-run session ran anyway."""
-    for record in ToolCall.objects.filter(session=session, tool_call_id=id_):
-        box.append_to_all(encode(notifications.ran_anyway(session, record)))
-
-
 def reject_pending(
     box: Outbox,
     session: Session,

@@ -78,11 +78,8 @@ def set_title(session: Session, prompt: str) -> None:
         return
     line = next((line.strip() for line in prompt.splitlines() if line.strip()), "")
     directory = re.split(r"[/\\]", session.working_directory.rstrip("/\\"))[-1]
-    session.title, session.titled = _title(line or directory), line != ""
-
-
-def _title(text: str) -> str:
-    return printable(text, keep="\N{ZERO WIDTH JOINER}")[: limits.TITLE_MAX_CHARS]  # of emoji
+    title = printable(line or directory, keep="\N{ZERO WIDTH JOINER}")  # of emoji
+    session.title, session.titled = title[: limits.TITLE_MAX_CHARS], line != ""
 
 
 def close_idle() -> int:

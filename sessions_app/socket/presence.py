@@ -88,10 +88,6 @@ def to_end() -> tuple[set[int], set[int]]:
     return {pk for pk, replaced, _ in found if replaced}, {pk for pk, _, ended in found if ended}
 
 
-def active_websockets() -> int:
-    return live().count()
-
-
 def active_sessions() -> int:
     """Count the sessions that are not closed, of either kind."""
     return Session.objects.exclude(status=Session.Status.CLOSED).count()
