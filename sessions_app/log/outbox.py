@@ -56,7 +56,6 @@ class Outbox:
         self._bytes += size
 
     def append_to_all(self, message: Encoded) -> Row:
-        """Add a message to the feed for all devices."""
         feed = (
             self._feeds.get(Feed.ALL)
             or ingest_sql.read_feed(self.cursor, Feed.ALL)

@@ -42,7 +42,6 @@ _FOREIGN: Final = ("GIT_", "PYTHON")
 
 
 def home() -> str:
-    """Return the home directory of the bridge's user."""
     return os.environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir
 
 

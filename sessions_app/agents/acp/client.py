@@ -69,8 +69,9 @@ class AcpClient:
         self.in_turn = False
 
     def interrupt(self) -> None:
-        """Withdraw what waits; close the calls, unless the end of a turn will."""
-        self.permissions.interrupt()
+        """Withdraw all questions; outside a turn close the calls too."""
+        self.calls.interrupt()
+        self.permissions.withdraw()
         if not self.in_turn:
             self.end_turn()
             self.calls.interrupted = False

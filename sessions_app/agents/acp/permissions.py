@@ -79,11 +79,6 @@ class Permissions:
             self._changes.append(_follow_up(call, verdict.modifications or {}))
         return verdict
 
-    def interrupt(self) -> None:
-        """Stop asking until the next turn, and invalidate earlier approvals."""
-        self._calls.interrupt()
-        self.withdraw()
-
     def withdraw(self) -> None:
         """Cancel pending questions, and forget what was changed."""
         self._changes.clear()

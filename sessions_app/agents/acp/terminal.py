@@ -23,7 +23,6 @@ class Terminal(shell.Command):
 
     @property
     def text(self) -> str:
-        """Return what it has printed."""
         late = f"\n[ended: it took longer than {limits.TOOL_TIMEOUT_BASH_SECONDS:g} seconds]"
         return self.out.text + (late if self.timed_out else "")
 

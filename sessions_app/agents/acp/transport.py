@@ -26,7 +26,6 @@ class AcpTransport(JsonLines):
         self._wait_for_room = wait_for_room
 
     async def receive(self) -> Message | None:
-        """Return the next message; None at the end."""
         await self._wait_for_room()
         return await super().receive()
 
@@ -35,7 +34,6 @@ class AcpTransport(JsonLines):
         await self.write_line(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
     async def close(self) -> None:
-        """Close the process's input."""
         self.group.stdin.close()
 
 

@@ -73,7 +73,6 @@ class Translation:
     # -- what we do --------------------------------------------------------------------------------
 
     def begin(self, prompt_id: str) -> None:
-        """Note the id of the prompt that is given to the agent."""
         self._prompt, self._interrupted, self._error = prompt_id, False, None
         self._retry_told = -math.inf
 
@@ -82,7 +81,6 @@ class Translation:
         self._interrupted = True
 
     def has_call(self, call_id: str) -> bool:
-        """Return whether a call is open."""
         return call_id in self._open
 
     def ask(

@@ -139,7 +139,6 @@ class Groups:
         return [group for group in self._groups if not group.closed.is_set()]
 
     async def end(self) -> None:
-        """End all of them at once."""
         await asyncio.gather(*(end_group(group, at_once=True) for group in self._running()))
 
 
