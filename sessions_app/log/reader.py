@@ -75,25 +75,28 @@ class Reader:
     def page(self) -> Page | None:
         """Return the next rows and gaps; None at the end.
 
-        At most PAGE_ROWS, and PAGE_BYTES unless the first alone is larger.
+        At most PAGE_ROWS, and PAGE_BYTES unless the first alone is larger. One that failed may be
+        read again.
         """
         if (after := self.position) >= self._upto:
             return None
-        rows: list[Row] = []
-        while not rows and self.position < self._upto:
-            rows = self._rows()
+        rows, end = self._rows(after)
+        while not rows and end < self._upto:
+            rows, end = self._rows(end)
         # Gaps are read after rows: rows discarded in between are reported, never left out.
         marks = Feed.objects.filter(dropped_seq__gt=after).values_list("pk", "dropped_seq")
-        return Page(rows, {feed_id: seq for feed_id, seq in marks if self._wants(seq, feed_id)})
+        gaps = {feed_id: seq for feed_id, seq in marks if self._wants(seq, feed_id)}
+        self.position = end
+        return Page(rows, gaps)
 
-    def _rows(self) -> list[Row]:
-        """Read the next rows and move on past them."""
-        end = min(self.position + WINDOW, self._upto)
+    def _rows(self, after: int) -> tuple[list[Row], int]:
+        """Return the next rows, and the number up to which they are all."""
+        end = min(after + WINDOW, self._upto)
         feeds = ""
         if len(self._positions) <= FEW_FEEDS:
             feeds = f"AND feed_id IN ({','.join(map(str, self._positions))})"
         with connection.cursor() as cursor:
-            cursor.execute(_SIZES.format(feeds), [self.position, end, limits.PAGE_ROWS])
+            cursor.execute(_SIZES.format(feeds), [after, end, limits.PAGE_ROWS])
             found = cursor.fetchall()
             if len(found) == limits.PAGE_ROWS:
                 end = found[-1][0]
@@ -108,8 +111,7 @@ class Reader:
             if wanted:
                 cursor.execute(_ROWS.format(feeds), [wanted[0][0], end])
                 rows = cursor.fetchall()
-        self.position = end
-        return [Row(*row) for row in rows if self._wants(row[0], row[1])]
+        return [Row(*row) for row in rows if self._wants(row[0], row[1])], end
 
     def _wants(self, seq: int, feed_id: int) -> bool:
         return seq > self._positions.get(feed_id, seq)

@@ -7,10 +7,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-import structlog
-from django.db import Error as DatabaseError
-
-from bridge_project.kernel import limits, metrics
+from bridge_project.kernel import metrics
 from bridge_project.kernel.threads import readers
 from bridge_project.protocol import jsontext
 from bridge_project.protocol.catalogue import encode, encode_replay
@@ -27,7 +24,6 @@ from sessions_app.socket.acknowledgements import Acknowledgements
 # rows sent in one turn of the event loop; between turns other sockets get their live rows
 ROWS_AT_ONCE = 64
 
-logger = structlog.get_logger("bridge.delivery")
 _delivered = cache(metrics.deliveries.labels)
 
 
@@ -82,25 +78,15 @@ class Delivery:
         ``upto``: the head of the log before the client was told that it is connected. Whatever is
         later is live.
         """
-        while True:
-            try:
-                await self._run(upto)
-            except DatabaseError as error:
-                about = {"device": self._device.pk, "error": error.__class__.__name__}
-                logger.warning("delivery_waits_for_database", **about)
-                await asyncio.sleep(limits.POLL_SECONDS)
-
-    async def _run(self, upto: int) -> None:
-        if not self.feeds:
-            await self._send_backlog(await readers.run(self._positions), upto)
-            # every approval still pending, also those sent before (D28)
-            for key in await readers.run(decisions.pending_calls):
-                found = await readers.run(decisions.pending_frame, key, upto)
-                if found is not None and found[0] not in self._asked:
-                    self._asked.add(found[0])
-                    await self._connection.send_in_turn(found[1])
-            self.live = upto
-            self.feeds.add(Feed.ALL)
+        await self._send_backlog(await readers.retry(self._positions), upto)
+        # every approval still pending, also those sent before (D28)
+        for key in await readers.retry(decisions.pending_calls):
+            found = await readers.retry(decisions.pending_frame, key, upto)
+            if found is not None and found[0] not in self._asked:
+                self._asked.add(found[0])
+                await self._connection.send_in_turn(found[1])
+        self.live = upto
+        self.feeds.add(Feed.ALL)
         while True:
             self._wake.clear()
             if self._joins:
@@ -135,9 +121,9 @@ class Delivery:
 
     async def _send_from_log(self) -> None:
         """Send live rows that the tail does not have any more, unless somebody joins."""
-        upto = await readers.run(reader.head_seq)
+        upto = await readers.retry(reader.head_seq)
         log = reader.Reader(dict.fromkeys(self.feeds, self.live), upto)
-        while not self._joins and (page := await readers.run(log.page)):
+        while not self._joins and (page := await readers.retry(log.page)):
             await self._send_page(page, self.feeds)
             self.live = log.position
 
@@ -152,7 +138,7 @@ class Delivery:
 
     async def _send_backlog(self, positions: Mapping[int, int], upto: int) -> None:
         log = reader.Reader(positions, upto)
-        while page := await readers.run(log.page):
+        while page := await readers.retry(log.page):
             await self._send_page(page, positions)
 
     async def _join(self, feed_id: int, buffer_upto: int | None, resumed: bool) -> None:
@@ -161,7 +147,7 @@ class Delivery:
             if buffer_upto is not None:
                 await self._send_buffer(feed_id, buffer_upto, resumed)
             if buffer_upto is None or buffer_upto < self.live:
-                await self._send_backlog(await readers.run(self._positions, feed_id), self.live)
+                await self._send_backlog(await readers.retry(self._positions, feed_id), self.live)
         if feed_id in self._joins:  # it has not been left meanwhile
             del self._joins[feed_id]
             self.feeds.add(feed_id)
@@ -172,10 +158,10 @@ class Delivery:
         Before it comes the agent's own record of rows that the log has lost (D60).
         """
         about = (self._device.pk, feed_id, self.sent.get(feed_id), upto)
-        missed = await readers.run(reader.missed, *about, whole=resumed)
+        missed = await readers.retry(reader.missed, *about, whole=resumed)
         rows = [row for row in missed.rows if row.id not in self._asked]
-        session_id = await readers.run(notifications.session_of, feed_id) or ""
-        if missed.lost and (frames := await readers.run(history.frames_of, feed_id, missed.rows)):
+        session_id = await readers.retry(notifications.session_of, feed_id) or ""
+        if missed.lost and (frames := await readers.retry(history.frames_of, feed_id, missed.rows)):
             message = encode_replay(session_id, frames, complete=False, source="agent")
             await self._connection.send_in_turn(message.text)
         if rows or missed.cut or missed.lost:
@@ -208,7 +194,7 @@ class Delivery:
 
     async def _announce_gap(self, feed_id: int, through: int) -> None:
         """Tell the device which rows it will never get, before sending later ones (D29)."""
-        session_id = await readers.run(notifications.session_of, feed_id)
+        session_id = await readers.retry(notifications.session_of, feed_id)
         notice = encode(notifications.gap(session_id))
         self._acknowledgements.sent_summary(notice.id, feed_id, through, gap=through)
         await self._connection.send_in_turn(notice.text)
