@@ -153,7 +153,6 @@ _READ_SESSIONS = (
     f"SELECT {_columns(_SESSION_READ, 's.{}')},{_columns(_FEED_READ, 'f.{}')} "
     f'FROM "{_SESSION}" s JOIN "{_FEED}" f ON f.id = s.feed_id WHERE s.session_id IN ('
 )
-_READ_FEED = f'SELECT {_columns(_FEED_READ)} FROM "{_FEED}" WHERE id = %s'
 _SESSION_WRITTEN = (
     "agent_type title titled working_directory status hook_count pending_approvals turn doing"
     " decided_by_device closed_at last_activity_at recent_events"
@@ -185,13 +184,6 @@ def read_sessions(cursor: Any, session_ids: Collection[str]) -> dict[str, Sessio
         session.feed = Feed.from_db(connection.alias, feed_names, values[len(names) :])
         found[session.session_id] = session
     return found
-
-
-def read_feed(cursor: Any, key: int) -> Feed | None:
-    """Return a feed with the fields that appending needs; None when there is none."""
-    cursor.execute(_READ_FEED, (key,))
-    values = cursor.fetchone()
-    return values and Feed.from_db(connection.alias, _FEED_READ.split(), values)
 
 
 def count_joins(cursor: Any, session_keys: Collection[int], now: datetime) -> dict[int, int]:

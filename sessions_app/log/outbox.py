@@ -56,11 +56,9 @@ class Outbox:
         self._bytes += size
 
     def append_to_all(self, message: Encoded) -> Row:
-        feed = (
-            self._feeds.get(Feed.ALL)
-            or ingest_sql.read_feed(self.cursor, Feed.ALL)
-            or Feed.objects.create(pk=Feed.ALL, kind=Feed.Kind.ALL)
-        )
+        feed = self._feeds.get(Feed.ALL)
+        if feed is None:
+            feed, _ = Feed.objects.get_or_create(pk=Feed.ALL, defaults={"kind": Feed.Kind.ALL})
         return self.append(feed, message)
 
     def amend(self, feed: Feed, message: Encoded) -> None:
