@@ -148,13 +148,11 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
         if self.connection_id is not None:
             await writers.retry(presence.leave, self.connection_id, session)
 
-    def session_ended(self, frame: str) -> None:
+    async def leave_ended(self, frame: str) -> None:
         """Leave a session whose ``session_end`` was sent, if it is over for good."""
         session_id = json.loads(frame)["payload"]["session_id"]
-        if session_id in self.joined:
-            self.spawn(self._leave_closed(session_id))
-
-    async def _leave_closed(self, session_id: str) -> None:
+        if session_id not in self.joined:
+            return
         session = await readers.retry(observed_sessions.find, session_id)
         if session is None or session.status != Session.Status.CLOSED:
             return

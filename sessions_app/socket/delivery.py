@@ -231,7 +231,7 @@ class Delivery:
             if request := self.answers.pop(row.id, None):
                 self._acknowledgements.sent_answer(request, row.id)
             if row.type == "session_end":
-                self._connection.session_ended(row.frame)
+                self._connection.spawn(self._connection.leave_ended(row.frame))
             if row.type == "approval_required":
                 self._asked.add(row.id)
         for type_, count in Counter(row.type for row in rows).items():
