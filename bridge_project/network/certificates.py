@@ -8,7 +8,6 @@ import fcntl
 import logging
 import os
 import socket
-from collections.abc import Callable
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -41,40 +40,25 @@ log = logging.getLogger("bridge.tls")
 BACKDATED = timedelta(days=1)
 
 
-def load_or_renew(conf: Conf) -> Certificates:
+def load_or_renew(conf: Conf, *, new_authority: bool = False) -> Certificates:
     """Return the certificate to serve, made or renewed if need be.
 
-    Cheap enough for every minute, from any process. Raises ConfError, in one line with the setting,
-    when a given certificate cannot be used, or when an own file is damaged that must not be
-    replaced.
+    Cheap enough for every minute, from any process. ``new_authority``: also make a new authority;
+    the leaf keeps its key, so that pins hold, and a running bridge serves it within a minute (D55).
+    Raises ConfError, in one line with the setting, when a given certificate cannot be used, or when
+    an own file is damaged that must not be replaced.
     """
     if conf.bridge_tls_cert and conf.bridge_tls_key:
         return read_configured(conf.bridge_tls_cert, conf.bridge_tls_key)
-    return _with_lock(conf, _renew_own)
-
-
-def replace_authority(conf: Conf) -> Certificates:
-    """Make a new authority; the leaf keeps its key, so that pins hold (D55).
-
-    A running bridge serves the new leaf within a minute. Raises ConfError.
-    """
-
-    def replace(directory: Path, names: tuple[str, ...]) -> Certificates:
-        # In this order: after an end in between, the next call completes authority and leaf.
-        for name in ("ca.crt", "ca.key"):
-            (directory / name).unlink(missing_ok=True)
-        return _renew_own(directory, names)
-
-    return _with_lock(conf, replace)
-
-
-def _with_lock(conf: Conf, call: Callable[[Path, tuple[str, ...]], Certificates]) -> Certificates:
     try:
         directory = make_private_dir(conf.bridge_data_dir, "tls")
         lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with open(lock, "rb"):
             fcntl.flock(lock, fcntl.LOCK_EX)  # one process at a time
-            return call(directory, wanted_names(conf))
+            # in this order: after an end in between, the next call completes authority and leaf
+            for name in ("ca.crt", "ca.key") if new_authority else ():
+                (directory / name).unlink(missing_ok=True)
+            return _renew_own(directory, wanted_names(conf))
     except OSError as error:
         raise ConfError(
             f"BRIDGE_DATA_DIR: the certificate cannot be kept in it ({error.strerror}:"

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from bridge_project.kernel.config import ConfError, conf
-from bridge_project.network.certificates import replace_authority
+from bridge_project.network.certificates import load_or_renew
 
 WHAT = (
     "This makes a new certificate authority for the bridge, which is good for the names and"
@@ -33,7 +33,7 @@ class Command(BaseCommand):
             if input("Go on? [y/N] ").strip().lower() not in ("y", "yes"):
                 raise CommandError("Nothing was done.")
         try:
-            made = replace_authority(conf)
+            made = load_or_renew(conf, new_authority=True)
         except ConfError as error:
             raise CommandError(str(error)) from None
         self.stdout.write(
