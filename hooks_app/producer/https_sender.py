@@ -59,8 +59,8 @@ def spki_sha256(certificate: bytes) -> str:
     return hashlib.sha256(certificate[at : content(at)[1]]).hexdigest()
 
 
-class HttpsTransport:
-    """Hold one kept-alive HTTPS connection to the bridge.
+class HttpsSender:
+    """Send single events, and a backlog as batches, over one kept-alive connection.
 
     ``url``: https://HOST[:PORT]; ``token``: its file, read for each request, for it may be
     replaced; ``pin``: the SPKI's SHA-256 in hex, compared after the handshake and before a byte of
@@ -81,60 +81,7 @@ class HttpsTransport:
         self._connection = http.client.HTTPSConnection(
             parts.hostname, parts.port or 443, timeout=ANSWER_SECONDS, context=context
         )
-
-    def post(self, path: str, body: bytes, behind: str = "") -> Answer:
-        """Post JSON; ``behind``: X-Hook-Behind. Raises Unreachable without an answer."""
-        if self._connection.sock is not None:
-            # when the bridge has closed the idle connection; the event_id makes that harmless
-            with contextlib.suppress(Unreachable):
-                return self._post(path, body, behind)
-        return self._post(path, body, behind)
-
-    def _post(self, path: str, body: bytes, behind: str) -> Answer:
-        try:
-            if self._connection.sock is None:
-                self._connect()
-            headers = {
-                "Authorization": f"Bearer {self._token.read_text().strip()}",
-                "Content-Type": "application/json",
-                "X-Hook-Source": "primary-agent",
-                "X-Hook-Version": VERSION,
-                **({"X-Hook-Behind": behind} if behind else {}),
-            }
-            self._connection.request("POST", self._prefix + path, body, headers)
-            response = self._connection.getresponse()
-            text = response.read(16 * 2**20)
-            if response.will_close or not response.isclosed():
-                self.close()
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            self.close()
-            raise Unreachable(f"{type(error).__name__}: {error}") from error
-        try:
-            answer = json.loads(text)
-        except (ValueError, RecursionError):
-            answer = {}
-        wait = response.getheader("Retry-After", "")
-        seconds = min(600.0, float(wait)) if wait.isdecimal() else None
-        return Answer(response.status, seconds, answer if isinstance(answer, dict) else {})
-
-    def _connect(self) -> None:
-        self._connection.connect()
-        if self._pin:
-            certificate = self._connection.sock.getpeercert(binary_form=True)
-            if not certificate or not hmac.compare_digest(spki_sha256(certificate), self._pin):
-                self.close()
-                raise Unreachable("the certificate's key is not the pinned one")
-
-    def close(self) -> None:
-        self._connection.close()
-
-
-class HttpsSender:
-    """Send single events, and a backlog as batches."""
-
-    def __init__(self, transport: HttpsTransport) -> None:
         self.clock_offset = 0.0
-        self._transport = transport
         self._path = EVENT  # of the next request
         self._behind = ""  # from a minute on: the events that wait, the oldest one's seconds
         self._open_at = {EVENT: 0.0, BATCH: 0.0}  # monotonic: when the rate allows the next one
@@ -171,7 +118,7 @@ class HttpsSender:
         if self._path == BATCH:
             self._last_batch = time.monotonic()
             body = b'{"events":[' + b",".join(events) + b"]}"
-        answer = self._transport.post(self._path, body, self._behind)
+        answer = self._post(body)
         status, code = answer.status, answer.body.get("code", "")
         if status == 200 and answer.body.get("received") is not None:
             self._batch_max = min(SEND_MAX_EVENTS, self._batch_max * 2)
@@ -188,6 +135,52 @@ class HttpsSender:
             return [WAITS] * len(events)
         self._batch_max = min(SEND_MAX_EVENTS, self._batch_max * 2)
         return self._results({0: _result(answer.body, status)}, 1, answer)
+
+    def _post(self, body: bytes) -> Answer:
+        """Post JSON to the chosen endpoint. Raises Unreachable without an answer."""
+        if self._connection.sock is not None:
+            # when the bridge has closed the idle connection; the event_id makes that harmless
+            with contextlib.suppress(Unreachable):
+                return self._post_once(body)
+        return self._post_once(body)
+
+    def _post_once(self, body: bytes) -> Answer:
+        try:
+            if self._connection.sock is None:
+                self._connect()
+            headers = {
+                "Authorization": f"Bearer {self._token.read_text().strip()}",
+                "Content-Type": "application/json",
+                "X-Hook-Source": "primary-agent",
+                "X-Hook-Version": VERSION,
+                **({"X-Hook-Behind": self._behind} if self._behind else {}),
+            }
+            self._connection.request("POST", self._prefix + self._path, body, headers)
+            response = self._connection.getresponse()
+            text = response.read(16 * 2**20)
+            if response.will_close or not response.isclosed():
+                self.close()
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            self.close()
+            raise Unreachable(f"{type(error).__name__}: {error}") from error
+        try:
+            answer = json.loads(text)
+        except (ValueError, RecursionError):
+            answer = {}
+        wait = response.getheader("Retry-After", "")
+        seconds = min(600.0, float(wait)) if wait.isdecimal() else None
+        return Answer(response.status, seconds, answer if isinstance(answer, dict) else {})
+
+    def _connect(self) -> None:
+        self._connection.connect()
+        if self._pin:
+            certificate = self._connection.sock.getpeercert(binary_form=True)
+            if not certificate or not hmac.compare_digest(spki_sha256(certificate), self._pin):
+                self.close()
+                raise Unreachable("the certificate's key is not the pinned one")
+
+    def close(self) -> None:
+        self._connection.close()
 
     def _results(self, wrong: dict[Any, Result], count: int, answer: Answer) -> list[Result]:
         if any(result.verdict == "stale" for result in wrong.values()):

@@ -20,7 +20,7 @@ import threading
 from pathlib import Path
 
 from hooks_app.producer.forwarder import Forwarder
-from hooks_app.producer.https_sender import HttpsSender, HttpsTransport
+from hooks_app.producer.https_sender import HttpsSender
 from hooks_app.producer.shell_command import HOOK_MATCHERS, hook_entry, write_hook_script
 from hooks_app.producer.spool import spool_status
 
@@ -50,11 +50,11 @@ def main() -> None:
         command.error("--url and --token-file are needed to forward")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
-        transport = HttpsTransport(given.url, given.token_file, given.pin)
+        sender = HttpsSender(given.url, given.token_file, given.pin)
         spool.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (ValueError, OSError) as error:
         command.error(str(error))
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    Forwarder(spool, HttpsSender(transport)).run_forever(stop)
+    Forwarder(spool, sender).run_forever(stop)

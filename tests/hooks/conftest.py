@@ -15,7 +15,7 @@ import pytest
 from hypothesis import strategies as st
 
 from hooks_app.producer.forwarder import Forwarder
-from hooks_app.producer.https_sender import HttpsSender, HttpsTransport
+from hooks_app.producer.https_sender import HttpsSender
 from hooks_app.producer.shell_command import hook_command, write_hook_script
 from hooks_app.producer.spool import RESERVED
 from tests.hooks.scripted import ScriptedBridge
@@ -87,9 +87,9 @@ class Way:
 
     def make(self, pin: str | None = None) -> Forwarder:
         pin = self.bridge.pin if pin is None else pin
-        transport = HttpsTransport(self.bridge.url, self.token, pin)
-        self.closing.callback(transport.close)
-        made = Forwarder(self.spool, HttpsSender(transport))
+        sender = HttpsSender(self.bridge.url, self.token, pin)
+        self.closing.callback(sender.close)
+        made = Forwarder(self.spool, sender)
         self.closing.callback(made.close)
         return made
 

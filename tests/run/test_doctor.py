@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from bridge_project.kernel.config import Conf
 from bridge_project.network import certificates
 from hooks_app.producer.forwarder import Forwarder
-from hooks_app.producer.https_sender import HttpsSender, HttpsTransport
+from hooks_app.producer.https_sender import HttpsSender
 from hooks_app.producer.install import install
 from hooks_app.producer.spool import Spool
 from tests.agents.drive import carrying
@@ -148,9 +148,9 @@ def test_a_forwarder_of_another_machine_that_is_behind(bridge: Bridge, tmp_path:
     spool.mkdir()
     token.write_text(bridge.hook_token)
     url = f"https://127.0.0.1:{bridge.port}"
-    transport = HttpsTransport(url, token, bridge.pairing().pin)
+    sender = HttpsSender(url, token, bridge.pairing().pin)
     put(spool, "1", time.time() - 300)
-    assert Forwarder(spool, HttpsSender(transport)).run_once() == 1
+    assert Forwarder(spool, sender).run_once() == 1
     told = run_doctor(bridge, expected=0)
     says(told["forwarders"], "warning")
     assert re.search(r"127\.0\.0\.1 is 3\d\d\b", told["forwarders"]["text"])
