@@ -15,6 +15,7 @@ from twisted.internet import reactor
 from twisted.logger import globalLogBeginner
 from twisted.protocols.tls import TLSMemoryBIOFactory
 
+from bridge_project.composition import background
 from bridge_project.edge import http, websocket
 from bridge_project.edge.connection import (
     ConnectionLimiter,
@@ -35,7 +36,6 @@ from bridge_project.network.transport import Transport, resolve
 
 log = logging.getLogger("bridge.server")
 
-Hook = Callable[[], Awaitable[None]]
 M_MMAP_THRESHOLD = -3
 DRAIN_POLL_SECONDS = 0.05  # between two checks of what is still open while stopping
 
@@ -43,8 +43,8 @@ DRAIN_POLL_SECONDS = 0.05  # between two checks of what is still open while stop
 class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
     """Replace how daphne starts, listens and ends.
 
-    ``on_start`` is awaited once the event loop runs and before anything listens, ``on_listening``
-    when all listens, ``on_stop`` before a socket is closed.
+    The background work begins before anything listens and ends before a socket is closed.
+    ``on_listening`` is awaited when all listens.
     """
 
     def __init__(
@@ -53,13 +53,11 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
         *,
         conf: Conf,
         certificates: Certificates,
-        on_start: Hook,
-        on_stop: Hook,
-        on_listening: Hook,
+        on_listening: Callable[[], Awaitable[None]],
     ) -> None:
         super().__init__(application, endpoints=["tls"], server_name="")
         self.conf = conf
-        self.on_start, self.on_stop, self.on_listening = on_start, on_stop, on_listening
+        self.on_listening = on_listening
         self.tls_context = TLSContextHolder(certificates)
         self.limiter = ConnectionLimiter(conf)
         self.channels: set[http.Channel] = set()
@@ -79,7 +77,7 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
         """Serve until SIGTERM or SIGINT, then stop in order and return.
 
         A second signal ends the process at once. Raises ConfError, one line naming the setting,
-        when it cannot listen, and what ``on_start`` raises.
+        when it cannot listen, and what the background work's start raises.
         """
         # By itself glibc keeps freed blocks of up to 32 MB: after 30 answers of 10 MB 100 MB.
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -115,7 +113,7 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
             self.loop.create_task(self._check_timeouts()),
         ]
         try:
-            await self.on_start()
+            await background.start_all()
             try:
                 for port in self._ports:
                     port.startReading()
@@ -144,7 +142,7 @@ class Server(ServerLog, daphne.server.Server):  # type: ignore[misc]
         seconds = limits.STOP_SECONDS
         try:
             async with asyncio.timeout(seconds):
-                await self.on_stop()
+                await background.stop_all()
         except TimeoutError:
             log.error("What was to be done before stopping took longer than %d seconds.", seconds)
         self.stopping = True

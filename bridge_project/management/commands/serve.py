@@ -44,7 +44,6 @@ class Command(BaseCommand):
             server_address.record(conf, self.here)
 
             from bridge_project.asgi import routes
-            from bridge_project.composition import background
 
             # installs the reactor: only here, after everything that can be refused
             from bridge_project.edge import server
@@ -54,8 +53,6 @@ class Command(BaseCommand):
                 TransportMiddleware(routes),
                 conf=conf,
                 certificates=self.certificates,
-                on_start=background.start_all,
-                on_stop=background.stop_all,
                 on_listening=self._listening,
             ).run()
         fault = data_files.files.fault
