@@ -1,6 +1,8 @@
 """Limit how many file answers are in memory; end git when the server stops."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 
 from bridge_project.http.asgi_types import Application, Message, Receive, Scope, Send
@@ -64,10 +66,9 @@ class FileRequestLimiter:
                 timer.cancel()
 
 
-async def start() -> None:
+@asynccontextmanager
+async def allow_git() -> AsyncIterator[None]:
+    """Clean up after dead processes; at the end stop git, with a commit's hooks."""
     await files.run(mirror.forget_leftovers)
-
-
-async def stop() -> None:
-    """End git: the bridge does not wait for a commit's hooks."""
+    yield
     await asyncio.to_thread(child_process.end_all)

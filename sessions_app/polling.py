@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import time
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
@@ -12,7 +13,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from bridge_project.kernel import failure_alerts, limits
-from bridge_project.kernel.background_task import BackgroundTask
+from bridge_project.kernel.background_task import background_task
 from bridge_project.kernel.threads import chores, readers, writers
 from bridge_project.protocol.base import Phase
 from bridge_project.protocol.catalogue import encode
@@ -33,18 +34,15 @@ log = structlog.get_logger("bridge.polling")
 LATE = timedelta(seconds=10)
 
 
-async def start() -> None:
+@contextlib.asynccontextmanager
+async def follow_log() -> AsyncIterator[None]:
+    """Hold this process's lease, and wake its sockets when the log grows."""
     await writers.run(leases.start, leases.instance())
     tail.open(await readers.run(reader.head_seq))
     await tail.notifier.start()
     await tail.notifier.join(Feed.ALL)
-    await _polling.start()
-    await _updating.start()
-
-
-async def stop() -> None:
-    await _updating.stop()
-    await _polling.stop()
+    async with background_task(_poll), background_task(_update):
+        yield
     await tail.notifier.stop()
     tail.close()
     with contextlib.suppress(DatabaseError):
@@ -171,7 +169,3 @@ async def _send_changes(ready: list[ClientConnection]) -> None:
     for connection in ready:
         if connection not in behind:
             connection.shown_at = now
-
-
-_polling = BackgroundTask(_poll)
-_updating = BackgroundTask(_update)

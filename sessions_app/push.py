@@ -9,6 +9,8 @@ import asyncio
 import json
 import uuid
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -19,7 +21,7 @@ from django.db import Error as DatabaseError
 from django.utils import timezone
 
 from bridge_project.kernel import failure_alerts, limits, threads
-from bridge_project.kernel.background_task import BackgroundTask
+from bridge_project.kernel.background_task import background_task
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.text import without_controls
@@ -206,17 +208,11 @@ def _end(subscription: PushSubscription, task: asyncio.Task[None]) -> None:
     _begin()
 
 
-_sender = BackgroundTask(_run)
-
-
-async def start() -> None:
-    if conf.bridge_push == "on":
-        await _sender.start()
-
-
-async def stop() -> None:
-    """Stop; pushes on their way have some seconds to finish."""
-    await _sender.stop()
+@asynccontextmanager
+async def send_pushes() -> AsyncIterator[None]:
+    """Send pushes; at the end those on their way have some seconds to finish."""
+    async with background_task(_run) if conf.bridge_push == "on" else nullcontext():
+        yield
     _waiting.clear()
     if _sending:
         _, late = await asyncio.wait([task for _, task in _sending.values()], timeout=END_SECONDS)

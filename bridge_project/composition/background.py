@@ -1,13 +1,15 @@
 """Start and stop the background work of a serving process."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from functools import partial
 from typing import Final
 
 import structlog
 
 from bridge_project.composition import chores
+from bridge_project.kernel.background_task import background_task
 from bridge_project.operations import monitors
 from files_app import request_limiter
 from hooks_app.producer import server_forwarder
@@ -18,20 +20,17 @@ log = structlog.get_logger(__name__)
 
 SERVICE_STOP_SECONDS = 10  # one that hangs cannot keep the others from being stopped
 
-
-Step = Callable[[], Awaitable[None]]
-
-# name, start and stop of each background service
-WORKS: Final[tuple[tuple[str, Step, Step], ...]] = (
-    ("sessions", polling.start, polling.stop),
-    ("push", push.start, push.stop),
-    ("chores", chores.task.start, chores.task.stop),
-    ("agents", supervisor.start, supervisor.stop),
-    ("git", request_limiter.start, request_limiter.stop),
-    ("forwarder", server_forwarder.start, server_forwarder.stop),
-    ("address", monitors.address.start, monitors.address.stop),
-    ("data files", monitors.data_files.start, monitors.data_files.stop),
-)
+# name → background service, from its start to its stop
+WORKS: Final[dict[str, Callable[[], AbstractAsyncContextManager[None]]]] = {
+    "sessions": polling.follow_log,
+    "push": push.send_pushes,
+    "chores": partial(background_task, chores.repeat),
+    "agents": supervisor.run_agents,
+    "git": request_limiter.allow_git,
+    "forwarder": server_forwarder.forward_spool,
+    "address": partial(background_task, monitors.follow_address),
+    "data files": monitors.guard_data_files,
+}
 
 _started: Final = AsyncExitStack()  # how to stop what runs
 
@@ -39,9 +38,10 @@ _started: Final = AsyncExitStack()  # how to stop what runs
 async def start_all() -> None:
     """Start the services of WORKS in order; if one fails, stop the others and raise."""
     try:
-        for name, start, stop in WORKS:
-            await start()
-            _started.push_async_callback(_stop, name, stop)
+        for name, work in WORKS.items():
+            running = AsyncExitStack()
+            await running.enter_async_context(work())
+            _started.push_async_callback(_stop, name, running)
     except BaseException:
         await stop_all()
         raise
@@ -52,9 +52,9 @@ async def stop_all() -> None:
     await _started.aclose()
 
 
-async def _stop(name: str, stop: Step) -> None:
+async def _stop(name: str, running: AsyncExitStack) -> None:
     try:
         async with asyncio.timeout(SERVICE_STOP_SECONDS):
-            await stop()
+            await running.aclose()
     except Exception as error:  # noqa: BLE001 - the next one must still be stopped
         log.error("background work did not stop in order", work=name, error=repr(error))

@@ -7,7 +7,6 @@ import structlog
 from django.db import Error as DatabaseError
 
 from bridge_project.kernel import failure_alerts
-from bridge_project.kernel.background_task import BackgroundTask
 from bridge_project.kernel.threads import chores
 from devices_app import pairing
 from hooks_app.intake import store
@@ -34,7 +33,8 @@ CHORES: dict[str, Callable[[], int]] = {
 }
 
 
-async def _repeat() -> None:
+async def repeat() -> None:
+    """Do all chores every INTERVAL_SECONDS, until it is cancelled."""
     while True:
         for what, chore in CHORES.items():
             try:
@@ -45,6 +45,3 @@ async def _repeat() -> None:
                 if not isinstance(error, DatabaseError):
                     failure_alerts.report("INTERNAL_ERROR", f"chore: {what}")
         await asyncio.sleep(INTERVAL_SECONDS)
-
-
-task = BackgroundTask(_repeat)

@@ -1,20 +1,16 @@
-"""Run one coroutine in the background of a serving process, until it is stopped."""
+"""Run one coroutine in the background of a serving process."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 
 
-class BackgroundTask:
-    """Run a coroutine function as a task; `stop` cancels it and waits for its end."""
-
-    def __init__(self, run: Callable[[], Coroutine[None, None, None]]) -> None:
-        self._run = run
-        self._task: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        self._task = asyncio.create_task(self._run())
-
-    async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+@asynccontextmanager
+async def background_task(run: Callable[[], Coroutine[None, None, None]]) -> AsyncIterator[None]:
+    """Run a coroutine function as a task; at the end cancel it and wait for its end."""
+    task = asyncio.create_task(run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import CancelledError
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -94,19 +95,12 @@ def collect() -> Iterator[Metric]:
         yield metrics.gauge(f"spool_{name}", help_text, float(status[name] or 0))
 
 
-_stop = threading.Event()
-_threads: list[threading.Thread] = []
-
-
-async def start() -> None:
-    _stop.clear()
-    run = Forwarder(spool(), StoreSender()).run_forever
-    _threads.append(threading.Thread(target=run, args=(_stop,), name="forwarder", daemon=True))
-    _threads[-1].start()
-
-
-async def stop() -> None:
-    """End the thread when it has stored what it holds."""
-    _stop.set()
-    while _threads:
-        await asyncio.to_thread(_threads.pop().join, JOIN_SECONDS)
+@asynccontextmanager
+async def forward_spool() -> AsyncIterator[None]:
+    """Run the forwarder in a thread, which ends when it has stored what it holds."""
+    stop, run = threading.Event(), Forwarder(spool(), StoreSender()).run_forever
+    thread = threading.Thread(target=run, args=(stop,), name="forwarder", daemon=True)
+    thread.start()
+    yield
+    stop.set()
+    await asyncio.to_thread(thread.join, JOIN_SECONDS)

@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from contextvars import Context
 from functools import partial
 from pathlib import Path
@@ -51,19 +51,20 @@ class Supervisor:
 
     # -- the life of the process -------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """End agents and pause sessions that dead processes left; then check regularly."""
+    @asynccontextmanager
+    async def run_agents(self) -> AsyncIterator[None]:
+        """End agents and pause sessions that dead processes left, and check regularly.
+
+        At the end pause the sessions of this process, and cancel its starts.
+        """
         registry.load()
         await asyncio.to_thread(groups.reap, leases.instance())
         await threads.run(ownership.pause_orphans, frozenset())
         self._orphans_checked_at = time.monotonic()
         self._ticker = asyncio.create_task(self._tick())
-
-    async def stop(self) -> None:
-        """Pause the sessions of this process, and cancel its starts."""
-        if self._ticker is not None:
-            self._ticker.cancel()
-            self._ticker = None
+        yield
+        self._ticker.cancel()
+        self._ticker = None
         for launch in self._launching.values():
             launch.cancel()
         for runner in tuple(self._running.values()):
