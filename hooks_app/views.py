@@ -75,7 +75,7 @@ class EventView(HookView):
         operation_id="hook_event",
         parameters=HEADERS,
         examples=EVENTS,
-        request=http.HookEventBody,
+        request=hooks.HookEventBody,
         responses=http.IngestionResult,
     )
     def post(self, request: Request) -> Response:

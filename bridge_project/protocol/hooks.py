@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import ValidationInfo, field_validator
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
 from bridge_project.kernel import limits
 from bridge_project.protocol import jsontext, types
@@ -86,25 +86,54 @@ _RULES: Final = {
 """SPEC's "Hook validation codes" by field; HOOK_INVALID_PAYLOAD for all others."""
 
 
-class _Base(Received):
-    """Validate all of a hook event but its payload; the context is the server's time."""
+def _payloads_by_event(schema: dict[str, Any]) -> None:
+    """Describe each event's payload: its fields if these are checked, else any (D5)."""
+    others = [event for event in types.HOOK_EVENTS if event not in ENFORCED]
+    kinds = [
+        {"event": {"const": event}, "payload": model.model_json_schema()}
+        for event, model in ENFORCED.items()
+    ]
+    schema["oneOf"] = [
+        {"properties": kind}
+        for kind in (*kinds, {"event": {"enum": others}, "payload": {"type": "object"}})
+    ]
 
-    event: types.HookEventName
-    timestamp: types.Timestamp
+
+class HookEventBody(Received):
+    """Describe a hook event; what its payload must hold is checked after it."""
+
+    model_config = ConfigDict(json_schema_extra=_payloads_by_event)
+
+    event: types.HookEventName = Field(
+        description="A body that has only `event_type` is read as if that were `event`."
+    )
+    timestamp: types.Timestamp = Field(
+        description=(
+            f"Within {limits.TIMESTAMP_SKEW_SECONDS // 60} minutes of the bridge's clock,"
+            " either way."
+        )
+    )
     session_id: types.SessionId
     payload: dict[str, Any]
+    event_id: Any = Field(
+        None,
+        description=(
+            "A UUID that the producer made once for this event, so that sending it again"
+            " stores nothing twice. Else ignored."
+        ),
+    )
 
     @field_validator("timestamp")
     @classmethod
     def _fresh(cls, text: str, info: ValidationInfo) -> str:
-        now: Any = info.context
+        now: Any = info.context  # the server's time
         age = (now - types.parse_timestamp(text)).total_seconds()
         if abs(age) > limits.TIMESTAMP_SKEW_SECONDS:
             raise ValueError(f"must be {_FRESH}")
         return types.utc_text(text)
 
 
-_KNOWN: Final = {"event_type", "event_id", *_Base.model_fields}
+_KNOWN: Final = {"event_type", *HookEventBody.model_fields}
 
 
 class HookInvalid(Exception):
@@ -167,7 +196,7 @@ def parse_hook_event(value: Any, *, now: datetime) -> HookEvent:
     event, alias = value.get("event"), value.get("event_type")
     if event is None and alias is not None:
         value = value | {"event": alias}
-    base, found = validate(_Base, value, context=now)
+    base, found = validate(HookEventBody, value, context=now)
     if event is not None and alias not in (None, event):
         differ = "event and event_type differ"
         found.insert(0, Fault("event_type", "the same as event", "", differ))

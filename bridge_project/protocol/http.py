@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field
 from bridge_project.kernel import limits
 from bridge_project.protocol import types
 from bridge_project.protocol.base import Received, Sent
-from bridge_project.protocol.hooks import ENFORCED
+from bridge_project.protocol.hooks import HookEventBody
 from bridge_project.protocol.resources import SessionState
 
 
@@ -139,44 +139,6 @@ class Info(Sent):
     supported_hooks: list[types.HookEventName]
     limits: InfoLimits
     forwarders: list[ForwarderInfo] | None = None
-
-
-def _payloads_by_event(schema: dict[str, Any]) -> None:
-    """Describe each event's payload: its fields if these are checked, else any (D5)."""
-    others = [event for event in types.HOOK_EVENTS if event not in ENFORCED]
-    kinds = [
-        {"event": {"const": event}, "payload": model.model_json_schema()}
-        for event, model in ENFORCED.items()
-    ]
-    schema["oneOf"] = [
-        {"properties": kind}
-        for kind in (*kinds, {"event": {"enum": others}, "payload": {"type": "object"}})
-    ]
-
-
-class HookEventBody(Received):
-    """Describe a hook event for OpenAPI; ``hooks.parse_hook_event`` checks it."""
-
-    model_config = ConfigDict(json_schema_extra=_payloads_by_event)
-
-    event: types.HookEventName = Field(
-        description="A body that has only `event_type` is read as if that were `event`."
-    )
-    timestamp: types.Timestamp = Field(
-        description=(
-            f"Within {limits.TIMESTAMP_SKEW_SECONDS // 60} minutes of the bridge's clock,"
-            " either way."
-        )
-    )
-    session_id: types.SessionId
-    payload: dict[str, Any]
-    event_id: Any = Field(
-        None,
-        description=(
-            "A UUID that the producer made once for this event, so that sending it again"
-            " stores nothing twice. Else ignored."
-        ),
-    )
 
 
 class HookBatchBody(Received):
