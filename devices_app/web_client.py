@@ -11,10 +11,9 @@ import mimetypes
 import posixpath
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from django.http import HttpRequest, HttpResponse
 from django.utils.http import http_date
@@ -38,19 +37,10 @@ SAFE: Final = {
 _IMPORT: Final = re.compile(r'^(?:import|\} from|export .* from) [^;"]*"(\.[^"]+)";$', re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(NamedTuple):
     content: bytes
     compressed: bytes
     content_type: str
-
-
-@dataclass(frozen=True, slots=True)
-class WebClient:
-    """Hold the whole client in memory; `version` changes with any byte of it."""
-
-    version: str
-    files: Mapping[str, File]  # the page and the service worker too
 
 
 @csrf_exempt
@@ -60,7 +50,7 @@ def screen(request: HttpRequest, path: str = "") -> HttpResponse:
 
     The policy names the WebSocket's host: Safari does not take `'self'` for it.
     """
-    client = load()
+    version, files = load()
     # worker: the one address that net/served.js registers
     policy = (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; manifest-src"
@@ -72,34 +62,36 @@ def screen(request: HttpRequest, path: str = "") -> HttpResponse:
         "Permissions-Policy": "camera=(self), microphone=(), geolocation=()",
         "Cache-Control": "no-cache",
         # By these two the client knows that it is out of date, or that the phone's clock is wrong.
-        "ETag": f'"{client.version}"',
+        "ETag": f'"{version}"',
         "Date": http_date(),
     }
-    return _answer(request, client.files[PAGE], headers)
+    return _answer(request, files[PAGE], headers)
 
 
 @csrf_exempt
 @require_safe
 def worker(request: HttpRequest) -> HttpResponse:
     """Serve the service worker, whose bytes change with any byte of the client."""
+    _, files = load()
     policy = "default-src 'none'; connect-src 'self'"
     headers = {"Content-Security-Policy": policy, "Cache-Control": "no-cache"}
-    return _answer(request, load().files[WORKER], headers)
+    return _answer(request, files[WORKER], headers)
 
 
 @csrf_exempt
 @require_safe
 def file(request: HttpRequest, version: str, name: str) -> HttpResponse:
     """Serve one of the client's files; 404 for a file of another version."""
-    client = load()
-    if version != client.version or name not in client.files or name in (PAGE, WORKER):
+    present, files = load()
+    if version != present or name not in files or name in (PAGE, WORKER):
         raise BridgeError("NOT_FOUND")
-    return _answer(request, client.files[name], {"Cache-Control": FOR_GOOD})
+    return _answer(request, files[name], {"Cache-Control": FOR_GOOD})
 
 
 def icon(request: HttpRequest) -> str:
     """Return the address of the bridge's icon, which the admin site shows too."""
-    return f"/app/{load().version}/icon.svg"
+    version, _ = load()
+    return f"/app/{version}/icon.svg"
 
 
 def _answer(request: HttpRequest, found: File, headers: dict[str, str]) -> HttpResponse:
@@ -110,8 +102,8 @@ def _answer(request: HttpRequest, found: File, headers: dict[str, str]) -> HttpR
 
 
 @cache
-def load() -> WebClient:
-    """Read the client's files and name them by their hash."""
+def load() -> tuple[str, Mapping[str, File]]:
+    """Return a version that changes with any byte of the client, and all its files."""
     found = {
         path.relative_to(DIRECTORY).as_posix(): path.read_bytes()
         for path in sorted(DIRECTORY.rglob("*"))
@@ -130,7 +122,7 @@ def load() -> WebClient:
     files = [name for name in found if name not in (PAGE, WORKER)]
     about = json.dumps({"version": version, "files": files})
     found[WORKER] = f"self.CLIENT = {about};\n{code}".encode()
-    return WebClient(version, {name: _file(name, content) for name, content in found.items()})
+    return version, {name: _file(name, content) for name, content in found.items()}
 
 
 def _imports(found: Mapping[str, bytes], start: str) -> list[str]:
