@@ -107,12 +107,7 @@ def messages() -> list[Message]:
 
 @cache
 def document() -> str:
-    """Return the document as JSON; it does not change while the bridge runs."""
-    return jsontext.dumps(build())
-
-
-def build() -> Schema:
-    """Build AsyncAPI 3.0, seen from the bridge: it receives what clients send."""
+    """Return AsyncAPI 3.0 in JSON; by it the bridge receives what clients send."""
     schemas: dict[str, Schema] = {}
     found = messages()
     variables = {"host": {"default": "localhost"}, "port": {"default": "8443"}}
@@ -123,7 +118,7 @@ def build() -> Schema:
         "servers": [{"$ref": "#/servers/bridge"}],
         "messages": {one.name: {"$ref": f"#/components/messages/{one.name}"} for one in found},
     }
-    return {
+    whole = {
         "asyncapi": "3.0.0",
         "info": about,
         "defaultContentType": "application/json",
@@ -135,6 +130,7 @@ def build() -> Schema:
             "schemas": dict(sorted(schemas.items())),
         },
     }
+    return jsontext.dumps(whole)
 
 
 def _message(message: Message, schemas: dict[str, Schema]) -> Schema:
