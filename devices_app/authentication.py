@@ -73,7 +73,7 @@ class HookOnly(_Scope):
 
 
 def _fail(code: str, address: str) -> NoReturn:
-    ratelimit.failed_authentication(address)
+    ratelimit.check("failed-auth", None, address)  # a valid token still works from there (D16)
     raise BridgeError(code)
 
 

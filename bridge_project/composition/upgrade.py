@@ -52,5 +52,5 @@ async def _check(scope: Scope) -> None:
     except DatabaseError:
         raise BridgeError("STORAGE_UNAVAILABLE") from None
     if principal is None or principal.device is None:
-        await readers.run(ratelimit.failed_authentication, client)
+        await readers.run(ratelimit.check, "failed-auth", None, client)
         raise BridgeError("AUTH_INVALID_TOKEN")

@@ -49,14 +49,6 @@ def check(group: str, token: str | None, address: str) -> None:
         raise too_many("", usage["time_left"] + 1)
 
 
-def failed_authentication(address: str) -> None:
-    """Count a failed authentication; raise RATE_LIMIT_EXCEEDED after too many.
-
-    Only failures are counted and refused: a correct token from a locked-out address works (D16).
-    """
-    check("failed-auth", None, address)
-
-
 def too_many(message: str, seconds: int) -> BridgeError:
     """Make the error, with the time to wait in a field and in `Retry-After`."""
     headers = {"Retry-After": str(seconds)}

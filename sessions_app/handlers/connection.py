@@ -60,7 +60,7 @@ async def auth(connection: ClientConnection, message: ClientMessage) -> None:
         )
     except BridgeError as error:
         try:  # count it for the address; too many are RATE_LIMITED (D16)
-            await readers.run(ratelimit.failed_authentication, connection.transport.client)
+            await readers.run(ratelimit.check, "failed-auth", None, connection.transport.client)
         except BridgeError as limited:
             raise Refused("RATE_LIMITED", limited.message, details=limited.fields) from None
         raise Refused(error.code, error.message) from None
