@@ -1,10 +1,9 @@
 """Write one archive of the whole bridge, while it runs: `backup`."""
 
-import argparse
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.private_files import make_private_dir
@@ -24,7 +23,7 @@ class Command(BaseCommand):
     )
     requires_system_checks: list[str] = []
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+    def add_arguments(self, parser: CommandParser) -> None:
         where = "where to: a new file, or a directory (default: backups/ in the data directory)"
         parser.add_argument("file", nargs="?", help=where)
 

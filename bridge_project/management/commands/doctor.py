@@ -1,11 +1,10 @@
 """Check the bridge and its machine, and print remedies (D43): `doctor`."""
 
-import argparse
 import os
 import sys
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandParser
 
 from bridge_project.kernel.config import conf
 from bridge_project.operations.doctor.checks import examine
@@ -21,7 +20,7 @@ class Command(BaseCommand):
     )
     requires_system_checks: list[str] = []
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+    def add_arguments(self, parser: CommandParser) -> None:
         for_machines = "for a machine: {status, checks: [{check, level, text, mend}]}"
         parser.add_argument("--json", action="store_true", help=for_machines)
         start = "also start this agent, in an empty directory and without a prompt, and close it"

@@ -1,6 +1,5 @@
 """Create a user of the admin site, interactively or for a script: `make_admin`."""
 
-import argparse
 import getpass
 import os
 import sys
@@ -10,7 +9,7 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import User
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
-from django.core.management.base import CommandError
+from django.core.management.base import CommandError, CommandParser
 
 from devices_app.management.base import DatabaseCommand
 from devices_app.qr import bridge_address
@@ -28,7 +27,7 @@ class Command(DatabaseCommand):
     )
     table = get_user_model()._meta.db_table
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+    def add_arguments(self, parser: CommandParser) -> None:
         default = f"the user's name (default: {DEFAULT_NAME}, or asked for)"
         parser.add_argument("--username", help=default)
 

@@ -1,10 +1,9 @@
 """Make a new certificate authority after asking for confirmation (D55): `new_ca`."""
 
-import argparse
 import sys
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from bridge_project.kernel.config import ConfError, conf
 from bridge_project.network.certificates import load_or_renew
@@ -20,7 +19,7 @@ WHAT = (
 class Command(BaseCommand):
     help = "Make a new certificate authority; the key that pairing codes name is kept."
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+    def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--yes", action="store_true", help="do not ask")
 
     def handle(self, *args: Any, **options: Any) -> None:

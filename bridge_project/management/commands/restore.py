@@ -1,10 +1,9 @@
 """Replace the data directory by a backup: `restore`."""
 
-import argparse
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandParser
 
 from bridge_project.kernel.config import conf
 from bridge_project.operations import startup
@@ -19,7 +18,7 @@ class Command(BaseCommand):
     )
     requires_system_checks: list[str] = []
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+    def add_arguments(self, parser: CommandParser) -> None:
         what = "what `backup` wrote, or a copy of the database alone (backups/*.sqlite3)"
         parser.add_argument("file", type=Path, help=what)
 

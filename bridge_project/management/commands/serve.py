@@ -1,12 +1,11 @@
 """Run the bridge (D42, D43): `serve`."""
 
-import argparse
 import io
 import sys
 from typing import Any
 
 from django.core.management import call_command
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 from django.utils import timezone
 
@@ -27,7 +26,7 @@ class Command(BaseCommand):
     )
     requires_system_checks: list[str] = []
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+    def add_arguments(self, parser: CommandParser) -> None:
         anew = (
             "begin with an empty database where this bridge's own is missing;"
             " every device must then be paired again"

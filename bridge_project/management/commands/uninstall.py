@@ -1,6 +1,5 @@
 """Remove hooks and services, and on request the data: `uninstall`."""
 
-import argparse
 import contextlib
 import os
 import shlex
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from django.core.management import call_command
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from bridge_project.kernel.config import PROJECT_DIR, conf
 from bridge_project.kernel.database import sqlite_file
@@ -41,7 +40,7 @@ class Command(BaseCommand):
     )
     requires_system_checks: list[str] = []
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+    def add_arguments(self, parser: CommandParser) -> None:
         data = "what becomes of the data directory; asked for on a terminal, needed without one"
         parser.add_argument("--data", choices=(KEEP, REMOVE), help=data)
 

@@ -1,13 +1,12 @@
 """Copy and migrate the database; go back if that fails; restart: `upgrade`."""
 
-import argparse
 import os
 import pwd
 import shutil
 from pathlib import Path
 from typing import Any, Final
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from bridge_project import __version__
 from bridge_project.kernel.config import conf
@@ -26,7 +25,7 @@ class Command(BaseCommand):
     )
     requires_system_checks: list[str] = []
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+    def add_arguments(self, parser: CommandParser) -> None:
         what = "the database is a server's, and you have dumped it: it is not copied here"
         parser.add_argument("--dumped", action="store_true", help=what)
 

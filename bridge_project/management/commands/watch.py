@@ -1,6 +1,5 @@
 """Show in the terminal the messages that a device gets (D43): `watch`."""
 
-import argparse
 import asyncio
 import contextlib
 import importlib.util
@@ -12,7 +11,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from bridge_project.kernel.config import conf
 from bridge_project.terminal.client import Refused
@@ -34,7 +33,7 @@ class Command(BaseCommand):
     )
     requires_system_checks: list[str] = []
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+    def add_arguments(self, parser: CommandParser) -> None:
         raw = "print the messages as JSON, one a line; everything else goes to standard error"
         parser.add_argument("--raw", action="store_true", help=raw)
         commands = (

@@ -1,12 +1,11 @@
 """Make a pairing token and show it as a QR code, or for a program (D43)."""
 
-import argparse
 import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import CommandError
+from django.core.management.base import CommandError, CommandParser
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.private_files import write_private_file
@@ -34,7 +33,7 @@ class Command(DeviceCommand):
         " the code can pair."
     )
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+    def add_arguments(self, parser: CommandParser) -> None:
         whose = parser.add_mutually_exclusive_group()
         name = "name of the new device (default: Device and its number)"
         whose.add_argument("--name", type=device_name, help=name)

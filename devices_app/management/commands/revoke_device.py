@@ -1,8 +1,9 @@
 """Refuse a device from now on and close its sockets (D15, D43)."""
 
-import argparse
 import getpass
 from typing import Any
+
+from django.core.management.base import CommandParser
 
 from devices_app import pairing
 from devices_app.management.base import DeviceCommand, find_device
@@ -14,7 +15,7 @@ class Command(DeviceCommand):
         " closed within two seconds. It can be paired again only as a new device."
     )
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+    def add_arguments(self, parser: CommandParser) -> None:
         which = "the device's id (see list_devices), or its name when only one has it"
         parser.add_argument("device", metavar="NAME_OR_ID", help=which)
 
