@@ -46,7 +46,7 @@ class _Scope(BasePermission):
 
 
 class AnyToken(_Scope):
-    """Admit every token: ``/health`` and ``/info``."""
+    """Admit every valid token: ``/health`` and ``/info``."""
 
     kinds = frozenset({"device", "hook", "admin"})
 

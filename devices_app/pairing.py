@@ -52,7 +52,7 @@ def mint(
 
 
 def mint_claimed(name: str, client_device_id: str, *, lifetime: timedelta) -> tuple[Device, str]:
-    """Pair this process as a device with a used token, for `doctor`.
+    """Create a paired device for `doctor`, without a pairing code.
 
     Nobody is told, since no code of it exists: a claim that comes over the network is always
     announced. Returns the device and the token's plain text.

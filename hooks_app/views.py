@@ -33,7 +33,7 @@ BATCH = [OpenApiExample("All nine", {"events": EXAMPLES}, request_only=True)]
 
 
 class HookView(BridgeAPIView):
-    """Require the hook token, and answer violations with D8's body, at both endpoints."""
+    """Require the hook token at /hooks/event and /hooks/batch; answer as D8 says."""
 
     permission_classes = [HookOnly]
     takes_large_bodies = True

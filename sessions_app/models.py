@@ -192,7 +192,7 @@ class ToolCall(models.Model):
         MODIFIED = "modified"
 
     class DecidedBy(models.TextChoices):
-        """List who decides: a device, the person at the machine, or the bridge."""
+        """List who decides: a device, the person at the machine (AGENT), or the bridge."""
 
         DEVICE = "device"
         AGENT = "agent"

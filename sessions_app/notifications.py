@@ -173,9 +173,9 @@ _HAPPENED: dict[str, tuple[NotificationType, str, Priority, str]] = {
     "cut_off": ("error", "The answer was cut off", "high", "ANSWER_CUT_OFF"),
     "done": ("task_complete", "The agent is done", "normal", ""),
     "idle": ("agent_idle", "The session was paused", "low", ""),
-    "model_retried": ("agent_notification", "The agent waits for its model", "low", ""),
+    "model_retried": ("agent_notification", "The agent is waiting for its model", "low", ""),
     "withdrawn": ("agent_notification", "Messages were withdrawn", "normal", ""),
-    "working": ("agent_notification", "The agent still works", "low", ""),
+    "working": ("agent_notification", "The agent is still working", "low", ""),
     "silent": ("agent_notification", "The agent is silent", "low", ""),
 }
 
@@ -192,7 +192,7 @@ def silent(session: Session) -> Notification:
     silence = f"no sign for {limits.TURN_SILENCE_SECONDS:g} s"
     if doing := doing_of(session):
         return happened(session, "working", f"{doing['summary']} ({silence})")
-    thinks = "it thinks, or waits for its model."
+    thinks = "it is thinking, or waiting for its model."
     return happened(session, "silent", f"{session.agent_type} gave {silence}: {thinks}")
 
 

@@ -48,7 +48,7 @@ async def start_all() -> None:
 
 
 async def stop_all() -> None:
-    """Stop all started works, the last first, even when one of them fails."""
+    """Stop all services that were started, the last one first, whatever fails."""
     await _started.aclose()
 
 

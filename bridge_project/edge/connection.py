@@ -203,10 +203,10 @@ async def drain(transport: Transport) -> None:
 
 
 class ConnectionLimiter:
-    """Refuse public addresses under `auto` (D44); bound unauthenticated connections.
+    """Refuse connections to public addresses of this machine under `auto` (D44).
 
-    Above the bound one is reset: the oldest without TLS, else the oldest. The newest always stays:
-    its client may be about to send a valid token, from the same address.
+    Of too many that are not authenticated, reset one: the oldest without TLS, else the oldest. The
+    newest always stays: its client may be about to send a valid token, from the same address.
     """
 
     def __init__(self, conf: Conf) -> None:

@@ -16,7 +16,7 @@ from bridge_project.kernel.errors import BridgeError
 
 
 class SendBody(Exception):
-    """Tell the edge to read the large body; raised, but not an error."""
+    """Ask the edge to read a large body: raised by a view, but not an error."""
 
 
 class BridgeAPIView(APIView):

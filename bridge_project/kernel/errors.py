@@ -77,7 +77,7 @@ _TABLE = [
     ErrorCode("PAYLOAD_TOO_LARGE", "The body or message is larger than the bridge takes.",
         "Send less at once; the limit is `max_message_size_mb` in /info.",
         status=413, close=1009, within="`error`", recoverable=False, passes=True),
-    ErrorCode("UNSUPPORTED_MEDIA_TYPE", "The body is not JSON.",
+    ErrorCode("UNSUPPORTED_MEDIA_TYPE", "The body is not sent as JSON.",
         "Send `Content-Type: application/json`.", status=415, severity="info"),
     ErrorCode("STORAGE_UNAVAILABLE", "The database cannot be used now; nothing was stored.",
         "Send it again after `Retry-After` seconds; `python manage.py doctor` says what is wrong.",

@@ -72,7 +72,7 @@ class Jail:
         return self._walk("directory", names)
 
     def hides(self, names: Names) -> bool:
-        """Return whether a real path is forbidden or below a forbidden one."""
+        """Return whether a path is one of those that clients may not reach."""
         return self._rules.hides(names)
 
     @cached_property

@@ -52,7 +52,7 @@ class Commands:
         await self._join("started ", agent=agent, working_directory=where)
 
     async def resume(self, name: str = "") -> None:
-        """resume [N|ID]: have a paused or failed session go on; without N the chosen one"""
+        """resume [N|ID]: go on with a paused or failed session; without N the chosen one"""
         chosen = self._named(name)
         known = self.console.sessions.get(chosen, {})
         if known.get("kind") == "observed":
@@ -71,15 +71,15 @@ class Commands:
         self._show_all(filter(None, map(past.line, found["messages"])))
 
     async def say(self, text: str) -> None:
-        """say TEXT: a message to that agent"""
+        """say TEXT: send the session's agent a message"""
         await self._send("message", content=text, role="user")
 
     async def interrupt(self) -> None:
-        """interrupt: stop what it is doing"""
+        """interrupt: stop what the agent is doing"""
         await self._send("session_interrupt")
 
     async def end(self) -> None:
-        """end: end the session; one that is only observed is left"""
+        """end: end the session; an observed one is only left"""
         await self._send("session_end", reason="user_request")
         self.console.current = None
 
@@ -95,13 +95,13 @@ class Commands:
             self.show("Nothing waits for a decision.")
 
     async def approve(self, number: str = "") -> None:
-        """approve [N]: approve the one that waits, or number N of `approvals`"""
+        """approve [N]: approve the only waiting call, or number N of `approvals`"""
         if render.questions(asked := self._waiting(number)):
             raise Wrong("It is a question: `answer` it, or `reject` it.")
         await self._decide(asked, "approved")
 
     async def reject(self, number: str = "") -> None:
-        """reject [N]: reject the one that waits, or number N of `approvals`"""
+        """reject [N]: reject the only waiting call, or number N of `approvals`"""
         await self._decide(self._waiting(number), "rejected")
 
     async def modify(self, text: str) -> None:
@@ -112,7 +112,7 @@ class Commands:
         await self._decide(asked, "modified", params)
 
     async def answer(self, text: str) -> None:
-        """answer [#N] CHOICE: answer a question: a number, 1,3, or your own words"""
+        """answer [#N] CHOICE: answer a question: 2, or 1,3, or your own words"""
         number, _, reply = text[1:].partition(" ") if text.startswith("#") else ("", "", text)
         if not (questions := render.questions(asked := self._waiting(number))):
             raise Wrong("It is no question: `approve` or `reject` it.")

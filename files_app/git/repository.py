@@ -1,4 +1,4 @@
-"""Find a session's repository; refuse another owner's or hidden mounts (D10, D12)."""
+"""Find a session's repository; refuse another user's, or hidden mounts (D10, D12)."""
 
 import os
 

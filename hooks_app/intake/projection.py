@@ -46,7 +46,7 @@ def prompt_of(event: HookEvent) -> str:
 
 
 def starts_program(event: HookEvent) -> bool:
-    """Return whether a new program of the agent began: older questions are void.
+    """Return whether the agent began afresh, so that its older questions are void.
 
     After ``compact`` the same program goes on, and what it asks with it.
     """
@@ -126,14 +126,14 @@ _STOPS: dict[str, Kind] = {
     "safety": ("error", "The agent stopped for safety", "high"),
 }
 _DONE: Kind = ("task_complete", "The agent is done", "normal")
-_WAITS: Kind = ("agent_notification", "The agent waits", "low")
+_WAITS: Kind = ("agent_notification", "The agent is waiting", "low")
 _ENDED: Kind = ("task_complete", "The session ended", "low")
 _CLEARED: Kind = ("task_complete", "The conversation was cleared", "low")
 _FAILED: Kind = ("error", "The session ended with an error", "normal")
 
 
 def notification_of(event: HookEvent, session: Session) -> Notification | None:
-    """Return the notification of an event, or None; one without text shows the title."""
+    """Return an event's notification, or None; the session's title replaces no text."""
     data: dict[str, Any]
     match event.event:
         case "Stop":
@@ -141,7 +141,7 @@ def notification_of(event: HookEvent, session: Session) -> Notification | None:
             kind = _STOPS.get(data["reason"], _DONE)
             body = _text(event, "message") or _text(event, "error")
             if kind is _DONE and leaves_subagents(event):
-                kind, body = _WAITS, "The agent waits for its subagents."
+                kind, body = _WAITS, "The agent is waiting for its subagents."
         case "SessionEnd" if _text(event, "reason") == "clear":
             data = {"exit_reason": _text(event, "exit_reason")}
             kind, body = _CLEARED, "The agent goes on in a new session."
@@ -163,7 +163,9 @@ def notification_of(event: HookEvent, session: Session) -> Notification | None:
 
 def _agents_own(kind: str, level: str) -> Kind:
     if kind == "idle_prompt":
-        return "agent_idle", "The agent waits for you", "normal"
+        return "agent_idle", "The agent is waiting for you", "normal"
+    if kind == "hook_rejected":
+        return "error", "A hook event was set aside", "high"
     if level in ("error", "critical", "fatal"):
         return "error", "The agent reports an error", "high"
     urgent = kind == "permission_prompt" or level in ("warning", "warn")

@@ -69,7 +69,7 @@ class Spool:
         self.stuck: set[str] = set()  # names of what could not be moved away
 
     def make_directory(self) -> None:
-        """Make the spool (0700), but no removed data directory. Raises OSError."""
+        """Make the spool (0700), but not the data directory around it. Raises OSError."""
         make_real_dir(self.path)
         if self.path.stat().st_uid != os.geteuid():
             raise PermissionError(errno.EPERM, "it belongs to another user", str(self.path))

@@ -243,7 +243,7 @@ def pause_orphans(
 
 
 class InUse(NamedTuple):
-    """List keys of sessions with commands, joined by a device, owned by this process."""
+    """Keep the key sets: sessions with commands, with devices joined, and our own."""
 
     waiting: set[int]
     watched: set[int]

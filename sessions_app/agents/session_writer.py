@@ -192,7 +192,7 @@ class SessionWriter:
         return self.busy or bool(self.session.open_message)
 
     def settle(self) -> None:
-        """Set the turn to idle, unless a turn runs or a call outside one is open."""
+        """Set `session.turn` to idle, unless a turn or a call is still open."""
         if not self.in_turn and not self.session.calls:
             self.session.set_turn(Session.Turn.IDLE)
 

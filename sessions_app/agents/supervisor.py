@@ -77,7 +77,7 @@ class Supervisor:
     async def create(
         self, session_id: str | None, agent: str, directory: str, device: Device, failure_id: str
     ) -> Session:
-        """Create a session and start its agent; an id that exists returns that session.
+        """Create a session and start its agent; or return the session with this id.
 
         It returns when the agent is ready. ``failure_id`` is that of the notification which says
         that it did not start. Raises BridgeError: AGENT_UNAVAILABLE, CIRCUIT_OPEN, the jail's,

@@ -60,7 +60,7 @@ def handles(model: type[ClientPayload]) -> Callable[[Handler], Handler]:
 
 
 def invalid_message(message: str, field: str, constraint: str, received: str) -> BridgeError:
-    """Make the error of a payload's field that breaks a rule outside its model."""
+    """Make the error for a field that breaks a rule its model cannot check."""
     violation = {"field": f"payload.{field}", "constraint": constraint, "received": received}
     return BridgeError("PROTO_INVALID_MESSAGE", message, violations=[violation])
 
@@ -95,9 +95,12 @@ def _out_of_order(
         phase = "health_reported"
     expected = EXPECTED[phase]
     what = "joins its session" if session_id else f"leads on from the phase {phase}"
+    message = f"{received} came before the {expected} that {what}."
+    if received == "auth":
+        message = "auth comes once, and this connection is authenticated already."
     return BridgeError(
         "PROTO_SEQUENCE_ERROR",
-        f"{received} came before the {expected} that {what}.",
+        message,
         details={"expected": expected, "received": received, "currentPhase": phase},
         session_id=session_id,
     )

@@ -36,7 +36,9 @@ def test_a_turn_without_a_sign(bridge: Bridge, tmp_path: Path) -> None:
         decide(phone, runs, tool(phone, runs, command=command)["tool_call_id"], "approved")
         works = f"Bash: {command} (no sign for {SECONDS} s)"
         other.collect(lambda: bool(low(other, silent) and low(other, runs)), "both are explained")
-        assert low(other, silent)[0].startswith(f"plain gave no sign for {SECONDS} s: it thinks")
+        assert low(other, silent)[0].startswith(
+            f"plain gave no sign for {SECONDS} s: it is thinking"
+        )
         go_on.touch()
         phone.expect("stream_end", session_id=runs, finish_reason="stop")
         phone.expect("stream_end", session_id=thinks, finish_reason="stop")

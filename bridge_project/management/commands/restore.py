@@ -1,4 +1,4 @@
-"""Replace the data directory by a backup: `restore`."""
+"""Replace the data directory with a backup: `restore`."""
 
 from pathlib import Path
 from typing import Any

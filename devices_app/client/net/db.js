@@ -258,7 +258,7 @@ class MemoryDatabase {
   }
 }
 
-/** Put rows that came too early among those that came later, by their times, behind known ones. */
+/** Insert early rows among the others by time, after all known ones. */
 export function amongRows(rows, early, known = new Map()) {
   const all = [...rows];
   for (const one of early) {

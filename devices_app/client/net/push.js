@@ -1,4 +1,4 @@
-// Push: this browser's subscription at the push service of its maker, and the bridge's word of it.
+// Subscribe this browser to pushes, and keep the bridge's record of it right.
 
 import { isIOS } from "./requests.js";
 import { ownRegistration, served } from "./served.js";
@@ -23,7 +23,7 @@ export function whyNot({ acked, phase }) {
 /** What this device wants: "quiet", "full", or null. */
 export const wanted = (model) => model.db.get(KEPT);
 
-/** Subscribe, and have the bridge send so much detail; asks the person where that was not done. */
+/** Subscribe to pushes of this detail; asks the person for permission first. */
 export async function switchOn(model, detail) {
   const allowed = await Notification.requestPermission();
   if (allowed !== "granted") throw new Error("This browser was not allowed to show notifications.");
@@ -41,11 +41,11 @@ export async function switchOff(model) {
 /** Have a push sent now; says in words what became of it. */
 export async function tryPush(model) {
   const { subscribed, problem } = await model.call("ask", "push_test", {});
-  if (!subscribed) return "This browser is subscribed no more: switch push off and on again.";
+  if (!subscribed) return "This browser is no longer subscribed: switch push off and on again.";
   return problem ? `It was not sent: ${problem}` : "Sent. It is shown here in a few seconds.";
 }
 
-/** From now on mend on each connection what browser, service or bridge may have lost. */
+/** Renew the push subscription on each connection, if a push is wanted. */
 export function keepPush(model) {
   const mend = async () => {
     const detail = await wanted(model);

@@ -111,7 +111,7 @@ export async function fetchJson(path, token) {
 export const isIOS = // an iPad calls itself a Macintosh
   /iPhone|iPad|Macintosh/.test(navigator.userAgent) && navigator.maxTouchPoints > 0;
 
-/** Ask for the page once more, but for its content; null when its own origin does not answer. */
+/** Ask for the page's headers only; null when its own origin does not answer. */
 export const askOrigin = () =>
   fetch("/app/", {
     method: "HEAD",

@@ -68,7 +68,7 @@ function address() {
 export const ownRegistration = async () =>
   (await navigator.serviceWorker?.getRegistration("/app/").catch(() => null)) ?? null;
 
-/** Ask the bridge which version it serves and what time it has; null when it does not answer. */
+/** Ask the bridge for its version and time, and note both in `served`. */
 export async function lookAtServer() {
   const asked = Date.now();
   const response = await askOrigin();
@@ -84,7 +84,7 @@ export async function lookAtServer() {
   return registration.update().catch(() => learn({ newer: true }));
 }
 
-/** Start the newer version; only ever called by a person. */
+/** Start the newer version; called only when the person asks for it. */
 export async function useNewer() {
   const waiting = registration?.waiting;
   if (waiting && !takenOver) {

@@ -48,7 +48,7 @@ export function form(kind, act, ...children) {
 }
 
 const OFF = { autocomplete: "off", autocorrect: "off", autocapitalize: "off", spellcheck: "false" };
-/** Make a field for what is no prose: the browser corrects, fills in and underlines nothing. */
+/** Make a field for text that is not prose: no correction, completion or spelling. */
 export const field = (tag, attributes) => h(tag, { ...OFF, ...attributes });
 
 /** Make a screen: a bar with its title, what stands before and behind that, and its content. */

@@ -43,7 +43,7 @@ function liftNews() {
 /** Tell whether an element's content has been seen to its end. */
 export const seenToEnd = (node) => node.scrollTop + node.clientHeight >= node.scrollHeight - 8;
 
-/** Make a button that must be held; beside it one that needs no holding, in two steps. */
+/** Make a button to hold, and one to tap twice for those who cannot hold it. */
 export function holdButton(label, act) {
   let timer = 0;
   const node = h(

@@ -21,7 +21,7 @@ export function visible(text, odd = ODD_ALL) {
   return nodes;
 }
 
-/** The same for a text that is carried out, or compared. */
+/** Like `visible`, for code: a text that is run or compared. */
 export const visibleCode = (text) => visible(text, ODD_CODE);
 
 export const hasOdd = (code) => code.search(ODD_CODE) >= 0;
@@ -93,7 +93,7 @@ export function subject(params) {
   return name ? params[name] : "";
 }
 
-/** Return all that a tool call does; where a difference says that, the file. */
+/** Return what a tool call does in full; only its file if there is a diff. */
 export function inputOf(params, diff = "") {
   const names = diff ? [] : Object.keys(params).filter((name) => !ASIDE.includes(name));
   if (!names.length) return subject(params);

@@ -20,8 +20,8 @@ const ENDED_SHOWN = 20;
 /** Make the list of sessions. */
 export function homeView({ model, go }) {
   const cards = h("div.cards");
-  const waitingTitle = h("h2.section", {}, "Waits for you");
-  const waiting = h("section", { "aria-label": "Waits for you" }, waitingTitle, cards);
+  const waitingTitle = h("h2.section", {}, "Waiting for you");
+  const waiting = h("section", { "aria-label": "Waiting for you" }, waitingTitle, cards);
   const list = h("ul.rows");
   const ended = h("ul.rows");
   const endedTitle = h("h2.section", {}, "Ended");

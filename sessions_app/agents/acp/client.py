@@ -59,7 +59,7 @@ class AcpClient:
         self.updated = asyncio.Event()
 
     def begin_turn(self) -> None:
-        """Begin a turn, to which calls belong that are open already."""
+        """Begin a turn; calls that are still open belong to it."""
         self.collector, self.calls.interrupted, self.in_turn = None, False, True
 
     def end_turn(self) -> None:

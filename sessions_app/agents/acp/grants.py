@@ -60,7 +60,7 @@ class Grant:
 
 
 def grant_of(call: Call, changes: Sequence[Change], resolve: Resolve, *, writes: bool) -> Grant:
-    """Return what approving a call covers; ``writes``: also changes to files."""
+    """Return what approving a call covers; with ``writes`` the files it names, too."""
     command = call.params.get("command") if call.tool == "Bash" else None
     named = paths_in(call.params) if writes else ()
     files: dict[str, list[_Edit]] = {resolve(path): [] for path in named}

@@ -70,7 +70,7 @@ def read_command(control: int) -> list[str]:
 
 
 class Parent:
-    """Reap child processes, or kill them: what guard and launcher have in common."""
+    """Reap or kill child processes: what the guard and its parent have in common."""
 
     command = 0  # the process of the command, 0 when there is none or it has been waited for
 
