@@ -1,7 +1,8 @@
 """Map every URL (D2): the API, its pages, pairing and the admin site."""
 
 from django.contrib import admin
-from django.urls import URLPattern, URLResolver, path, re_path
+from django.urls import URLPattern, URLResolver, path, re_path, register_converter
+from django.urls.converters import PathConverter
 from django.views.generic import RedirectView
 
 from bridge_project.composition import system_views
@@ -12,6 +13,15 @@ from files_app.views import ContentView, TreeView
 from hooks_app.views import BatchView, EventView, ReloadHooksView
 from sessions_app.views import SessionEventsView, SessionListView, SessionView
 
+
+class SessionIdConverter(PathConverter):
+    """Match a session id: it was percent-encoded, and may have slashes and line ends."""
+
+    regex = "(?s:.+)"
+
+
+register_converter(SessionIdConverter, "session_id")
+
 HOOKS = {"hooks/event": EventView, "hooks/batch": BatchView}
 
 API = {
@@ -19,9 +29,8 @@ API = {
     "info": system_views.InfoView,
     **HOOKS,
     "sessions": SessionListView,
-    # A session id is percent-encoded, %2F included, which arrives here as a slash.
-    "sessions/<path:session_id>/events": SessionEventsView,
-    "sessions/<path:session_id>": SessionView,
+    "sessions/<session_id:session_id>/events": SessionEventsView,
+    "sessions/<session_id:session_id>": SessionView,
     "ws": system_views.WebSocketView,
     "files/tree": TreeView,
     "files/content": ContentView,

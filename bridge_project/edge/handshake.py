@@ -51,8 +51,10 @@ class Handshake(WebSocketProtocol):  # type: ignore[misc]
 
     def sendHttpErrorResponse(self, code: int, reason: str, responseHeaders: Any = None) -> None:
         """Answer a request that autobahn refuses; it then drops the connection."""
-        errors = {500: "INTERNAL_ERROR", 405: "METHOD_NOT_ALLOWED"}
-        message = "" if code == 500 else reason
+        errors = {500: "INTERNAL_ERROR", 405: "METHOD_NOT_ALLOWED", 403: "ORIGIN_NOT_ALLOWED"}
+        if reason.startswith("HTTP Origin header invalid"):
+            code = 403
+        message = "" if code in errors else reason
         self.transport.write(self._error(errors.get(code, "VALIDATION_ERROR"), code, message))
 
     def onOpenHandshakeTimeout(self) -> None:

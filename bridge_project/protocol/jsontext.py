@@ -39,7 +39,7 @@ def loads(data: bytes | str) -> Any:
                 raise
             value = _parse(_SURROGATE.sub(_without_lone, text))
     except ValueError as error:
-        raise JsonError(f"not JSON: {error}") from None
+        raise JsonError(str(error)) from None
     if text.count(b"[") + text.count(b"{") > JSON_MAX_DEPTH:
         _check_depth(value)
     # A number that does not fit is an infinity by now. Writing it is faster than a walk in Python.

@@ -97,7 +97,7 @@ def test_an_unknown_session(shared: Bridge) -> None:
 @pytest.mark.spec("hook.session_id")
 def test_session_ids_are_quoted(shared: Bridge) -> None:
     """Any non-empty string is one, so its percent-encoded form addresses it."""
-    more = ("'; DROP TABLE--", "a" * 200, "../../etc", "%2e%2e")
+    more = ("'; DROP TABLE--", "a" * 200, "../../etc", "%2e%2e", "a\nb")
     for odd in ("ünïcödé 会话 100% a+b", "a?b=c#d..", "team/project", *more):
         unique = f"{odd} {new_id()}"
         shared.accept(prompt(unique, 1))

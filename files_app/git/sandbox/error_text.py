@@ -18,7 +18,7 @@ _ESCAPES: Final = re.compile(
 )
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _NOISE: Final = re.compile(r"(?:hint|remote): ?")
-_PREFIX: Final = re.compile(r"(?:fatal|error|warning): ")
+_PREFIX: Final = re.compile(r"(?:(?:fatal|error|warning): )?(?:…: )?")
 
 
 def git_error(text: str) -> BridgeError:
