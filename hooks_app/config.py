@@ -1,4 +1,4 @@
-"""Validate the file BRIDGE_HOOKS_CONFIG (SPEC Hook producer configuration; D49)."""
+"""Validate BRIDGE_HOOKS_CONFIG, of whose hooks the bridge runs none (SPEC; D49)."""
 
 import re
 from typing import Annotated, Any, Final, Literal

@@ -1,4 +1,4 @@
-"""Show sessions, agents, approvals and the pending queue in the admin, read only."""
+"""Show sessions, agents, approvals and the log ("pending queue"), read only."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Renew this process's lease; poll for rows, sockets to end, failures, sessions."""
+"""Renew the lease; find new rows, ended sockets, failures and session changes."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Send Web Pushes for important notifications that a device lacks (D56).
+"""Decide when a device that lacks a notification is sent a push (D56).
 
 The log is the queue: a subscription has a position in the feed for all devices, and the rows after
 it are read in order. Each push is stored with the position, so no process pushes a row twice, and

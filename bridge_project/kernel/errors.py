@@ -147,7 +147,7 @@ _TABLE = [
     ErrorCode("AGENT_ERROR", "The agent failed.",
         "Try again.", recoverable=True, severity="error", notified=True),
     ErrorCode("AGENT_UNAVAILABLE", "This agent cannot be started here.",
-        "Choose one of `supported_agents`.", recoverable=True, severity="info", momentary=True),
+        "Choose one of `supported_agents`. An observed session is answered at its machine.", recoverable=True, severity="info", momentary=True),
     ErrorCode("TOOL_ERROR", "The tool failed.",
         "Change the parameters and try again.",
         recoverable=True, severity="info",

@@ -25,9 +25,9 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 class Jail:
     """Open paths under `roots`, except what lies under `forbidden`.
 
-    `hidden` is refused by its path only. Make one for each request: it looks at what is forbidden
-    once. A relative path begins in the first root, or in `base`, an
-    absolute path under the same rules. A link may lead from one root to another.
+    `hidden` is refused by its path only. Make one for each request: what is forbidden is looked up
+    once. A relative path begins in the first root, or in `base`, an absolute path under the same
+    rules. A link may lead from one root to another.
 
     Every method that takes a path raises (D12): FILE_INVALID_PATH for an impossible path, a file
     where a directory is needed, or the reverse; FILE_ACCESS_DENIED outside the roots, whether or
