@@ -129,6 +129,7 @@ SPECTACULAR_SETTINGS = {
     "VERSION": PROTOCOL_VERSION,
     "OAS_VERSION": "3.1.0",
     "SCHEMA_PATH_PREFIX": "/api/v1",
+    "PATH_CONVERTER_OVERRIDES": {"session_id": {"type": "string"}},  # its pattern is Python's
     "POSTPROCESSING_HOOKS": ["bridge_project.docs.openapi.add_errors"],
 }
 

@@ -17,8 +17,8 @@ FILE_CODES: Final = ("FILE_INVALID_PATH", "FILE_ACCESS_DENIED", "FILE_NOT_FOUND"
 OWN_ERRORS: Final[dict[str, tuple[str, ...]]] = {
     "hook_event": HOOK_RULES,
     "hook_batch": ("HOOK_INVALID_PAYLOAD",),
-    "session": ("SESSION_NOT_FOUND", "NOT_FOUND"),  # the second: an id with a line break
-    "session_event": ("SESSION_NOT_FOUND", "SESSION_CLOSED", "NOT_FOUND"),
+    "session": ("SESSION_NOT_FOUND",),
+    "session_event": ("SESSION_NOT_FOUND", "SESSION_CLOSED"),
     "websocket": (
         "WS_UPGRADE_REQUIRED",
         "AUTH_INVALID_TOKEN",

@@ -55,10 +55,11 @@ def load_or_renew(conf: Conf, *, new_authority: bool = False) -> Certificates:
         lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with open(lock, "rb"):
             fcntl.flock(lock, fcntl.LOCK_EX)  # one process at a time
+            names = wanted_names(conf)
             # in this order: after an end in between, the next call completes authority and leaf
             for name in ("ca.crt", "ca.key") if new_authority else ():
                 (directory / name).unlink(missing_ok=True)
-            return _renew_own(directory, wanted_names(conf))
+            return _renew_own(directory, names)
     except OSError as error:
         raise ConfError(
             f"BRIDGE_DATA_DIR: the certificate cannot be kept in it ({error.strerror}:"

@@ -133,7 +133,7 @@ _FAILED: Kind = ("error", "The session ended with an error", "normal")
 
 
 def notification_of(event: HookEvent, session: Session) -> Notification | None:
-    """Return an event's notification, or None; the session's title replaces no text."""
+    """Return an event's notification or None; without text, the title is its body."""
     data: dict[str, Any]
     match event.event:
         case "Stop":

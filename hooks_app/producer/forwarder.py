@@ -25,7 +25,7 @@ BACKOFF_SECONDS = (0.2, 30.0)
 SCAN_SECONDS = 2.0  # between two scans of the spool when nothing announces a change
 UNANNOUNCED_SCAN_SECONDS = 0.05  # the same without inotify, where nothing can announce one
 STOP_CHECK_SECONDS = 0.25  # between two checks of `stop`
-YOUNG_SECONDS = 0.25  # the same while a file is being written
+YOUNG_SECONDS = 0.25  # between two scans while a file is being written
 BEHIND_SECONDS = 60.0  # older than this: the log says how far behind the forwarder is, as often
 SEND_MAX_EVENTS = 500
 
