@@ -5,7 +5,7 @@
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help run watch hooks doctor qr admin upgrade uninstall \
-	test repeat test-agents test-web soak bench lint setup clean
+	test test-slow repeat test-agents test-web soak bench lint setup clean
 
 # The newest Python that the pins were installed on and that can make an environment; any newer one
 # is a last resort.
@@ -42,8 +42,11 @@ upgrade: ## after git pull: requirements, a copy of the database, migrations, re
 uninstall: ## take out the hooks and services; the data is kept unless you say otherwise
 	$(call bootstrap,manage uninstall $(ARGS))
 
-test: ## linters, import contracts and the tests
+test: ## linters, import contracts and the tests of every day
 	$(call bootstrap,check test $(ARGS))
+
+test-slow: ## the dear tests: a fresh clone, full disks, kills of two, a year of clock …
+	$(call bootstrap,check test-slow $(ARGS))
 
 repeat: ## the tests twenty times, every other time on a busy machine (ARGS=4: so often)
 	$(call bootstrap,check repeat $(or $(ARGS),20))
@@ -60,7 +63,7 @@ soak: ## the long tests: thousands of kills, and more (ARGS="--instants 200": on
 bench: ## measure it, docs/performance.md says how (ARGS="events hookwait" for some parts)
 	$(call bootstrap,check bench $(ARGS))
 
-lint: ## linters and import contracts only
+lint: ## linters, types and import contracts only
 	$(call bootstrap,check lint)
 
 setup: ## the virtual environment only

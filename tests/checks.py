@@ -7,9 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
-from typing import Any
 
 from bridge_project.operations.setup import Missing, only_one, run_step
 from tests.agents import install
@@ -21,12 +19,12 @@ LINTERS: list[Step] = [
     ("ruff", ["-m", "ruff", "check", "--quiet", "."]),
     ("format", ["-m", "ruff", "format", "--check", "--quiet", "."]),
     ("imports", ["-c", "from importlinter.cli import lint_imports_command as c; c(['--no-logo'])"]),
-    ("mypy", ["-m", "mypy"]),
 ]
+TYPES: Step = ("mypy", ["-m", "mypy"])
 # Without compiled modules every process that tests start would compile the project anew.
 OF_THE_SHELL = ("DATABASE_URL", "REDIS_URL", "PYTHONDONTWRITEBYTECODE")
 
-SAID = ["-o", "log_cli=true", "-o", "log_cli_level=INFO"]
+SAID = ["-m", "slow or not slow", "-o", "log_cli=true", "-o", "log_cli_level=INFO"]
 
 
 def pytest(words: str, *more: str) -> list[str]:
@@ -76,15 +74,20 @@ def main(arguments: list[str]) -> int:
 
 
 def lint(_: list[str]) -> int:
-    return run(LINTERS)
+    return run([*LINTERS, TYPES])
 
 
 def test(arguments: list[str]) -> int:
-    """The linters run beside the tests; the longest files are begun first (tests/conftest.py)."""
-    return run([("tests", suite(arguments))], beside=LINTERS)
+    """Run the linters but not the type checker, which takes as long as a tenth of the tests."""
+    return run([*LINTERS, ("tests", suite(arguments))])
+
+
+def test_slow(arguments: list[str]) -> int:
+    return run([("tests", suite(["-m", "slow and not agents and not web", *arguments]))])
 
 
 def suite(arguments: list[str]) -> list[str]:
+    """Return the words of pytest; the longest files are begun first (tests/conftest.py)."""
     # more workers than cores, for many tests wait for something
     workers = str(min(MOST_WORKERS, 2 * (os.cpu_count() or 1)))
     use_memory()
@@ -159,41 +162,23 @@ def bench(arguments: list[str]) -> int:
     return run([("bench", ["-m", "tests.performance", *arguments])])
 
 
-def run(steps: Sequence[Step], beside: Sequence[Step] = ()) -> int:
-    """Run every step, also after one failed; 1 when one did. None sees a setting of the shell.
-
-    Those `beside` the others run meanwhile; what they said is shown at the end.
-    """
+def run(steps: Sequence[Step]) -> int:
+    """Run every step, also after one failed; 1 when one did. None sees a setting of the shell."""
     environment = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith("BRIDGE_") and name not in OF_THE_SHELL
     }
-    with (
-        tempfile.TemporaryDirectory(prefix="bridge-checks-") as directory,
-        ThreadPoolExecutor(1) as meanwhile,
-    ):
-
-        def call(step: Step, **how: Any) -> tuple[str, bytes]:
-            """How the step ended, and what it said if that is kept."""
-            name, arguments = step
-            started = time.monotonic()
-            own = environment if name == "tests" else environment | {"BRIDGE_DATA_DIR": directory}
-            done = subprocess.run([sys.executable, *arguments], env=own, **how)
-            took = time.monotonic() - started
-            return f"{name}: {'FAILED' if done.returncode else 'ok'} ({took:.0f} s)", done.stdout
-
-        kept = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}
-        quiet = [meanwhile.submit(call, step, **kept) for step in beside]
-        ends = []
-        for step in steps:
-            sys.stdout.write(f"== {step[0]}\n")
+    ends = []
+    with tempfile.TemporaryDirectory(prefix="bridge-checks-") as directory:
+        for name, arguments in steps:
+            sys.stdout.write(f"== {name}\n")
             sys.stdout.flush()
-            ends.append(call(step)[0])
-        for (name, _), one in zip(beside, quiet, strict=True):
-            end, said = one.result()
-            sys.stdout.write(f"== {name}\n{said.decode(errors='replace')}")
-            ends.append(end)
+            own = environment if name == "tests" else environment | {"BRIDGE_DATA_DIR": directory}
+            started = time.monotonic()
+            failed = subprocess.run([sys.executable, *arguments], env=own).returncode
+            took = time.monotonic() - started
+            ends.append(f"{name}: {'FAILED' if failed else 'ok'} ({took:.0f} s)")
     sys.stdout.write(f"\n{'   '.join(ends)}\n")
     return int(any("FAILED" in end for end in ends))
 
@@ -201,6 +186,7 @@ def run(steps: Sequence[Step], beside: Sequence[Step] = ()) -> int:
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "lint": lint,
     "test": test,
+    "test-slow": test_slow,
     "soak": soak,
     "test-agents": test_agents,
     "test-web": test_web,

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.conformance.agent_tools import bridge_of, script_of, wait_status
 from tests.conformance.agents import begin, end, say, tool
 from tests.conformance.approvals import assert_refused, decide, notifications
@@ -20,6 +22,7 @@ def low(phone: Phone, session_id: str) -> list[str]:
     return [one["body"] for one in found if one["priority"] == "low"]
 
 
+@pytest.mark.slow
 def test_a_turn_without_a_sign(bridge: Bridge, tmp_path: Path) -> None:
     """Every device is told once, and why; not where a person is waited for, or an agent thinks."""
     with bridge.phones(2) as (phone, other):
@@ -48,6 +51,7 @@ def test_a_turn_without_a_sign(bridge: Bridge, tmp_path: Path) -> None:
             end(phone, session_id)
 
 
+@pytest.mark.slow
 def test_an_idle_session_is_paused(bridge: Bridge, phone: Phone) -> None:
     """D35: but not while a turn runs; told as agent_idle."""
     busy = begin(bridge, phone)

@@ -58,6 +58,7 @@ def use_up(https: Https, **more: Any) -> Response:
     raise AssertionError("never refused")
 
 
+@pytest.mark.slow
 def test_a_rate_and_no_lock(bridge: ClockBridge) -> None:
     """Past 10 tries an address gets a page that says for how long, and tries prolong nothing."""
     https = bridge.https(source="127.0.0.51")

@@ -17,6 +17,8 @@ from tests.conformance.samples import new_session, prompt
 from tests.faults.quick import QuickBridge, nursery, with_limits
 from tests.servers import PATIENCE, wait_until
 
+pytestmark = pytest.mark.slow
+
 AT_ONCE = with_limits(DATA_FILES_POLL_SECONDS=0.2)  # in place of a second; two checks decide
 
 

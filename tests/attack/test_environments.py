@@ -23,6 +23,8 @@ from tests.conformance.phone import Phone
 from tests.conformance.repositories import Repository, Work
 from tests.conformance.samples import prompt
 
+pytestmark = pytest.mark.slow
+
 HOOK, ADMIN, SMALL, PASSWORD = (secrets.token_urlsafe(32) for _ in range(4))
 HIDDEN = {
     "bridge_hook_token": SMALL,  # not the one in force, but it looks like it

@@ -17,6 +17,8 @@ from tests.faults.quick import QuickBridge
 from tests.faults.test_disk_full import Disk
 from tests.servers import PATIENCE, Postgres, Running, stop_process, wait_until
 
+pytestmark = pytest.mark.slow
+
 NEXT = {"DJANGO_SETTINGS_MODULE": "tests.attack.next_version.settings"}
 EVENTS = 3  # that the old version has taken
 SIZE_MB = 200

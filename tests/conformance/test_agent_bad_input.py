@@ -213,6 +213,7 @@ def test_prompts_of_megabytes(bridge: Bridge, phone: Phone) -> None:
 
 
 # what has begun first has ended: from here on nothing else runs
+@pytest.mark.slow
 def test_an_agent_that_hangs_at_start(bridge: Bridge, script: Script, hanging: Hanging) -> None:
     """D35: in error when its time is over, its process gone. D7: until then it is not unknown."""
     phone, sid, id_, said = hanging
@@ -250,6 +251,7 @@ def test_an_eleventh_session(bridge: Bridge, script: Script, phone: Phone) -> No
         end(phone, sid)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("wscode.CIRCUIT_OPEN", "limit.circuit_breaker", "severity.critical")
 def test_an_agent_that_fails_for_long(bridge: Bridge, phone: Phone, script: Script) -> None:
     """D48: after five failures CIRCUIT_OPEN, told by /health; then a probe."""

@@ -184,6 +184,7 @@ def test_a_resume_that_hangs_is_interrupted(bridge: Bridge, script: Script, phon
         script.assert_gone()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("state.grace", "state.grace_over", "limit.grace")
 def test_what_the_grace_timer_closed(bridge: Bridge, script: Script, phone: Phone) -> None:
     """D60: it can be resumed, also after a restart; not what a person has ended for good since, nor
@@ -237,6 +238,7 @@ def test_what_the_grace_timer_closed(bridge: Bridge, script: Script, phone: Phon
     end(phone, unasked)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("state.grace", "state.reconnect")
 def test_what_keeps_a_session(bridge: Bridge) -> None:
     """Coming back, who watches, and (D35) a turn in progress, which is waited for."""

@@ -197,6 +197,7 @@ def test_changed_parameters(bridge: Bridge, phone: Phone, agent: str) -> None:
     end(phone, session)
 
 
+@pytest.mark.slow
 def test_what_is_too_old_is_not_replayed(bridge: Bridge, phone: Phone, session: str) -> None:
     """D30: 30 minutes of a session, oldest first out; what was cut is known."""
     old = ask(phone, session, "old")

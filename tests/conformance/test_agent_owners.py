@@ -144,6 +144,7 @@ def test_without_redis(pair: Pair, redis_server: Redis, near: Phone, far: Phone)
     end(near, sid)
 
 
+@pytest.mark.slow
 def test_a_process_that_slept(pair: Pair, script: Script, near: Phone, far: Phone) -> None:
     """D46: a session that is resumed has one agent, whose words alone are told."""
     first, second = pair
@@ -167,6 +168,7 @@ def test_a_process_that_slept(pair: Pair, script: Script, near: Phone, far: Phon
         end(far, sid)
 
 
+@pytest.mark.slow
 def test_processes_whose_database_was_away_are_not_dead(
     pair: Pair, script: Script, postgres_server: Postgres, near: Phone, far: Phone
 ) -> None:
@@ -195,6 +197,7 @@ def test_processes_whose_database_was_away_are_not_dead(
         end(phone, sid)
 
 
+@pytest.mark.slow
 def test_an_owner_that_is_killed(three: list[QuickBridge], script: Script, far: Phone) -> None:
     """D35, D38, D46: within its lease another process ends the stream, rejects what was pending and
     pauses the sessions; resumed there, no prompt is sent twice; what its agent had started is gone
@@ -241,6 +244,7 @@ def test_an_owner_that_is_killed(three: list[QuickBridge], script: Script, far: 
 
 
 # last, when all other sessions are no more
+@pytest.mark.slow
 def test_limits_and_grace_hold_across(pair: Pair, near: Phone, far: Phone) -> None:
     first, second = pair
     kept = [begin(first, near), begin(first, near), begin(second, far)]

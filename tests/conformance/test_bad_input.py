@@ -155,6 +155,7 @@ def test_a_body_cut_short_is_not_stored(shared: Bridge, sid: str) -> None:
     assert not shared.knows(sid)
 
 
+@pytest.mark.slow
 def test_bodies_of_ten_megabytes(make_bridge: Callable[..., Bridge], sid: str) -> None:
     """Whole events, read, parsed and refused for their age. Unbounded they cost over 320 MB."""
     bridge = make_bridge("bodies")

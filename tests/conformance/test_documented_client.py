@@ -98,6 +98,7 @@ def test_each_event_once_and_in_order_across_a_kill(mortal: Bridge, program: Pat
         assert len(ids) == len(set(ids))
 
 
+@pytest.mark.slow
 @pytest.mark.spec("limit.client_queue", "offline.flush")
 def test_what_is_typed_meanwhile_is_sent_once(mortal: Bridge, program: Path) -> None:
     """Of 1,001 messages the oldest is dropped, the others are sent in order."""

@@ -101,6 +101,7 @@ def test_a_hook_may_change_what_is_committed(repository: Repository, work: Work)
     assert repository.git("diff", "--name-only") == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pre-commit", "post-commit"])
 def test_a_slow_hook(changed: Repository, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """It is ended with its children; before the commit nothing is changed, after it all is."""

@@ -53,6 +53,7 @@ def configuration(bridge: Bridge) -> str:
     return template.substitute(values, device_token=bridge.device_token())
 
 
+@pytest.mark.slow
 def test_with_the_right_token_for_each(furnished: Bridge, tmp_path: Path) -> None:
     """The document's examples, values at every bound, and random ones."""
     # from a file: a document at an address of its own is left out of the test

@@ -118,6 +118,7 @@ def test_the_retry_policy(patient: Bridge) -> None:
         assert words_of_it in page
 
 
+@pytest.mark.slow
 @pytest.mark.spec("limit.tool_timeouts", "wscode.TOOL_TIMEOUT")
 def test_a_file_that_hangs(bridge: Bridge, phone: Phone) -> None:
     session = begin(bridge, phone, agent="plain")

@@ -11,7 +11,7 @@ from tests.faults.clock import BusyClockBridge, ClockBridge
 from tests.faults.quick import QuickBridge, bridge_of_module
 from tests.servers import Postgres, wait_until
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("other_clock")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.usefixtures("other_clock")]
 
 HOUR, YEAR = 3600.0, 365 * 86400.0
 SOON = 120.0  # seconds

@@ -23,6 +23,8 @@ from tests.faults.troubles import two_bridges
 from tests.hooks.conftest import run_hook
 from tests.servers import stop_process, wait_until
 
+pytestmark = pytest.mark.slow
+
 IMPATIENT = 2  # seconds that a client waits for an answer
 ANSWERS_WITHIN = 30.0  # seconds for /health: what it gives its checks is 2
 DOWN = 3.0  # seconds without a network: longer than clients of this test wait for an answer
@@ -135,7 +137,6 @@ def test_the_network_is_cut_under_load(land: Land, agent: Agent) -> None:
     phone.close()
 
 
-@pytest.mark.slow
 def test_one_of_two_bridges_loses_the_stores(tmp_path: Path) -> None:
     """D46: the one that is cut off says 503, in time; the other one goes on."""
     with (

@@ -16,6 +16,8 @@ from tests.faults.model import Violation
 from tests.faults.quick import QuickBridge
 from tests.faults.stage import Handset, Happening, Stage, post
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = 8  # runs of an ordinary test
 STEPS = 40
 SOAK = int(os.environ.get("SOAK_EXAMPLES", "0"))

@@ -19,6 +19,8 @@ from tests.faults.quick import QuickBridge
 from tests.servers import PATIENCE, Postgres, Redis, running, wait_until
 from tests.web.link import Link
 
+pytestmark = pytest.mark.slow
+
 PARTS = {"websocket_server", "hook_endpoint", "agent_sdk", "disk_space"}
 ANSWERS_WITHIN = 30.0  # seconds for /health: what it gives its checks is 2
 BACK_WITHIN = 30.0  # seconds after a store answers again, however long it was away
@@ -170,7 +172,6 @@ def freeze_in_a_transaction(bridge: Bridge, postgres: Postgres) -> None:
     raise AssertionError("never in a transaction")
 
 
-@pytest.mark.slow
 def test_a_process_falls_asleep_holding_the_head(stores: Stores) -> None:
     """D26, D46: it must not keep the others from the log, nor break anything on waking."""
     awake, sleeper = stores.bridges

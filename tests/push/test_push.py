@@ -70,6 +70,7 @@ def test_full_detail_and_every_kind(bridge: Bridge, browser: Browser, phone: Pho
     assert said["tool_call_id"] == "\N{GRINNING FACE}" * 250
 
 
+@pytest.mark.slow
 def test_a_frozen_phone_and_one_that_has_it(bridge: Bridge, service: PushService) -> None:
     """A socket that looks alive is waited for; what it has, or was decided, is not pushed."""
     frozen, awake, away = (service.browser() for _ in range(3))

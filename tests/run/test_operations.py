@@ -380,6 +380,7 @@ def test_postgresql_is_the_operators_to_dump(
     assert manifest is not None and "bridge.sqlite3" not in manifest.files
 
 
+@pytest.mark.slow
 def test_processes_that_start_together(postgres_server: Postgres, tmp_path: Path) -> None:
     """docs/operations.md: the tables are made once, and whoever comes second waits for them."""
     url = postgres_server.create_database()

@@ -216,6 +216,7 @@ def test_leaving_gives_the_terminal_back_as_it_was(prompted: Program, leave: str
     assert "Traceback" not in prompted.shown
 
 
+@pytest.mark.slow
 def test_the_afternoon_in_the_documents_is_as_it_is_told() -> None:
     """When this fails because the words have changed: python -m tests.run.afternoon --write."""
     assert afternoon.play().splitlines() == afternoon.written().splitlines()
