@@ -38,6 +38,7 @@ _password_queue = threading.BoundedSemaphore(1 + limits.PASSWORDS_WAITING)
 @require_safe
 def pair(request: HttpRequest) -> HttpResponse:
     """Show the pairing link's values and the steps to trust the bridge (D43, D55)."""
+    ratelimit.check("pair", None, client_address(request))
     path = _ca_path()
     age = int(time.monotonic() // LOCAL_NAME_KEPT_SECONDS)
     page, policy = _pair_page(path.read_bytes() if path is not None else b"", age)

@@ -3,20 +3,21 @@
 import asyncio
 import contextlib
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
 import structlog
-from django.db import Error as DatabaseError
 from django.db import transaction
 from django.utils import timezone
 
 from bridge_project.kernel import failure_alerts, limits
 from bridge_project.kernel.background_task import background_task
+from bridge_project.kernel.database import STORAGE_ERRORS
 from bridge_project.kernel.threads import chores, readers, writers
 from bridge_project.protocol.base import Phase
-from bridge_project.protocol.catalogue import encode
+from bridge_project.protocol.catalogue import Encoded, encode
 from bridge_project.protocol.server_messages import SessionUpdate
 from devices_app.models import Token
 from sessions_app import leases, notifications, session_view
@@ -45,7 +46,7 @@ async def follow_log() -> AsyncIterator[None]:
         yield
     await tail.notifier.stop()
     tail.close()
-    with contextlib.suppress(DatabaseError):
+    with contextlib.suppress(*STORAGE_ERRORS):
         await writers.run(leases.stop)
 
 
@@ -66,7 +67,7 @@ async def _poll() -> None:
                 await _renew()
                 renewed = time.monotonic(), time.time()
             unreachable = False
-        except DatabaseError as error:
+        except STORAGE_ERRORS as error:
             if not unreachable:
                 log.error("database_unavailable", error=error.__class__.__name__)
             unreachable = True
@@ -139,7 +140,7 @@ async def _update() -> None:
         head, looked_at = tail.head, time.monotonic()
         try:
             await _send_changes(ready)
-        except DatabaseError:
+        except STORAGE_ERRORS:
             continue  # polling reports it; what was missed is sent when the database is back
         except Exception:
             log.exception("session_updates_failed")
@@ -150,6 +151,7 @@ async def _send_changes(ready: list[ClientConnection]) -> None:
     now = timezone.now()
     since = min(now, *(one.shown_at for one in ready)) - LATE
     behind = set()
+    due: dict[ClientConnection, list[Encoded]] = defaultdict(list)
     changed = Session.objects.filter(last_activity_at__gt=since).order_by("last_activity_at")
     views = changed.values_list(*session_view.COLUMNS, named=True)
     for session in await readers.run(list[Any], views):
@@ -159,13 +161,25 @@ async def _send_changes(ready: list[ClientConnection]) -> None:
             unseen = known is None and session.status == Session.Status.CLOSED
             if unseen or known == hash(session):
                 continue
-            if connection.socket.buffered() >= limits.SOCKET_BUFFER_BYTES:
+            if connection.updating or connection.socket.buffered() >= limits.SOCKET_BUFFER_BYTES:
                 behind.add(connection)  # when it has room it is told all that it missed
                 continue
             update = update or encode(SessionUpdate(session=session_view.info_of(session)))
             connection.shown[session.pk] = hash(session)
-            await connection.send_frame(update)
+            due[connection].append(update)
         await asyncio.sleep(0)
+    for connection, updates in due.items():
+        connection.updating = True
+        connection.spawn(_send_updates(connection, updates))
     for connection in ready:
         if connection not in behind:
             connection.shown_at = now
+
+
+async def _send_updates(connection: ClientConnection, updates: list[Encoded]) -> None:
+    """Send in a task of the connection's own: another server may wait for a slow client (D61)."""
+    try:
+        for update in updates:
+            await connection.send_frame(update)
+    finally:
+        connection.updating = False

@@ -17,12 +17,12 @@ from functools import partial
 from typing import Any, Final
 
 import structlog
-from django.db import Error as DatabaseError
 from django.utils import timezone
 
 from bridge_project.kernel import failure_alerts, limits, threads
 from bridge_project.kernel.background_task import background_task
 from bridge_project.kernel.config import conf
+from bridge_project.kernel.database import STORAGE_ERRORS
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.text import without_controls
 from devices_app.models import PushSubscription
@@ -174,7 +174,7 @@ async def _run() -> None:
         upto = tail.head
         try:
             found, waits = await threads.readers.run(find_due, settled)
-        except DatabaseError:
+        except STORAGE_ERRORS:
             continue  # polling reports it
         except Exception:
             log.exception("push_failed")

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable
 
 import structlog
-from django.db import Error as DatabaseError
 
 from bridge_project.kernel import failure_alerts
+from bridge_project.kernel.database import STORAGE_ERRORS
 from bridge_project.kernel.threads import chores
 from devices_app import pairing
 from hooks_app.intake import store
@@ -42,6 +42,6 @@ async def repeat() -> None:
             except Exception as error:
                 log.exception("chore_failed", chore=what)
                 # while the database is away, no device could be told
-                if not isinstance(error, DatabaseError):
+                if not isinstance(error, STORAGE_ERRORS):
                     failure_alerts.report("INTERNAL_ERROR", f"chore: {what}")
         await asyncio.sleep(INTERVAL_SECONDS)

@@ -3,18 +3,18 @@
 from collections.abc import Callable, Iterable, Iterator
 
 import structlog
-from django.db import Error as DatabaseError
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 
+from bridge_project.kernel.database import STORAGE_ERRORS
 from bridge_project.kernel.metrics import REGISTRY
 from hooks_app.producer import server_forwarder
 from sessions_app import metrics as session_metrics
 
 log = structlog.get_logger("bridge.metrics")
 
-# Each may use the database, and may raise DatabaseError and OSError.
+# Each may use the database, and may raise STORAGE_ERRORS and OSError.
 COLLECTORS: dict[str, Callable[[], Iterable[Metric]]] = {
     "sessions": session_metrics.collect,
     "hooks": server_forwarder.collect,
@@ -29,7 +29,7 @@ class _Process(CollectorRegistry):
         for name, collect in COLLECTORS.items():
             try:
                 yield from list(collect())
-            except (DatabaseError, OSError) as error:
+            except (*STORAGE_ERRORS, OSError) as error:
                 log.warning("gauges_unavailable", app=name, error=error.__class__.__name__)
 
 

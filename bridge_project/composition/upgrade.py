@@ -2,12 +2,11 @@
 
 from typing import Final
 
-from django.db import Error as DatabaseError
-
 from bridge_project.http import ratelimit
 from bridge_project.http.asgi_types import Application, Receive, Scope, Send
 from bridge_project.http.transport_middleware import send_error
 from bridge_project.kernel.config import conf
+from bridge_project.kernel.database import STORAGE_ERRORS
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import readers
 from bridge_project.network.own_names import host_allowed, origin_allowed, own_names
@@ -49,7 +48,7 @@ async def _check(scope: Scope) -> None:
     bearer = tokens.bearer_of(headers["authorization"])
     try:
         principal = await readers.run(tokens.identify, bearer) if bearer else None
-    except DatabaseError:
+    except STORAGE_ERRORS:
         raise BridgeError("STORAGE_UNAVAILABLE") from None
     if principal is None or principal.device is None:
         await readers.run(ratelimit.check, "failed-auth", None, client)

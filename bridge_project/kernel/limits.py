@@ -65,6 +65,7 @@ RATES: Final[dict[str, str]] = {
     "sessions": "30/m",
     "files": "60/m",
     "ws": "30/m",  # upgrades, for each address
+    "pair": "30/m",  # the pairing page, for each address
     "admin": "10/m",
     "admin.login": "10/m",  # tries at the admin site's log-in, for each address (D16)
     "failed-auth": "10/m",  # D16, for each address (IPv6: for each /64)

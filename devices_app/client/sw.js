@@ -46,9 +46,18 @@ function screenOf({ notification_type: type, session_id: session, tool_call_id: 
   return session ? `${PAGE}s/${part(session)}` : PAGE;
 }
 
+// A service may deliver a push without its content, and browsers one that is no JSON.
+function read(data) {
+  try {
+    return data?.json() ?? {};
+  } catch {
+    return {};
+  }
+}
+
 // Browsers want something to be shown for every push.
 function show(said) {
-  const { title, body } = said;
+  const { title = "The bridge has news", body = "" } = said;
   const about = { body, tag: screenOf(said), data: screenOf(said), icon: `${BASE}icon-512.png` };
   return worker.registration.showNotification(title, about);
 }
@@ -62,7 +71,7 @@ async function open(path) {
   return tab.focus();
 }
 
-worker.addEventListener("push", (event) => event.waitUntil(show(event.data.json())));
+worker.addEventListener("push", (event) => event.waitUntil(show(read(event.data))));
 worker.addEventListener("notificationclick", (event) => {
   event.notification.close();
   event.waitUntil(open(event.notification.data));

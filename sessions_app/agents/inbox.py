@@ -1,7 +1,7 @@
 """Queue commands for an agent in the transaction that causes them (D35, D46)."""
 
 from collections.abc import Callable, Collection
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
@@ -41,13 +41,6 @@ def find_next(session_pk: int, *, busy: bool) -> Command | None:
     """Return the next command; ``busy``: a turn runs, so prompts wait."""
     found = Command.objects.filter(session_id=session_pk, taken_at=None).order_by("pk")
     return (found.exclude(kind=Kind.PROMPT) if busy else found).first()
-
-
-def was_queued_since(session_pk: int, moment: datetime, **payload: Any) -> bool:
-    """Return whether an equal prompt was queued at or after ``moment``."""
-    same = Command.objects.filter(session_id=session_pk, kind=Kind.PROMPT)
-    same = same.filter(payload=jsontext.dumps(payload))
-    return same.filter(created_at__gte=moment).exists()
 
 
 def prompts_waiting(session_pk: int) -> tuple[int, int]:

@@ -1,7 +1,6 @@
 """Queue prompts and interrupts for a session's agent (D31, D39, D40)."""
 
 import uuid
-from datetime import datetime
 from typing import Any, Literal
 
 from bridge_project.kernel import limits
@@ -14,7 +13,7 @@ from devices_app.models import AuditEntry, Device
 from sessions_app import session_view
 from sessions_app.agents import inbox, ownership
 from sessions_app.log.outbox import outbox
-from sessions_app.models import Session
+from sessions_app.models import LogRow, Session
 from sessions_app.observed import sessions as observed_sessions
 
 RETRY_SECONDS = 10  # how long a client must wait that has too many prompts waiting
@@ -28,18 +27,18 @@ def send_prompt(
     device: Device | None,
     message_id: str,
     source: Literal["device", "http"],
-    begun: datetime | None = None,
+    row_id: str | None = None,
 ) -> None:
     """Queue a prompt, and show it to all who have joined (D52).
 
     ``device`` None: it came with the admin token. ``message_id``: by which the sender knows it.
-    ``begun``: a process died that had begun with this message then; a turn that it had queued is
-    not queued again (D31). Raises SESS_CLOSED, SESS_NOT_ACTIVE, RATE_LIMITED when too many wait.
+    ``row_id``: of the row that shows it, the same for each repetition: while that row is kept the
+    prompt is not queued again (D31). Raises SESS_CLOSED, SESS_NOT_ACTIVE, RATE_LIMITED when too
+    many wait.
     """
     # it holds the head of the log: the session cannot be paused or closed meanwhile
     with outbox() as box:
-        prompt = {"content": content, "device": device.pk if device else None}
-        if begun is not None and inbox.was_queued_since(session_pk, begun, **prompt):
+        if row_id and LogRow.objects.filter(message_id=row_id).exists():
             return
         if device:  # what is sent from now on is not withdrawn (D15)
             pairing.check_not_revoked(device.pk)
@@ -64,8 +63,9 @@ def send_prompt(
             message_id=message_id,
             queued=count > 0 or session.turn != Session.Turn.IDLE,
         )
-        box.append(session.feed, encode(shown))
-        inbox.add(session, inbox.Kind.PROMPT, **prompt)
+        box.append(session.feed, encode(shown, id=row_id))
+        device_pk = device.pk if device else None
+        inbox.add(session, inbox.Kind.PROMPT, content=content, device=device_pk)
         _record("message", session, device, characters=len(content))
 
 

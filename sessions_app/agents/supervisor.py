@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 
 import structlog
-from django.db import Error as DatabaseError
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
+from bridge_project.kernel.database import STORAGE_ERRORS
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import agents as threads
 from bridge_project.kernel.threads import files, readers
@@ -236,7 +236,7 @@ class Supervisor:
             try:
                 await self._check_all()
                 unreachable = False
-            except DatabaseError as error:
+            except STORAGE_ERRORS as error:
                 self._suspected = frozenset()  # the others could not renew their leases either
                 for runner in self._running.values():
                     runner.unwatched_since = None  # nobody could come back meanwhile

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import cast
 
-from django.db import Error as DatabaseError
-
 from bridge_project.kernel import limits
+from bridge_project.kernel.database import STORAGE_ERRORS
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import files, readers, writers
 from bridge_project.protocol import client_messages as c
@@ -234,7 +233,7 @@ async def message(connection: ClientConnection, message: ClientMessage) -> None:
         device=connection.device,
         message_id=message.id,
         source="device",
-        begun=idempotency.begun.get(),
+        row_id=idempotency.row_id_of(connection, message),
     )
 
 
@@ -245,7 +244,7 @@ async def session_interrupt(connection: ClientConnection, message: ClientMessage
     try:
         session = await _driven(connection, message)
         await writers.run(prompts.interrupt, session.pk, device=connection.device)
-    except DatabaseError:
+    except STORAGE_ERRORS:
         if session_id in connection.joined:
             await supervisor.interrupt(session_id)
         raise

@@ -32,9 +32,14 @@ def _again(move: Callable[P, None]) -> Callable[P, None]:
     return moved
 
 
-def positions(device: Device) -> dict[int, int]:
-    """Return feed id → cursor position; feeds not in it begin at ``Device.start_seq``."""
-    return dict(Cursor.objects.filter(device=device).values_list("feed_id", "position"))
+def positions(device: Device, feed_id: int | None = None) -> dict[int, int]:
+    """Return feed id → cursor position, of one feed or of all.
+
+    Feeds not in it begin at ``Device.start_seq``.
+    """
+    found = Cursor.objects.filter(device=device)
+    found = found if feed_id is None else found.filter(feed=feed_id)
+    return dict(found.values_list("feed_id", "position"))
 
 
 @_again

@@ -11,6 +11,7 @@ from sessions_app.log import cursors
 
 SNAPSHOT_EVERY_SECONDS = 1.0
 FLUSH_SECONDS = 3.0
+ANSWERS_REMEMBERED = 100  # that were not acknowledged: one is that a session ended
 
 
 class Acknowledgements:
@@ -47,6 +48,8 @@ class Acknowledgements:
     def sent_answer(self, request_id: str, row_id: str) -> None:
         """Note that a row was sent as an answer, under the request's id."""
         self._answers[request_id.lower()] = row_id
+        if len(self._answers) > ANSWERS_REMEMBERED:
+            del self._answers[next(iter(self._answers))]  # its row is sent again
 
     def acknowledged(self, message_ids: Iterable[str]) -> None:
         # some clients print a UUID in capitals

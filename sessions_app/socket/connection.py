@@ -61,6 +61,7 @@ class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
         # session → hash of the state last sent, and when all of it was sent (D54)
         self.shown: dict[int, int] = {}
         self.shown_at = timezone.now()
+        self.updating = False  # some of these changes are on their way
         self._tasks: set[asyncio.Task[object]] = set()
 
     @property

@@ -43,8 +43,9 @@ class Delivery:
         # feed id → last row to include in the replay_buffer, or None to send rows one by one; and
         # whether this client has just resumed the session
         self._joins: dict[int, tuple[int | None, bool]] = {}
-        # message ids of approvals sent on this connection, as rows or on connecting
+        # message ids of pending approvals sent on connecting, whose rows are not sent again
         self._asked: set[str] = set()
+        self._connecting = True
         # row's message id → id of this client's request that it answers
         self.answers: dict[str, str] = {}
         # ids of rows not to send: an answer told the client the same
@@ -85,6 +86,7 @@ class Delivery:
             if found is not None and found[0] not in self._asked:
                 self._asked.add(found[0])
                 await self._connection.send_in_turn(found[1])
+        self._connecting = False
         self.live = upto
         self.feeds.add(Feed.ALL)
         while True:
@@ -131,10 +133,13 @@ class Delivery:
 
     def _positions(self, feed_id: int | None = None) -> dict[int, int]:
         """Return feed id → row after which its backlog begins: of one feed, or of all."""
-        known, start = cursors.positions(self._device) | self.sent, self._device.start_seq
+        start = self._device.start_seq
         if feed_id is None:
-            return reader.feeds_with_news(known, start)
-        return {feed_id: known.get(feed_id, start)}
+            return reader.feeds_with_news(cursors.positions(self._device) | self.sent, start)
+        position = self.sent.get(feed_id)
+        if position is None:
+            position = cursors.positions(self._device, feed_id).get(feed_id, start)
+        return {feed_id: position}
 
     async def _send_backlog(self, positions: Mapping[int, int], upto: int) -> None:
         log = reader.Reader(positions, upto)
@@ -232,7 +237,7 @@ class Delivery:
                 self._acknowledgements.sent_answer(request, row.id)
             if row.type == "session_end":
                 self._connection.spawn(self._connection.leave_ended(row.frame))
-            if row.type == "approval_required":
-                self._asked.add(row.id)
+            if row.type == "approval_required" and self._connecting:
+                self._asked.add(row.id)  # from now on, ``sent`` tells
         for type_, count in Counter(row.type for row in rows).items():
             _delivered(type_).inc(count)

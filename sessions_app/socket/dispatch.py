@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 import structlog
-from django.db import Error as DatabaseError
 
 from bridge_project.http.error_body import error_payload
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
+from bridge_project.kernel.database import STORAGE_ERRORS
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.base import ClientPayload, Phase
 from bridge_project.protocol.catalogue import CATALOGUE
@@ -171,7 +171,7 @@ async def guarded(connection: ClientConnection, message: ClientMessage, work: Wo
     except BridgeError as error:
         connection.log_refusal(error, message.id, session_id)
         await connection.send_payload(error_payload(error, session_id), id=message.id)
-    except DatabaseError as error:
+    except STORAGE_ERRORS as error:
         log.error("database_unavailable", type=message.type, error=error.__class__.__name__)
         unavailable = BridgeError("STORAGE_UNAVAILABLE", session_id=session_id)
         if message.type == "auth":  # it may be half done: the client comes back instead

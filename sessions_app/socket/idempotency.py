@@ -73,16 +73,26 @@ async def once(connection: ClientConnection, message: ClientMessage, handle: Han
     An exception is not remembered. ``handle`` goes on when the connection ends meanwhile. While
     another process handles the same message, this waits for it.
     """
-    # ids like "1" are told apart on one connection only
-    scope = None if is_uuid(message.id) else connection.connection_id
-    payload = message.payload.model_dump(mode="json")
-    text = json.dumps([message.type, message.id, payload, scope], sort_keys=True)
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    key = (connection.paired.pk, digest)
+    key = (connection.paired.pk, _digest(connection, message).hex())
     if (task := _running.get(key)) is None:
         task = _running[key] = asyncio.create_task(_once(key, connection, message, handle))
         task.add_done_callback(lambda done: _ended(key, done))
     return await asyncio.shield(task)
+
+
+def _digest(connection: ClientConnection, message: ClientMessage) -> bytes:
+    """Return what tells a device's messages apart: SHA-256 of type, id and payload."""
+    # ids like "1" are told apart on one connection only
+    scope = None if is_uuid(message.id) else connection.connection_id
+    payload = message.payload.model_dump(mode="json")
+    text = json.dumps([message.type, message.id, payload, scope], sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def row_id_of(connection: ClientConnection, message: ClientMessage) -> str:
+    """Return a row's id that each repetition of the message shares, whenever it comes."""
+    own = _digest(connection, message) + str(connection.paired.pk).encode()
+    return str(uuid.UUID(bytes=hashlib.sha256(own).digest()[:16], version=4))
 
 
 def _ended(key: Key, task: asyncio.Task[str]) -> None:

@@ -5,8 +5,7 @@ from collections.abc import Collection, Coroutine
 from contextlib import suppress
 from typing import Any
 
-from django.db import Error as DatabaseError
-
+from bridge_project.kernel.database import STORAGE_ERRORS
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import writers
 from devices_app.models import Device
@@ -85,7 +84,7 @@ class Registry:
 
     async def _delete_record(self, connection_id: int) -> None:
         """Delete an ended connection's record; polling does when the database fails."""
-        with suppress(DatabaseError):
+        with suppress(*STORAGE_ERRORS):
             await writers.run(presence.close_connections, {connection_id})
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

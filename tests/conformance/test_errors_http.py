@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from tests.conformance.agents import ask, begin, end, words
 from tests.conformance.approvals import assert_refused
-from tests.conformance.bridge import Bridge
+from tests.conformance.bridge import Bridge, query
 from tests.conformance.https import assert_error, is_uuid
 from tests.conformance.repositories import Reader
 from tests.conformance.samples import hook, prompt
@@ -204,3 +205,19 @@ def test_a_fault(broken: Bridge, code: str) -> None:
     assert broken.get(f"{contents}other.txt", token).status == 200
     logged = "".join(path.read_text() for path in (broken.data / "logs").glob("*"))
     assert ids[0] in logged and "ZeroDivisionError" in logged
+
+
+def test_a_fault_that_the_database_finds(broken: Bridge) -> None:
+    """D46: only a database that is away is to be tried again; anything else is a fault (D51)."""
+    database = broken.data / "bridge.sqlite3"
+    with broken.phones(1) as (phone,):
+        session_id = begin(broken, phone)
+        fails = "BEGIN SELECT RAISE(ABORT, 'a row that must not be'); END"
+        query(database, f"CREATE TRIGGER fails BEFORE INSERT ON sessions_app_command {fails}")
+        sent = phone.send("message", {"session_id": session_id, "content": "one", "role": "user"})
+        assert_refused(phone.answer_to(sent), "BRIDGE_ERROR", True)
+        query(database, "DROP TRIGGER fails")
+        assert "two" in words(ask(phone, session_id, "two"))
+        end(phone, session_id)
+    (logged,) = [one for one in broken.logged() if one.get("id") == sent]
+    assert logged["event"] == "handler_failed" and "IntegrityError" in logged["exception"]

@@ -4,12 +4,14 @@ from typing import Any
 
 import pytest
 
+from tests.conformance import agents
 from tests.conformance.approvals import ask, decision_of, notifications, pending, pre
-from tests.conformance.bridge import Bridge
+from tests.conformance.bridge import Bridge, query
 from tests.conformance.delivery import send
 from tests.conformance.phone import Phone
 from tests.conformance.repositories import Repository, Work
 from tests.conformance.samples import new_id, prompt
+from tests.servers import wait_until
 
 pytestmark = pytest.mark.spec("client.repeat", "offline.flush")
 on_both = pytest.mark.usefixtures("database")
@@ -107,3 +109,23 @@ def test_what_is_another_message(repository: Repository, work: Work, device: Pho
         repository.write("a", text)
         answer = send(phone, "git_diff", id_, {"session_id": sid, "files": ["a"], "cached": False})
         assert text in str(answer["payload"])
+
+
+def test_a_prompt_that_comes_again_after_hours(shared: Bridge, session: str, phone: Phone) -> None:
+    """As long as its row is kept it is the same message, also when the request is forgotten."""
+    id_, body = new_id(), {"session_id": session, "content": "once", "role": "user"}
+
+    def prompts() -> int:
+        return sum(
+            message["type"] == "agent_event" and message["payload"]["event"] == "UserPromptSubmit"
+            for message in agents.log_of(phone, session)
+        )
+
+    phone.send("message", body, id=id_)
+    phone.expect("stream_end", session_id=session)
+    query(shared.data / "bridge.sqlite3", "DELETE FROM sessions_app_clientrequest")
+    phone.send("message", body, id=id_)
+    assert "twice" in agents.words(agents.ask(phone, session, "twice"))
+    assert prompts() == 2
+    phone.send("message", body | {"content": "another"}, id=id_)
+    wait_until(lambda: prompts() == 3)

@@ -52,6 +52,7 @@ def asker(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.spec("limit.rate.event limit.rate.batch code.RATE_LIMIT_EXCEEDED auth.hardening")
 def test_hooks_and_admin(rated: Bridge) -> None:
     """D2: with and without prefix are one endpoint, one count; batches and admin have their own."""
@@ -184,3 +185,9 @@ def test_processes_share_counts(make_bridge: Callable[..., Bridge], redis_server
             bridge.stop()
     finally:
         redis_server.start()
+
+
+def test_the_pairing_page(rated: Bridge) -> None:
+    """D17: 30 a minute for an address; another address is served."""
+    until_refused(lambda: rated.https(source="127.0.0.21").get("/pair"), 30)
+    assert rated.https(source="127.0.0.22").get("/pair").status == 200
