@@ -91,7 +91,6 @@ class _Tree:
         self.bytes = conf.max_message_bytes - PATH_ENVELOPE_BYTES
         self.looks = limits.FILE_SCAN_MAX_ENTRIES
         self.truncated = False
-        self.forbidden = jail.forbidden_identities
 
     def grow(self) -> tuple[list[Entry], bool]:
         root = _Found({}, "", self.top.names, 0, frozenset({identity(self.top.stat)}))
@@ -148,7 +147,7 @@ class _Tree:
         except BridgeError:
             return None
         me = identity(stat)
-        if self.jail.hides(names) or me in self.forbidden:
+        if self.jail.hides(names) or self.jail.forbids(stat):
             return None
         entry: Entry = {"name": shown(name), "type": "directory"}
         if st.S_ISREG(stat.st_mode):

@@ -177,7 +177,10 @@ async def _send_changes(ready: list[ClientConnection]) -> None:
 
 
 async def _send_updates(connection: ClientConnection, updates: list[Encoded]) -> None:
-    """Send in a task of the connection's own: another server may wait for a slow client (D61)."""
+    """Send a connection's updates, in a task of its own.
+
+    Under another server, sending to a slow client waits (D61).
+    """
     try:
         for update in updates:
             await connection.send_frame(update)

@@ -1,19 +1,18 @@
 """Open client paths inside the allowed roots only (D12, D45).
 
-The data directory and other places with the bridge's secrets are always refused. They and
-everything in them are known by path and by device and inode, so a bind mount of a part, or a hard
-link, is refused too.
+The data directory and other places with the bridge's secrets are always refused: by their paths,
+by device and inode, at every place where a part of them is mounted once more, and by the inode of a
+file with several hard links.
 """
 
 import os
 import re
+import stat as st
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 
-import psutil
-
-from bridge_project.kernel import limits, path_walk
+from bridge_project.kernel import limits, mounts, path_walk
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.database import sqlite_file
 from bridge_project.kernel.errors import BridgeError
@@ -44,10 +43,13 @@ class Jail:
         self.first: Names = real[0]
         self.roots = frozenset(real)
         self._forbidden = tuple(os.path.realpath(path) for path in forbidden)
+        known = mounts.mounts() if forbidden else []
+        places = [place for path in self._forbidden for place in mounts.other_places(path, known)]
+        self.mounted = tuple(map(names_of, places))  # where parts of what is forbidden are seen
         self._rules = path_walk.Rules(
             self.roots,
             frozenset(root[:depth] for root in self.roots for depth in range(len(root))),
-            tuple(names_of(path) for path in (*self._forbidden, *hidden)),
+            (*map(names_of, (*self._forbidden, *hidden)), *self.mounted),
         )
 
     def open_dir(self, path: object, *, base: str | None = None) -> Opened:
@@ -75,13 +77,35 @@ class Jail:
         """Return whether a path is one of those that clients may not reach."""
         return self._rules.hides(names)
 
-    @cached_property
-    def forbidden_identities(self) -> frozenset[Identity]:
-        """Return device and inode of each forbidden path, as first looked up.
+    def forbids(self, stat: os.stat_result) -> bool:
+        """Return whether it is a forbidden thing under another name.
 
-        Under other names (another case, a bind mount, a hard link) they are forbidden too.
+        A directory can only be the forbidden one itself: those below it are reached through it, or
+        through a mount, which is hidden. A file below it may have a second hard link elsewhere.
         """
-        return frozenset(one for path in self._forbidden for one in _identities(path))
+        if identity(stat) in self._tops:
+            return True
+        linked = st.S_ISREG(stat.st_mode) and stat.st_nlink > 1
+        return linked and stat.st_dev in self._devices and identity(stat) in self._contents
+
+    @cached_property
+    def _tops(self) -> frozenset[Identity]:
+        return frozenset(one for path in self._forbidden for one in _identities([path]))
+
+    @cached_property
+    def _devices(self) -> frozenset[int]:
+        return frozenset(device for device, _ in self._tops)
+
+    @cached_property
+    def _contents(self) -> frozenset[Identity]:
+        """Return device and inode of all below; thousands of events may wait in the spool."""
+        below = (
+            f"{directory}/{name}"
+            for path in self._forbidden
+            for directory, inner, files in os.walk(path)
+            for name in (*inner, *files)
+        )
+        return frozenset(_identities(below))
 
     def _open(self, want: Want, path: object, base: str | None) -> Opened:
         asked = _check(path)
@@ -94,7 +118,7 @@ class Jail:
         return self._walk(want, (*split(base), ".", *split(asked)))
 
     def _walk(self, want: Want, names: Iterable[str], at: Opened | None = None) -> Opened:
-        return path_walk.Walk(self._rules, self.forbidden_identities, want, names, at).run()
+        return path_walk.Walk(self._rules, self.forbids, want, names, at).run()
 
 
 def default_jail() -> Jail:
@@ -109,11 +133,6 @@ def default_jail() -> Jail:
         real = os.path.realpath(database)
         forbidden += [real + suffix for suffix in ("", "-wal", "-shm", "-journal")]
     return Jail(conf.allowed_roots, forbidden, hidden=["/proc"])
-
-
-def mount_points() -> list[str]:
-    """Return the paths of all mounts, as this process sees them."""
-    return [partition.mountpoint for partition in psutil.disk_partitions(all=True)]
 
 
 def shown(text: str) -> str:
@@ -135,11 +154,8 @@ def _check(path: object) -> str:
     return path
 
 
-def _identities(path: str) -> Iterator[Identity]:
-    """Yield device and inode of a path and of everything readable below it."""
-    with suppress(OSError):
-        yield identity(os.stat(path))
-    for directory, inner, files in os.walk(path):
-        for name in (*inner, *files):
-            with suppress(OSError):  # it vanished meanwhile
-                yield identity(os.lstat(f"{directory}/{name}"))
+def _identities(paths: Iterable[str]) -> Iterator[Identity]:
+    """Yield device and inode of each path that is there."""
+    for path in paths:
+        with suppress(OSError):
+            yield identity(os.lstat(path))

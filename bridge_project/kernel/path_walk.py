@@ -14,7 +14,7 @@ import errno
 import os
 import stat as st
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
@@ -93,19 +93,19 @@ class Walk:
     """Walk from the top, or from an open directory, to a place inside a root.
 
     `names` is the real path gone so far and `fd` its directory, -1 while above every root. What is
-    in `forbidden` is refused under any name. `run` ends the walk and leaves one descriptor or none.
+    forbidden is refused under any name. `run` ends the walk and leaves one descriptor or none.
     """
 
     def __init__(
         self,
         rules: Rules,
-        forbidden: frozenset[Identity],
+        forbids: Callable[[os.stat_result], bool],
         want: Want,
         pending: Iterable[str],
         at: Opened | None = None,
     ) -> None:
         self.rules = rules
-        self.forbidden = forbidden
+        self.forbids = forbids
         self.want = want
         self.pending = deque(pending)
         self.names: list[str] = list(at.names) if at else []
@@ -224,7 +224,7 @@ class Walk:
 
     def _admit(self, fd: int, stat: os.stat_result) -> None:
         """Refuse what is secret, whatever its name, and every procfs."""
-        if identity(stat) in self.forbidden:
+        if self.forbids(stat):
             raise BridgeError("FILE_ACCESS_DENIED")
         if stat.st_dev != self.device:
             if _is_procfs(fd):

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError, Ignoring
 from bridge_project.kernel.path_jail import shown
-from bridge_project.kernel.path_walk import identity, names_of
+from bridge_project.kernel.path_walk import names_of
 from files_app.git.sandbox.git import Git
 from sessions_app.working_directory import Repository
 
@@ -26,7 +26,6 @@ class Names:
     def __init__(self, place: Repository) -> None:
         self.place = place
         self.jail = place.jail
-        self.forbidden = place.jail.forbidden_identities
         # the working directory, below the top
         inner = os.path.relpath(place.directory, place.top)
         self.inner = "" if inner == "." else f"{inner}/"
@@ -72,7 +71,7 @@ class Names:
         if self.hidden(name):
             return True
         try:
-            return identity(os.lstat(f"{self.place.top}/{name}")) in self.forbidden
+            return self.jail.forbids(os.lstat(f"{self.place.top}/{name}"))
         except OSError:
             return False
 

@@ -2,8 +2,9 @@
 
 import os
 
+from bridge_project.kernel import mounts
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.path_jail import Jail, default_jail, mount_points
+from bridge_project.kernel.path_jail import Jail, default_jail
 from bridge_project.kernel.path_walk import split, translate_os_errors
 from files_app.git.sandbox import config
 from files_app.git.sandbox.error_text import git_error
@@ -48,17 +49,23 @@ def _check_owner(place: Repository) -> None:
 
 def _check_mounts(place: Repository) -> None:
     """Refuse a repository into which a hidden file system is mounted."""
-    for point in mount_points():
+    denied = BridgeError(
+        "FILE_ACCESS_DENIED", "A hidden file or directory is mounted into the repository."
+    )
+    for point in (mount.point for mount in mounts.mounts()):
+        names = split(point)
         parts = (place.top, place.git_dir, place.common_dir)
-        below = any(point.startswith(f"{path.rstrip('/')}/") for path in parts)
+        if not any(mounts.lies_in(point, part) and point != part for part in parts):
+            continue
+        if names in place.jail.mounted:
+            raise denied
         # files hidden by their path are removed from git's output
-        if below and not place.jail.hides(split(point)):
+        if not place.jail.hides(names):
             try:
                 place.jail.resolve(point)
             except BridgeError as error:
                 if error.code == "FILE_ACCESS_DENIED":
-                    text = "A hidden file or directory is mounted into the repository."
-                    raise BridgeError(error.code, text) from None
+                    raise denied from None
 
 
 def _safe_directories() -> list[str]:

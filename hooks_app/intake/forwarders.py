@@ -18,8 +18,9 @@ _KEYS: Final = [f"hook-forwarder-{number}" for number in range(MOST)]
 
 
 def record(address: str, report: str) -> None:
-    """Store a forwarder's report of its backlog; ignore one of another form, or over MOST.
+    """Store a forwarder's report of its backlog.
 
+    One of another form is ignored, and one more forwarder than MOST.
     Each forwarder has a key of its own. It takes a free one by `add`, which only one of two that
     report at once is granted.
     """

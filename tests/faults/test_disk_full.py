@@ -17,12 +17,12 @@ from tests.faults.quick import QuickBridge
 from tests.hooks.conftest import run_hook, waiting
 from tests.servers import PATIENCE, wait_until
 
+pytestmark = pytest.mark.slow
+
 SIZE_MB = 128  # over the 100 MB that D48 wants free
 SOON = 60.0  # seconds until all are refused, or all goes on again
 CHECK = """
 import sqlite3, sys
-
-pytestmark = pytest.mark.slow
 database = sqlite3.connect(sys.argv[1])
 for what in ("integrity_check", "foreign_key_check"):
     print(database.execute("PRAGMA " + what).fetchall())

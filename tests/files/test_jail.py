@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -277,3 +278,23 @@ def test_a_place_swapped_for_a_link_outside_never_leads_there(
             seen.add(word)
     assert not any("SECRET" in word for word in seen)
     assert len(seen) >= 2, "the race was never met from both sides"
+
+
+def test_the_data_directory_is_not_read_for_each_path(house: House) -> None:
+    """Thousands of events may wait there; only a file with several hard links is looked for."""
+    read: list[str] = []
+    watching = True
+
+    def note(event: str, arguments: tuple[object, ...]) -> None:
+        if watching and event in ("os.scandir", "os.listdir"):
+            read.append(str(arguments[0]))
+
+    sys.addaudithook(note)
+    (house.data / "spool").mkdir(exist_ok=True)
+    (house.root / "plain").write_text("plain")
+    house.jail.open_file("plain").close()
+    assert read == []
+    os.link(house.root / "plain", house.root / "twice")
+    house.jail.open_file("twice").close()
+    watching = False
+    assert str(house.data) in read
