@@ -16,8 +16,8 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "bridge_project.settings")
 if daphne_command.is_running():
     daphne_command.use_its_address()
     try:
+        from bridge_project.composition import startup
         from bridge_project.kernel.config import conf
-        from bridge_project.operations import startup
 
         startup.check_made(conf)  # before Django's settings make a part of it
     except (ValueError, CommandError) as error:  # a wrong setting is a ValueError
@@ -29,10 +29,10 @@ django.setup()
 
 from channels.routing import ProtocolTypeRouter
 
+from bridge_project.composition.standalone import Standalone
 from bridge_project.composition.upgrade import UpgradeCheck
 from bridge_project.http.request_threads import Handler
 from bridge_project.http.transport_middleware import TransportMiddleware
-from bridge_project.operations.standalone import Standalone
 from files_app import handlers as file_handlers  # noqa: F401 - importing handlers registers them
 from files_app.request_limiter import FileRequestLimiter
 from hooks_app.intake.fast_path import FastPath

@@ -1,1 +1,1 @@
-"""Assemble the apps into a serving bridge, and report its state."""
+"""Assemble the apps into a bridge, start it, and report its state."""

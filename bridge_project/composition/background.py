@@ -8,9 +8,8 @@ from typing import Final
 
 import structlog
 
-from bridge_project.composition import chores
+from bridge_project.composition import chores, monitors
 from bridge_project.kernel.background_task import background_task
-from bridge_project.operations import monitors
 from files_app import request_limiter
 from hooks_app.producer import server_forwarder
 from sessions_app import polling, push

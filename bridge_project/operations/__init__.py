@@ -1,1 +1,1 @@
-"""Set up, start, back up and diagnose a bridge."""
+"""Set up, back up, keep running and diagnose a bridge."""

@@ -20,9 +20,9 @@ from dotenv import dotenv_values
 from pydantic import BaseModel
 
 from bridge_project import __version__
+from bridge_project.composition import database_copies as copies
 from bridge_project.kernel.config import Conf
 from bridge_project.kernel.database import sqlite_file
-from bridge_project.operations import database_copies as copies
 from bridge_project.protocol.types import parse_version
 
 DATABASE: Final = "bridge.sqlite3"

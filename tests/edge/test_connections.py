@@ -35,7 +35,7 @@ HASTY = with_limits(
     LINGER_SECONDS=1,
     CERTIFICATE_CHECK_SECONDS=0.1,
 )
-HASTY += "from bridge_project.operations import monitors; monitors.ADDRESS_SECONDS = 0.1\n"
+HASTY += "from bridge_project.composition import monitors; monitors.ADDRESS_SECONDS = 0.1\n"
 
 
 # they run for all tests here, some of which stop them

@@ -33,7 +33,7 @@ sessions_app.agents.claude.agent structlog twisted.internet.endpoints twisted.pr
 twisted.web.http unfold.dataclasses unfold.sections uritemplate whitenoise.middleware yaml
 """
 PROJECT = """
-bridge_project.operations.startup bridge_project.asgi bridge_project.urls
+bridge_project.composition.startup bridge_project.asgi bridge_project.urls
 bridge_project.management.commands.serve
 """
 Request = dict[str, Any]

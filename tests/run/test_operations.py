@@ -346,7 +346,7 @@ def test_a_bad_copy_of_the_database_is_refused(idle: Bridge, tmp_path: Path) -> 
 LOOKED_AT = """
 import fcntl, time
 from bridge_project.kernel.config import conf
-from bridge_project.operations import startup
+from bridge_project.composition import startup
 look = (conf.bridge_data_dir / "serve.lock").open("a")
 fcntl.flock(look, fcntl.LOCK_SH)
 time.sleep = lambda _: look.close()

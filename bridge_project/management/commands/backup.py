@@ -5,10 +5,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from bridge_project.composition.database_copies import now_name
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.private_files import make_private_dir
 from bridge_project.operations import backup
-from bridge_project.operations.database_copies import now_name
 
 DUMP = """The database is PostgreSQL and NOT in this backup. Dump it with its own tool:
   pg_dump --format=custom --file=bridge.dump "$DATABASE_URL"

@@ -5,8 +5,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
+from bridge_project.composition import startup
 from bridge_project.kernel.config import conf
-from bridge_project.operations import startup
 from bridge_project.operations.backup import DATABASE, restore
 
 

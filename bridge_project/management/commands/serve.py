@@ -9,12 +9,12 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 from django.utils import timezone
 
+from bridge_project.composition import migrations, startup
 from bridge_project.kernel import data_files, limits, threads
 from bridge_project.kernel.config import conf
 from bridge_project.network import certificates, server_address, transport
 from bridge_project.network.certificate_files import Certificates
 from bridge_project.network.server_address import Address
-from bridge_project.operations import migrations, startup
 
 PHONE = "phone"
 

@@ -11,9 +11,10 @@ from typing import Any, Final
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from bridge_project.composition import startup
 from bridge_project.kernel.config import PROJECT_DIR, conf
 from bridge_project.kernel.database import sqlite_file
-from bridge_project.operations import service, startup
+from bridge_project.operations import service
 from hooks_app.producer.shell_command import HOOK_SCRIPT
 
 KEEP, REMOVE = "keep", "remove"

@@ -9,10 +9,11 @@ from typing import Any, Final
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from bridge_project import __version__
+from bridge_project.composition import migrations, startup
+from bridge_project.composition.database_copies import newest_copy
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.database import sqlite_file
-from bridge_project.operations import migrations, service, startup
-from bridge_project.operations.database_copies import newest_copy
+from bridge_project.operations import service
 
 ROOM_BYTES: Final = 16 * 2**20  # besides the copy, and the table that a migration writes anew
 

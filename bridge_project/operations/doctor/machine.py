@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 from django.db.migrations.loader import MigrationLoader
 
+from bridge_project.composition import database_copies
 from bridge_project.kernel import limits
 from bridge_project.kernel.database import database_settings, sqlite_file, unused_sqlite
-from bridge_project.operations import database_copies
 from bridge_project.operations.doctor.findings import Finding, broken, ok, warning
 from bridge_project.operations.doctor.snapshot import Snapshot, read_secret
 from hooks_app.management.commands.install_hooks import default_settings

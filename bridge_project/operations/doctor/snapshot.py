@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
 
+from bridge_project.composition import startup
 from bridge_project.kernel.config import Conf
 from bridge_project.network import server_address
 from bridge_project.network.certificate_files import pin_of
 from bridge_project.network.server_address import Address
-from bridge_project.operations import startup
 from bridge_project.terminal.client import pinned_context
 
 FETCH_SECONDS: Final = 2.0

@@ -11,6 +11,7 @@ from typing import Final
 
 import structlog
 
+from bridge_project.composition import database_copies, startup
 from bridge_project.kernel import limits
 from bridge_project.kernel.background_task import background_task
 from bridge_project.kernel.config import conf
@@ -18,7 +19,6 @@ from bridge_project.kernel.data_files import files
 from bridge_project.kernel.database import sqlite_file
 from bridge_project.kernel.private_files import make_private_dir
 from bridge_project.network import certificates, server_address
-from bridge_project.operations import database_copies, startup
 
 log = structlog.get_logger("bridge.startup")
 

@@ -13,13 +13,13 @@ import structlog
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
+from bridge_project.composition import database_copies
 from bridge_project.kernel import child_environment, data_files, limits
 from bridge_project.kernel.config import PROJECT_DIR, SECRETS, Conf
 from bridge_project.kernel.database import sqlite_file
 from bridge_project.kernel.path_walk import identity
 from bridge_project.kernel.private_files import make_private_dir
 from bridge_project.network import server_address
-from bridge_project.operations import database_copies
 
 log = structlog.get_logger("bridge.startup")
 

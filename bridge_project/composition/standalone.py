@@ -14,14 +14,13 @@ import structlog
 from django.core.management.base import CommandError
 from django.db import Error as DatabaseError
 
-from bridge_project.composition import background
+from bridge_project.composition import background, migrations, startup
 from bridge_project.http.asgi_types import Application, Receive, Scope, Send
 from bridge_project.kernel import daphne_command, limits, threads
 from bridge_project.kernel.config import ConfError, conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.network import certificates as tls_certificates
 from bridge_project.network import server_address
-from bridge_project.operations import migrations, startup
 
 log = structlog.get_logger("bridge.startup")
 

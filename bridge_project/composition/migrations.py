@@ -22,11 +22,11 @@ from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.recorder import MigrationRecorder
 
+from bridge_project.composition import database_copies
+from bridge_project.composition.startup import restore_command
 from bridge_project.kernel.config import Conf
 from bridge_project.kernel.database import sqlite_file, unused_sqlite
 from bridge_project.kernel.private_files import make_private_dir
-from bridge_project.operations import database_copies
-from bridge_project.operations.startup import restore_command
 
 log = structlog.get_logger("bridge.startup")
 
