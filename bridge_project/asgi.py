@@ -29,17 +29,16 @@ django.setup()
 
 from channels.routing import ProtocolTypeRouter
 
+from bridge_project.composition.handlers import HANDLERS
 from bridge_project.composition.standalone import Standalone
 from bridge_project.composition.upgrade import UpgradeCheck
 from bridge_project.http.request_threads import Handler
 from bridge_project.http.transport_middleware import TransportMiddleware
-from files_app import handlers as file_handlers  # noqa: F401 - importing handlers registers them
 from files_app.request_limiter import FileRequestLimiter
 from hooks_app.intake.fast_path import FastPath
-from sessions_app.handlers import connection, push, session  # noqa: F401
 from sessions_app.socket.consumer import BridgeConsumer
 
-_socket = UpgradeCheck(BridgeConsumer.as_asgi())
+_socket = UpgradeCheck(BridgeConsumer.as_asgi(handlers=HANDLERS))
 _http = FastPath(FileRequestLimiter(Handler()))
 routes = ProtocolTypeRouter({"http": _http, "websocket": _socket})
 _standalone = Standalone(routes)

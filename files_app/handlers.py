@@ -5,7 +5,7 @@ Large replies and their JSON are made in threads, so that other sockets go on.
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import TypeVar
 
 import structlog
 
@@ -26,21 +26,18 @@ from files_app.git.repository import repository_of
 from files_app.tree import listing
 from sessions_app.handlers.session import session_of
 from sessions_app.models import Session
-from sessions_app.socket import idempotency
-from sessions_app.socket.connection import ClientConnection
-from sessions_app.socket.dispatch import handles
+from sessions_app.socket.connection import ClientConnection, Handler, Request
 from sessions_app.working_directory import Repository, branch_of
 
 log = structlog.get_logger("bridge.git")
 
-Make = Callable[[Session, Any], Payload]
+P = TypeVar("P", bound=ClientPayload)
 
 
-def _answers(model: type[ClientPayload], pool: threads.Threads) -> Callable[[Make], Make]:
-    """Register a function of session and payload, called in one of the threads."""
+def _in_threads(pool: threads.Threads) -> Callable[[Callable[[Session, P], Payload]], Handler]:
+    """Make a handler of a function of session and payload, called in a thread."""
 
-    def register(make: Make) -> Make:
-        @handles(model)
+    def handler(make: Callable[[Session, P], Payload]) -> Handler:
         async def answer(socket: ClientConnection, message: ClientMessage) -> None:
             session = await session_of(socket, message)
 
@@ -49,41 +46,39 @@ def _answers(model: type[ClientPayload], pool: threads.Threads) -> Callable[[Mak
 
             await socket.send_frame(await pool.run(reply))
 
-        return make
+        return answer
 
-    return register
+    return handler
 
 
-@_answers(c.FileList, threads.files)
+@_in_threads(threads.files)
 def file_list(session: Session, payload: c.FileList) -> r.FileListResponse:
     found = listing(default_jail(), payload.path, session.working_directory)
     return r.FileListResponse.model_validate({"session_id": session.session_id, **found})
 
 
-@_answers(c.FileRead, threads.files)
+@_in_threads(threads.files)
 def file_read(session: Session, payload: c.FileRead) -> r.FileReadResponse:
     where = (payload.path, session.working_directory, payload.offset, payload.limit)
     found = read_lines(default_jail(), *where)
     return r.FileReadResponse.model_validate({"session_id": session.session_id, **found})
 
 
-@_answers(c.GitStatusRequest, threads.git)
+@_in_threads(threads.git)
 def git_status_request(session: Session, payload: c.GitStatusRequest) -> r.GitStatusResponse:
     return status.status(repository_of(session.working_directory), session.session_id)
 
 
-@_answers(c.GitDiff, threads.git)
+@_in_threads(threads.git)
 def git_diff(session: Session, payload: c.GitDiff) -> r.GitDiffResponse:
     place = repository_of(session.working_directory)
     return diff.diff(place, session.session_id, payload.files, cached=payload.cached)
 
 
-@handles(c.GitCommit)
-async def git_commit(socket: ClientConnection, message: ClientMessage) -> r.GitStatusResponse:
+async def git_commit(socket: ClientConnection, message: Request) -> r.GitStatusResponse:
     """Commit, and return the fresh status with the commit."""
     session = await session_of(socket, message)
-    begun = idempotency.begun.get()
-    place, made = await threads.git.run(_commit, session, message.payload, begun)
+    place, made = await threads.git.run(_commit, session, message.payload, message.begun)
     await threads.writers.run(_record, socket.device, session, made)
     return await threads.git.run(_committed, session, place, made)
 

@@ -26,7 +26,7 @@ from sessions_app.agents.registry import supported
 from sessions_app.log import reader
 from sessions_app.models import Session
 from sessions_app.socket.connection import ClientConnection
-from sessions_app.socket.dispatch import Refused, handles, invalid_message
+from sessions_app.socket.dispatch import Refused, invalid_message
 from sessions_app.socket.registry import registry
 
 DIRECT_PUBLIC, CLOCK_SKEW = "DIRECT_PUBLIC_CONNECTION", "CLOCK_SKEW"
@@ -38,7 +38,6 @@ WARNINGS = {
 }
 
 
-@handles(c.Auth)
 async def auth(connection: ClientConnection, message: ClientMessage) -> None:
     payload: c.Auth = message.payload
     connection.authenticating = True
@@ -126,7 +125,6 @@ def _connection_ack(
     return encode(payload, id=id), {session.pk: hash(session) for session in sessions}
 
 
-@handles(c.HealthCheck)
 async def health_check(connection: ClientConnection, message: ClientMessage) -> None:
     payload: c.HealthCheck = message.payload
     now = datetime.now(UTC)
@@ -161,7 +159,6 @@ async def health_check(connection: ClientConnection, message: ClientMessage) -> 
     await _reply(connection, message, status, ready=not must_acknowledge)
 
 
-@handles(c.AcknowledgeWarning)
 async def acknowledge_warning(connection: ClientConnection, message: ClientMessage) -> None:
     payload: c.AcknowledgeWarning = message.payload
     if payload.warning_code not in WARNINGS:
@@ -201,7 +198,6 @@ async def _reply(
             connection.spawn(connection.delivery.run(head))
 
 
-@handles(c.HeartbeatPing)
 async def heartbeat_ping(connection: ClientConnection, message: ClientMessage) -> None:
     # before the pong goes out: what follows it is not proven by it
     sent = dict(connection.delivery.sent)
@@ -209,7 +205,6 @@ async def heartbeat_ping(connection: ClientConnection, message: ClientMessage) -
     connection.acknowledgements.ping(sent)
 
 
-@handles(c.NotificationAck)
 async def notification_ack(connection: ClientConnection, message: ClientMessage) -> None:
     ids = message.payload.notification_ids
     if len(ids) > limits.ACK_MAX_IDS:

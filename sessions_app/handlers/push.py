@@ -14,10 +14,9 @@ from devices_app.push import endpoints, sending, subscriptions
 from sessions_app import push
 from sessions_app.log import reader
 from sessions_app.socket.connection import ClientConnection
-from sessions_app.socket.dispatch import handles, invalid_message
+from sessions_app.socket.dispatch import invalid_message
 
 
-@handles(p.PushSubscribe)
 async def push_subscribe(connection: ClientConnection, message: ClientMessage) -> p.PushState:
     payload: p.PushSubscribe = message.payload
     _check_allowed()
@@ -38,13 +37,11 @@ async def push_subscribe(connection: ClientConnection, message: ClientMessage) -
     return _state(subscription)
 
 
-@handles(p.PushUnsubscribe)
 async def push_unsubscribe(connection: ClientConnection, message: ClientMessage) -> p.PushState:
     await threads.writers.run(subscriptions.unsubscribe, connection.paired)
     return _state(None)
 
 
-@handles(p.PushTest)
 async def push_test(connection: ClientConnection, message: ClientMessage) -> p.PushState:
     _check_allowed()
     found = await threads.readers.run(_subscription, connection.paired)

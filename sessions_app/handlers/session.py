@@ -27,8 +27,8 @@ from sessions_app.log.tail import tail
 from sessions_app.models import Session
 from sessions_app.observed import sessions as observed_sessions
 from sessions_app.socket import dispatch, idempotency, presence
-from sessions_app.socket.connection import ClientConnection
-from sessions_app.socket.dispatch import check_joined, handles
+from sessions_app.socket.connection import ClientConnection, Request
+from sessions_app.socket.dispatch import check_joined
 
 
 async def session_of(
@@ -55,7 +55,6 @@ async def session_of(
     return session
 
 
-@handles(c.SessionStart)
 async def session_start(connection: ClientConnection, message: ClientMessage) -> None:
     """Join a session, at once or when its agent has started."""
     payload: c.SessionStart = message.payload
@@ -80,13 +79,13 @@ def _must_wait(session: Session, *, resume: bool) -> bool:
 async def _create(connection: ClientConnection, message: ClientMessage) -> None:
     """Create a session, once for repeated messages, and join it each time (D31)."""
 
-    async def create(connection: ClientConnection, message: ClientMessage) -> s.SessionReady:
-        session_id = idempotency.own_id.get()
+    async def create(connection: ClientConnection, request: Request) -> s.SessionReady:
+        session_id = request.own_id
         try:
-            return await _ready(await _new(connection, message.payload, session_id))
+            return await _ready(await _new(connection, request.payload, session_id))
         except BridgeError:
             found = await readers.run(observed_sessions.find, session_id)
-            died = idempotency.begun.get() is not None  # a process, while it started this session
+            died = request.begun is not None  # a process, while it started this session
             if not died or found is None or not session_view.is_at_rest(found):
                 raise
         return await _ready(await _resumed(connection, found))
@@ -191,7 +190,6 @@ async def _ready(session: Session) -> s.SessionReady:
     )
 
 
-@handles(c.SessionEnd)
 async def session_end(connection: ClientConnection, message: ClientMessage) -> None:
     """End a session that the bridge runs; only leave an observed one.
 
@@ -222,7 +220,6 @@ def _end(session_pk: int, reason: SessionEndReason, device: Device | None, row_i
         audit.record("session_end", device=device, session_id=session_id, reason=reason)
 
 
-@handles(c.Message)
 async def message(connection: ClientConnection, message: ClientMessage) -> None:
     payload: c.Message = message.payload
     session = await _driven(connection, message)
@@ -237,7 +234,6 @@ async def message(connection: ClientConnection, message: ClientMessage) -> None:
     )
 
 
-@handles(c.SessionInterrupt)
 async def session_interrupt(connection: ClientConnection, message: ClientMessage) -> None:
     """Queue an interrupt; if that fails, stop an agent of this process all the same."""
     session_id = message.payload.session_id
@@ -259,14 +255,12 @@ async def _driven(connection: ClientConnection, message: ClientMessage) -> Sessi
     return session
 
 
-@handles(c.ApprovalResponse)
 async def approval_response(
     connection: ClientConnection, message: ClientMessage
 ) -> s.ApprovalRecorded:
     return await writers.run(decisions.decide, connection.paired, message.payload)
 
 
-@handles(c.ReplayRequest)
 async def replay_request(connection: ClientConnection, message: ClientMessage) -> None:
     session = await session_of(connection, message)
     frames, complete = await readers.run(

@@ -3,7 +3,9 @@
 import asyncio
 import json
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import structlog
@@ -11,11 +13,12 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.utils import timezone
 
 from bridge_project.http import ratelimit
+from bridge_project.http.asgi_types import ClientSocket
 from bridge_project.http.error_body import connection_error_payload, error_payload, log_error
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import readers, writers
 from bridge_project.network.transport import Transport
-from bridge_project.protocol.base import Payload, Phase
+from bridge_project.protocol.base import ClientPayload, Payload, Phase
 from bridge_project.protocol.catalogue import Encoded, encode
 from bridge_project.protocol.parse import ClientMessage
 from devices_app.models import Device
@@ -32,17 +35,35 @@ log = structlog.get_logger("bridge.socket")
 Queue = tuple[str, str | None]  # queue name in the catalogue, session id
 
 
+@dataclass(frozen=True, slots=True)
+class Request(ClientMessage):
+    """Hold a client message as its handler is given it (D31).
+
+    ``begun`` is set when it may already have been handled, because a process crashed or git failed:
+    to when that began. ``own_id`` is a UUID, the same when an idempotent one is handled again.
+    """
+
+    begun: datetime | None = None
+    own_id: str = ""  # only an idempotent one has it
+
+
+# It returns the payload that answers, or None when it has answered through the socket or nothing
+# does. It raises BridgeError for an `error`, Refused for a `connection_error`.
+Handler = Callable[["ClientConnection", Request], Awaitable[Payload | None]]
+
+
 class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]
     """Hold one client's connection state and phase, and send messages to it."""
 
     transport: Transport  # how the client reaches the bridge
-    socket: Any  # what the server knows of the wire: edge.websocket.Protocol, or its stand-in
+    socket: ClientSocket  # what the server knows of the wire
     budget: ratelimit.MessageBudget
     delivery: Delivery  # these two from `auth` on
     acknowledgements: Acknowledgements
 
-    def __init__(self) -> None:
+    def __init__(self, handlers: Mapping[type[ClientPayload], Handler]) -> None:
         super().__init__()
+        self.handlers = handlers
         self.phase = Phase.OPEN
         self.authenticating = False  # an `auth` has come; it may wait for the database
         self.health_reported = False

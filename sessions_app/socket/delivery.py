@@ -2,11 +2,12 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
+from bridge_project.http.asgi_types import ClientSocket
 from bridge_project.kernel import metrics
 from bridge_project.kernel.threads import readers
 from bridge_project.protocol import jsontext
@@ -27,6 +28,19 @@ ROWS_AT_ONCE = 64
 _delivered = cache(metrics.deliveries.labels)
 
 
+class Receiver(Protocol):
+    """Describe what a Delivery needs of the ClientConnection to which it sends."""
+
+    over: bool
+    socket: ClientSocket
+
+    async def send_in_turn(self, text: str) -> None: ...
+
+    async def leave_ended(self, frame: str) -> None: ...
+
+    def spawn(self, work: Coroutine[Any, Any, object]) -> None: ...
+
+
 class Delivery:
     """Send log rows on a ClientConnection; only `replay_request` sends others.
 
@@ -34,7 +48,9 @@ class Delivery:
     ``feeds`` has been sent: from there on one number stands for all of them.
     """
 
-    def __init__(self, device: Device, connection: Any, acknowledgements: Acknowledgements) -> None:
+    def __init__(
+        self, device: Device, connection: Receiver, acknowledgements: Acknowledgements
+    ) -> None:
         self._device = device
         self._connection = connection
         self._acknowledgements = acknowledgements

@@ -15,7 +15,7 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.database import STORAGE_ERRORS
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.protocol.base import ClientPayload, Phase
+from bridge_project.protocol.base import Phase
 from bridge_project.protocol.catalogue import CATALOGUE
 from bridge_project.protocol.parse import (
     ClientMessage,
@@ -25,7 +25,6 @@ from bridge_project.protocol.parse import (
 )
 from sessions_app.socket import idempotency
 from sessions_app.socket.connection import ClientConnection, Queue
-from sessions_app.socket.idempotency import Handler
 
 log = structlog.get_logger("bridge.socket")
 
@@ -35,28 +34,9 @@ LARGE_MESSAGE = 64 * 1024
 
 Work = Callable[[ClientConnection, ClientMessage], Awaitable[None]]
 
-# every client message of the catalogue has one
-HANDLERS: dict[str, Handler] = {}
-
 
 class Refused(BridgeError):
     """Report an error that ends the connection, by its row's close code (D21)."""
-
-
-def handles(model: type[ClientPayload]) -> Callable[[Handler], Handler]:
-    """Register `async def handler(connection, message)` for payloads of `model`.
-
-    A handler returns the payload that answers, or None when it has answered through the socket or
-    nothing does. It raises BridgeError for an `error`, Refused for a `connection_error`.
-    """
-
-    def register(handler: Handler) -> Handler:
-        if model.type in HANDLERS:
-            raise ValueError(f"{model.type} is handled twice")
-        HANDLERS[model.type] = handler
-        return handler
-
-    return register
 
 
 def invalid_message(message: str, field: str, constraint: str, received: str) -> BridgeError:
@@ -153,7 +133,7 @@ async def _handle(connection: ClientConnection, message: ClientMessage) -> None:
     """Answer an admitted message by its handler, unless the connection ended."""
     if connection.over:
         return
-    act = partial(idempotency.answer, handle=HANDLERS[message.type])
+    act = partial(idempotency.answer, handle=connection.handlers[type(message.payload)])
     await guarded(connection, message, act)
 
 

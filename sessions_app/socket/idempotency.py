@@ -4,10 +4,7 @@ import asyncio
 import hashlib
 import json
 import uuid
-from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
 from django.db import transaction
 from django.utils import timezone
@@ -18,33 +15,26 @@ from bridge_project.kernel.ages import ages
 from bridge_project.kernel.database import delete_in_steps
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.threads import writers
-from bridge_project.protocol.base import Payload
 from bridge_project.protocol.catalogue import CATALOGUE, encode
 from bridge_project.protocol.parse import ClientMessage
 from bridge_project.protocol.types import is_uuid
 from devices_app import pairing
 from sessions_app import leases
 from sessions_app.models import ClientRequest
-from sessions_app.socket.connection import ClientConnection
+from sessions_app.socket.connection import ClientConnection, Handler, Request
 
 _NOBODY = uuid.UUID(int=0)
 
-Handler = Callable[[Any, ClientMessage], Awaitable[Payload | None]]
 Key = tuple[int, str]  # device, digest of the message
 _running: dict[Key, asyncio.Task[str]] = {}  # what this process is doing now
-
-begun: ContextVar[datetime | None] = ContextVar("begun", default=None)
-"""In a handler: set when this request may already have run: a process crashed, or git failed. The
-first try's time, else None; git_commit checks before it commits again."""
-own_id: ContextVar[str] = ContextVar("own_id")
-"""In a handler: a UUID of the request, the same when it is handled again after a crash."""
 
 
 async def answer(connection: ClientConnection, message: ClientMessage, handle: Handler) -> None:
     """Handle and answer a message; an idempotent one is handled once for each id."""
     # joining is always done; its handler makes a session once
     if not CATALOGUE[message.type].idempotent or message.type == "session_start":
-        payload = await handle(connection, message)
+        request = Request(message.type, message.id, message.payload)
+        payload = await handle(connection, request)
         if payload is not None:
             await connection.send_payload(payload, id=message.id)
         return
@@ -52,7 +42,7 @@ async def answer(connection: ClientConnection, message: ClientMessage, handle: H
         await connection.send_text(frame)
 
 
-async def _answer(connection: ClientConnection, message: ClientMessage, handle: Handler) -> str:
+async def _answer(connection: ClientConnection, message: Request, handle: Handler) -> str:
     """Return the frame that answers; a lasting failure is an answer too."""
     try:
         payload = await handle(connection, message)
@@ -109,18 +99,19 @@ async def _once(
     known, new = claim
     if known.answer is not None:
         return known.answer
-    begun.set(None if new else known.created_at)
-    own_id.set(str(uuid.uuid5(uuid.NAMESPACE_OID, f"{known.pk} {known.created_at.isoformat()}")))
-    request = ClientRequest.objects.filter(pk=known.pk)
+    begun, name = None if new else known.created_at, f"{known.pk} {known.created_at.isoformat()}"
+    own_id = str(uuid.uuid5(uuid.NAMESPACE_OID, name))
+    request = Request(message.type, message.id, message.payload, begun, own_id)
+    row = ClientRequest.objects.filter(pk=known.pk)
     try:
-        frame = await _answer(connection, message, handle)
+        frame = await _answer(connection, request, handle)
     except BaseException as error:
         if new and getattr(error, "code", "") != "GIT_ERROR":
-            await writers.run(request.delete)
+            await writers.run(row.delete)
         else:  # it may have been done all the same: the next one looks
-            await writers.run(request.update, process_id=_NOBODY)
+            await writers.run(row.update, process_id=_NOBODY)
         raise
-    await writers.run(request.update, answer=frame)
+    await writers.run(row.update, answer=frame)
     return frame
 
 

@@ -1,0 +1,33 @@
+"""Name the handler of each client message."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from bridge_project.protocol import client_messages as c
+from bridge_project.protocol import push_messages as p
+from bridge_project.protocol.base import ClientPayload
+from files_app import handlers as repository
+from sessions_app.handlers import connection, push, session
+from sessions_app.socket.connection import Handler
+
+HANDLERS: Final[Mapping[type[ClientPayload], Handler]] = {
+    c.Auth: connection.auth,
+    c.HealthCheck: connection.health_check,
+    c.AcknowledgeWarning: connection.acknowledge_warning,
+    c.HeartbeatPing: connection.heartbeat_ping,
+    c.NotificationAck: connection.notification_ack,
+    c.SessionStart: session.session_start,
+    c.SessionEnd: session.session_end,
+    c.SessionInterrupt: session.session_interrupt,
+    c.Message: session.message,
+    c.ApprovalResponse: session.approval_response,
+    c.ReplayRequest: session.replay_request,
+    c.FileList: repository.file_list,
+    c.FileRead: repository.file_read,
+    c.GitStatusRequest: repository.git_status_request,
+    c.GitDiff: repository.git_diff,
+    c.GitCommit: repository.git_commit,
+    p.PushSubscribe: push.push_subscribe,
+    p.PushUnsubscribe: push.push_unsubscribe,
+    p.PushTest: push.push_test,
+}
