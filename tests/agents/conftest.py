@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from bridge_project.kernel.config import conf
 from sessions_app.agents.acp.driver import AcpDriver
-from sessions_app.agents.claude import agent as claude
+from sessions_app.agents.claude import program as claude
 from sessions_app.agents.driver import Verdict
 from tests.agents.claude_model import Model
 from tests.agents.drive import Drive

@@ -2,15 +2,13 @@
 
 import os
 import shutil
+from collections.abc import Mapping
 from functools import partial
 
 from bridge_project.kernel.child_process import search_path
 from bridge_project.kernel.config import conf
 from sessions_app.agents.acp import recipes
 from sessions_app.agents.driver import AgentKind
-
-versions: dict[str, str] = {}  # what each agent said of itself when it was last started
-asks: dict[str, bool | None] = {}  # and whether it asks before it acts
 
 
 def kinds() -> list[AgentKind]:
@@ -20,7 +18,7 @@ def kinds() -> list[AgentKind]:
 
 def _kind(name: str, command: list[str]) -> AgentKind:
     # now, for it takes half a second; a bridge without such agents does without it
-    from sessions_app.agents.acp.driver import AcpDriver
+    from sessions_app.agents.acp.driver import AcpDriver, found_asks, found_versions
 
     program = command[0]
     if os.sep in program:
@@ -30,9 +28,9 @@ def _kind(name: str, command: list[str]) -> AgentKind:
         name,
         partial(AcpDriver, name, command),
         partial(_why_not, name, command[0]),
-        version=lambda: versions.get(name, ""),
+        version=lambda: found_versions.get(name, ""),
         can_modify=False,
-        asks=partial(_asks, name, command),
+        asks=partial(_asks, name, command, found_asks),
     )
 
 
@@ -47,10 +45,10 @@ def _why_not(name: str, program: str) -> str | None:
     )
 
 
-def _asks(name: str, command: list[str]) -> bool | None:
+def _asks(name: str, command: list[str], found: Mapping[str, bool | None]) -> bool | None:
     """Return what the last start found; before that, what its recipe promises."""
-    if name in asks:
-        return asks[name]
+    if name in found:
+        return found[name]
     if recipes.of_line(command) is not None:
         return True
     return False if name in conf.bridge_acp_unasked else None

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from bridge_project.kernel import limits
 from bridge_project.protocol.types import FinishReason
 from sessions_app.agents import events
-from sessions_app.agents.acp import agent, recipes
+from sessions_app.agents.acp import recipes
 from sessions_app.agents.acp.client import AcpClient
 from sessions_app.agents.acp.content import HistoryCollector, tokens_of
 from sessions_app.agents.acp.errors import AUTH_REQUIRED, how_to_log_in, text_of_error
@@ -26,6 +26,9 @@ from sessions_app.agents.driver import CannotResume, CannotStart, Driver, Histor
 from sessions_app.agents.process import groups
 
 VERSION_CHARS = 100  # of what an agent says of itself
+# by its name, what each agent said of itself when it was last started, and whether it asks
+found_versions: dict[str, str] = {}
+found_asks: dict[str, bool | None] = {}
 REASONS: dict[str, FinishReason] = {"end_turn": "stop", "cancelled": "stop", "max_tokens": "length"}
 _NOT_ASKING = (
     "{name} is in a mode in which it may act without asking, and cannot be set back: it was "
@@ -91,7 +94,7 @@ class AcpDriver(Driver):
                     f"the bridge {PROTOCOL_VERSION}."
                 )
             info = hello.agent_info
-            agent.versions[self._name] = ((info.version if info else "") or "")[:VERSION_CHARS]
+            found_versions[self._name] = ((info.version if info else "") or "")[:VERSION_CHARS]
             of_line = recipes.of_line(self._command)
             recipe = of_line or (recipes.of_name(info.name) if info else None)
             self._log_in = how_to_log_in(recipe, hello.auth_methods)
@@ -103,7 +106,7 @@ class AcpDriver(Driver):
             else:
                 session = await self._connection.new_session(**where)
             self._session_id = resume_id or session.session_id
-            self.asks = agent.asks[self._name] = await self._modes.set_asking_mode(
+            self.asks = found_asks[self._name] = await self._modes.set_asking_mode(
                 self._connection,
                 self._session_id,
                 offer_of(session),
@@ -112,7 +115,7 @@ class AcpDriver(Driver):
                 resumed=bool(resume_id),
             )
         except WillNotAsk:
-            agent.asks[self._name] = False
+            found_asks[self._name] = False
             raise
         except RequestError as error:
             raise CannotStart(self._text_of(error, " could not begin a session")) from error

@@ -12,7 +12,8 @@ import claude_agent_sdk as sdk
 import structlog
 
 from bridge_project.kernel import limits
-from sessions_app.agents.claude import agent, memory, process
+from sessions_app.agents.claude import memory, process
+from sessions_app.agents.claude import program as installed
 from sessions_app.agents.claude.translation import DENIED, UNASKED, Translation
 from sessions_app.agents.driver import CannotResume, CannotStart, Driver
 from sessions_app.agents.events import AgentDied, ApprovalWithdrawn
@@ -42,9 +43,9 @@ class ClaudeDriver(Driver):
         return self._process.error_output if self._process is not None else ""
 
     async def start(self, directory: Path, resume_id: str | None = None) -> None:
-        program = agent.program()
+        program = installed.program()
         if program is None:
-            raise CannotStart(agent.problem() or "The agent's program is not there.")
+            raise CannotStart(installed.problem() or "The agent's program is not there.")
         self._translation = Translation(resume_id)
         with TemporaryDirectory(prefix="bridge-agent-", ignore_cleanup_errors=True) as place:
             # which the program reads while it starts
@@ -76,9 +77,9 @@ class ClaudeDriver(Driver):
         except sdk.CLIConnectionError as error:
             # when it has just ended the reader reports that; else nobody would
             if not self._closing and self._process and not self._process.group.exited.is_set():
-                self.events.put(AgentDied(f"The agent {agent.NAME} is gone: {error}"))
+                self.events.put(AgentDied(f"The agent {installed.NAME} is gone: {error}"))
         except Exception as error:  # whatever it is, an agent that hears nothing is gone
-            log.exception("driver_failed", agent=agent.NAME)
+            log.exception("driver_failed", agent=installed.NAME)
             self.events.put(AgentDied(f"The agent takes no more input: {error}"))
 
     async def interrupt(self) -> None:
@@ -88,7 +89,7 @@ class ClaudeDriver(Driver):
                 await self._client.interrupt()
         except Exception as error:
             # as above; an agent that goes on is closed by the supervisor
-            log.warning("interrupt_failed", agent=agent.NAME, exc_info=error)
+            log.warning("interrupt_failed", agent=installed.NAME, exc_info=error)
 
     async def end_background(self) -> None:
         if self._process is not None:
@@ -124,10 +125,10 @@ class ClaudeDriver(Driver):
         except sdk.ClaudeSDKError as error:
             reason = _reason(error)
         except Exception as error:  # whatever it is, nobody would read the agent any more
-            log.exception("driver_failed", agent=agent.NAME)
+            log.exception("driver_failed", agent=installed.NAME)
             reason = f"the bridge cannot read what it says ({type(error).__name__})"
         if not self._closing:
-            self.events.put(AgentDied(f"The agent {agent.NAME} is gone: {reason}"))
+            self.events.put(AgentDied(f"The agent {installed.NAME} is gone: {reason}"))
             if self._process is not None:
                 await self._process.close()
             self.events.close()

@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from sessions_app.agents.claude import agent
+from sessions_app.agents.claude import program as claude
 from tests.agents.claude_model import Model, Refused, Text, Tool
 from tests.agents.conftest import surrounded
 from tests.conformance import agents
@@ -32,7 +32,7 @@ def bridge(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Q
 
 def programs(bridge: QuickBridge) -> list[psutil.Process]:
     """The agent's processes that this bridge has started: they share its session's directory."""
-    found, program = [], agent.program()
+    found, program = [], claude.program()
     assert program is not None
     for process in psutil.process_iter():
         try:
@@ -55,7 +55,7 @@ def write(model: Model, bridge: QuickBridge, phone: Phone) -> tuple[str, str]:
         [Text("I write. "), Tool("Write", {"file_path": str(file), "content": "one\n"})],
         [Text("Written.")],
     )
-    session_id = agents.begin(bridge, phone, agent=agent.NAME)
+    session_id = agents.begin(bridge, phone, agent=claude.NAME)
     agents.say(phone, session_id, prompt)
     asked = agents.question(phone, session_id)
     assert (asked["tool"], asked["source"]) == ("Write", "agent_sdk")
@@ -93,7 +93,7 @@ def test_a_model_that_is_overloaded(model: Model, bridge: QuickBridge) -> None:
     busy = Refused(529, "Overloaded", "overloaded_error", over)
     prompt = model.play("busy", busy, [Text("At last.")])
     with bridge.phones(2) as (phone, other):
-        session_id = agents.begin(bridge, phone, agent=agent.NAME)
+        session_id = agents.begin(bridge, phone, agent=claude.NAME)
         agents.say(phone, session_id, prompt)
         told = other.expect("notification", session_id=session_id)["payload"]
         over.set()
@@ -128,7 +128,7 @@ def test_a_conversation_of_which_the_log_has_nothing(
         late.join(session_id)
         paused = late.expect("replay_buffer", session_id=session_id)["payload"]
         rest = late.expect("replay_buffer", session_id=session_id)["payload"]
-        ready = agents.start(late, bridge.root, session_id, resume=True, agent=agent.NAME)
+        ready = agents.start(late, bridge.root, session_id, resume=True, agent=claude.NAME)
         assert ready["type"] == "session_ready", ready
         resumed = late.expect("replay_buffer", session_id=session_id)["payload"]
         agents.end(late, session_id)
@@ -157,7 +157,7 @@ def test_a_run_of_the_program_reaches_a_phone(model: Model, tmp_path: Path) -> N
     with QuickBridge(tmp_path / "bridge") as bridge, bridge.phones() as [phone]:
         bridge.manage("install_hooks", "--settings", str(settings), "--yes")
         done = subprocess.run(
-            [str(agent.program()), *options, "--allowedTools", "Bash(echo:*)"],
+            [str(claude.program()), *options, "--allowedTools", "Bash(echo:*)"],
             cwd=directory,
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from sessions_app.agents.claude import agent
+from sessions_app.agents.claude import program as claude
 from sessions_app.agents.events import AgentDied
 from tests.agents.conftest import claude_driver
 from tests.agents.drive import Drive, within
@@ -44,7 +44,7 @@ async def faulty(
     program = tmp_path / "program"
     program.write_text(PROGRAM.format(python=sys.executable, fault=request.param))
     program.chmod(0o755)
-    monkeypatch.setattr(agent, "program", lambda: program)
+    monkeypatch.setattr(claude, "program", lambda: program)
     drive = Drive(claude_driver())
     yield await drive.start(root)
     await drive.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bridge_project.kernel.config import PROJECT_DIR
-from sessions_app.agents.claude import agent
+from sessions_app.agents.claude import program as claude
 from sessions_app.agents.driver import CannotResume, CannotStart
 from tests.agents.conftest import claude_driver
 
@@ -23,10 +23,10 @@ cat
 
 async def test_without_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "claude_agent_sdk", None)
-    why = agent.problem()
-    assert why is not None and f"pip install -r {agent.REQUIREMENTS}" in why
-    assert (PROJECT_DIR / agent.REQUIREMENTS).is_file()
-    assert agent.version() == ""
+    why = claude.problem()
+    assert why is not None and f"pip install -r {claude.REQUIREMENTS}" in why
+    assert (PROJECT_DIR / claude.REQUIREMENTS).is_file()
+    assert claude.version() == ""
 
 
 async def test_what_cannot_be_resumed(surroundings: dict[str, str], root: Path) -> None:
@@ -59,7 +59,7 @@ async def test_a_program_that_is_no_agent(
     if script:
         program.write_text(script)
         program.chmod(0o755)
-    monkeypatch.setattr(agent, "program", lambda: program)
+    monkeypatch.setattr(claude, "program", lambda: program)
     driver = claude_driver()
     with pytest.raises(CannotStart, match=why) as failure:
         await driver.start(root)

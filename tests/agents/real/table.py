@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sessions_app.agents.claude import agent as claude
+from sessions_app.agents.claude import program as claude
 from tests.agents.install import AGENTS, missing_agents, missing_vibe, node_directory, of_here
 
 
