@@ -32,14 +32,14 @@ from channels.routing import ProtocolTypeRouter
 from bridge_project.composition.handlers import HANDLERS
 from bridge_project.composition.standalone import Standalone
 from bridge_project.composition.upgrade import UpgradeCheck
-from bridge_project.http.request_threads import Handler
+from bridge_project.http.request_threads import HttpHandler
 from bridge_project.http.transport_middleware import TransportMiddleware
 from files_app.request_limiter import FileRequestLimiter
 from hooks_app.intake.fast_path import FastPath
 from sessions_app.socket.consumer import BridgeConsumer
 
 _socket = UpgradeCheck(BridgeConsumer.as_asgi(handlers=HANDLERS))
-_http = FastPath(FileRequestLimiter(Handler()))
+_http = FastPath(FileRequestLimiter(HttpHandler()))
 routes = ProtocolTypeRouter({"http": _http, "websocket": _socket})
 _standalone = Standalone(routes)
 application = TransportMiddleware(_standalone)

@@ -26,7 +26,7 @@ from files_app.git.repository import repository_of
 from files_app.tree import listing
 from sessions_app.handlers.session import session_of
 from sessions_app.models import Session
-from sessions_app.socket.connection import ClientConnection, Handler, Request
+from sessions_app.socket.connection import ClientConnection, Handler, SocketRequest
 from sessions_app.working_directory import Repository, branch_of
 
 log = structlog.get_logger("bridge.git")
@@ -75,7 +75,7 @@ def git_diff(session: Session, payload: c.GitDiff) -> r.GitDiffResponse:
     return diff.diff(place, session.session_id, payload.files, cached=payload.cached)
 
 
-async def git_commit(socket: ClientConnection, message: Request) -> r.GitStatusResponse:
+async def git_commit(socket: ClientConnection, message: SocketRequest) -> r.GitStatusResponse:
     """Commit, and return the fresh status with the commit."""
     session = await session_of(socket, message)
     place, made = await threads.git.run(_commit, session, message.payload, message.begun)

@@ -37,7 +37,7 @@ UNSENT_BYTES = 128 * 1024  # in the kernel, for one connection
 NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT)
 
 
-class Connection(tcp.Server):
+class PlainConnection(tcp.Server):
     """Track how much a TCP connection has buffered, and when bytes last left (D30)."""
 
     authenticated = False  # a request or socket on it had a valid token
@@ -188,10 +188,10 @@ class TLSContextHolder:
                 log.error(message, error)
 
 
-Transport = Connection | TLSConnection
+Transport = PlainConnection | TLSConnection
 
 
-def connection_of(transport: Transport) -> Connection:
+def connection_of(transport: Transport) -> PlainConnection:
     return transport.transport if isinstance(transport, TLSConnection) else transport
 
 
@@ -212,9 +212,9 @@ class ConnectionLimiter:
     def __init__(self, conf: Conf) -> None:
         self._conf = conf
         # with the network that each counts for, or "" for none; the oldest first
-        self.connections: dict[Connection, str] = {}
+        self.connections: dict[PlainConnection, str] = {}
 
-    def admit(self, connection: Connection) -> None:
+    def admit(self, connection: PlainConnection) -> None:
         """Count a new connection and make room for it; reset one on a forbidden address."""
         if not accepts_on(self._conf.bridge_host, connection.getHost().host):
             connection.abortConnection()
@@ -222,7 +222,7 @@ class ConnectionLimiter:
         address = connection.getPeer().host
         counts = self._conf.rate_limits_on and not is_trusted_proxy(self._conf, address)
         self.connections[connection] = mine = network_of(address) if counts else ""
-        unauthenticated: dict[str, list[Connection]] = {}
+        unauthenticated: dict[str, list[PlainConnection]] = {}
         for one, network in self.connections.items():
             if network and not one.authenticated:
                 unauthenticated.setdefault(network, []).append(one)
@@ -231,7 +231,7 @@ class ConnectionLimiter:
         elif sum(map(len, unauthenticated.values())) > limits.UNAUTHENTICATED:
             self._make_room(max(unauthenticated.values(), key=len))
 
-    def _make_room(self, same: list[Connection]) -> None:
+    def _make_room(self, same: list[PlainConnection]) -> None:
         newest = next(reversed(self.connections))
         others = [one for one in same if one is not newest and not one.answering]
         if others:
@@ -244,7 +244,7 @@ class ConnectionLimiter:
 class Port(tcp.Port):
     """Listen on one address; accept once `startReading` is called."""
 
-    transport = Connection
+    transport = PlainConnection
     limiter: ConnectionLimiter
     both_families = False  # `::` takes IPv4 too, unless another port does
 

@@ -15,7 +15,7 @@ from bridge_project.kernel.threads import Threads, requests
 _ASCII: Final = bytes(range(128))
 
 
-class Handler(ASGIHandler):
+class HttpHandler(ASGIHandler):
     """Run a request's middlewares and view in one thread; an ASGI application.
 
     Django's own handler goes to a thread and back about seventeen times for each request. A client

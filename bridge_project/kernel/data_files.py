@@ -107,7 +107,7 @@ class DataFiles:
 files = DataFiles()
 
 
-class Connection(sqlite3.Connection):
+class GuardedConnection(sqlite3.Connection):
     """Connect to the database file that this process knows; never make a file.
 
     It checks the file's place before each transaction and each statement outside of one. It checks

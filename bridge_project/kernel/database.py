@@ -60,7 +60,7 @@ def database_settings(conf: Conf) -> dict[str, Any]:
             "transaction_mode": "IMMEDIATE",
             "timeout": 20,
             "init_command": SQLITE_INIT,
-            "factory": data_files.Connection,
+            "factory": data_files.GuardedConnection,
         }
         # CONN_MAX_AGE None: the threads that use it stay, so their connections do; one that fails
         # is still replaced.

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from bridge_project.kernel.private_files import make_real_dir, write_private_file
 from hooks_app.producer.shell_command import HOOK_SCRIPT, write_hook_script
-from hooks_app.producer.translate import EVENT_MAX_BYTES, Refused, dump, iso
+from hooks_app.producer.translate import EVENT_MAX_BYTES, NeverAnEvent, dump, iso
 
 FILE_MAX_BYTES = 64 * 2**20  # more than this is not read at all
 REJECTED_MAX_BYTES = 10 * 2**20
@@ -101,20 +101,19 @@ class Spool:
     def read(self, name: str) -> tuple[File, dict[str, Any]]:
         """Return a file once it is whole, and its JSON.
 
-        Raises Refused when it can never be an event, ValueError when it is not (or not yet) one,
-        OSError.
+        Raises NeverAnEvent, ValueError when it is not (or not yet) an event, OSError.
         """
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with open(os.open(self.path / name, flags), "rb") as opened:
             data, file = opened.read(FILE_MAX_BYTES + 1), _file(name, os.fstat(opened.fileno()))
         if file.odd:
-            raise Refused(file.odd)
+            raise NeverAnEvent(file.odd)
         try:
             raw = json.loads(data.decode("utf-8-sig", "replace"), strict=False)
         except RecursionError:
-            raise Refused("nested too deeply") from None
+            raise NeverAnEvent("nested too deeply") from None
         if not isinstance(raw, dict):
-            raise Refused("not a JSON object")
+            raise NeverAnEvent("not a JSON object")
         return file, raw
 
     def event_id(self, file: File) -> str:

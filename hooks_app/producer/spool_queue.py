@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from hooks_app.producer.shell_command import SPOOL_MAX_BYTES
 from hooks_app.producer.spool import NOBODY, NOTICE, File, Spool
-from hooks_app.producer.translate import Refused, dump, iso, translate
+from hooks_app.producer.translate import NeverAnEvent, dump, iso, translate
 
 GRACE_SECONDS = 10.0  # a file that neither parses nor grows for this long was cut short
 SEND_MAX_BYTES = 8 * 2**20  # at once; the bridge takes 10
@@ -82,7 +82,7 @@ class SpoolQueue:
         since, why = time.monotonic(), ""
         try:
             if file.odd:
-                raise Refused(file.odd)
+                raise NeverAnEvent(file.odd)
             if before and before[0] == file:
                 _, since, why = before
             else:
@@ -92,7 +92,7 @@ class SpoolQueue:
                 return Item(whole, known, kind, self.spool.event_id(whole))
         except FileNotFoundError:  # somebody has removed it
             return None
-        except Refused as reason:
+        except NeverAnEvent as reason:
             self.refuse(file, str(reason))
             return None
         except ValueError:

@@ -24,7 +24,7 @@ Raw = dict[str, Any]
 Translated = tuple[str, dict[str, Any]]  # event and payload
 
 
-class Refused(ValueError):
+class NeverAnEvent(ValueError):
     """Report why a file of the spool can never be sent."""
 
 
@@ -138,16 +138,16 @@ def translate(
 
     ``mtime``: when the hook ran; ``now``: this machine's time, both seconds since 1970. A hook that
     ran long ago, or on a clock that is ``offset`` seconds from the server's, gets the server's
-    time, and its own in ``occurred_at``. Over EVENT_MAX_BYTES it is cut and says so. Raises Refused
-    when it can never be an event.
+    time, and its own in ``occurred_at``. Over EVENT_MAX_BYTES it is cut and says so.
+    Raises NeverAnEvent.
     """
     kind, session = raw.get("hook_event_name"), raw.get("session_id")
     if not isinstance(kind, str) or not kind:
-        raise Refused("no hook_event_name")
+        raise NeverAnEvent("no hook_event_name")
     if kind not in TRANSLATIONS:
         return None
     if not isinstance(session, str) or not session:
-        raise Refused("no session_id")
+        raise NeverAnEvent("no session_id")
     make, used = TRANSLATIONS[kind]
     event, fields = make(raw)
     gone = {*used, *fields, "hook_event_name", "session_id"}
@@ -163,7 +163,7 @@ def translate(
     try:
         return _fit(_clean(body))
     except RecursionError:
-        raise Refused("nested too deeply") from None
+        raise NeverAnEvent("nested too deeply") from None
 
 
 def iso(seconds: float) -> str:
@@ -197,7 +197,7 @@ def _fit(event: Raw) -> Raw:
         shorter = {**event, "payload": {**cut, "truncated": True, "original_bytes": size}}
         if len(dump(shorter)) <= EVENT_MAX_BYTES:
             return shorter
-    raise Refused(f"cannot be cut to {EVENT_MAX_BYTES} bytes")
+    raise NeverAnEvent(f"cannot be cut to {EVENT_MAX_BYTES} bytes")
 
 
 def _cut(value: Any, keep: int) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import structlog
 
 from bridge_project.kernel import limits
-from bridge_project.kernel.threads import agents as threads
+from bridge_project.kernel.threads import agent_writers
 from sessions_app.agents import inbox
 from sessions_app.agents.breaker import Breaker
 from sessions_app.agents.driver import Driver, Verdict
@@ -154,7 +154,7 @@ class SessionRunner:
                 else event
                 for event in batch
             ]
-        await threads.retry(self._session_log.write, coalesce(batch), busy=self.busy)
+        await agent_writers.retry(self._session_log.write, coalesce(batch), busy=self.busy)
         if kinds != {TurnSilent}:
             self.used_at = time.monotonic()
         if self._ending:
@@ -177,7 +177,7 @@ class SessionRunner:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while command := await threads.retry(self._session_log.take, busy=self.busy):
+            while command := await agent_writers.retry(self._session_log.take, busy=self.busy):
                 self.used_at = time.monotonic()
                 try:
                     await self._obey(command)

@@ -8,8 +8,7 @@ import structlog
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.threads import agents as threads
-from bridge_project.kernel.threads import files, readers
+from bridge_project.kernel.threads import agent_writers, files, readers
 from sessions_app import session_view, working_directory
 from sessions_app.agents import ownership, registry
 from sessions_app.agents.breaker import Breaker
@@ -60,7 +59,7 @@ async def start_agent(launch: Launch, begun: asyncio.Task[None]) -> None:
     try:
         async with asyncio.timeout(limits.AGENT_START_SECONDS):
             await begun
-        await threads.retry(ownership.activate, session.pk, driver.asks)
+        await agent_writers.retry(ownership.activate, session.pk, driver.asks)
     except asyncio.CancelledError:
         await close(driver, session.session_id)
         raise
@@ -96,9 +95,11 @@ async def _not_started(launch: Launch, error: Exception) -> BridgeError:
     forgotten = code == "SESS_NOT_RESUMABLE"
     try:
         if forgotten or session.status == Session.Status.CLOSED:  # which stays closed
-            await threads.retry(ownership.release, session.pk, reason, forgotten=forgotten)
+            await agent_writers.retry(ownership.release, session.pk, reason, forgotten=forgotten)
         else:
-            await threads.retry(ownership.end_run, session.pk, "failed", reason, launch.failure_id)
+            await agent_writers.retry(
+                ownership.end_run, session.pk, "failed", reason, launch.failure_id
+            )
     except OwnershipLost:
         return await readers.run(ownership.start_error, session.pk)
     return BridgeError(code, reason, session_id=session.session_id)

@@ -14,8 +14,7 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.database import STORAGE_ERRORS
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.threads import agents as threads
-from bridge_project.kernel.threads import files, readers
+from bridge_project.kernel.threads import agent_writers, files, readers
 from devices_app.models import Device
 from sessions_app import leases, working_directory
 from sessions_app.agents import breaker, ownership, registry, starting
@@ -59,7 +58,7 @@ class Supervisor:
         """
         registry.load()
         await asyncio.to_thread(groups.reap, leases.instance())
-        await threads.run(ownership.pause_orphans, frozenset())
+        await agent_writers.run(ownership.pause_orphans, frozenset())
         self._orphans_checked_at = time.monotonic()
         self._ticker = asyncio.create_task(self._tick())
         yield
@@ -113,7 +112,7 @@ class Supervisor:
         """Reserve a session and start its agent; wait for a start that is under way."""
         attempted = breaker.of(kind.name, counted=kind.real)
         with attempted.attempt():
-            session, ours = await threads.run(reserve)
+            session, ours = await agent_writers.run(reserve)
             if ours:
                 await self._launch(Launch(session, kind.make(), attempted, failure_id))
         if not ours:
@@ -166,7 +165,7 @@ class Supervisor:
         except asyncio.CancelledError:
             if self._ticker is None:  # else whoever cancelled it has written that down
                 with suppress(OwnershipLost):
-                    await threads.retry(ownership.pause, session.pk, STOPPED)
+                    await agent_writers.retry(ownership.pause, session.pk, STOPPED)
             raise
         finally:
             del self._starting[session.pk]
@@ -219,9 +218,9 @@ class Supervisor:
         try:
             match how:
                 case "stopped":
-                    await threads.retry(ownership.pause, pk, reason)
+                    await agent_writers.retry(ownership.pause, pk, reason)
                 case "idle" | "stuck" | "expired" | "failed":
-                    await threads.retry(ownership.end_run, pk, how, reason)
+                    await agent_writers.retry(ownership.end_run, pk, how, reason)
                 case _ if runner.died:
                     runner.breaker.failed(died=True)
         except OwnershipLost:
@@ -263,7 +262,9 @@ class Supervisor:
         ):
             self._orphans_checked_at = now
             known = frozenset({*self._running, *self._launching, *self._ending})
-            self._suspected = await threads.run(ownership.pause_orphans, known, self._suspected)
+            self._suspected = await agent_writers.run(
+                ownership.pause_orphans, known, self._suspected
+            )
 
     def _check(self, runner: SessionRunner, found: ownership.InUse) -> None:
         """End a session that is lost, expired or idle (D35), but not during a turn.

@@ -64,7 +64,7 @@ def _seen_before(session: Session, call: Call, *, of_open_call: bool) -> ToolCal
     ``of_open_call``: else the newest equal one that nobody was asked about, for an interrupted one
     stays open; or a pending one.
     """
-    equal = _open_calls(session).filter(same=call.same)
+    equal = _open_calls(session).filter(same=call.digest)
     found = equal.filter(tool_call_id=call.id).first() if call.id else None
     if found is None and of_open_call:
         found = equal.filter(decision=None).last() or equal.filter(decision=_PENDING).first()
@@ -85,12 +85,12 @@ def _asked_before(box: Outbox, session: Session, call: Call) -> ToolCall | None:
         record.save(update_fields=["finished_at"])
         _go_on(session, record.tool_call_id)
         return None
-    return record if record.same == call.same else None
+    return record if record.same == call.digest else None
 
 
 def report(box: Outbox, session: Session, call: Call) -> str:
     """Record a call that nobody is asked about, once; return the id devices know."""
-    tool, same, other_id = _name(call), call.same, str(uuid.uuid4())
+    tool, same, other_id = _name(call), call.digest, str(uuid.uuid4())
     own = (session.pk, call.id or "")
     id_, unset = (other_id, call.id or other_id), ("",) * len(_EMPTY.split())
     about = (tool, same, call.risk_level, box.moment, False)
@@ -136,7 +136,7 @@ def ask(box: Outbox, session: Session, call: Call, *, of_open_call: bool = False
         )
     )
     # Calls that ask are kept in full; the details of others are in the log only.
-    record.tool, record.same, record.source = _name(call), call.same, source
+    record.tool, record.same, record.source = _name(call), call.digest, source
     record.risk_level, record.decision = call.risk_level, _PENDING
     record.description = call.description.replace("\x00", " ")
     record.reasoning = call.reasoning and call.reasoning.replace("\x00", " ")
@@ -164,7 +164,7 @@ def record_hook_outcome(
     """
     own = (session.pk, call.id or "")
     refused = (_REJECTED, ToolCall.DecidedBy.AGENT)
-    box.cursor.execute(_END, (box.moment, session.pk, call.same, own[1], *refused, own[1], *own))
+    box.cursor.execute(_END, (box.moment, session.pk, call.digest, own[1], *refused, own[1], *own))
     ended: tuple[int, str, str | None] | None = box.cursor.fetchone()  # its key, id and decision
     tool_call_id = (ended[1] if ended else call.id) or str(uuid.uuid4())
     _append_result(box, session, tool_call_id, call.tool, outcome, failure)

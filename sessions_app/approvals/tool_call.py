@@ -34,7 +34,7 @@ class Call:
     reasoning: str | None = None
 
     @property
-    def same(self) -> str:
+    def digest(self) -> str:
         """Return a digest that is equal for equal calls, in any order of parameters."""
         return hashlib.sha256(_SORTED.encode([self.tool, self.params]).encode()).hexdigest()
 

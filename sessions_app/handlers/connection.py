@@ -26,7 +26,7 @@ from sessions_app.agents.registry import supported
 from sessions_app.log import reader
 from sessions_app.models import Session
 from sessions_app.socket.connection import ClientConnection
-from sessions_app.socket.dispatch import Refused, invalid_message
+from sessions_app.socket.dispatch import Disconnect, invalid_message
 from sessions_app.socket.registry import registry
 
 DIRECT_PUBLIC, CLOCK_SKEW = "DIRECT_PUBLIC_CONNECTION", "CLOCK_SKEW"
@@ -61,8 +61,8 @@ async def auth(connection: ClientConnection, message: ClientMessage) -> None:
         try:  # count it for the address; too many are RATE_LIMITED (D16)
             await readers.run(ratelimit.check, "failed-auth", None, connection.transport.client)
         except BridgeError as limited:
-            raise Refused("RATE_LIMITED", limited.message, details=limited.fields) from None
-        raise Refused(error.code, error.message) from None
+            raise Disconnect("RATE_LIMITED", limited.message, details=limited.fields) from None
+        raise Disconnect(error.code, error.message) from None
     if connection.over:  # refused meanwhile: the device's other connection stays
         return
     await registry.register(connection, device, tokens.digest(payload.token))
@@ -81,7 +81,7 @@ async def auth(connection: ClientConnection, message: ClientMessage) -> None:
 
 
 def _check_version(version: str) -> None:
-    """Raise Refused VERSION_INCOMPATIBLE with the reason (SPEC Versioning)."""
+    """Raise Disconnect VERSION_INCOMPATIBLE with the reason (SPEC Versioning)."""
     try:
         client = parse_version(version)
     except ValueError:
@@ -93,7 +93,7 @@ def _check_version(version: str) -> None:
     if not too_old and client <= parse_version(highest):
         return
     reason = "CLIENT_TOO_OLD" if too_old else "CLIENT_TOO_NEW"
-    raise Refused(
+    raise Disconnect(
         "VERSION_INCOMPATIBLE",
         f"{reason}: this bridge takes clients from {lowest} to {highest}.",
         details={

@@ -27,7 +27,7 @@ from sessions_app.log.tail import tail
 from sessions_app.models import Session
 from sessions_app.observed import sessions as observed_sessions
 from sessions_app.socket import dispatch, idempotency, presence
-from sessions_app.socket.connection import ClientConnection, Request
+from sessions_app.socket.connection import ClientConnection, SocketRequest
 from sessions_app.socket.dispatch import check_joined
 
 
@@ -79,7 +79,7 @@ def _must_wait(session: Session, *, resume: bool) -> bool:
 async def _create(connection: ClientConnection, message: ClientMessage) -> None:
     """Create a session, once for repeated messages, and join it each time (D31)."""
 
-    async def create(connection: ClientConnection, request: Request) -> s.SessionReady:
+    async def create(connection: ClientConnection, request: SocketRequest) -> s.SessionReady:
         session_id = request.own_id
         try:
             return await _ready(await _new(connection, request.payload, session_id))

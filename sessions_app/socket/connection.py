@@ -36,7 +36,7 @@ Queue = tuple[str, str | None]  # queue name in the catalogue, session id
 
 
 @dataclass(frozen=True, slots=True)
-class Request(ClientMessage):
+class SocketRequest(ClientMessage):
     """Hold a client message as its handler is given it (D31).
 
     ``begun`` is set when it may already have been handled, because a process crashed or git failed:
@@ -48,8 +48,8 @@ class Request(ClientMessage):
 
 
 # It returns the payload that answers, or None when it has answered through the socket or nothing
-# does. It raises BridgeError for an `error`, Refused for a `connection_error`.
-Handler = Callable[["ClientConnection", Request], Awaitable[Payload | None]]
+# does. It raises BridgeError for an `error`, Disconnect for a `connection_error`.
+Handler = Callable[["ClientConnection", SocketRequest], Awaitable[Payload | None]]
 
 
 class ClientConnection(AsyncWebsocketConsumer):  # type: ignore[misc]

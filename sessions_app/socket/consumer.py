@@ -12,7 +12,7 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.errors import ERRORS
 from sessions_app.socket import dispatch
 from sessions_app.socket.connection import ClientConnection
-from sessions_app.socket.dispatch import Refused
+from sessions_app.socket.dispatch import Disconnect
 from sessions_app.socket.registry import registry
 
 WATCH_SECONDS = 1.0
@@ -69,7 +69,9 @@ class BridgeConsumer(ClientConnection):
         now = time.monotonic()
         if self.device is None and not self.authenticating:
             if now - self._opened > limits.AUTH_WAIT_SECONDS:
-                self.spawn(self.refuse(Refused("CONN_TIMEOUT", "No auth came within 10 seconds.")))
+                self.spawn(
+                    self.refuse(Disconnect("CONN_TIMEOUT", "No auth came within 10 seconds."))
+                )
                 return
         elif (
             self.socket.buffered() and now - self.socket.last_progress > limits.SLOW_SOCKET_SECONDS
@@ -77,7 +79,7 @@ class BridgeConsumer(ClientConnection):
             self.spawn(self._end_slow())
             return
         elif now - self.socket.last_frame > limits.LIVENESS_SECONDS:
-            self.spawn(self.refuse(Refused("CONN_TIMEOUT")))
+            self.spawn(self.refuse(Disconnect("CONN_TIMEOUT")))
             return
         asyncio.get_running_loop().call_later(WATCH_SECONDS, self._watch_clocks)
 

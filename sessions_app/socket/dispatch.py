@@ -35,7 +35,7 @@ LARGE_MESSAGE = 64 * 1024
 Work = Callable[[ClientConnection, ClientMessage], Awaitable[None]]
 
 
-class Refused(BridgeError):
+class Disconnect(BridgeError):
     """Report an error that ends the connection, by its row's close code (D21)."""
 
 
@@ -146,8 +146,8 @@ async def guarded(connection: ClientConnection, message: ClientMessage, work: Wo
         ):
             await work(connection, message)
         return True
-    except Refused as refused:
-        await connection.refuse(refused, message.id)
+    except Disconnect as fault:
+        await connection.refuse(fault, message.id)
     except BridgeError as error:
         connection.log_refusal(error, message.id, session_id)
         await connection.send_payload(error_payload(error, session_id), id=message.id)

@@ -21,7 +21,7 @@ from bridge_project.protocol.types import is_uuid
 from devices_app import pairing
 from sessions_app import leases
 from sessions_app.models import ClientRequest
-from sessions_app.socket.connection import ClientConnection, Handler, Request
+from sessions_app.socket.connection import ClientConnection, Handler, SocketRequest
 
 _NOBODY = uuid.UUID(int=0)
 
@@ -33,7 +33,7 @@ async def answer(connection: ClientConnection, message: ClientMessage, handle: H
     """Handle and answer a message; an idempotent one is handled once for each id."""
     # joining is always done; its handler makes a session once
     if not CATALOGUE[message.type].idempotent or message.type == "session_start":
-        request = Request(message.type, message.id, message.payload)
+        request = SocketRequest(message.type, message.id, message.payload)
         payload = await handle(connection, request)
         if payload is not None:
             await connection.send_payload(payload, id=message.id)
@@ -42,7 +42,7 @@ async def answer(connection: ClientConnection, message: ClientMessage, handle: H
         await connection.send_text(frame)
 
 
-async def _answer(connection: ClientConnection, message: Request, handle: Handler) -> str:
+async def _answer(connection: ClientConnection, message: SocketRequest, handle: Handler) -> str:
     """Return the frame that answers; a lasting failure is an answer too."""
     try:
         payload = await handle(connection, message)
@@ -101,7 +101,7 @@ async def _once(
         return known.answer
     begun, name = None if new else known.created_at, f"{known.pk} {known.created_at.isoformat()}"
     own_id = str(uuid.uuid5(uuid.NAMESPACE_OID, name))
-    request = Request(message.type, message.id, message.payload, begun, own_id)
+    request = SocketRequest(message.type, message.id, message.payload, begun, own_id)
     row = ClientRequest.objects.filter(pk=known.pk)
     try:
         frame = await _answer(connection, request, handle)

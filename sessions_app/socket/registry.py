@@ -14,7 +14,7 @@ from sessions_app.socket import presence
 from sessions_app.socket.acknowledgements import Acknowledgements
 from sessions_app.socket.connection import ClientConnection
 from sessions_app.socket.delivery import Delivery
-from sessions_app.socket.dispatch import Refused
+from sessions_app.socket.dispatch import Disconnect
 
 
 class Registry:
@@ -30,7 +30,7 @@ class Registry:
     ) -> None:
         """Register an authenticated connection, and end the device's older one (D23).
 
-        Raises Refused RATE_LIMITED when there is no place left.
+        Raises Disconnect RATE_LIMITED when there is no place left.
         """
         for older in [one for one in self.sockets if one.device_id == device.pk]:
             await self._end(older, "CONN_REPLACED")
@@ -46,7 +46,7 @@ class Registry:
             self.sockets.add(connection)
             tail.followers.add(connection.delivery.wake)
         except BridgeError as error:
-            raise Refused(error.code, error.message) from None
+            raise Disconnect(error.code, error.message) from None
         finally:
             self.opening -= 1
 
