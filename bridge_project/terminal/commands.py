@@ -34,17 +34,18 @@ class Commands:
         self._show_all(f"{usage.ljust(width)}  {what}" for usage, _, what in texts)
 
     async def sessions(self) -> None:
-        """sessions: the open sessions"""
+        """sessions: the open sessions, and what waits for a decision in them"""
         for number, session_id in enumerate(self.console.sessions, 1):
             chosen = "*" if session_id == self.console.current else " "
             self.show(f"{chosen} {number}  {self.console.called(session_id)}")
         if not self.console.sessions:
             self.show("No session is open.")
-
-    async def use(self, name: str) -> None:
-        """use N|ID: join a session; later commands are about it"""
-        chosen = self._named(name)
-        await self._join("", session_id=chosen, resume=chosen not in self.console.sessions)
+        for number, one in enumerate(self.console.pending.values(), 1):
+            risk, where = clean(one["risk_level"]), self.console.titles.get(one["session_id"], "")
+            asked = f"#{number}  [{risk}] {plain(one['description'], 300)}"
+            self.show(f"{asked}  ({plain(where, 40)})")
+            if not render.questions(one):
+                self.show(f"    {plain(json.dumps(one['params']), 300)}")
 
     async def start(self, agent: str = "", *directory: str) -> None:
         """start [AGENT] [DIRECTORY]: a new session of an agent that the bridge runs"""
@@ -52,23 +53,11 @@ class Commands:
         await self._join("started ", agent=agent, working_directory=where)
 
     async def resume(self, name: str = "") -> None:
-        """resume [N|ID]: go on with a paused or failed session; without N the chosen one"""
+        """resume [N|ID]: choose a session, and go on with it where it is paused or failed"""
         chosen = self._named(name)
         known = self.console.sessions.get(chosen, {})
-        if known.get("kind") == "observed":
-            raise Wrong("It is only observed: its agent goes on at the machine.")
-        if known.get("session_status") == "active":
-            raise Wrong("Its agent runs already.")
-        await self._join("resumed ", session_id=chosen, resume=True)
-
-    async def history(self) -> None:
-        """history: what the bridge still has of the session"""
-        found = await self._ask("replay_request")
-        past = Console()  # nothing in it is news
-        past.titles = self.console.titles
-        if not found["complete"]:
-            self.show("(older messages are gone)")
-        self._show_all(filter(None, map(past.line, found["messages"])))
+        runs = known.get("kind") == "observed" or known.get("session_status") == "active"
+        await self._join("" if runs else "resumed ", session_id=chosen, resume=not runs)
 
     async def say(self, text: str) -> None:
         """say TEXT: send the session's agent a message"""
@@ -83,25 +72,14 @@ class Commands:
         await self._send("session_end", reason="user_request")
         self.console.current = None
 
-    async def approvals(self) -> None:
-        """approvals: what waits for a decision, in all sessions"""
-        for number, one in enumerate(self.console.pending.values(), 1):
-            risk, where = clean(one["risk_level"]), self.console.titles.get(one["session_id"], "")
-            asked = f"{number}  [{risk}] {plain(one['description'], 300)}"
-            self.show(f"{asked}  ({plain(where, 40)})")
-            if not render.questions(one):
-                self.show(f"   {plain(json.dumps(one['params']), 300)}")
-        if not self.console.pending:
-            self.show("Nothing waits for a decision.")
-
     async def approve(self, number: str = "") -> None:
-        """approve [N]: approve the only waiting call, or number N of `approvals`"""
+        """approve [N]: approve the only waiting call, or number N of `sessions`"""
         if render.questions(asked := self._waiting(number)):
             raise Wrong("It is a question: `answer` it, or `reject` it.")
         await self._decide(asked, "approved")
 
     async def reject(self, number: str = "") -> None:
-        """reject [N]: reject the only waiting call, or number N of `approvals`"""
+        """reject [N]: reject the only waiting call, or number N of `sessions`"""
         await self._decide(self._waiting(number), "rejected")
 
     async def modify(self, text: str) -> None:
@@ -128,26 +106,10 @@ class Commands:
         """status: the state of the repository"""
         self._show_all(render.status(await self._ask("git_status_request")))
 
-    async def diff(self, *files: str) -> None:
-        """diff [--cached] [FILE …]: the changes, line by line"""
-        named = [one for one in files if one != "--cached"] or None
-        answer = await self._ask("git_diff", files=named, cached="--cached" in files)
-        self._show_all(render.diff(answer))
-
     async def commit(self, message: str, *files: str) -> None:
         """commit "MESSAGE" [FILE …]: commit files, or all that is staged"""
         asked = {"message": message, "files": list(files) or None}
         self._show_all(render.status(await self._ask("git_commit", **asked)))
-
-    async def ls(self, path: str = ".") -> None:
-        """ls [PATH]: a directory"""
-        self._show_all(render.entries(await self._ask("file_list", path=path)))
-
-    async def read(self, path: str, first: str = "1", lines: str = "200") -> None:
-        """read FILE [FIRST] [LINES]: lines of a file, from number FIRST on"""
-        offset = max(1, int(first)) - 1
-        answer = await self._ask("file_read", path=path, offset=offset, limit=int(lines))
-        self._show_all(render.content(answer, offset))
 
     def _show_all(self, lines: Iterable[str]) -> None:
         for line in lines:
@@ -199,7 +161,7 @@ class Commands:
         if word.isdecimal() and 1 <= int(word) <= len(known):
             return known[int(word) - 1]
         if not word and self.console.current is None:
-            raise Wrong("No session is chosen: `sessions` lists them, `use N` chooses one.")
+            raise Wrong("No session is chosen: `sessions` lists them, `resume N` chooses one.")
         return word or str(self.console.current)
 
     def _waiting(self, number: str) -> Message:
@@ -210,7 +172,7 @@ class Commands:
         if not number and len(asked) == 1:
             return asked[0]
         if not number.isdecimal() or not 1 <= int(number) <= len(asked):
-            raise Wrong(f"{len(asked)} wait: `approvals` lists them; say which number.")
+            raise Wrong(f"{len(asked)} wait: `sessions` lists them; say which number.")
         return asked[int(number) - 1]
 
 

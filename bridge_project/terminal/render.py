@@ -1,7 +1,6 @@
 """Write messages and answers as safe lines for a terminal. Pure."""
 
 import json
-from io import StringIO
 from typing import Any, Final
 
 from bridge_project.kernel.text import terminal_safe
@@ -147,35 +146,3 @@ def status(answer: Message) -> list[str]:
         counts = f"+{one['additions']:<5} -{one['deletions']:<5}"
         lines.append(f"  {one['status']:<9} {counts} {clean(one['path'])}")
     return lines
-
-
-def diff(answer: Message) -> list[str]:
-    signs, lines = {"context": " ", "added": "+", "removed": "-"}, []
-    for file in answer["files"]:
-        was = f" (was {clean(file['old_path'])})" if file["status"] == "renamed" else ""
-        counts = f"+{file['additions']} -{file['deletions']}"
-        lines.append(f"{file['status']}: {clean(file['path'])}{was}  {counts}")
-        for hunk in file["hunks"]:
-            lines.append(clean(hunk["header"]))
-            lines += [signs[line["type"]] + clean(line["content"]) for line in hunk["lines"]]
-        lines += ["(cut: the file's diff is longer)"] if file.get("truncated") else []
-    return (lines or ["No change."]) + _cut(answer)
-
-
-def entries(answer: Message) -> list[str]:
-    lines = [clean(answer["path"])]
-    for one in answer["entries"]:
-        end = "/" if one["type"] == "directory" else ""
-        lines.append(f"{one.get('size', '')!s:>12}  {clean(one['name'])}{end}")
-    return lines + _cut(answer)
-
-
-def _cut(answer: Message) -> list[str]:
-    return ["(cut: there are more)"] if answer.get("truncated") else []
-
-
-def content(answer: Message, offset: int) -> list[str]:
-    if answer.get("encoding") == "base64":
-        return [f"{clean(answer['path'])}: binary, {answer['size']} bytes"]
-    lines = enumerate(StringIO(answer["content"]), offset + 1)
-    return [f"{number:>6}  {clean(line)}" for number, line in lines]

@@ -114,7 +114,7 @@ class Afternoon:
 
     @contextmanager
     def _phone(self) -> Iterator[None]:
-        with Program(self.bridge.environment, "watch", "--commands", terminal=False) as self.phone:
+        with Program(self.bridge.environment, "watch", terminal=False) as self.phone:
             self.kept = 0
             yield
             self.phone.end_of_input()

@@ -110,12 +110,10 @@ def test_a_long_command_is_shown_once_and_whole_where_it_is_decided() -> None:
 @example("\033[31mred \x9b31m \a\x7f\u202etxt\u2028x\ud800")
 def test_what_moves_a_terminal_is_made_harmless(text: str) -> None:
     """Of a session, and of a repository."""
-    counts = {"additions": 0, "deletions": 0}
-    hunk = {"header": text, "lines": [{"type": "added", "content": text}]}
-    file = {"path": text, "old_path": text, "status": "renamed", "hunks": [hunk], **counts}
-    directory = {"path": text, "entries": [{"name": text, "type": "file", "size": 1}]}
+    change = {"path": text, "status": "modified", "additions": 0, "deletions": 0}
+    state = {"branch": text, "is_clean": False, "changes": [change]}
     told = line(event("UserPromptSubmit", {"prompt": text}, session=f"s{text}"))
-    for shown in [told, *render.diff({"files": [file]}), *render.entries(directory)]:
+    for shown in [told, *render.status(state)]:
         assert not [c for c in shown if unicodedata.category(c)[0] == "C" and c != "\t"]
     told = line(event("UserPromptSubmit", {"prompt": "a \033[31m z"}), colour=True)
     assert "\033[36m" in told and "\033[31m" not in told, "colours are ours alone"

@@ -3,9 +3,7 @@
 import json
 import re
 import signal
-import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -18,7 +16,6 @@ from tests.conformance.samples import hook, new_id, new_session
 from tests.faults.quick import bridge_of_module
 from tests.run import afternoon
 from tests.run.terminal import Program
-from tests.servers import wait_until
 
 CHANGED = "modified  +1     -1     kept.txt"
 
@@ -52,61 +49,48 @@ def ask(bridge: Bridge, session_id: str, command: str) -> str:
 
 @pytest.fixture
 def piped(bridge: Bridge, sid: str) -> Iterator[Program]:
-    with Program(bridge.environment, "watch", "--commands", terminal=False) as program:
+    with Program(bridge.environment, "watch", terminal=False) as program:
         program.until("connected to")
         yield program
 
 
 @pytest.fixture
-def prompted(bridge: Bridge, sid: str) -> Iterator[Program]:
-    pytest.importorskip("prompt_toolkit")
+def typed(bridge: Bridge, sid: str) -> Iterator[Program]:
     with Program(bridge.environment, "watch", terminal=True) as program:
-        program.until("connected to", ">", "nothing to decide")
+        program.until("connected to")
         yield program
 
 
-def test_the_repository_and_its_files(piped: Program, repository: Repository) -> None:
+def test_the_repository(piped: Program, repository: Repository) -> None:
     repository.write("new file.txt", "fresh\n")
     piped.ask("status", "main", CHANGED, "untracked +1     -0     new file.txt")
-    piped.ask("diff", "modified: kept.txt  +1 -1", "@@ -1,3 +1,3 @@", "-two", "+2")
-    piped.ask("diff --cached", "No change.")
     repository.git("add", "new file.txt")
-    piped.ask("diff --cached 'new file.txt'", "added: new file.txt  +1 -0", "+fresh")
     piped.ask('commit "Add a file."', "Add a file.", "1 files, +1 -0", CHANGED)
     piped.ask('commit "Change a line." kept.txt', "Change a line.", "main, clean")
     piped.ask('commit "Nothing."', "-- GIT_ERROR: ")
     log = repository.git("log", "--format=%s").splitlines()
     assert log[:2] == ["Change a line.", "Add a file."]
-    piped.ask("ls", str(repository.path), "kept.txt", "src/")
-    piped.ask("ls src", "6  other.txt")
-    piped.ask("read kept.txt", "1  one", "2  2", "3  three")
-    assert "three" not in piped.ask("read kept.txt 2 1", "2  2")
-    piped.ask("read nowhere.txt", "-- FILE_NOT_FOUND: ")
-    piped.ask("ls /", "-- FILE_ACCESS_DENIED: ")
 
 
 def test_approvals(bridge: Bridge, sid: str, repository: Repository) -> None:
     """By their numbers, also one that waited before (D28); decided is decided at the bridge."""
     targets, changed = ("one", "two", "three"), {"command": "make four"}
     calls = [ask(bridge, sid, "make one")]
-    with Program(bridge.environment, "watch", "--commands", terminal=False) as watch:
+    with Program(bridge.environment, "watch", terminal=False) as watch:
         watch.until("make one")
         calls += [ask(bridge, sid, f"make {target}") for target in targets[1:]]
         watch.until("make three")
         shown = [f"make {target}  ({repository.path.name})" for target in targets]
-        watch.ask("approvals", "1  [high]", "2  [high]", "3  [high]", *shown)
-        watch.ask("approve", "-- 3 wait: `approvals` lists them; say which number.")
+        watch.ask("sessions", "#1  [high]", "#2  [high]", "#3  [high]", *shown)
+        watch.ask("approve", "-- 3 wait: `sessions` lists them; say which number.")
         noted = "Recorded. The agent still waits for an answer at the machine."
         watch.ask("reject 2", f"-- Bash: rejected. {noted}")
         watch.ask(f"modify 2 {json.dumps(changed)}", "-- Bash: modified")
         watch.ask("approve", "-- Bash: approved")
-        watch.ask("approvals", "Nothing waits for a decision.")
         watch.ask("approve", "-- Nothing waits for a decision.")
-    with Program(bridge.environment, "watch", "--commands", terminal=False) as watch:
+    with Program(bridge.environment, "watch", terminal=False) as watch:
         watch.until("connected to")
-        told = watch.ask("history", "asks     Bash make three [high")
-        assert told.count("make two") == 1, "what is shown again is shown once"
-        watch.ask("approvals", "Nothing waits for a decision.")
+        watch.ask("approve", "-- Nothing waits for a decision.")
     with bridge.phones(1) as (phone,):
         for call_id, decision in zip(calls, ("approved", "rejected", "modified"), strict=True):
             again = decide(phone, sid, call_id, decision, changed)
@@ -160,14 +144,16 @@ def test_sessions(bridge: Bridge, sid: str, piped: Program) -> None:
         listed = piped.ask("sessions", sid, other)
         for number, session_id in (("\\* 1", sid), ("  2", other)):
             assert re.search(rf"^{number}  {session_id}", listed, re.MULTILINE), listed
-        piped.ask("use 2", f"-- {other}: ", str(bridge.root))
+        piped.ask("resume 2", f"-- {other}: ", str(bridge.root))
         piped.ask("status", "-- GIT_ERROR: ")
-        piped.ask("use nobody-knows-this", "-- SESS_NOT_FOUND: ")
+        piped.ask("resume nobody-knows-this", "-- SESS_NOT_FOUND: ")
         piped.ask("start no-such-agent", "-- AGENT_UNAVAILABLE: ")
         piped.say("end")
-        piped.ask("status", "-- No session is chosen: `sessions` lists them, `use N` chooses one.")
+        piped.ask(
+            "status", "-- No session is chosen: `sessions` lists them, `resume N` chooses one."
+        )
         assert bridge.session(other)["status"] == "active", "it is only left"
-        piped.ask(f"use {sid}", f"-- {sid}: ")
+        piped.ask(f"resume {sid}", f"-- {sid}: ")
         piped.ask("status", "kept.txt")
     finally:
         bridge.accept(hook("SessionEnd", other, {}))
@@ -185,35 +171,35 @@ def test_what_goes_wrong_ends_nothing_but_a_signal_does(piped: Program) -> None:
     assert piped.process.wait(180) == 0, piped.shown
 
 
-def test_what_arrives_does_not_disturb_what_is_typed(
-    bridge: Bridge, sid: str, prompted: Program
-) -> None:
-    """It is shown above the prompt; the toolbar counts what waits; what is half typed stays."""
-    prompted.say("sta", end="")
-    prompted.until("sta")
+def test_commands_are_typed_in_a_terminal_too(bridge: Bridge, sid: str, typed: Program) -> None:
     ask(bridge, sid, "make one")
-    prompted.until("make one", "1 to decide")
-    prompted.say("tus")
-    prompted.until(CHANGED)
-    prompted.ask("approve", "-- Bash: approved", "nothing to decide")
+    typed.until("make one")
+    typed.ask("status", CHANGED)
+    typed.ask("approve", "-- Bash: approved")
 
 
-@pytest.mark.parametrize("leave", ["\x04", "\x03", "quit\r"], ids=["ctrl-d", "ctrl-c", "quit"])
-def test_leaving_gives_the_terminal_back_as_it_was(prompted: Program, leave: str) -> None:
-    wait_until(lambda: prompted.modes_now() != prompted.modes, "a prompt reads key by key")
+@pytest.mark.parametrize("leave", ["ctrl-d", "ctrl-c"])
+def test_leaving_gives_the_terminal_back_as_it_was(typed: Program, leave: str) -> None:
+    if leave == "ctrl-d":
+        typed.end_of_input()
+    else:
+        typed.process.send_signal(signal.SIGINT)  # as the terminal that controls it would
+    assert typed.ended() == 0, typed.shown
+    assert typed.modes_now() == typed.modes
+    assert "Traceback" not in typed.shown
 
-    def left() -> bool:
-        """Said again and again: what comes while a line is shown is not read."""
-        with suppress(OSError):
-            prompted.say(leave, end="")
-        with suppress(subprocess.TimeoutExpired):
-            prompted.process.wait(0.5)
-        return prompted.process.poll() is not None
 
-    wait_until(left, "it has ended")
-    assert prompted.process.returncode == 0, prompted.shown
-    assert prompted.modes_now() == prompted.modes
-    assert "Traceback" not in prompted.shown
+def test_a_pipe_ends_it_and_no_input_does_not(bridge: Bridge, sid: str) -> None:
+    """A script ends with its last line; started with nothing to read it follows until a signal."""
+    with Program(bridge.environment, "watch", terminal=False) as program:
+        program.ask("status", CHANGED)
+        program.end_of_input()
+        assert program.ended() == 0
+    with Program(bridge.environment, "watch", terminal=False) as program:
+        program.end_of_input()
+        program.until("connected to")
+        ask(bridge, sid, "make one")
+        program.until("make one")
 
 
 @pytest.mark.slow

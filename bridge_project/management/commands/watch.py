@@ -2,24 +2,20 @@
 
 import asyncio
 import contextlib
-import importlib.util
 import io
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from bridge_project.kernel.config import conf
 from bridge_project.terminal.client import Refused
-from bridge_project.terminal.commands import COMMANDS, run_line
+from bridge_project.terminal.commands import run_line
 from bridge_project.terminal.identity import Identity
 from bridge_project.terminal.watcher import Watcher
-
-Source = Callable[[Watcher], Coroutine[Any, Any, None]]
 
 _STDIN: Final = io.FileIO(0, closefd=False)
 
@@ -27,24 +23,20 @@ _STDIN: Final = io.FileIO(0, closefd=False)
 class Command(BaseCommand):
     help = (
         "A device in the terminal: pairs itself with the bridge of this machine, joins every"
-        " session and prints a line for each message. With prompt-toolkit installed there is a"
-        " prompt for commands: decide approvals, look at diffs, commit, read files. Ctrl-C ends it;"
-        " what happens meanwhile is shown the next time."
+        " session, prints a line for each message, and carries out commands that are typed or"
+        " piped, one a line (`help` lists them). Ctrl-C and the end of the input end it; what"
+        " happens meanwhile is shown the next time."
     )
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         raw = "print the messages as JSON, one a line; everything else goes to standard error"
         parser.add_argument("--raw", action="store_true", help=raw)
-        commands = (
-            "carry out commands from standard input, one a line (try `help`), and end with it"
-        )
-        parser.add_argument("--commands", action="store_true", help=commands)
         yes = "accept warnings, such as that a connection is public, without asking"
         parser.add_argument("--yes", action="store_true", help=yes)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        raw, terminal = options["raw"], sys.stdin.isatty() and sys.stdout.isatty()
+        raw = options["raw"]
         colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ and not options["no_color"]
         notes = sys.stderr if raw else sys.stdout
         watcher = Watcher(
@@ -55,14 +47,8 @@ class Command(BaseCommand):
             raw=raw,
             colour=colour,
         )
-        source = _pipe if options["commands"] else None
-        if source is None and terminal and not raw:
-            if importlib.util.find_spec("prompt_toolkit"):
-                source = _prompt
-            else:
-                print("-- To type commands: .venv/bin/python -m pip install prompt-toolkit")
         try:
-            asyncio.run(_run(watcher, source))
+            asyncio.run(_run(watcher))
         except Refused as refused:
             raise CommandError(str(refused)) from None
         except BrokenPipeError:  # whoever read the output has enough
@@ -78,12 +64,12 @@ async def _ask(question: str) -> bool:
     return (await _read_line()).strip().lower() in ("y", "yes")
 
 
-async def _run(watcher: Watcher, source: Source | None) -> None:
+async def _run(watcher: Watcher) -> None:
     """Run until a signal or the last command; then close in order."""
     running = asyncio.create_task(watcher.run())
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, running.cancel)
-    reading = asyncio.create_task(source(watcher)) if source else running
+    reading = asyncio.create_task(_carry_out(watcher))
     reading.add_done_callback(lambda _: running.cancel())
     with contextlib.suppress(asyncio.CancelledError):
         await running
@@ -92,37 +78,19 @@ async def _run(watcher: Watcher, source: Source | None) -> None:
         await reading
 
 
-async def _prompt(watcher: Watcher) -> None:
-    """Run a prompt's commands until the person leaves; print arrivals above it."""
-    from prompt_toolkit import PromptSession
-    from prompt_toolkit.completion import WordCompleter
-    from prompt_toolkit.patch_stdout import patch_stdout
+async def _carry_out(watcher: Watcher) -> None:
+    """Run standard input line by line; wait for a connection before each line.
 
-    def toolbar() -> str:
-        console = watcher.console
-        current = console.current
-        name = console.titles.get(current, current) if current else "no session"
-        waiting = len(console.pending)
-        decide = f"{waiting} to decide: approve, reject, answer" if waiting else "nothing to decide"
-        return f" {name[:60]} · {decide} · help"
-
-    words = WordCompleter([*COMMANDS, "quit"], sentence=True)
-    session: PromptSession[str] = PromptSession(completer=words, bottom_toolbar=toolbar)
+    Return at its end. Without a single line, as at /dev/null, nobody is there to end it.
+    """
     await watcher.ready.wait()  # before that the person may be asked about a warning
-    with patch_stdout(raw=True), contextlib.suppress(EOFError, KeyboardInterrupt):
-        while (line := await session.prompt_async("> ")).strip() != "quit":
-            # without a connection it is refused: what it was meant for may have changed meanwhile
-            if watcher.console.client is not None:
-                await watcher.ready.wait()
-            await run_line(watcher.commands, line)
-
-
-async def _pipe(watcher: Watcher) -> None:
-    """Run standard input line by line; wait for a connection before each line."""
-    await watcher.ready.wait()
+    given = sys.stdin.isatty()
     while line := await _read_line():
+        given = True
         await watcher.ready.wait()
         await run_line(watcher.commands, line)
+    if not given:
+        await asyncio.Event().wait()
 
 
 async def _read_line() -> str:
