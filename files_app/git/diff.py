@@ -101,9 +101,8 @@ def _read_new(git: Git, change: Change, budget: Budget) -> bool:
         return False
     change.new_mode, change.binary, change.additions = found.mode, found.binary, found.lines
     if found.lines:
-        lines = found.content.split(b"\n")[: found.lines]
-        hunk, whole = patch.text_hunk(lines, budget, ends_line=found.content.endswith(b"\n"))
-        change.hunks, change.cut = [hunk], not whole or found.cut
+        change.hunks, whole = patch.read_hunks(found.hunk(), budget)
+        change.cut = found.cut or not whole
     return True
 
 

@@ -7,18 +7,21 @@ be mistaken for a line of the diff.
 
 import os
 import re
-from collections.abc import Callable, Container
+from collections import Counter
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from json.encoder import encode_basestring
 from typing import Final, NamedTuple
+
+from unidiff.patch import Hunk, PatchSet
 
 from bridge_project.protocol.resources import DiffHunk, DiffLine
 from bridge_project.protocol.types import DiffLineType, GitFileStatus
 
 NO_MODE: Final = "000000"
 _STATUSES: Final[dict[str, GitFileStatus]] = {"A": "added", "C": "added", "D": "deleted"}
-_HUNK: Final = re.compile(rb"@@ -([0-9]+)(?:,([0-9]+))? \+([0-9]+)(?:,([0-9]+))? @@")
-_KINDS: Final[dict[bytes, DiffLineType]] = {b" ": "context", b"-": "removed", b"+": "added"}
+_SPANS: Final = re.compile(r"-(\d+)[^ ]* [+](\d+)[^ ]* @@")  # in a hunk's header
+_KINDS: Final[dict[str, DiffLineType]] = {" ": "context", "-": "removed", "+": "added"}
 _LINE_BYTES: Final = 48  # what a line costs besides its content
 _HUNK_BYTES: Final = 128
 
@@ -149,72 +152,69 @@ def read_lines(lists: Lists, wanted: Container[str], budget: Budget, *, cut: boo
         change.cut = change.has_lines
     sections = _sections(lists)
     for number, (change, lines) in enumerate(sections, 1):
-        change.cut = change.has_lines
-        if change.name in wanted and not _read_section(change, lines, budget):
+        whole = not cut or number < len(sections)
+        if change.name in wanted:
+            hunks, whole = read_hunks(lines, budget, whole=whole)
+            change.hunks += hunks
+        change.cut = change.has_lines and not whole
+        if not whole:
             return
-        if not cut or number < len(sections):
-            change.cut = False
 
 
 def _sections(lists: Lists) -> list[tuple[Change, list[bytes]]]:
-    """Split the patch into the sections of the files in the lists."""
+    """Split the patch into the hunks of each file in the lists."""
     owners = (change for change in lists.changes for _ in range(change.sections))
     found: list[tuple[Change, list[bytes]]] = []
     for line in lists.patch.split(b"\n")[:-1]:  # the last one is empty, or half a line
-        if not line.startswith(b"diff --git "):
-            if found:
-                found[-1][1].append(line)
-            continue
-        change = next(owners, None)
-        if change is None or not line.endswith((b" b/" + os.fsencode(change.name), b'"')):
-            break  # better no lines than another file's
-        found.append((change, []))
+        if line.startswith(b"diff --git "):
+            change = next(owners, None)
+            if change is None or not line.endswith((b" b/" + os.fsencode(change.name), b'"')):
+                break  # better no lines than another file's
+            found.append((change, []))
+        elif found and (found[-1][1] or line.startswith(b"@@ ")):
+            found[-1][1].append(line)
     return found
 
 
-def _read_section(change: Change, lines: list[bytes], budget: Budget) -> bool:
-    """Add a section's hunks to its change; False when the budget is spent."""
-    hunk: DiffHunk | None = None
+def read_hunks(
+    lines: Iterable[bytes], budget: Budget, *, whole: bool = True
+) -> tuple[list[DiffHunk], bool]:
+    """Parse a file's hunks, as far as the budget goes; tell whether these are all.
+
+    The last hunk is not ``whole`` if its end is missing. Its header then speaks of what is left:
+    unidiff takes no other. Nor does it read names that hold ` b/`, so it gets two of its own.
+    """
+    text: list[str] = []
     for line in lines:
-        if line.startswith(b"@@ "):
-            if (hunk := _hunk(line, budget)) is None:
-                return False
-            change.hunks.append(hunk)
-        elif hunk is None:  # what stands before the first one
-            continue
-        elif line.startswith(b"\\"):
-            hunk.lines[-1].no_newline = True
-        elif line[:1] in _KINDS and not _add(hunk, _KINDS[line[:1]], line[1:], budget):
-            return False
-    return True
+        text.append(line.decode("utf-8", "replace") + "\n")
+        cost = _HUNK_BYTES if line.startswith(b"@@ ") else _LINE_BYTES
+        if not budget.take(cost + len(encode_basestring(text[-1]).encode()), 1):
+            text.pop()
+            whole = False
+            break
+    headers = [at for at, line in enumerate(text) if line.startswith("@@ ")]
+    if headers and not whole:
+        signs = Counter(line[0] for line in text[headers[-1] + 1 :])
+        spans = rf"-\1,{signs[' '] + signs['-']} +\2,{signs[' '] + signs['+']} @@"
+        text[headers[-1]] = _SPANS.sub(spans, text[headers[-1]], count=1)
+    (file,) = PatchSet(["--- a\n", "+++ b\n", *text])
+    hunks = [_hunk(text[at], hunk) for at, hunk in zip(headers, file, strict=True)]
+    return hunks, whole
 
 
-def text_hunk(lines: list[bytes], budget: Budget, *, ends_line: bool) -> tuple[DiffHunk, bool]:
-    """Make the one hunk of a new file, and tell whether it is complete."""
-    count = len(lines)
-    header = "@@ -0,0 +1 @@" if count == 1 else f"@@ -0,0 +1,{count} @@"
-    hunk = DiffHunk(header=header, old_start=0, old_lines=0, new_start=1, new_lines=count, lines=[])
-    if not budget.take(_HUNK_BYTES) or not all(_add(hunk, "added", raw, budget) for raw in lines):
-        return hunk, False
-    if not ends_line:
-        hunk.lines[-1].no_newline = True
-    return hunk, True
-
-
-def _hunk(header: bytes, budget: Budget) -> DiffHunk | None:
-    match = _HUNK.match(header)
-    if match is None or not budget.take(_HUNK_BYTES + 2 * len(header)):
-        return None
-    names = ("old_start", "old_lines", "new_start", "new_lines")
-    numbers = (1 if part is None else int(part) for part in match.groups())
-    spans = dict(zip(names, numbers, strict=True))
-    return DiffHunk(header=header.decode("utf-8", "replace"), lines=[], **spans)
-
-
-def _add(hunk: DiffHunk, kind: DiffLineType, raw: bytes, budget: Budget) -> bool:
-    content = raw.decode("utf-8", "replace")
-    size = len(raw) if content.isascii() else len(content.encode())
-    if not budget.take(_LINE_BYTES + size + len(encode_basestring(content)) - len(content), 1):
-        return False
-    hunk.lines.append(DiffLine(type=kind, content=content))
-    return True
+def _hunk(header: str, parsed: Hunk) -> DiffHunk:
+    lines: list[DiffLine] = []
+    for line in parsed:
+        if line.line_type in _KINDS:
+            content = line.value.removesuffix("\n")
+            lines.append(DiffLine(type=_KINDS[line.line_type], content=content))
+        else:
+            lines[-1].no_newline = True
+    return DiffHunk(
+        header=header.removesuffix("\n"),
+        old_start=parsed.source_start,
+        old_lines=parsed.source_length,
+        new_start=parsed.target_start,
+        new_lines=parsed.target_length,
+        lines=lines,
+    )

@@ -2,8 +2,9 @@
 
 import os
 import stat as st
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Final
 
 from bridge_project.kernel import limits
@@ -32,6 +33,14 @@ class New:
         if self.binary or not self.content:
             return 0
         return self.content.count(b"\n") + (not self.content.endswith(b"\n"))
+
+    def hunk(self) -> Iterator[bytes]:
+        """Yield the lines that git's patch would have for it as a new file."""
+        yield b"@@ -0,0 +1 @@" if self.lines == 1 else b"@@ -0,0 +1,%d @@" % self.lines
+        for line in BytesIO(self.content):
+            yield b"+" + line.removesuffix(b"\n")
+        if not self.content.endswith(b"\n"):
+            yield b"\\ No newline at end of file"
 
 
 def listed(git: Git, *pathspecs: str) -> list[str]:

@@ -1,6 +1,7 @@
 """git_diff and git_diff_response (spec, Diff file, Hunk, Diff line; D10)."""
 
 import json
+import os
 
 import pytest
 
@@ -100,6 +101,7 @@ def test_untracked_files_when_named_and_only_then(repository: Repository, work: 
 # what breaks readers of diffs: their own marks, other ends of lines, bytes that are no text
 MARKS = [b"", b"-- a/x", b"++ b/x", b"@@ -1 +1 @@", b"diff --git a/x b/x", b"--- a/a", b"+++ b/a"]
 MARKS += [b"rename to x", b"\\ No newline at end of file", b"\r", b"\xe2\x80\xa8", b"\xff"]
+MARKS += [b"before\rafter\r", b"\f", b"\x0b\x1c\x1d\x1e", b"\xc2\x85", b" ", b"\t"]
 
 
 def test_lines_that_look_like_a_diffs_own(repository: Repository, work: Work) -> None:
@@ -111,6 +113,25 @@ def test_lines_that_look_like_a_diffs_own(repository: Repository, work: Work) ->
         a, b = work.diff()
         assert lines(a, kind) == said and lines(b, "added") == [kind]
         repository.commit()
+
+
+ODD_NAMES = ["x b/x", "x b/y b/x", 'say "x"', "back\\slash", "two\nlines", "a\ttab", "end "]
+ODD_NAMES += ["@@ -1 +1", "--- a/x", "b/b", "ümlaut", os.fsdecode(b"bad \xff"), " b/x", "-- b/x"]
+
+
+def test_each_odd_name_has_its_own_lines(repository: Repository, work: Work) -> None:
+    """Names that a reader of diffs could take for two names, for a line, or for quoted ones."""
+    files = {name: f"{number}\n" for number, name in enumerate(ODD_NAMES)}
+    repository.commit_files(files)
+    repository.write_files({name: f"new {content}" for name, content in files.items()})
+    expected = {
+        name.encode(errors="surrogateescape").decode(errors="replace"): name for name in files
+    }
+    found = work.diff()
+    assert {file["path"] for file in found} == set(expected)
+    for file in found:
+        content = files[expected[file["path"]]].strip()
+        assert (lines(file, "removed"), lines(file, "added")) == ([content], [f"new {content}"])
 
 
 def test_a_rename_by_either_name(repository: Repository, work: Work) -> None:
@@ -175,6 +196,9 @@ def test_a_large_diff_is_cut_and_says_so(repository: Repository, work: Work) -> 
     payload = work.ask_diff()["payload"]
     about = [(one["path"], one.get("truncated"), one["additions"]) for one in payload["files"]]
     assert about == [("a", None, 1), ("b", True, 120_000), ("c", True, 1)]
-    assert lines(payload["files"][1], "added") and payload["files"][2]["hunks"] == []
+    (hunk,) = payload["files"][1]["hunks"]  # its header says what is left of it
+    shown = len(lines(payload["files"][1], "added"))
+    assert (hunk["new_lines"], hunk["header"]) == (shown, f"@@ -1,1 +1,{shown} @@") and shown > 9999
+    assert payload["files"][2]["hunks"] == []
     assert payload["truncated"] is True and len(json.dumps(payload)) < 10 * 2**20
     assert len(lines(work.diff("c")[0], "added")) == 1
