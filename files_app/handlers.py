@@ -3,6 +3,7 @@
 Large replies and their JSON are made in threads, so that other sockets go on.
 """
 
+import os
 from collections.abc import Callable
 from datetime import datetime
 from typing import TypeVar
@@ -10,6 +11,7 @@ from typing import TypeVar
 import structlog
 
 from bridge_project.kernel import limits, threads
+from bridge_project.kernel.disk_threads import DiskThreads
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import default_jail
 from bridge_project.protocol import client_messages as c
@@ -34,7 +36,7 @@ log = structlog.get_logger("bridge.git")
 P = TypeVar("P", bound=ClientPayload)
 
 
-def _in_threads(pool: threads.Threads) -> Callable[[Callable[[Session, P], Payload]], Handler]:
+def _in_threads(pool: DiskThreads) -> Callable[[Callable[[Session, P], Payload]], Handler]:
     """Make a handler of a function of session and payload, called in a thread."""
 
     def handler(make: Callable[[Session, P], Payload]) -> Handler:
@@ -44,20 +46,22 @@ def _in_threads(pool: threads.Threads) -> Callable[[Callable[[Session, P], Paylo
             def reply() -> Encoded:
                 return encode(make(session, message.payload), id=message.id)
 
-            await socket.send_frame(await pool.run(reply))
+            # a relative path begins in the working directory, an absolute one does not
+            where = os.path.join(session.working_directory, getattr(message.payload, "path", ""))
+            await socket.send_frame(await pool.run(where, reply))
 
         return answer
 
     return handler
 
 
-@_in_threads(threads.files)
+@_in_threads(threads.disk)
 def file_list(session: Session, payload: c.FileList) -> r.FileListResponse:
     found = listing(default_jail(), payload.path, session.working_directory)
     return r.FileListResponse.model_validate({"session_id": session.session_id, **found})
 
 
-@_in_threads(threads.files)
+@_in_threads(threads.disk)
 def file_read(session: Session, payload: c.FileRead) -> r.FileReadResponse:
     where = (payload.path, session.working_directory, payload.offset, payload.limit)
     found = read_lines(default_jail(), *where)
@@ -78,9 +82,10 @@ def git_diff(session: Session, payload: c.GitDiff) -> r.GitDiffResponse:
 async def git_commit(socket: ClientConnection, message: SocketRequest) -> r.GitStatusResponse:
     """Commit, and return the fresh status with the commit."""
     session = await session_of(socket, message)
-    place, made = await threads.git.run(_commit, session, message.payload, message.begun)
+    where = session.working_directory
+    place, made = await threads.git.run(where, _commit, session, message.payload, message.begun)
     await threads.writers.run(_record, socket.device, session, made)
-    return await threads.git.run(_committed, session, place, made)
+    return await threads.git.run(where, _committed, session, place, made)
 
 
 def _commit(

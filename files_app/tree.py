@@ -10,9 +10,17 @@ from typing import Any
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
+from bridge_project.kernel.disk_threads import reaches
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import Jail, shown
-from bridge_project.kernel.path_walk import Identity, Names, Opened, identity, translate_os_errors
+from bridge_project.kernel.path_walk import (
+    Identity,
+    Names,
+    Opened,
+    identity,
+    join,
+    translate_os_errors,
+)
 from bridge_project.protocol.jsontext import dumps_unicode
 from files_app.content import PATH_ENVELOPE_BYTES, modified_at
 
@@ -139,6 +147,7 @@ class _Tree:
         """Return an entry as it is shown; None if it is hidden, outside, special or gone."""
         names: Names = (*directory.names, name)
         try:
+            reaches(join((*directory.names, name)))
             with translate_os_errors():
                 stat = os.stat(name, dir_fd=directory.fd, follow_symlinks=False)
             if st.S_ISLNK(stat.st_mode):

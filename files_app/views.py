@@ -1,5 +1,7 @@
 """Answer GET /files/tree and GET /files/content (SPEC Files; D12)."""
 
+import os
+
 from django.http import HttpResponse
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
 from rest_framework.request import Request
@@ -7,7 +9,9 @@ from rest_framework.request import Request
 from bridge_project.http.error_body import JSON_TYPE
 from bridge_project.http.view import BridgeAPIView
 from bridge_project.kernel import limits
+from bridge_project.kernel.config import conf
 from bridge_project.kernel.path_jail import default_jail
+from bridge_project.kernel.threads import disk
 from bridge_project.protocol import http
 from bridge_project.protocol.jsontext import dumps_unicode
 from devices_app.authentication import DeviceOrAdmin
@@ -28,6 +32,10 @@ def _path(name: str, example: str) -> OpenApiParameter:
         description="Absolute, or relative to the first allowed root.",
         examples=[OpenApiExample(name, example)],
     )
+
+
+def _place(path: str | None) -> str:
+    return os.path.join(conf.allowed_roots[0], path or "")
 
 
 DEPTH = OpenApiParameter(
@@ -51,7 +59,8 @@ class TreeView(BridgeAPIView):
     )
     def get(self, request: Request) -> HttpResponse:
         depth = request.query_params.get("depth", limits.FILE_TREE_DEPTH)
-        found = tree(default_jail(), request.query_params.get("path"), depth)
+        path = request.query_params.get("path")
+        found = disk.call(_place(path), lambda: tree(default_jail(), path, depth))
         return HttpResponse(dumps_unicode(found).encode(), content_type=JSON_TYPE)
 
 
@@ -67,5 +76,6 @@ class ContentView(BridgeAPIView):
         responses=http.FileContent,
     )
     def get(self, request: Request) -> HttpResponse:
-        body = content(default_jail(), request.query_params.get("path"))
+        path = request.query_params.get("path")
+        body = disk.call(_place(path), lambda: content(default_jail(), path))
         return HttpResponse(body, content_type=JSON_TYPE)

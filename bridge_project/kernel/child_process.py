@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.disk_threads import bounded_otherwise
 
 CHUNK: Final = 64 * 1024
 UMASK: Final = 0o022  # the bridge's own is 077, for its data; what a program writes is the user's
@@ -113,7 +114,8 @@ def run(
             seconds = min(seconds, limits.GIT_END_SECONDS)
     out, err = Output(max_bytes), Output(_ERR_MAX_BYTES)
     try:
-        in_time = _read(process, out, err, time.monotonic() + seconds, check)
+        with bounded_otherwise():
+            in_time = _read(process, out, err, time.monotonic() + seconds, check)
     finally:
         _end(process)
     if not in_time:

@@ -95,6 +95,9 @@ _TABLE = [
         status=403, recoverable=True),
     ErrorCode("FILE_NOT_FOUND", "There is no such file or directory.",
         "List the directory first.", status=404, recoverable=True, severity="info"),
+    ErrorCode("FILE_UNAVAILABLE", "The file system of this path does not answer.",
+        "Look at the mount on the bridge's machine; other directories can be used meanwhile.",
+        status=503, recoverable=True, momentary=True),
     ErrorCode("FILE_TOO_LARGE", "The file is larger than one message may be.",
         "Read it in parts: `file_read` with `offset` and `limit`, over the WebSocket. What is not "
         "UTF-8 text comes whole or not at all.",

@@ -10,7 +10,7 @@ import re
 import stat as st
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cache, cached_property
 
 from bridge_project.kernel import limits, mounts, path_walk
 from bridge_project.kernel.config import conf
@@ -39,7 +39,7 @@ class Jail:
     ) -> None:
         if not roots:
             raise ValueError("a jail needs a root")
-        real = [names_of(os.path.realpath(root)) for root in roots]
+        real = [names_of(_real_root(root)) for root in roots]
         self.first: Names = real[0]
         self.roots = frozenset(real)
         self._forbidden = tuple(os.path.realpath(path) for path in forbidden)
@@ -133,6 +133,12 @@ def default_jail() -> Jail:
         real = os.path.realpath(database)
         forbidden += [real + suffix for suffix in ("", "-wal", "-shm", "-journal")]
     return Jail(conf.allowed_roots, forbidden, hidden=["/proc"])
+
+
+@cache
+def _real_root(root: str) -> str:
+    """Return a root's real path, looked up once: its mount may hang later."""
+    return os.path.realpath(root)
 
 
 def shown(text: str) -> str:

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from bridge_project.kernel import limits
+from bridge_project.kernel import disk_threads, limits
 from bridge_project.kernel.errors import BridgeError
 
 Want = Literal["directory", "file", "any"]
@@ -41,6 +41,9 @@ _CODES = {
     **dict.fromkeys((errno.ENOENT, errno.ESTALE), "FILE_NOT_FOUND"),
     **dict.fromkeys(
         (errno.EACCES, errno.EPERM, errno.ENODEV, errno.ESRCH, errno.EAGAIN), "FILE_ACCESS_DENIED"
+    ),
+    **dict.fromkeys(
+        (errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.ECONNABORTED), "FILE_UNAVAILABLE"
     ),
     **dict.fromkeys(
         (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.EISDIR), "FILE_INVALID_PATH"
@@ -171,6 +174,7 @@ class Walk:
         if self.rules.hides(names):
             raise BridgeError("FILE_ACCESS_DENIED")
         if names in self.rules.roots:
+            disk_threads.reaches(join(names))
             try:
                 fd = os.open(join(names), _LOOK | os.O_DIRECTORY)
             except NotADirectoryError:
@@ -183,6 +187,7 @@ class Walk:
     def _down(self, name: str) -> None:
         if self.rules.hides((*self.names, name)):
             raise BridgeError("FILE_ACCESS_DENIED")
+        disk_threads.reaches(join((*self.names, name)))
         try:
             # asked for as a directory, so that one that is mounted on demand is
             fd = os.open(name, _LOOK | os.O_DIRECTORY, dir_fd=self.fd)

@@ -22,6 +22,7 @@ from django.db import Error, connection
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.database import STORAGE_ERRORS
+from bridge_project.kernel.disk_threads import DiskThreads
 
 log = structlog.get_logger("bridge.database")
 
@@ -120,8 +121,9 @@ agent_writers: Final = Threads("db-agents", 1)  # what agents say, in order
 chores: Final = Threads("db-chores", 1)  # deleting may take minutes
 health: Final = Threads("health", 8)  # a check may hang
 names: Final = Threads("names", 1)  # a name server may not answer
-files: Final = Threads("files", limits.FILE_READERS)
+files: Final = Threads("files", limits.FILE_READERS)  # views of files; `disk` reads for them
+disk: Final = DiskThreads("disk", limits.DISK_THREADS_HUNG)
 paths: Final = Threads("paths", 64)  # to find where a path leads; one that hangs keeps its thread
-git: Final = Threads("git", limits.GIT_PROCESSES)
+git: Final = DiskThreads("git", limits.GIT_PROCESSES)
 push: Final = Threads("push", limits.PUSH_SENDERS)  # a push service may not answer
 push_requests: Final = Threads("push-asked", limits.PUSH_REQUEST_SENDERS)  # for a device that waits

@@ -8,7 +8,7 @@ import structlog
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.threads import agent_writers, files, readers
+from bridge_project.kernel.threads import agent_writers, disk, readers
 from sessions_app import session_view, working_directory
 from sessions_app.agents import ownership, registry
 from sessions_app.agents.breaker import Breaker
@@ -38,7 +38,8 @@ async def find_kind_to_resume(session: Session) -> AgentKind:
     why = ""
     try:
         kind = registry.resolve(session.agent_type)
-        await files.run(working_directory.inside, session.working_directory)
+        directory = session.working_directory
+        await disk.run(directory, working_directory.inside, directory)
         if not session.resume_id and await readers.run(ownership.was_prompted, session):
             why = "its agent reported no session id to resume."
     except BridgeError as error:

@@ -14,7 +14,7 @@ from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.database import STORAGE_ERRORS
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.threads import agent_writers, files, readers
+from bridge_project.kernel.threads import agent_writers, disk, readers
 from devices_app.models import Device
 from sessions_app import leases, working_directory
 from sessions_app.agents import breaker, ownership, registry, starting
@@ -85,7 +85,7 @@ class Supervisor:
         """
         self._check_running()
         kind = registry.resolve(agent)
-        where = await files.run(working_directory.inside, directory)  # its disk may hang
+        where = await disk.run(directory, working_directory.inside, directory)  # its disk may hang
         reserve = partial(ownership.reserve, session_id, kind.name, where, device)
         return await self._run(kind, failure_id, reserve)
 

@@ -10,7 +10,7 @@ from typing import cast
 from bridge_project.kernel import limits
 from bridge_project.kernel.database import STORAGE_ERRORS
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.threads import files, readers, writers
+from bridge_project.kernel.threads import disk, readers, writers
 from bridge_project.protocol import client_messages as c
 from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.catalogue import encode_replay
@@ -171,7 +171,7 @@ async def _branch(directory: str) -> str:
     One thread waits for that disk, however often it is asked for.
     """
     if (task := _branch_lookups.get(directory)) is None:
-        task = asyncio.create_task(files.run(working_directory.branch_of, directory))
+        task = asyncio.create_task(disk.run(directory, working_directory.branch_of, directory))
         _branch_lookups[directory] = task
         task.add_done_callback(lambda _: _branch_lookups.pop(directory))
     done, _ = await asyncio.wait({task}, timeout=limits.BRANCH_SECONDS)

@@ -28,7 +28,8 @@ async def read(
     thread then goes on, unheeded.
     """
     async with asyncio.timeout(limits.TOOL_TIMEOUT_READ_SECONDS):
-        return await threads.files.run(_read, path, str(directory), line, limit)
+        where = str(directory / path)
+        return await threads.disk.run(where, _read, path, str(directory), line, limit)
 
 
 async def write(path: str, directory: Path, content: str, real: str) -> str | None:
@@ -39,7 +40,7 @@ async def write(path: str, directory: Path, content: str, real: str) -> str | No
     thread then goes on, unheeded.
     """
     async with asyncio.timeout(limits.TOOL_TIMEOUT_EDIT_SECONDS):
-        return await threads.files.run(_write, path, str(directory), content, real)
+        return await threads.disk.run(real, _write, path, str(directory), content, real)
 
 
 def _read(path: str, directory: str, line: int | None, limit: int | None) -> str:
