@@ -56,7 +56,8 @@ WEB_TESTS = pytest("tests/web -n 2 --dist loadfile -rs -m", "web or not web")
 # without its dependencies: only the script in it is used
 AXE = "axe-playwright-python==0.1.8"
 TYPESCRIPT = "typescript@5.9.3"  # Debian's is too old for the browser's newer functions
-TSC = f"{sys.prefix}/{TYPESCRIPT}/node_modules/.bin/tsc"
+TSC = f"{sys.prefix}/npm/{TYPESCRIPT}/node_modules/.bin/tsc"
+BIOME = "@biomejs/biome@2.6.8"  # formats and lints the client; biome.json says how
 
 MEMORY = "/dev/shm"
 ROOM = 4 * 2**30  # bytes that tests may need at once
@@ -74,7 +75,27 @@ def main(arguments: list[str]) -> int:
 
 
 def lint(_: list[str]) -> int:
-    return run([*LINTERS, TYPES])
+    """The client's JavaScript and style too where npm is, which brings their tool."""
+    code = run([*LINTERS, TYPES])
+    if shutil.which("npm") is None:
+        sys.stdout.write("NOT CHECKED: the client's JavaScript and style; npm is missing.\n")
+        return code
+    biome = [
+        npm_program(BIOME, "biome", "Installing the client's linter"),
+        "ci",
+        "--error-on-warnings",
+    ]
+    return subprocess.run(biome).returncode or code
+
+
+def npm_program(package: str, program: str, title: str) -> str:
+    """Return the path of a program of an npm package, installed when it is not there."""
+    place = f"{sys.prefix}/npm/{package}"
+    path = f"{place}/node_modules/.bin/{program}"
+    if not os.path.exists(path):
+        with only_one() as lock:
+            run_step(["npm", "install", "--silent", "--prefix", place, package], title, lock)
+    return path
 
 
 def test(arguments: list[str]) -> int:
@@ -144,10 +165,8 @@ def test_web(arguments: list[str]) -> int:
             pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", AXE]
             with only_one() as lock:
                 run_step(pip, "Installing the accessibility checker", lock)
-    if shutil.which("npm") and not os.path.exists(TSC):
-        npm = ["npm", "install", "--silent", "--prefix", f"{sys.prefix}/{TYPESCRIPT}", TYPESCRIPT]
-        with only_one() as lock:
-            run_step(npm, "Installing the type checker", lock)
+    if shutil.which("npm"):
+        npm_program(TYPESCRIPT, "tsc", "Installing the type checker")
     use_memory()
     code = run([("web", [*WEB_TESTS, *arguments])])
     if missing:

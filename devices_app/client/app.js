@@ -1,9 +1,9 @@
 // Start the client: show the screen of each address, in the frame that all screens share.
 
-import { announce, button, h, icon, fill, onFrame, setText, toast } from "./parts/dom.js";
-import { oneLine, titleOf } from "./parts/text.js";
 import { Model } from "./net/model.js";
 import { Unanswered } from "./net/requests.js";
+import { announce, button, fill, h, icon, onFrame, setText, toast } from "./parts/dom.js";
+import { oneLine, titleOf } from "./parts/text.js";
 import { named } from "./protocol/messages.js";
 import { openApprovals } from "./store/approvals.js";
 import { addressOf, BASE, screenOf } from "./views/addresses.js";

@@ -280,7 +280,7 @@ export function amongRows(rows, early, known = new Map()) {
  */
 export function placeRows(rows, known, last, before = null) {
   const placed = [];
-  for (let start = 0; start < rows.length;) {
+  for (let start = 0; start < rows.length; ) {
     if (known.has(rows[start].id)) {
       start += 1;
       continue;

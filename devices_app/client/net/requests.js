@@ -119,4 +119,7 @@ export const askOrigin = () =>
     credentials: "omit",
     redirect: "manual",
     signal: AbortSignal.timeout(5000),
-  }).then((response) => (response.status < 500 ? response : null), () => null); // else a proxy's
+  }).then(
+    (response) => (response.status < 500 ? response : null),
+    () => null,
+  ); // else a proxy's

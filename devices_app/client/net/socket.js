@@ -28,7 +28,11 @@ export class Socket {
     this.watch = setInterval(() => this.tick(), TICK_MS);
     this.wake = () => document.visibilityState === "visible" && this.feed({ kind: "wake" });
     /** @type {[EventTarget, string][]} */
-    this.wakers = [[document, "visibilitychange"], [window, "pageshow"], [window, "online"]];
+    this.wakers = [
+      [document, "visibilitychange"],
+      [window, "pageshow"],
+      [window, "online"],
+    ];
     for (const [target, name] of this.wakers) target.addEventListener(name, this.wake);
   }
 
@@ -79,7 +83,10 @@ export class Socket {
       cancel: () => this.cancel(name),
       timer: () => {
         this.cancel(name);
-        this.timers.set(name, setTimeout(() => this.feed({ kind: "timer", name }), ms));
+        this.timers.set(
+          name,
+          setTimeout(() => this.feed({ kind: "timer", name }), ms),
+        );
       },
       keep: () => this.on.keep(tokens).then((safe) => this.feed({ kind: "kept", safe })),
       ready: () => this.on.ready(),

@@ -149,7 +149,8 @@ export function pager(most, unit, draw) {
 export function onFrame(paint) {
   let asked = 0;
   return () => {
-    asked ||= requestAnimationFrame(() => {
+    if (asked) return;
+    asked = requestAnimationFrame(() => {
       asked = 0;
       paint();
     });

@@ -108,8 +108,8 @@ export function callLine(tool, params, description = "") {
   const isPath = main && (main === params.file_path || main === params.path);
   const about =
     (isPath ? shortPath(main) : oneLine(main)) ||
-    oneLine(description).replace(new RegExp(`^${escape(tool)}:?\\s*`), "");
+    oneLine(description).replace(new RegExp(`^${literally(tool)}:?\\s*`), "");
   return about ? `${oneLine(tool)}: ${about}` : oneLine(tool);
 }
 
-const escape = (text) => String(text).replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+const literally = (text) => String(text).replace(/[.*+?^${}()|[\]\\]/g, "\\$&");

@@ -62,7 +62,10 @@ export const step = (state, event) => STEPS[event.kind](state, event);
 const quiet = ["connect", "ping", "pong", "retry"].map((name) => ({ do: "cancel", name }));
 
 // Of a connection on which heartbeats go from now on.
-const alive = [{ do: "cancel", name: "connect" }, { do: "timer", name: "ping", ms: PING_MS }];
+const alive = [
+  { do: "cancel", name: "connect" },
+  { do: "timer", name: "ping", ms: PING_MS },
+];
 
 function open(state) {
   return [

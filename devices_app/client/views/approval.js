@@ -1,8 +1,17 @@
 // Show the sheet of a decision: the whole call, and buttons that suit its risk.
 
 import { compareTexts, diffLines } from "../parts/diff.js";
-import { button, copyButton, factsOf, field, fill, guard } from "../parts/dom.js";
-import { h, setText, toast } from "../parts/dom.js";
+import {
+  button,
+  copyButton,
+  factsOf,
+  field,
+  fill,
+  guard,
+  h,
+  setText,
+  toast,
+} from "../parts/dom.js";
 import { holdButton, openSheet, seenToEnd, twoSteps } from "../parts/sheet.js";
 import { ago, hasOdd, oneLine, titleOf, visible, visibleCode, visibleName } from "../parts/text.js";
 import { itemOf, outcome, RISK, standing } from "./approvals.js";
@@ -225,8 +234,7 @@ function whole(approval) {
     parts.push(diffLines(compareTexts(before, after)));
   for (const [name, value] of Object.entries(rest)) {
     const content = typeof value === "string" ? value : JSON.stringify(value, null, 2);
-    if (isRounded(value))
-      parts.push(h("p.warn", {}, "Long numbers below may be rounded."));
+    if (isRounded(value)) parts.push(h("p.warn", {}, "Long numbers below may be rounded."));
     const shown = content ? codeBlock(content, name) : h("p.meta", {}, "An empty text.");
     parts.push(h("h2", {}, visibleName(name)), shown);
   }

@@ -33,8 +33,7 @@ export function approvalsView({ model, go }) {
     pastTitle.hidden = decided.length === 0;
     keyed(past, decided, {
       key: (approval) => `${approval.key} ${outcome(approval)}`,
-      make: (one) =>
-        row(go.link("approval", one.key), { title: lineOf(one), meta: outcome(one) }),
+      make: (one) => row(go.link("approval", one.key), { title: lineOf(one), meta: outcome(one) }),
     });
   };
   paint();

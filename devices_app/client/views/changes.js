@@ -1,7 +1,7 @@
 // Show the changes in a session's repository, and commit chosen files.
 
-import { button, fill, form, h, keyed, pager, setText } from "../parts/dom.js";
 import { diffLines, wrapButton } from "../parts/diff.js";
+import { button, fill, form, h, keyed, pager, setText } from "../parts/dom.js";
 import { counted, dotted, oneLine, visible, visibleName } from "../parts/text.js";
 
 const STATUS = { modified: "M", added: "A", deleted: "D", untracked: "N", renamed: "R" };

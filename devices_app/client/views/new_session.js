@@ -57,7 +57,11 @@ export function newSessionView({ model, go }) {
   const choose = (path) => (directory.value = path);
 
   const step = (path, name) =>
-    h("li", {}, button("button.row-link", () => browse(path), icon("folder"), h("span", {}, name)));
+    h(
+      "li",
+      {},
+      button("button.row-link", () => browse(path), icon("folder"), h("span", {}, name)),
+    );
 
   const browse = async (path) => {
     fill(tree, h("p.meta", {}, "Reading…"));

@@ -185,14 +185,22 @@ test("a warning is acknowledged by a person, and heartbeats go on meanwhile", ()
   assert.equal(one.sent()[0].type, "heartbeat_ping");
   one.feed({ kind: "accept" });
   const told = one.sent();
-  assert.deepEqual(told.map(({ payload }) => payload.warning_code), ["DIRECT_PUBLIC_CONNECTION"]);
+  assert.deepEqual(
+    told.map(({ payload }) => payload.warning_code),
+    ["DIRECT_PUBLIC_CONNECTION"],
+  );
   assert.equal(told[0].payload.acknowledged, true);
   one.get("acknowledgment_accepted", { warning_code: "DIRECT_PUBLIC_CONNECTION", ready: true });
   assert.equal(one.state.phase, "ready");
 });
 
 test("what a person has to mend is not tried again, anything else is", () => {
-  for (const code of ["AUTH_FAILED", "VERSION_INCOMPATIBLE", "MISCONFIGURED", "INSECURE_TRANSPORT"]) {
+  for (const code of [
+    "AUTH_FAILED",
+    "VERSION_INCOMPATIBLE",
+    "MISCONFIGURED",
+    "INSECURE_TRANSPORT",
+  ]) {
     const one = opened();
     one.timers();
     one.get("connection_error", { code, message: "why" });

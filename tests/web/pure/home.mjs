@@ -2,16 +2,21 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { openApprovals, staleApprovals, closeApprovals } from "./store/approvals.js";
-import { emptyChat, foldChat } from "./store/chat.js";
-import { emptyHome, reduceHome, reduceSessionList, sortedSessions } from "./store/home.js";
 import { amongRows, openDatabase, placeRows } from "./net/db.js";
 import { rowsOf } from "./protocol/messages.js";
+import { closeApprovals, openApprovals, staleApprovals } from "./store/approvals.js";
+import { emptyChat, foldChat } from "./store/chat.js";
+import { emptyHome, reduceHome, reduceSessionList, sortedSessions } from "./store/home.js";
 
 const AT = "2026-01-31T12:00:00.000Z";
 let count = 0;
 const message = (type, payload, id = `m-${(count += 1)}`) => ({ type, id, timestamp: AT, payload });
-const view = (session_id, more = {}) => ({ session_id, last_activity_at: AT, turn: "idle", ...more });
+const view = (session_id, more = {}) => ({
+  session_id,
+  last_activity_at: AT,
+  turn: "idle",
+  ...more,
+});
 const fold = (messages, home = emptyHome()) =>
   messages.reduce((state, one) => reduceHome(state, one), home);
 const ack = (...sessions) =>
@@ -33,11 +38,21 @@ const decidedBy = (device, decision = "approved") =>
 const recorded = (forwarded, decision = "approved") =>
   message("approval_recorded", { session_id: "s", tool_call_id: "c", decision, forwarded });
 const happened = (session_id, notification_type, priority = "normal", data = {}) =>
-  message("notification", { notification_type, session_id, title: "", body: "Why.", priority, data });
+  message("notification", {
+    notification_type,
+    session_id,
+    title: "",
+    body: "Why.",
+    priority,
+    data,
+  });
 const only = (home) => Object.values(home.approvals)[0];
 
 test("who decided is what the bridge says, whichever message comes first", () => {
-  for (const [device, by] of [["mine", "you"], ["other", "other"]]) {
+  for (const [device, by] of [
+    ["mine", "you"],
+    ["other", "other"],
+  ]) {
     const told = [decidedBy(device), recorded(true)];
     for (const order of [told, told.toReversed()]) {
       const approval = only(fold([ack(view("s")), asks("s", "c"), ...order]));
@@ -60,7 +75,10 @@ test("an approval that the bridge does not show any more is over", () => {
   assert.deepEqual(staleApprovals(home, "s", new Set(["new"]), 1), ["s\nc"]);
   assert.deepEqual(staleApprovals(home, "s", new Set(), 0), ["s\nc", "s\nd"]);
   const closed = closeApprovals(home, ["s\nc"]);
-  assert.deepEqual(openApprovals(closed).map(({ tool_call_id: id }) => id), ["d"]);
+  assert.deepEqual(
+    openApprovals(closed).map(({ tool_call_id: id }) => id),
+    ["d"],
+  );
   // and if it is shown after all, it is open
   assert.equal(openApprovals(fold([asks("s", "c", "old")], closed)).length, 2);
 });
@@ -117,7 +135,11 @@ test("a turn that was stopped, ended or lost is not finished", () => {
   const stop = { session_id: "s", message_id: "m", finish_reason: "stop", interrupted: true };
   for (const [expected, ...messages] of [
     ["idle", message("session_update", { session: view("s") }), message("stream_end", stop)],
-    ["idle", happened("s", "task_complete", "low"), message("session_update", { session: view("s") })],
+    [
+      "idle",
+      happened("s", "task_complete", "low"),
+      message("session_update", { session: view("s") }),
+    ],
     ["paused", ack(view("s", { session_status: "paused" }))],
     ["ended", message("session_end", { session_id: "s" })],
   ]) {
@@ -154,7 +176,8 @@ test("a turn that failed is told until another one goes well", () => {
 });
 
 test("a conversation has what was said at its end, allowed and waited for", () => {
-  const event = (name, payload) => message("agent_event", { session_id: "s", event: name, payload });
+  const event = (name, payload) =>
+    message("agent_event", { session_id: "s", event: name, payload });
   const told = (data) =>
     message("notification", { notification_type: "error", title: "", body: "It broke.", data });
   const changed = decidedBy("mine", "modified");
@@ -188,7 +211,9 @@ test("a conversation has what was said at its end, allowed and waited for", () =
   const [later] = foldChat(emptyChat(), [missed]).items;
   assert.deepEqual([later.params, later.was], [{ command: "ls -a" }, {}]);
   assert.equal(items[1].queued, true);
-  foldChat(chat, [message("stream_end", { session_id: "s", message_id: "m", finish_reason: "stop" })]);
+  foldChat(chat, [
+    message("stream_end", { session_id: "s", message_id: "m", finish_reason: "stop" }),
+  ]);
   const { text, queued } = items.at(-1); // its turn begins there
   assert.deepEqual([text, queued], ["two", false]);
 });
@@ -228,7 +253,16 @@ test("rows of a replay stand before, between and behind those that are known", (
   const places = (found) => Object.fromEntries(found.map(({ id, place }) => [id, place]));
   assert.deepEqual(places(placeRows(rows("a", "b"), new Map(), 0)), { a: 1, b: 2 });
   assert.deepEqual(places(placeRows(rows("x", "y", "a"), new Map([["a", 1]]), 1)), { x: -1, y: 0 });
-  const between = places(placeRows(rows("a", "m", "b", "z"), new Map([["a", 1], ["b", 2]]), 2));
+  const between = places(
+    placeRows(
+      rows("a", "m", "b", "z"),
+      new Map([
+        ["a", 1],
+        ["b", 2],
+      ]),
+      2,
+    ),
+  );
   assert.ok(between.m > 1 && between.m < 2 && between.z > 2);
 });
 
@@ -264,8 +298,12 @@ test("what came before is said to be gone in front of what came, not of an appro
 });
 
 test("what every device was told is put among rows that come later, and takes no row's place", async () => {
-  const row = (id, timestamp, type = "agent_event", code = "") =>
-    ({ type, id, timestamp, payload: { session_id: "s", data: { code } } });
+  const row = (id, timestamp, type = "agent_event", code = "") => ({
+    type,
+    id,
+    timestamp,
+    payload: { session_id: "s", data: { code } },
+  });
   const gone = row("gone", "23:00", "notification", "MESSAGES_DISCARDED");
   const stand = async (...batches) => {
     const database = await openDatabase();

@@ -77,7 +77,8 @@ test("an error is a row only where a session has it", () => {
 });
 
 test("a command has blanks and characters without width named, and prose its own", () => {
-  const blanks = "\u00a0\u034f\u1680\u2000\u200a\u202f\u205f\u2800\u3000\ufe0f\u{13430}\u{1bca0}\u{1d173}";
+  const blanks =
+    "\u00a0\u034f\u1680\u2000\u200a\u202f\u205f\u2800\u3000\ufe0f\u{13430}\u{1bca0}\u{1d173}";
   assert.deepEqual(blanks.match(ODD_CODE), [...blanks]);
   assert.equal(blanks.search(ODD_ALL), -1);
   for (const odd of [ODD_ALL, ODD_CODE]) {
@@ -102,5 +103,8 @@ test("a pairing link is read, or what is wrong with it is said", () => {
     "an unknown place": link.replace("wss://here:8443", "wss://["),
   };
   for (const [says, text] of Object.entries(wrong))
-    assert.throws(() => readPairingLink(text, "here:8443"), new RegExp(says.replace(/[()]/g, "\\$&")));
+    assert.throws(
+      () => readPairingLink(text, "here:8443"),
+      new RegExp(says.replace(/[()]/g, "\\$&")),
+    );
 });

@@ -3,7 +3,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { make } from "./protocol/messages.js";
-import { again, due, fail, OUTBOX_MAX, put, REPEATABLE_MS, settle, withoutDecisions } from "./store/outbox.js";
+import {
+  again,
+  due,
+  fail,
+  OUTBOX_MAX,
+  put,
+  REPEATABLE_MS,
+  settle,
+  withoutDecisions,
+} from "./store/outbox.js";
 
 const on = (more = {}) => ({
   now: 1000,
