@@ -4,5 +4,5 @@ docs/architecture.md has the way through the five packages. A number such as D12
 cites is a decision in docs/decisions.md, SPEC is the specification that they refine.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 PROTOCOL_VERSION = "1.0.0"
