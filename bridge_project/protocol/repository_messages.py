@@ -3,21 +3,34 @@
 from typing import Literal
 
 from bridge_project.protocol.base import ServerPayload
-from bridge_project.protocol.resources import DiffFile, DirectoryEntry, GitChange, GitCommitSummary
-from bridge_project.protocol.types import Count, FileEncoding
+from bridge_project.protocol.resources import (
+    DiffFile,
+    DirectoryEntry,
+    GitChange,
+    GitCommitSummary,
+    GitUpstream,
+)
+from bridge_project.protocol.types import Count, FileEncoding, GitState
 
 
 class GitStatusResponse(ServerPayload):
-    """Describe the state of the repository (D10).
+    """Describe the state of the repository (D10, D63).
 
-    ``commit`` only in the answer to ``git_commit``; ``truncated``: there are more changes.
+    ``repository`` is the work tree's top, ``head`` the last commit, ``state`` what git is in the
+    middle of. ``commit`` only in the answer to ``git_commit``; ``truncated``: there are more
+    changes.
     """
 
     type = "git_status_response"
+    nullable = frozenset({"head", "upstream", "state"})
     session_id: str
     branch: str
     ahead: Count
     behind: Count
+    repository: str
+    head: str | None = None
+    upstream: GitUpstream | None = None
+    state: GitState | None = None
     is_clean: bool
     changes: list[GitChange]
     commit: GitCommitSummary | None = None

@@ -76,10 +76,28 @@ class ToolErrorDetails(Sent):
 
 
 class GitChange(Sent):
+    """Describe a changed file (D63).
+
+    ``staged``: any of it is; ``counted`` false: its lines are not known, and are 0 here;
+    ``filtered``: a filter that only the machine may run decides whether it has changed at all.
+    """
+
     path: str
     status: types.GitFileStatus
     additions: types.Count
     deletions: types.Count
+    conflicted: bool = False
+    staged: bool = False
+    counted: bool = True
+    filtered: bool | None = None
+
+
+class GitUpstream(Sent):
+    """Name the branch that HEAD's branch follows; ``url`` has no credentials (D63)."""
+
+    remote: str
+    branch: str
+    url: str
 
 
 class GitCommitSummary(Sent):
@@ -127,6 +145,8 @@ class DiffFile(Sent):
     new_mode: str | None = None
     binary: bool | None = None
     truncated: bool | None = None
+    counted: bool | None = None
+    filtered: bool | None = None
 
 
 class DirectoryEntry(Sent):

@@ -8,12 +8,14 @@ from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.repository_messages import GitDiffResponse
 from bridge_project.protocol.resources import DiffFile
 from files_app.git import patch, untracked
+from files_app.git.partly import RAW, readable
 from files_app.git.patch import Budget, Change, Lists
 from files_app.git.paths import Names, Selection, tracked
 from files_app.git.repository import leads_out
 from files_app.git.sandbox import mirror
 from files_app.git.sandbox.git import Git
-from files_app.git.status import DIFF_OPTIONS
+from files_app.git.settings import effective, filtered
+from files_app.git.status import DIFF_OPTIONS, empty_tree
 from sessions_app.working_directory import Repository
 
 _SUBMODULE: Final = "160000"
@@ -34,10 +36,16 @@ def diff(
     chosen = None if files is None else Selection(names, files)
     # a file in conflict is compared with our side: the answer has only two
     sides = "--cached" if cached else "--ours"
+    settings = [] if cached else effective(place)
     with mirror.reading(place) as git:
+        listed = _listed(git, sides)
+        for name in filtered(git, settings):
+            change = listed.setdefault(name, Change(name, name, "modified"))
+            change.unread = change.filtered = True
+            change.additions = change.deletions = 0
         changes = [
             change
-            for change in Lists(git(*_LISTS, sides)).by_name.values()
+            for change in listed.values()
             if not names.secret(change.name)
             and not (not cached and change.new_mode == _SUBMODULE and leads_out(git, change.name))
         ]
@@ -59,6 +67,24 @@ def diff(
     )
 
 
+def _listed(git: Git, sides: str) -> dict[str, Change]:
+    """Return the changes by name, those that cannot be read too."""
+    try:
+        return Lists(git(*_LISTS, sides)).by_name
+    except BridgeError:
+        raw = ["diff-files"]
+        if sides == "--cached":
+            head = git.done("rev-parse", "--verify", "--quiet", "HEAD", good=(0, 1)).out.decode()
+            raw = ["diff-index", "--cached", head.strip() or empty_tree(git)]
+        found = Lists(git(*raw[:1], *RAW, *raw[1:], "--")).by_name
+        printed, unread = readable(git, [*_LISTS, "--no-renames", sides], *raw)
+        for part in printed:
+            found |= Lists(part).by_name
+        for name in unread.intersection(found):
+            found[name].unread = True
+        return found
+
+
 def _choose(
     git: Git, chosen: Selection, changes: list[Change], new: list[str]
 ) -> tuple[list[Change], list[str]]:
@@ -77,17 +103,20 @@ def _read_lines(
     git: Git, changes: list[Change], budget: Budget, sides: str, *, all_of_them: bool
 ) -> None:
     """Read these changes' lines, as far as the budget goes."""
-    if not any(change.has_lines for change in changes):
+    with_lines = [change for change in changes if change.has_lines and not change.unread]
+    if not with_lines:
         return
     # both names, or git would not see that one became the other
     paths = {name: None for change in changes for name in (change.old, change.name)}
     asked = [] if all_of_them or len(paths) > limits.GIT_PATHSPECS_MAX else list(paths)
+    if any(change.unread for change in changes):  # git would stop at those
+        asked = [change.name for change in with_lines][: limits.GIT_PATHSPECS_MAX]
     command = (*_LISTS, "--patch", "--no-color", sides, "--", *asked)
     done = git.done(*command, max_bytes=limits.GIT_PATCH_MAX_BYTES)
     lists = Lists(done.out, cut=done.cut)
     patch.read_lines(lists, paths, budget, cut=done.cut)
     found = lists.by_name
-    for change in changes:
+    for change in with_lines:
         if (same := found.get(change.name)) is not None:
             change.hunks, change.cut = same.hunks, same.cut
         else:
@@ -143,6 +172,8 @@ class _Answer:
                 hunks=change.hunks,
                 binary=change.binary or None,
                 truncated=change.cut or None,
+                counted=False if change.unread else None,
+                filtered=change.filtered or None,
                 **modes,
             )
         )

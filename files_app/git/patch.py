@@ -48,6 +48,7 @@ class Change:
     """Describe a changed file; ``old`` is its name before a rename.
 
     ``sections``: how many files it is in a patch. ``cut``: lines of it are missing.
+    ``unread``: its lines are not known; ``filtered``: nor is whether it has changed.
     """
 
     name: str
@@ -61,6 +62,8 @@ class Change:
     hunks: list[DiffHunk] = field(default_factory=list)
     sections: int = 0
     cut: bool = False
+    unread: bool = False
+    filtered: bool = False
 
     @property
     def has_lines(self) -> bool:

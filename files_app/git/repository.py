@@ -1,12 +1,13 @@
 """Find a session's repository; refuse another user's, or hidden mounts (D10, D12)."""
 
+import dataclasses
 import os
 
-from bridge_project.kernel import mounts
+from bridge_project.kernel import limits, mounts
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import Jail, default_jail
 from bridge_project.kernel.path_walk import split, translate_os_errors
-from files_app.git.sandbox import config
+from files_app.git.sandbox import config, git
 from files_app.git.sandbox.error_text import git_error
 from files_app.git.sandbox.git import Git
 from sessions_app.working_directory import Repository, find_repository
@@ -31,8 +32,29 @@ def repository_of(working_directory: str, jail: Jail | None = None) -> Repositor
         text = "Not a work tree: the session's working directory is inside the git directory."
         raise git_error(text)
     _check_owner(place)
+    place = _as_git_says(place)
     _check_mounts(place)
     return place
+
+
+def _as_git_says(place: Repository) -> Repository:
+    """Return the repository with the work tree in which git would work here (D63).
+
+    Raises GIT_ERROR where git says that there is none (``core.bare``), FILE_ACCESS_DENIED where
+    ``core.worktree`` leads out of the roots.
+    """
+    done = git.run(
+        ["rev-parse", "--show-toplevel"],
+        cwd=place.directory,
+        environment={**git.user_environment(), "LC_ALL": "C"},
+        max_bytes=limits.FILE_PATH_MAX_BYTES,
+    )
+    if done.code == 0:
+        top = place.jail.resolve(os.fsdecode(done.out).removesuffix("\n"))
+        return dataclasses.replace(place, top=top)
+    if b"work tree" in done.err:
+        raise git_error("Not a work tree: git says that this operation must be run in a work tree.")
+    return place  # damaged in some way, which is said where it is read
 
 
 def _check_owner(place: Repository) -> None:

@@ -14,16 +14,20 @@ from bridge_project.protocol.repository_messages import GitStatusResponse
 from bridge_project.protocol.resources import GitChange, GitCommitSummary
 from bridge_project.protocol.types import GitFileStatus
 from files_app.git import untracked
+from files_app.git.facts import operation, upstream
+from files_app.git.partly import readable
 from files_app.git.patch import numstat
 from files_app.git.paths import Names
 from files_app.git.repository import leads_out, repository_of
 from files_app.git.sandbox import mirror
 from files_app.git.sandbox.git import Git
+from files_app.git.settings import effective, filtered
 from sessions_app.working_directory import Repository, detached
 
 # no external programs, no submodules, and renames found whatever the configuration says
 SAME_CHANGES: Final = ("--ignore-submodules=dirty", "--find-renames")
 DIFF_OPTIONS: Final = ("--no-ext-diff", "--no-textconv", *SAME_CHANGES)
+_CHANGE_BYTES: Final = 180  # what a change costs besides its name
 _COMPARED_MAX: Final = 50  # files that take a git call each
 
 
@@ -31,7 +35,8 @@ _COMPARED_MAX: Final = 50  # files that take a git call each
 class Entry:
     """Describe a change; ``old``: its earlier name; ``moved``: a submodule's HEAD did.
 
-    ``unlisted``: taken out of the index, and in the work tree all the same.
+    ``unlisted``: taken out of the index, and in the work tree all the same. ``filtered``: only its
+    filter could say whether the work tree differs.
     """
 
     name: str
@@ -41,6 +46,8 @@ class Entry:
     submodule: bool = False
     moved: bool = False
     unlisted: bool = False
+    staged: bool = False
+    filtered: bool = False
 
 
 @dataclass(slots=True)
@@ -52,6 +59,7 @@ class State:
 
     commit: str = ""
     branch: str = ""
+    upstream: str = ""
     ahead: int = 0
     behind: int = 0
     entries: dict[str, Entry] = field(default_factory=dict)
@@ -62,32 +70,49 @@ def status(
     place: Repository, session_id: str, commit: GitCommitSummary | None = None
 ) -> GitStatusResponse:
     """Return a repository's status; lines are counted against the last commit."""
+    settings = effective(place)
     with mirror.reading(place) as git:
         state = read(git)
+        for name in filtered(git, settings):
+            known = state.entries.setdefault(name, Entry(name, "modified"))
+            known.filtered = known.status != "deleted" and not known.conflict
         for name in _dirty_submodules(git, state):
             state.entries[name] = Entry(name, "modified")
         names = Names(place)
         entries = [entry for entry in state.entries.values() if not names.secret(entry.name)]
         entries = [one for one in entries if _may_be_shown(git, one)]
         new = [entry.name for entry in entries if entry.status == "untracked"]
-        counts = _counts(git, state) if len(new) < len(entries) else {}
+        counts, uncounted = _counts(git, state) if len(new) < len(entries) else ({}, set())
         counts |= {name: (lines, 0) for name, lines in untracked.count(git, new).items()}
     changes, room = [], conf.max_message_bytes - limits.ENVELOPE_BYTES
     for entry in entries[: limits.GIT_CHANGES_MAX]:
         path = names.to_client_name(entry.name)
-        room -= 100 + 6 * len(path)  # the longest that JSON makes of a character
+        room -= _CHANGE_BYTES + 6 * len(path)  # the longest that JSON makes of a character
         if room < 0:
             break
-        additions, deletions = counts.get(entry.name, (0, 0))
+        additions, deletions = (0, 0) if entry.filtered else counts.get(entry.name, (0, 0))
         changes.append(
-            GitChange(path=path, status=entry.status, additions=additions, deletions=deletions)
+            GitChange(
+                path=path,
+                status=entry.status,
+                additions=additions,
+                deletions=deletions,
+                conflicted=entry.conflict,
+                staged=entry.staged,
+                counted=entry.name not in uncounted and not entry.filtered,
+                filtered=entry.filtered or None,
+            )
         )
     return GitStatusResponse(
         session_id=session_id,
         branch=shown(state.branch),
         ahead=state.ahead,
         behind=state.behind,
-        is_clean=not entries and not state.cut,
+        repository=shown(place.top),
+        head=state.commit or None,
+        upstream=upstream(place, state.upstream, state.branch, settings),
+        state=operation(place),
+        is_clean=all(one.filtered and not one.staged for one in entries) and not state.cut,
         changes=changes,
         commit=commit,
         truncated=True if state.cut or len(changes) < len(entries) else None,
@@ -97,7 +122,11 @@ def status(
 def read(git: Git, *, untracked_files: str = "normal") -> State:
     """Run git status (porcelain v2, which git promises not to change)."""
     options = ("--branch", "--ahead-behind", f"--untracked-files={untracked_files}", *SAME_CHANGES)
-    done = git.done("status", "--porcelain=v2", "-z", *options)
+    command = ("status", "--porcelain=v2", "-z", *options)
+    try:
+        done = git.done(*command)
+    except BridgeError:  # an object that is not there; without renames git reads no content
+        done = git.done(*command, "--no-renames")
     return parse(done.out, cut=done.cut)
 
 
@@ -112,7 +141,7 @@ def parse(data: bytes, *, cut: bool = False) -> State:
             before = state.entries.get(entry.name)
             # git lists it twice
             if before is not None and {before.status, entry.status} == {"deleted", "untracked"}:
-                entry = Entry(entry.name, "modified", unlisted=True)
+                entry = Entry(entry.name, "modified", unlisted=True, staged=True)
             state.entries[entry.name] = entry
     return state
 
@@ -122,6 +151,8 @@ def _read_header(state: State, key: str, value: str = "") -> None:
         state.commit = "" if value == "(initial)" else value
     elif key == "head":
         state.branch = detached(state.commit) if value == "(detached)" else value
+    elif key == "upstream":
+        state.upstream = value
     elif key == "ab":
         ahead, behind = value.split(" ")
         state.ahead, state.behind = int(ahead), -int(behind)
@@ -140,7 +171,7 @@ def _entry(record: str, more: Iterator[str]) -> Entry | None:
     index, tree = letters[0], letters[1]
     old = next(more, "") if kind == "2" else None
     if index + tree == "DA":  # taken out of the index, and by `git add -N` half in it again
-        return Entry(name, "modified", unlisted=True)
+        return Entry(name, "modified", unlisted=True, staged=True)
     status: GitFileStatus = "modified"
     if old is not None and tree == "D":  # what it was renamed to is gone
         name, old, status = old, None, "deleted"
@@ -153,7 +184,8 @@ def _entry(record: str, more: Iterator[str]) -> Entry | None:
     if status != "renamed":
         old = None
     moved = submodule.startswith("SC") and index == "."
-    return Entry(name, status, old, submodule=submodule.startswith("S"), moved=moved)
+    inner = submodule.startswith("S")
+    return Entry(name, status, old, submodule=inner, moved=moved, staged=index != ".")
 
 
 def _dirty_submodules(git: Git, state: State) -> list[str]:
@@ -193,23 +225,28 @@ def _is_dirty(git: Git, name: str) -> bool:
         return False
 
 
-def _counts(git: Git, state: State) -> dict[str, tuple[int, int]]:
-    """Return the lines added and removed since the last commit, by name."""
+def _counts(git: Git, state: State) -> tuple[dict[str, tuple[int, int]], set[str]]:
+    """Return the lines added and removed since the last commit, and what cannot be read."""
     base = state.commit or empty_tree(git)
     command = ("diff", "--numstat", "-z", *DIFF_OPTIONS)
     found: dict[str, tuple[int, int]] = {}
-    for counted in numstat(git(*command, "--no-renames", base, "--")):
+    printed, unread = readable(git, [*command, "--no-renames", base], "diff-index", base)
+    for counted in (one for part in printed for one in numstat(part)):
         before = found.get(counted.name, (0, 0))
         found[counted.name] = (before[0] + counted.additions, before[1] + counted.deletions)
     unlisted = [entry for entry in state.entries.values() if entry.unlisted]
     for entry in unlisted[:_COMPARED_MAX]:  # of which git counts the removal only
-        counts = numstat(git(*command, f"{base}:{entry.name}", f"./{entry.name}"))
+        try:
+            counts = numstat(git(*command, f"{base}:{entry.name}", f"./{entry.name}"))
+        except BridgeError:
+            unread.add(entry.name)
+            continue
         if counts:
             found[entry.name] = counts[0].additions, counts[0].deletions
         else:
             entry.status = "deleted"  # by the next commit of what is staged, if by nothing else
     renamed = [(entry.old, entry.name) for entry in state.entries.values() if entry.old is not None]
-    if renamed:
+    if renamed and not unread:
         # Git may find other renames in the work tree than in the index; only those count that the
         # status names too.
         names = [name for pair in renamed for name in pair]
@@ -221,7 +258,7 @@ def _counts(git: Git, state: State) -> dict[str, tuple[int, int]]:
         for old, name in renamed:
             gone, new = found.pop(old, (0, 0)), found.get(name, (0, 0))
             found[name] = together.get((old, name), (gone[0] + new[0], gone[1] + new[1]))
-    return found
+    return found, unread
 
 
 def empty_tree(git: Git) -> str:

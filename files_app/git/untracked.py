@@ -44,9 +44,12 @@ class New:
 
 
 def listed(git: Git, *pathspecs: str) -> list[str]:
-    """List untracked files that are not ignored; a nested repository ends in a slash."""
-    found = git("ls-files", "--others", "--exclude-standard", "-z", "--", *pathspecs)
-    return [os.fsdecode(name) for name in found.split(b"\0") if name]
+    """List untracked files that are not ignored, as many as the bridge reads.
+
+    A nested repository ends in a slash.
+    """
+    found = git.done("ls-files", "--others", "--exclude-standard", "-z", "--", *pathspecs).out
+    return [os.fsdecode(name) for name in found[: found.rfind(b"\0") + 1].split(b"\0") if name]
 
 
 def count(git: Git, names: Iterable[str]) -> dict[str, int]:

@@ -154,9 +154,9 @@ def test_an_index_that_names_a_file_outside(
 
 @pytest.mark.parametrize("up", ["", "/".join([".."] * 40)], ids=["absolute", "relative"])
 def test_another_work_tree(repository: Repository, secret: Repository, work: Work, up: str) -> None:
-    """It is not looked at; git itself, run last, would show it."""
+    """D63: git works there, so it is refused and not looked at; git itself, run last, shows it."""
     repository.git("config", "core.worktree", f"{up}{secret.path}")
-    assert work.changes() == {"a.txt": ("modified", 1, 1)}
+    assert_refused(work.ask("git_status_request"), "FILE_ACCESS_DENIED", True)
     answers = [*look(work), work.ask_diff(NAME), work.commit("Stolen")]
     assert SECRET not in json.dumps(answers)
     assert NAME in repository.git("status"), "no hole: plain git does not show it either"

@@ -1,0 +1,59 @@
+"""Say where a repository stands: its upstream, and what git is in the middle of (D63)."""
+
+import os
+import re
+from typing import Final
+
+from bridge_project.kernel.errors import Ignoring
+from bridge_project.kernel.path_jail import shown
+from bridge_project.protocol.resources import GitUpstream
+from bridge_project.protocol.types import GitState
+from files_app.git import settings
+from files_app.git.settings import Effective
+from sessions_app.working_directory import Repository
+
+# file of the git directory → what git does while it is there; the first one counts
+_OPERATIONS: Final[dict[str, GitState]] = {
+    "rebase-merge": "rebase",
+    "rebase-apply/rebasing": "rebase",
+    "MERGE_HEAD": "merge",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+    "BISECT_LOG": "bisect",
+}
+_CREDENTIALS: Final = re.compile(r"(?<=://)[^/@]*@")
+
+
+def operation(place: Repository) -> GitState | None:
+    """Return what git is in the middle of."""
+    found = (
+        what for name, what in _OPERATIONS.items() if os.path.lexists(f"{place.git_dir}/{name}")
+    )
+    return next(found, None)
+
+
+def upstream(
+    place: Repository, name: str, branch: str, all_settings: list[Effective]
+) -> GitUpstream | None:
+    """Return the upstream that git named for the branch, without credentials in its address."""
+    if not name:
+        return None
+    values = settings.last(all_settings)
+    remote = values.get(f"branch.{branch}.remote", "")
+    merged = values.get(f"branch.{branch}.merge", "").removeprefix("refs/heads/")
+    return GitUpstream(
+        remote=shown(remote), branch=shown(merged), url=public(url_of(place, remote))
+    )
+
+
+def url_of(place: Repository, remote: str) -> str:
+    """Return the address to which a push to this remote goes; empty for none."""
+    with Ignoring("GIT_ERROR"):
+        found = settings.ask(place, "remote", "get-url", "--push", "--", remote)
+        return os.fsdecode(found).rstrip("\n")
+    return ""
+
+
+def public(url: str) -> str:
+    """Remove name and password from an address."""
+    return shown(_CREDENTIALS.sub("", url))

@@ -1,0 +1,72 @@
+"""Ask plain git for what it would use in a repository; this runs none of its programs (D63)."""
+
+import os
+import re
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from bridge_project.kernel import limits
+from files_app.git.sandbox import git
+from files_app.git.sandbox.error_text import git_error, reason
+from files_app.git.sandbox.git import Git
+from sessions_app.working_directory import Repository
+
+_FILTER: Final = re.compile(r"filter\.(.*)\.(?:clean|process)", re.DOTALL)
+_NO_FILTER: Final = frozenset({b"unspecified", b"unset", b"set"})
+
+
+class Effective(NamedTuple):
+    """Hold a setting in force; ``own``: the repository's configuration makes it."""
+
+    own: bool
+    key: str
+    value: str
+
+
+def ask(place: Repository, *arguments: str) -> bytes:
+    """Return what plain git prints in the user's repository; GIT_ERROR when it fails."""
+    done = git.run(
+        ["--no-pager", *arguments],
+        cwd=place.top,
+        environment={**git.user_environment(), "GIT_DIR": place.git_dir},
+        max_bytes=4 * limits.GIT_CONFIG_MAX_BYTES,
+    )
+    if done.code or done.cut:
+        why = reason(done.err, place.jail, place.top, place.git_dir)
+        raise git_error(why or "git cannot read the repository's configuration.")
+    return done.out
+
+
+def effective(place: Repository) -> list[Effective]:
+    """Return all settings in force, the ones that count last."""
+    parts = ask(place, "config", "--list", "-z", "--show-scope", "--includes").split(b"\0")[:-1]
+    found = []
+    for scope, record in zip(parts[::2], parts[1::2], strict=True):
+        key, equals, value = os.fsdecode(record).partition("\n")
+        found.append(Effective(scope in (b"local", b"worktree"), key, value if equals else "true"))
+    return found
+
+
+def last(settings: Iterable[Effective]) -> dict[str, str]:
+    """Return the value of each key."""
+    return {one.key: one.value for one in settings}
+
+
+def drivers(settings: Iterable[Effective]) -> set[str]:
+    """Return the names of filters that a program stands for."""
+    return {found[1] for one in settings if (found := _FILTER.fullmatch(one.key)) and one.value}
+
+
+def filtered(git: Git, settings: Iterable[Effective]) -> list[str]:
+    """Return tracked files whose filter must say whether they have changed."""
+    names = drivers(settings)
+    if not names:
+        return []
+    touched = git("diff-files", "--name-only", "-z", "--ignore-submodules=all", "--diff-filter=d")
+    said = git("check-attr", "-z", "--stdin", "filter", stdin=touched) if touched else b""
+    fields = said.split(b"\0")[:-1]
+    return [
+        os.fsdecode(name)
+        for name, value in zip(fields[::3], fields[2::3], strict=True)
+        if value not in _NO_FILTER and os.fsdecode(value) in names
+    ]

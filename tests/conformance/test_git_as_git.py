@@ -1,0 +1,175 @@
+"""What git shows is shown (D63): in each situation plain git and the bridge are asked."""
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.approvals import assert_refused
+from tests.conformance.bridge import Bridge
+from tests.conformance.phone import Phone
+from tests.conformance.repositories import Repository, Work, owner
+
+pytestmark = pytest.mark.spec("git.as_git")
+
+
+def seal(repository: Repository, *where: str) -> None:
+    """A filter of the repository's own that must run, as git-crypt's."""
+    for key, value in (("clean", "tr a-z n-za-m"), ("smudge", "tr a-z n-za-m"), ("required", "1")):
+        repository.git("config", *where, f"filter.seal.{key}", value)
+
+
+def row(status: dict[str, Any], path: str) -> dict[str, Any]:
+    return next(one for one in status["changes"] if one["path"] == path)
+
+
+FILTERS: dict[str, Callable[[Repository], None]] = {
+    "config": seal,
+    "include": lambda one: (
+        seal(one, "--file", str(one.path / ".git/more")),
+        one.git("config", "include.path", "more"),
+    )[0],
+}
+
+
+@pytest.mark.parametrize("how", FILTERS)
+@pytest.mark.parametrize("where", [".gitattributes", ".git/info/attributes"])
+def test_a_filtered_file_is_not_known(
+    repository: Repository, work: Work, how: str, where: str
+) -> None:
+    """Touched and unchanged, git shows nothing; the bridge says that it does not know."""
+    FILTERS[how](repository)
+    repository.write(where, "*.key filter=seal\n")
+    os.utime(repository.write("a.key", "secret\n"), (1, 1))  # else git would read it again
+    repository.commit_files({"b.txt": "1\n"})
+    assert repository.git("cat-file", "blob", "HEAD:a.key") == "frperg\n"
+    assert work.status()["changes"] == []
+    repository.write("a.key", "secret\n")
+    status = work.status()
+    change = {"path": "a.key", "status": "modified", "additions": 0, "deletions": 0}
+    unknown = {"conflicted": False, "staged": False, "counted": False, "filtered": True}
+    assert status["changes"] == [change | unknown] and status["is_clean"] is True
+    (file,) = work.diff()
+    assert (file["counted"], file["filtered"], file["hunks"]) == (False, True, [])
+    assert repository.porcelain() == ""
+    repository.write("b.txt", "2\n")
+    status = work.status()
+    assert status["is_clean"] is False and row(status, "b.txt")["counted"] is True
+
+
+def test_no_work_tree(shared: Bridge, repository: Repository, phone: Phone) -> None:
+    """A bare repository with work trees beside it: none at the top, as usual below."""
+    repository.commit_files({"a": "1\n"})
+    project = repository.path.with_name(f"{repository.path.name} project")
+    repository.git("clone", "-q", "--bare", str(repository.path), str(project / ".bare"))
+    (project / ".git").write_text("gitdir: ./.bare\n")
+    repository.git("worktree", "add", "-q", "main", cwd=project)
+    top = Work(shared, phone, project)
+    for answer in (top.ask("git_status_request"), top.ask_diff(), top.commit("Empty")):
+        assert "work tree" in assert_refused(answer, "GIT_ERROR", True)["message"]
+    assert repository.git("ls-tree", "--name-only", "main", cwd=project) == "a\n"
+    assert Work(shared, phone, project / "main").status()["repository"] == str(project / "main")
+    repository.git("config", "core.bare", "true")
+    said = assert_refused(
+        Work(shared, phone, repository.path).ask("git_status_request"), "GIT_ERROR", True
+    )
+    assert "work tree" in said["message"]
+
+
+def test_another_work_tree_inside(shared: Bridge, repository: Repository, phone: Phone) -> None:
+    """`core.worktree` names one: that is where git looks for files."""
+    repository.commit_files({"a": "1\n"})
+    other = repository.path / "other"
+    repository.write("other/a", "2\n")
+    repository.git("config", "core.worktree", str(other))
+    status = Work(shared, phone, other).status()
+    assert status["repository"] == str(other)
+    assert [(one["path"], one["status"]) for one in status["changes"]] == [("a", "modified")]
+
+
+def test_an_object_that_is_missing(
+    shared: Bridge, repository: Repository, phone: Phone, tmp_path: Path
+) -> None:
+    """A partial clone: it costs its own row, in the status and in the differences."""
+    repository.git("config", "uploadpack.allowFilter", "true")
+    for number in range(3):
+        repository.commit_files({"f": f"{number}\n" * 5, f"only{number}": "x\n"})
+    clone = repository.path.with_name(f"{repository.path.name} clone")
+    repository.git("clone", "-q", "--filter=blob:none", f"file://{repository.path}", str(clone))
+    repository.git("reset", "-q", "--soft", "HEAD~2", cwd=clone)
+    (clone / "only1").write_text("y\n")
+    work = Work(shared, phone, clone)
+    counted = {one["path"]: one["counted"] for one in work.status()["changes"]}
+    assert counted == {"f": False, "only1": True, "only2": True}
+    files = {file["path"]: file for file in work.diff(cached=True)}
+    assert files["f"]["counted"] is False and files["f"]["hunks"] == []
+    assert "counted" not in files["only2"] and files["only2"]["hunks"]
+
+
+def test_a_file_that_cannot_be_read(repository: Repository, work: Work) -> None:
+    """A damaged object: the others are counted."""
+    repository.commit_files({"a": "1\n", "b": "another\n"})
+    blob = repository.git("rev-parse", ":a").strip()
+    broken = repository.path / ".git/objects" / blob[:2] / blob[2:]
+    broken.chmod(0o644)
+    broken.write_bytes(b"no object")
+    repository.write_files({"a": "2\n", "b": "2\n"})
+    counted = {one["path"]: one["counted"] for one in work.status()["changes"]}
+    assert counted == {"a": False, "b": True}
+    assert {file["path"]: file.get("counted") for file in work.diff()} == {"a": False, "b": None}
+
+
+def stop(repository: Repository, *command: str) -> None:
+    subprocess.run(
+        ["git", *command],
+        cwd=repository.path,
+        env=owner() | {"GIT_SEQUENCE_EDITOR": "sed -i 1s/^pick/edit/"},
+        capture_output=True,
+        check=False,
+    )
+
+
+STATES = {
+    "merge": ("merge", "side"),
+    "rebase": ("rebase", "side"),
+    "edit": ("rebase", "-i", "HEAD~1"),
+    "cherry-pick": ("cherry-pick", "side"),
+    "revert": ("revert", "HEAD~1"),
+    "bisect": ("bisect", "start"),
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_what_git_is_in_the_middle_of(repository: Repository, work: Work, name: str) -> None:
+    repository.commit_files({"a": "1\n"})
+    repository.git("checkout", "-q", "-b", "side")
+    repository.commit_files({"a": "side\n"})
+    repository.git("checkout", "-q", "main")
+    repository.commit_files({"a": "2\n"})
+    repository.commit_files({"a": "3\n"})
+    assert work.status()["state"] is None
+    stop(repository, *STATES[name])
+    status = work.status()
+    assert status["state"] == {"edit": "rebase"}.get(name, name)
+    conflicted = [one["path"] for one in status["changes"] if one["conflicted"]]
+    assert conflicted == (["a"] if name not in ("edit", "bisect") else [])
+    assert status["head"] == repository.head()
+
+
+def test_where_a_branch_belongs(repository: Repository, work: Work) -> None:
+    """Its upstream without credentials, and a head that is not there yet."""
+    status = work.status()
+    assert (status["head"], status["upstream"]) == (None, None)
+    repository.commit_files({"a": "1\n"})
+    repository.git("remote", "add", "origin", "https://ada:secret@git.example/ada/app.git")
+    for key, value in (("remote", "origin"), ("merge", "refs/heads/theirs")):
+        repository.git("config", f"branch.main.{key}", value)
+    repository.git("update-ref", "refs/remotes/origin/theirs", "HEAD")
+    upstream = {"remote": "origin", "branch": "theirs", "url": "https://git.example/ada/app.git"}
+    assert work.status()["upstream"] == upstream
+    repository.write("b", "1\n")
+    repository.git("add", "b")
+    assert row(work.status(), "b")["staged"] is True
