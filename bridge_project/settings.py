@@ -204,6 +204,7 @@ _MENU = [
             _page("Pair a device", "qr_code_2", "devices_app_device_pair", _MAY_PAIR),
             _table("Sessions", "forum", "sessions_app", "session", active=_IS_SESSIONS),
             _page("Agents", "smart_toy", "sessions_app_agents", "sessions_app.view_session"),
+            _table("Trusted", "verified_user", "files_app", "trustedrepository"),
             _table("Audit trail", "history", "devices_app", "auditentry"),
         ]
     },

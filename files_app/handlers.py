@@ -13,7 +13,7 @@ import structlog
 from bridge_project.kernel import limits, threads
 from bridge_project.kernel.disk_threads import DiskThreads
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.path_jail import default_jail
+from bridge_project.kernel.path_jail import default_jail, shown
 from bridge_project.protocol import client_messages as c
 from bridge_project.protocol import repository_messages as r
 from bridge_project.protocol.base import ClientPayload, Payload
@@ -25,6 +25,8 @@ from devices_app.models import Device
 from files_app.content import read_lines
 from files_app.git import commit, diff, status
 from files_app.git.repository import repository_of
+from files_app.git.sandbox.error_text import git_error
+from files_app.git.trust import Trusted, holds
 from files_app.tree import listing
 from sessions_app.handlers.session import session_of
 from sessions_app.models import Session
@@ -70,39 +72,59 @@ def file_read(session: Session, payload: c.FileRead) -> r.FileReadResponse:
 
 @_in_threads(threads.git)
 def git_status_request(session: Session, payload: c.GitStatusRequest) -> r.GitStatusResponse:
-    return status.status(repository_of(session.working_directory), session.session_id)
+    place = repository_of(session.working_directory)
+    return status.status(place, session.session_id, trusted=holds)
 
 
 @_in_threads(threads.git)
 def git_diff(session: Session, payload: c.GitDiff) -> r.GitDiffResponse:
     place = repository_of(session.working_directory)
-    return diff.diff(place, session.session_id, payload.files, cached=payload.cached)
+    files, cached = payload.files, payload.cached
+    return diff.diff(place, session.session_id, files, cached=cached, trusted=holds)
 
 
 async def git_commit(socket: ClientConnection, message: SocketRequest) -> r.GitStatusResponse:
     """Commit, and return the fresh status with the commit."""
     session = await session_of(socket, message)
-    where = session.working_directory
-    place, made = await threads.git.run(where, _commit, session, message.payload, message.begun)
+    where, about = session.working_directory, (session, message.payload, message.begun)
+    place, made = await threads.git.run(where, _commit, socket.device, *about)
     await threads.writers.run(_record, socket.device, session, made)
     return await threads.git.run(where, _committed, session, place, made)
 
 
 def _commit(
-    session: Session, payload: c.GitCommit, begun: datetime | None
+    device: Device | None, session: Session, payload: c.GitCommit, begun: datetime | None
 ) -> tuple[Repository, GitCommitSummary]:
+    place = _seen(session, payload.repository)
+    with Trusted(place, device, session, payload.trust) as trusted:
+        return place, commit.commit(
+            place,
+            payload.message,
+            payload.files,
+            begun=begun,
+            head=payload.head,
+            check=trusted.check,
+        )
+
+
+def _seen(session: Session, repository: str | None) -> Repository:
+    """Return the session's repository; GIT_ERROR if the client has seen another one."""
     place = repository_of(session.working_directory)
-    return place, commit.commit(place, payload.message, payload.files, begun=begun)
+    if repository is not None and repository != shown(place.top):
+        raise git_error("The repository has moved on: the session is in another one now.")
+    return place
 
 
 def _committed(session: Session, place: Repository, made: GitCommitSummary) -> r.GitStatusResponse:
     """Return the status with a commit, which stands also when git has no status now."""
     try:
-        return status.status(place, session.session_id, made)
+        return status.status(place, session.session_id, made, trusted=holds)
     except BridgeError as error:
         log.warning("no_status_after_commit", session=session.session_id, reason=error.message)
         return r.GitStatusResponse(
             session_id=session.session_id,
+            repository=shown(place.top),
+            head=made.hash,
             branch=branch_of(session.working_directory),
             ahead=0,
             behind=0,

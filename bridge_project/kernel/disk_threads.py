@@ -58,10 +58,10 @@ class DiskThreads:
     Every method raises FILE_UNAVAILABLE, with the path, for a mount that does not answer.
     """
 
-    def __init__(self, name: str, a_mount: int) -> None:
-        """``a_mount``: calls that run at once for one mount."""
+    def __init__(self, name: str, a_mount: int, around: Callable[[Callable[[], Any]], Any]) -> None:
+        """``a_mount``: calls that run at once for one mount; ``around`` makes each."""
         self._pool = ThreadPoolExecutor(POOL, thread_name_prefix=name)
-        self._a_mount = a_mount
+        self._a_mount, self._around = a_mount, around
         self.active: defaultdict[str, set[_Call]] = defaultdict(set)  # of each mount point
         self._waiting: defaultdict[str, deque[_Call]] = defaultdict(deque)
 
@@ -114,7 +114,7 @@ class DiskThreads:
         _here.call = call
         result, failure = None, None
         try:
-            result = call.work()
+            result = self._around(call.work)
         except BaseException as error:  # noqa: BLE001 - whoever waits gets it
             failure = error
         finally:

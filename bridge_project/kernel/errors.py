@@ -171,6 +171,9 @@ _TABLE = [
         recoverable=True),
     ErrorCode("GIT_ERROR", "Git refused.",
         "Read the message; it says why.", recoverable=True, severity="info", momentary=True),
+    ErrorCode("GIT_TRUST_REQUIRED", "The repository brings programs that would run.",
+        "See `details.programs`; repeat the request with `trust`: `details.digest`, to let these "
+        "run in this repository from now on.", recoverable=True, severity="info", momentary=True),
     ErrorCode("BRIDGE_ERROR", "The bridge failed unexpectedly.",
         "Try again; the bridge's log has the `id` of the message.",
         recoverable=True, severity="error", passes=True, momentary=True),

@@ -163,7 +163,11 @@ class GitStatusRequest(SessionPayload):
 
 
 class GitCommit(SessionPayload):
-    """Commit files; ``files`` null: all that is staged (D10)."""
+    """Commit files; ``files`` null: all that is staged (D10, D63).
+
+    ``repository`` and ``head``: what the client has seen, else nothing is done. ``trust``: the
+    digest of a GIT_TRUST_REQUIRED whose programs may run.
+    """
 
     type = "git_commit"
     idempotent = True
@@ -172,6 +176,9 @@ class GitCommit(SessionPayload):
     nullable = frozenset({"files"})
     message: str
     files: Strings | None = None
+    repository: str | None = None
+    head: str | None = None
+    trust: str | None = None
 
 
 class GitDiff(SessionPayload):

@@ -100,12 +100,28 @@ class GitUpstream(Sent):
     url: str
 
 
+class GitProgram(Sent):
+    """Describe a program that a repository brings; ``command``: the setting's value (D63)."""
+
+    kind: str
+    name: str
+    command: str | None = None
+    path: str | None = None
+
+
 class GitCommitSummary(Sent):
+    """Describe a commit.
+
+    ``also``: staged paths that went in unnamed; ``note``: what still stands (D63).
+    """
+
     hash: str
     summary: str
     files_changed: types.Count
     additions: types.Count
     deletions: types.Count
+    also: list[str] | None = None
+    note: str | None = None
 
 
 class DiffLine(Sent):

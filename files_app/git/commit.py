@@ -1,55 +1,60 @@
-"""Commit all that is staged, or named files of the work tree (D10).
+"""Commit by plain git in the user's own repository (D10, D63).
 
-Everything is prepared in a copy of the index. The repository's own index stays as it is until the
-commit is made, so a refusal, a failure or a power cut changes nothing. Then git writes the
-committed entries into it, and nothing else.
+Git works on a copy of the index, as it does itself when files are named. So a commit that is not
+made leaves the index as it was, to the byte, and what somebody stages meanwhile stays staged. When
+it is made, the copy takes the index's place, or its changes are added to what stands there now.
 """
 
 import contextlib
 import os
 import shutil
+import tempfile
 import threading
-import time
-from collections.abc import Iterator
-from datetime import datetime
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Final
 
 import structlog
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.private_files import make_private_dir
 from bridge_project.protocol.resources import GitCommitSummary
-from files_app.git import hooks
+from files_app.git import status
+from files_app.git.facts import operation
+from files_app.git.index import update_index, wait_for_index
 from files_app.git.patch import numstat
 from files_app.git.paths import Names
+from files_app.git.plain import Plain, paths
 from files_app.git.sandbox import mirror
 from files_app.git.sandbox.error_text import git_error
 from files_app.git.sandbox.git import Git
-from files_app.git.staging import stage
+from files_app.git.staging import Chosen, choose, encoded
 from files_app.git.status import DIFF_OPTIONS, empty_tree
 from sessions_app.working_directory import Repository
 
 log = structlog.get_logger("bridge.git")
 
 _locks: Final[dict[str, threading.Lock]] = {}
-# file in the git directory → the operation in progress while it exists, as git names it
-_IN_PROGRESS: Final = {
-    "MERGE_HEAD": "A merge",
-    "CHERRY_PICK_HEAD": "A cherry-pick",
-    "REVERT_HEAD": "A revert",
-}
-_TRIES: Final = 5  # another git may write the index at the same moment
-_LOCK_POLL_SECONDS: Final = 0.02
 _LOG: Final = ("log", "--max-count=1", "--no-show-signature", "--encoding=UTF-8")
+_LISTED_MAX: Final = 200  # names in an answer besides the commit's own
 
 
 def commit(
-    place: Repository, message: str, files: list[str] | None, *, begun: datetime | None = None
+    place: Repository,
+    message: str,
+    files: list[str] | None,
+    *,
+    begun: datetime | None = None,
+    head: str | None = None,
+    check: Callable[[], object] = lambda: None,
 ) -> GitCommitSummary:
-    """Commit with the repository's hooks; ``files`` None: all that is staged.
+    """Commit with all that is the user's and the repository's; ``files`` None: what is staged.
 
     ``begun``: set when a crashed process may already have made this commit, which it began then; if
-    the last commit is this one, nothing is committed again (D31).
+    the last commit is this one, nothing is committed again (D31). ``head``: the commit that the
+    client has seen. ``check`` is called right before git; it may refuse.
 
     Raises BridgeError GIT_ERROR with git's reason or a hook's, FILE_ACCESS_DENIED and
     FILE_INVALID_PATH for names. Only a finished commit changes the index.
@@ -58,34 +63,27 @@ def commit(
         raise git_error("A commit needs a message.")
     if "\0" in message:
         raise git_error("A commit message cannot hold a NUL.")
-    with _turn(place.common_dir), mirror.committing(place) as (git, made):
-        _wait_for_index(place)
-        branch, before = _head(git)
-        _wait_for_index(place)  # again: another commit moves HEAD before it writes the index
-        made.copy_index()
-        snapshot = f"{git.directory}/index.before"
-        if os.path.exists(git.index):
-            shutil.copy2(git.index, snapshot)
-        base: str | None
-        named: set[str] = set()
-        if before and begun is not None and _is_last(git, before, message, begun):
-            own, base = before, _commit_at(git, f"{before}^") or empty_tree(git)
-        else:
-            found = (
-                what
-                for name, what in _IN_PROGRESS.items()
-                if os.path.lexists(f"{place.git_dir}/{name}")
-            )
-            operation = next(found, None)
-            base = None if files is None or operation else before or empty_tree(git)
-            if files is not None:
-                named = stage(git, Names(place), files, before, operation)
-            _check_staged(git, files)
-            expected = before or "0" * len(empty_tree(git))
-            hooks.install(made, git.environment, branch, expected)
-            own = _make(git, message, branch, before)
-        _update_index(git, snapshot, base, own, named)
-        return _summary(git, own)
+    with _turn(place.common_dir), _room() as room:
+        wait_for_index(place)
+        with mirror.reading(place) as git:
+            mirror.check_written(place)
+            before, what = head_of(git), operation(place)
+            if begun is not None and _is_last(git, before, message, begun):
+                return _again(git, before, files, room)
+            if head is not None and head != before:
+                raise git_error("The repository has moved on since this was shown.")
+            chosen = choose(git, files, what)
+            seen = _look(git)
+        made = _Commit(place, room, message, before)
+        check()
+        own = made.make(chosen, partial=files is not None and what in (None, "bisect"), seen=seen)
+        return made.summary(own, chosen, what)
+
+
+def head_of(git: Git | Plain) -> str:
+    """Return the last commit, empty before the first."""
+    done = git.done("rev-parse", "--verify", "--quiet", "HEAD^{commit}", good=(0, 1))
+    return done.out.decode().strip()
 
 
 @contextlib.contextmanager
@@ -100,129 +98,220 @@ def _turn(common_dir: str) -> Iterator[None]:
         lock.release()
 
 
-def _wait_for_index(place: Repository) -> None:
-    """Wait for another git that writes the index; GIT_ERROR if it takes long."""
-    deadline = time.monotonic() + limits.GIT_LOCK_SECONDS
-    while os.path.lexists(f"{place.git_dir}/index.lock"):
-        if time.monotonic() > deadline:
-            raise git_error(
-                "Another git seems to work in this repository: .git/index.lock is there. If"
-                " nothing runs, remove it."
+@contextlib.contextmanager
+def _room() -> Iterator[str]:
+    """Make a directory for the index's copy and the message."""
+    made = tempfile.mkdtemp(prefix="", dir=make_private_dir(conf.bridge_data_dir, "git"))
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+class _Commit:
+    """Make one commit on top of ``before``."""
+
+    def __init__(self, place: Repository, room: str, message: str, before: str) -> None:
+        self.place, self.message, self.before = place, message, before
+        self.begun = datetime.now(UTC)
+        self.snapshot, self.index, self.file = (
+            f"{room}/{name}" for name in ("before", "index", "message")
+        )
+        wait_for_index(place)
+        self.stat = _identity(place)
+        if self.stat is not None:
+            shutil.copy2(f"{place.git_dir}/index", self.snapshot)
+            shutil.copy2(self.snapshot, self.index)
+        with open(self.file, "wb") as file:
+            file.write(message.encode())
+        self.git = Plain(place, self.index)
+
+    def make(self, chosen: Chosen, *, partial: bool, seen: dict[str, object]) -> str:
+        """Commit, and return the commit that was made, whatever happened after it."""
+        command = ["commit", "--quiet", "--cleanup=whitespace", f"--file={self.file}"]
+        named = b""
+        if partial and not chosen.replaced:
+            command += ["--only", "--pathspec-from-file=-", "--pathspec-file-nul"]
+            named = paths(chosen.meant)
+        why = None
+        try:
+            if chosen.replaced and partial:
+                self._only(chosen)
+            elif chosen.added:
+                self._update(chosen.added, "--add", "--remove", "--replace")
+            if head_of(self.git) != self.before:
+                raise git_error("")
+            done = self.git.done(*command, stdin=named, good=range(-64, 256))
+            if done.code:
+                why = self.git.said(done)
+        except BridgeError as error:
+            why = error.message
+        own = self._own(failed=why is not None)
+        if not own:
+            raise self._failed(why or "git made no commit.", seen)
+        if why is not None:
+            log.warning("git_commit_ended_late", repository=self.place.top, reason=why)
+        self._install(chosen, own, partial=partial)
+        return own
+
+    def _only(self, chosen: Chosen) -> None:
+        """Fill the index's copy from the last commit and the named files, as ``--only`` does."""
+        self.git("read-tree", *(("--reset", self.before) if self.before else ("--empty",)))
+        top = self.place.top
+        there = [
+            name
+            for name in chosen.meant
+            if os.path.islink(f"{top}/{name}") or not os.path.isdir(f"{top}/{name}")
+        ]
+        self._update(sorted(set(chosen.meant).difference(there)), "--force-remove")
+        self._update(there, "--add", "--remove", "--replace")
+
+    def _update(self, names: list[str], *how: str) -> None:
+        one_sync = ("-c", "core.fsyncMethod=batch")  # for all objects
+        if names:
+            self.git(*one_sync, "update-index", *how, "-z", "--stdin", stdin=encoded(names))
+
+    def _own(self, *, failed: bool) -> str:
+        """Return the commit that git made, empty for none; somebody may have added to it."""
+        plain = Plain(self.place)
+        since = [f"^{self.before}"] if self.before else []
+        listed = plain.done(
+            *("rev-list", "--first-parent", "--reverse", "HEAD", *since, "--"), good=(0, 128)
+        )
+        made = listed.out.decode().split()
+        # a hook may have changed the message, or amended the commit
+        same = [one for one in made if _is_last(plain, one, self.message, self.begun, whole=False)]
+        return (same or ([] if failed else made) or [""])[0]
+
+    def _failed(self, why: str, seen: dict[str, object]) -> BridgeError:
+        """Return the error, which says what else has changed."""
+        parts, details = [why] if why else [], {}
+        now = head_of(Plain(self.place))
+        if now != self.before:
+            moved = (
+                "Somebody else committed or switched branches meanwhile; this was not committed."
             )
-        time.sleep(_LOCK_POLL_SECONDS)
+            parts.insert(0, moved)
+        with contextlib.suppress(BridgeError), mirror.reading(self.place) as git:
+            names, after = Names(self.place), _look(git)
+            changed = sorted(
+                name
+                for name in after.keys() | seen.keys()
+                if after.get(name) != seen.get(name) and not names.secret(name)
+            )
+            if changed and now == self.before:
+                details = {"changed": [names.to_client_name(one) for one in changed[:_LISTED_MAX]]}
+                parts.append("Changed meanwhile: " + ", ".join(details["changed"][:5]) + ".")
+        return BridgeError(
+            "GIT_ERROR", "\n".join(parts), **({"details": details} if details else {})
+        )
+
+    def _install(self, chosen: Chosen, own: str, *, partial: bool) -> None:
+        """Put the copy of the index in its place; the commit stands whatever comes of it."""
+        index, lock = f"{self.place.git_dir}/index", f"{self.place.git_dir}/index.lock"
+        try:
+            wait_for_index(self.place)
+            with open(lock, "xb") as file:
+                held = not (partial and chosen.replaced)
+                held = (
+                    held
+                    and _identity(self.place) == self.stat
+                    and head_of(Plain(self.place)) == own
+                )
+                if held:
+                    with open(self.index, "rb") as source:
+                        shutil.copyfileobj(source, file, limits.MB)
+            if held:
+                stat = os.stat(self.index)  # git compares the files' times with it
+                os.utime(lock, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+                os.replace(lock, index)
+                return
+            os.unlink(lock)
+        except (BridgeError, OSError) as error:
+            log.warning("git_index_not_updated", repository=self.place.top, reason=str(error))
+            return
+        with contextlib.suppress(BridgeError), mirror.reading(self.place) as git:
+            base = (self.before or empty_tree(git)) if partial else None
+            update_index(git, self.snapshot, base, own, set(chosen.meant))
+
+    def summary(self, own: str, chosen: Chosen, what: str | None) -> GitCommitSummary:
+        """Sum up the commit, and say what else went in and what still stands."""
+        names = Names(self.place)
+        notes = None
+        if what == "rebase":
+            notes = "The rebase still stands; go on with it at the machine: git rebase --continue."
+        with contextlib.ExitStack() as stack:
+            git: Git | Plain = Plain(self.place)  # where a hook has made it unfit for a mirror
+            with contextlib.suppress(BridgeError):
+                git = stack.enter_context(mirror.reading(self.place))
+            return _summary(git, own).model_copy(
+                update={
+                    "also": [names.to_client_name(one) for one in chosen.also[:_LISTED_MAX]]
+                    or None,
+                    "note": notes,
+                }
+            )
 
 
-def _head(git: Git) -> tuple[str, str]:
-    """Return the branch of HEAD, "HEAD" where it is detached, and the last commit."""
-    branch = git.done("symbolic-ref", "--quiet", "HEAD", good=(0, 1)).out
-    return os.fsdecode(branch).strip() or "HEAD", _commit_at(git, "HEAD")
+def _identity(place: Repository) -> tuple[int, int, int] | None:
+    try:
+        stat = os.stat(f"{place.git_dir}/index")
+    except FileNotFoundError:
+        return None
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
-def _commit_at(git: Git, name: str) -> str:
-    done = git.done("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", good=(0, 1))
+def _look(git: Git) -> dict[str, object]:
+    """Return what has changed in the work tree, and how each file looks."""
+    found: dict[str, object] = {}
+    for name in status.read(git).entries:
+        with contextlib.suppress(OSError):
+            stat = os.lstat(f"{git.place.top}/{name}")
+            found[name] = (stat.st_mtime_ns, stat.st_size, stat.st_mode)
+    return found
+
+
+def _again(git: Git, own: str, files: list[str] | None, room: str) -> GitCommitSummary:
+    """Finish a commit that a crashed process had made."""
+    snapshot, index = f"{room}/before", f"{git.place.git_dir}/index"
+    if os.path.exists(index):
+        shutil.copy2(index, snapshot)
+    base = _parent(git, own) or empty_tree(git)
+    listed = git("diff-tree", "-r", "--name-only", "-z", "--no-renames", base, own, "--")
+    named = set(os.fsdecode(listed).split("\0")[:-1])
+    update_index(git, snapshot, base if files is not None else None, own, named)
+    return _summary(git, own)
+
+
+def _parent(git: Git, own: str) -> str:
+    done = git.done("rev-parse", "--verify", "--quiet", f"{own}^", good=(0, 1))
     return done.out.decode().strip()
 
 
-def _check_staged(git: Git, files: list[str] | None) -> None:
-    """Raise GIT_ERROR when there is nothing to commit.
-
-    Checked first, because git would look into submodules to say so, and hooks would run for
-    nothing.
-    """
-    if os.path.lexists(f"{git.place.git_dir}/MERGE_HEAD"):
-        return  # a merge is committed even if it changes nothing
-    if git.done("diff", "--cached", "--quiet", *DIFF_OPTIONS, good=(0, 1)).code == 0:
-        why = "nothing is staged" if files is None else "these files have no changes"
-        raise git_error(f"Nothing to commit: {why}.")
-
-
-def _make(git: Git, message: str, branch: str, before: str) -> str:
-    """Commit the index; return the commit, whatever happens after it."""
-    try:
-        command = ("commit", "--quiet", "--no-gpg-sign", "--cleanup=whitespace", "--file=-")
-        git(*command, stdin=message.encode(), seconds=limits.GIT_COMMIT_SECONDS)
-    except BridgeError as error:
-        if not hooks.commit_made(git.directory):
-            if _head(git) == (branch, before):
-                raise
-            text = "Somebody else committed or switched branches meanwhile; this was not committed."
-            raise git_error(f"{text}\n{error.message}") from None
-        log.warning("git_commit_ended_late", repository=git.place.top, reason=error.message)
-    # a hook may have amended it, and somebody may have committed on top of it
-    listed = git.done("rev-list", "--parents", "--max-count=1", "HEAD", "--", good=(0, 128))
-    head, *parents = listed.out.decode().split() or [""]
-    is_own = before in parents if before else not parents
-    return head if head and is_own else hooks.commit_made(git.directory)
-
-
-def _is_last(git: Git, last: str, message: str, begun: datetime) -> bool:
-    """Return whether the last commit was made since then, with this message."""
+def _is_last(
+    git: Git | Plain, last: str, message: str, begun: datetime, *, whole: bool = True
+) -> bool:
+    """Return whether a commit was made since then with this message; not ``whole``: around it."""
+    if not last:
+        return False
     # Not by its files: others may have staged more since, which must not be committed for that.
     logged = git(*_LOG, "--format=%ct %B", last, "--").decode("utf-8", "replace")
     made, _, body = logged.partition(" ")
-    cleaned = git("stripspace", stdin=message.encode()).decode("utf-8", "replace")
-    return (
-        made.isdigit() and int(made) >= int(begun.timestamp()) and body.strip() == cleaned.strip()
-    )
+    cleaned = git("stripspace", stdin=message.encode()).decode("utf-8", "replace").strip()
+    if not made.isdigit() or int(made) < int(begun.timestamp()):
+        return False
+    return body.strip() == cleaned if whole else cleaned in body
 
 
-def _update_index(git: Git, snapshot: str, base: str | None, own: str, named: set[str]) -> None:
-    """Write what the commit ``own`` changed into the repository's own index.
-
-    ``snapshot`` is the index as it was before; ``base``: the commit under the ``named`` files, None
-    when the whole index was committed. What was staged of a named file does not stay staged, also
-    where the commit left the file as it was. Changes that others staged meanwhile stay staged. The
-    commit is made, so a failure here is logged and does not undo it.
-    """
-    index = f"{git.place.git_dir}/index"
-    raw = ("--raw", "-z", "--no-abbrev", "--no-renames")
-    try:
-        staged = git("diff-index", "--cached", "-R", *raw, own, "--", index=snapshot)
-        changed = _by_name(staged)
-        if base is not None:
-            changed = {name: one for name, one in changed.items() if os.fsdecode(name) in named}
-            changed |= _by_name(git("diff-tree", "-r", *raw, base, own, "--"))
-        on_top = git.done("merge-base", "--is-ancestor", own, "HEAD", good=(0, 1, 128)).code == 0
-        later = _by_name(git("diff-tree", "-r", *raw, own, "HEAD", "--")) if on_top else {}
-        # what others have committed on top must not look like a staged revert
-        changed |= {name: head for name, head in later.items() if name in changed}
-        entries = b"".join(_entry(head, name) for name, head in changed.items())
-        for tries_left in reversed(range(_TRIES if entries else 0)):
-            _wait_for_index(git.place)
-            done = git.done(
-                *("update-index", "--replace", "-z", "--index-info"),
-                stdin=entries,
-                index=index,
-                good=(0, 128) if tries_left else (0,),  # 128: another git was faster
-                seconds=limits.GIT_COMMIT_SECONDS,
-            )
-            if done.code == 0:
-                break
-        # so that the next status need not read these files again
-        refresh = ("update-index", "-q", "--unmerged", "--refresh")
-        git.done(*refresh, index=index, good=(0, 1, 128), seconds=limits.GIT_COMMIT_SECONDS)
-    except (BridgeError, OSError) as error:
-        log.warning("git_index_not_updated", repository=git.place.top, reason=str(error))
-
-
-def _by_name(listed: bytes) -> dict[bytes, bytes]:
-    """Return the records of ``--raw`` by the file's name."""
-    fields = listed.split(b"\0")[:-1]
-    return dict(zip(fields[1::2], fields[::2], strict=True))
-
-
-def _entry(head: bytes, name: bytes) -> bytes:
-    """Turn a record of ``--raw`` into one of ``--index-info``."""
-    _, mode, _, commit, _ = head.split(b" ")
-    return b"%s %s\t%s\0" % (mode.lstrip(b"0") or b"0", commit, name)
-
-
-def _summary(git: Git, own: str) -> GitCommitSummary:
+def _summary(git: Git | Plain, own: str) -> GitCommitSummary:
     """Sum up the commit; a merge is compared with its first parent."""
     logged = git(*_LOG, "--format=%H %s", own, "--").decode("utf-8", "replace")
     commit, _, subject = logged.partition(" ")
     shown = ("show", "--format=", "--numstat", "-z", "-m", "--first-parent", "--no-show-signature")
-    counted = numstat(git(*shown, *DIFF_OPTIONS, own, "--"))
+    try:
+        counted = numstat(git(*shown, *DIFF_OPTIONS, own, "--"))
+    except BridgeError:  # an object that is not there
+        counted = []
     return GitCommitSummary(
         hash=commit,
         summary=subject.rstrip("\n"),

@@ -7,7 +7,7 @@ from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.protocol.repository_messages import GitDiffResponse
 from bridge_project.protocol.resources import DiffFile
-from files_app.git import patch, untracked
+from files_app.git import as_git, patch, untracked
 from files_app.git.partly import RAW, readable
 from files_app.git.patch import Budget, Change, Lists
 from files_app.git.paths import Names, Selection, tracked
@@ -15,7 +15,7 @@ from files_app.git.repository import leads_out
 from files_app.git.sandbox import mirror
 from files_app.git.sandbox.git import Git
 from files_app.git.settings import effective, filtered
-from files_app.git.status import DIFF_OPTIONS, empty_tree
+from files_app.git.status import DIFF_OPTIONS, Trusted, empty_tree
 from sessions_app.working_directory import Repository
 
 _SUBMODULE: Final = "160000"
@@ -24,7 +24,12 @@ _LISTS: Final = ("diff", "--raw", "--numstat", "-z", "--no-abbrev", *DIFF_OPTION
 
 
 def diff(
-    place: Repository, session_id: str, files: list[str] | None, *, cached: bool
+    place: Repository,
+    session_id: str,
+    files: list[str] | None,
+    *,
+    cached: bool,
+    trusted: Trusted = lambda place: False,
 ) -> GitDiffResponse:
     """Compare work tree and index, or ``cached``: the index and the last commit.
 
@@ -36,10 +41,18 @@ def diff(
     chosen = None if files is None else Selection(names, files)
     # a file in conflict is compared with our side: the answer has only two
     sides = "--cached" if cached else "--ours"
+    known: set[str] = set()  # whose lines are read
     settings = [] if cached else effective(place)
     with mirror.reading(place) as git:
         listed = _listed(git, sides)
-        for name in filtered(git, settings):
+        unsure = filtered(git, settings)
+        answer = _Answer(names)
+        if unsure and trusted(place):
+            for name in unsure:
+                listed.pop(name, None)
+            listed |= {one.name: one for one in as_git.lines(place, unsure, answer.budget)}
+            known, unsure = set(unsure), []
+        for name in unsure:
             change = listed.setdefault(name, Change(name, name, "modified"))
             change.unread = change.filtered = True
             change.additions = change.deletions = 0
@@ -53,10 +66,10 @@ def diff(
         if chosen is not None:
             new = untracked.listed(git) if not cached else []
             changes, new = _choose(git, chosen, changes, new)
-        answer = _Answer(names)
         changes = answer.fitting(changes)
         added = answer.fitting([Change(name, name, "untracked") for name in new])
-        _read_lines(git, changes, answer.budget, sides, all_of_them=chosen is None)
+        unread = [change for change in changes if change.name not in known]
+        _read_lines(git, unread, answer.budget, sides, all_of_them=chosen is None and not known)
         for change in changes:
             answer.add(change)
         for change in added:

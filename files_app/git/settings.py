@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.config import conf
 from files_app.git.sandbox import git
 from files_app.git.sandbox.error_text import git_error, reason
 from files_app.git.sandbox.git import Git
@@ -32,7 +33,7 @@ def ask(place: Repository, *arguments: str) -> bytes:
         max_bytes=4 * limits.GIT_CONFIG_MAX_BYTES,
     )
     if done.code or done.cut:
-        why = reason(done.err, place.jail, place.top, place.git_dir)
+        why = reason(done.err, place.jail, place.top, str(conf.bridge_data_dir))
         raise git_error(why or "git cannot read the repository's configuration.")
     return done.out
 

@@ -1,38 +1,58 @@
-"""Make the index that ``git commit -- FILES`` would commit (D10)."""
+"""Choose the files of a commit, as ``git commit -- FILES`` would take them (D10, D63)."""
 
 import os
-from collections.abc import Iterable
+import re
+from dataclasses import dataclass
 from typing import Final
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.errors import BridgeError
-from files_app.git import status
-from files_app.git.paths import Names, Selection, tracked
+from files_app.git import status, untracked
+from files_app.git.paths import REPLACED, Names, Selection, tracked
 from files_app.git.repository import leads_out
 from files_app.git.sandbox.error_text import git_error
 from files_app.git.sandbox.git import Git
+from files_app.git.settings import effective, filtered
+from files_app.git.status import Entry
 
 _NAMED: Final = 3  # how many names an error repeats
+_MARKERS: Final = re.compile(rb"^(?:<<<<<<<|>>>>>>>)(?: |\r?$)", re.MULTILINE)
 
 
-def stage(git: Git, names: Names, files: list[str], before: str, operation: str | None) -> set[str]:
-    """Fill the mirror's index from the commit ``before``, if any, and these files.
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Hold git's names: all that are meant, those to add first, and what else is staged.
 
-    ``operation``: a merge or the like that this commit ends: these files go onto what is staged.
-    Returns the names of the files that it took from the work tree.
-
-    Untracked and deleted files count too, and a directory means all files in it. A renamed file
-    takes its old name with it. Raises BridgeError GIT_ERROR for files that cannot be committed.
+    ``replaced``: files that a directory has replaced, which git commits in no part of an index.
     """
+
+    meant: list[str]
+    added: list[str]
+    also: list[str]
+    replaced: bool = False
+
+
+def choose(git: Git, files: list[str] | None, operation: str | None) -> Chosen:
+    """Return what a commit of these files takes; ``files`` None: all that is staged.
+
+    ``operation``: git commits all that is staged. Untracked and deleted files count too, and a
+    directory means all files in it. A renamed file takes its old name with it. Raises BridgeError
+    GIT_ERROR for files that cannot be committed.
+    """
+    names = Names(git.place)
+    if files is None:
+        state = status.read(git, untracked_files="no")
+        _check_conflicts(names, [], state.entries)
+        if operation != "merge" and not any(one.staged for one in state.entries.values()):
+            raise git_error("Nothing to commit: nothing is staged.")
+        return Chosen([], [], [])
     if not files:
         raise git_error("Nothing to commit: no file was named.")
     chosen = Selection(names, files)
-    state = status.read(git, untracked_files="all")
-    if state.cut:
-        raise git_error("More files have changed than the bridge can look through.")
-    known = {name: one for name, one in state.entries.items() if not names.hidden(name)}
+    entries = _entries(git, chosen)
+    known = {name: one for name, one in entries.items() if not names.hidden(name)}
     for old in [entry.old for entry in known.values() if entry.old is not None]:
-        known.setdefault(old, status.Entry(old, "deleted"))
+        known.setdefault(old, Entry(old, "deleted"))
     meant = [known[name] for name in chosen.find(known)]
     if unknown := chosen.unknown(known):
         unknown = sorted(set(unknown).intersection(chosen.unknown(tracked(git))))
@@ -40,41 +60,58 @@ def stage(git: Git, names: Names, files: list[str], before: str, operation: str 
         text = f"Nothing to commit in {_list(names, unknown)}: not there, empty or ignored."
         raise git_error(text)
     _check(git, names, chosen, meant)
-    gone = {entry.name for entry in meant if entry.status == "deleted"}
-    # a status names them as one change
-    gone |= {entry.old for entry in meant if entry.old is not None}
-    gone -= {entry.name for entry in meant if entry.status == "untracked"}
-    there = [entry.name for entry in meant if entry.name not in gone and entry.name[-1:] != "/"]
-    if operation is None:
-        git(*(("read-tree", "--reset", before) if before else ("read-tree", "--empty")))
-    else:
-        head = before or status.empty_tree(git)
-        found = git("diff-index", "--cached", "--name-only", "-z", "--no-renames", head, "--")
-        staged = set(os.fsdecode(found).split("\0")[:-1])
-        if left := staged.difference(gone, there):
-            seen = _list(names, sorted(name for name in left if not names.secret(name)))
-            text = f"{operation} is committed with all that is staged. Not chosen: "
-            raise git_error(text + (seen or "a hidden file") + ".")
-        # git stages a submodule's commit and leaves the submodule at the one before
-        staged.intersection_update(entry.name for entry in meant if entry.submodule)
-        there = [name for name in there if name not in staged]
-    _update(git, gone, "--force-remove")
-    # outside a sparse checkout nothing is in the work tree, which deletes nothing
-    _update(git, there, "--add", "--remove", "--replace", "--ignore-skip-worktree-entries")
-    return gone.union(there)
+    if operation is not None:
+        _check_conflicts(names, meant, known)
+    taken = {one.name for one in meant} | {one.old for one in meant if one.old is not None}
+    taken = {name for name in taken if not name.endswith("/")}
+    new = [one for one in meant if one.status == "untracked" or (operation and _differs(one))]
+    staged = [one for one in entries.values() if one.staged and one.name not in taken]
+    if not (taken or (operation and staged) or operation == "merge"):
+        raise git_error("Nothing to commit: these files have no changes.")
+    return Chosen(
+        sorted(taken),
+        [one.name for one in new if one.name in taken],
+        [one.name for one in staged if not names.secret(one.name)] if operation else [],
+        any(
+            os.path.isdir(f"{git.place.top}/{name}")
+            and not os.path.islink(f"{git.place.top}/{name}")
+            and not (name in entries and entries[name].submodule)
+            for name in taken
+        ),
+    )
 
 
-def _update(git: Git, files: Iterable[str], *how: str) -> None:
-    stdin = b"".join(os.fsencode(name) + b"\0" for name in files)
-    if stdin:
-        one_sync = ("-c", "core.fsyncMethod=batch")  # for all objects
-        command = (*one_sync, "update-index", *how, "-z", "--stdin")
-        git(*command, stdin=stdin, seconds=limits.GIT_COMMIT_SECONDS)
+def _differs(entry: Entry) -> bool:
+    """Return whether the work tree differs from the index, in what git would add."""
+    # git stages a submodule's commit and leaves the submodule at the one before
+    return entry.conflict or (entry.changed and not (entry.submodule and entry.staged))
 
 
-def _check(git: Git, names: Names, chosen: Selection, meant: list[status.Entry]) -> None:
-    if conflicts := [entry.name for entry in meant if entry.conflict]:
-        raise git_error(f"In conflict: {_list(names, conflicts)}.")
+def _entries(git: Git, chosen: Selection) -> dict[str, Entry]:
+    """Return all changes of tracked files, and the untracked ones among those chosen."""
+    entries = status.read(git, untracked_files="no").entries
+    for name in filtered(git, effective(git.place)):
+        entries.setdefault(name, Entry(name, "modified", changed=True))
+    few = not chosen.everything and len(chosen.given) <= limits.GIT_PATHSPECS_MAX
+    few = few and not any(REPLACED in name for name in chosen.given)
+    found = untracked.listed(git, *(sorted(chosen.given) if few else ()))
+    for name in found:
+        before = entries.get(name)
+        if before is not None and before.status == "deleted":  # in the work tree all the same
+            entries[name] = Entry(name, "modified", unlisted=True, staged=True, changed=True)
+        else:
+            entries[name] = Entry(name, "untracked")
+    return entries
+
+
+def _check_conflicts(names: Names, meant: list[Entry], entries: dict[str, Entry]) -> None:
+    left = {one.name for one in entries.values() if one.conflict}
+    left.difference_update(one.name for one in meant)
+    if left:
+        raise git_error(f"Still in conflict: {_list(names, sorted(left))}.")
+
+
+def _check(git: Git, names: Names, chosen: Selection, meant: list[Entry]) -> None:
     repositories = [entry.name for entry in meant if entry.name.endswith("/")]
     if inner := [name for name in repositories if name.rstrip("/") in chosen.given]:
         raise git_error(
@@ -84,8 +121,22 @@ def _check(git: Git, names: Names, chosen: Selection, meant: list[status.Entry])
         raise BridgeError("FILE_ACCESS_DENIED", "A file is a link to a hidden file.")
     if any(entry.submodule and leads_out(git, entry.name) for entry in meant):
         raise BridgeError("FILE_ACCESS_DENIED", "A submodule lies outside the allowed roots.")
+    unresolved = [one.name for one in meant if one.conflict and _has_markers(git, one.name)]
+    if unresolved:
+        text = f"In conflict, with the conflict's markers in it: {_list(names, unresolved)}."
+        raise git_error(text)
+
+
+def _has_markers(git: Git, name: str) -> bool:
+    found = untracked.read(git, name)
+    return found is not None and _MARKERS.search(found.content) is not None
 
 
 def _list(names: Names, found: list[str]) -> str:
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     return ", ".join(names.to_client_name(name) for name in found[:_NAMED]) + more
+
+
+def encoded(found: list[str]) -> bytes:
+    """Return names as git reads them with ``-z``."""
+    return b"".join(os.fsencode(name) + b"\0" for name in found)

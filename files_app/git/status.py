@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,7 +13,7 @@ from bridge_project.kernel.path_jail import shown
 from bridge_project.protocol.repository_messages import GitStatusResponse
 from bridge_project.protocol.resources import GitChange, GitCommitSummary
 from bridge_project.protocol.types import GitFileStatus
-from files_app.git import untracked
+from files_app.git import as_git, untracked
 from files_app.git.facts import operation, upstream
 from files_app.git.partly import readable
 from files_app.git.patch import numstat
@@ -27,6 +27,8 @@ from sessions_app.working_directory import Repository, detached
 # no external programs, no submodules, and renames found whatever the configuration says
 SAME_CHANGES: Final = ("--ignore-submodules=dirty", "--find-renames")
 DIFF_OPTIONS: Final = ("--no-ext-diff", "--no-textconv", *SAME_CHANGES)
+Trusted = Callable[[Repository], bool]
+
 _CHANGE_BYTES: Final = 180  # what a change costs besides its name
 _COMPARED_MAX: Final = 50  # files that take a git call each
 
@@ -36,7 +38,7 @@ class Entry:
     """Describe a change; ``old``: its earlier name; ``moved``: a submodule's HEAD did.
 
     ``unlisted``: taken out of the index, and in the work tree all the same. ``filtered``: only its
-    filter could say whether the work tree differs.
+    filter could say whether the work tree differs. ``changed``: it differs from the index.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Entry:
     unlisted: bool = False
     staged: bool = False
     filtered: bool = False
+    changed: bool = False
 
 
 @dataclass(slots=True)
@@ -67,13 +70,25 @@ class State:
 
 
 def status(
-    place: Repository, session_id: str, commit: GitCommitSummary | None = None
+    place: Repository,
+    session_id: str,
+    commit: GitCommitSummary | None = None,
+    *,
+    trusted: Trusted = lambda place: False,
 ) -> GitStatusResponse:
-    """Return a repository's status; lines are counted against the last commit."""
+    """Return a repository's status; lines are counted against the last commit.
+
+    In a ``trusted`` repository filters say what has changed (D63).
+    """
     settings = effective(place)
     with mirror.reading(place) as git:
         state = read(git)
-        for name in filtered(git, settings):
+        unsure = filtered(git, settings)
+        by_filter: dict[str, tuple[int, int]] = {}
+        if unsure and trusted(place):
+            by_filter = _as_git(place, state, unsure)
+            unsure = []
+        for name in unsure:
             known = state.entries.setdefault(name, Entry(name, "modified"))
             known.filtered = known.status != "deleted" and not known.conflict
         for name in _dirty_submodules(git, state):
@@ -83,6 +98,7 @@ def status(
         entries = [one for one in entries if _may_be_shown(git, one)]
         new = [entry.name for entry in entries if entry.status == "untracked"]
         counts, uncounted = _counts(git, state) if len(new) < len(entries) else ({}, set())
+        counts |= by_filter
         counts |= {name: (lines, 0) for name, lines in untracked.count(git, new).items()}
     changes, room = [], conf.max_message_bytes - limits.ENVELOPE_BYTES
     for entry in entries[: limits.GIT_CHANGES_MAX]:
@@ -119,6 +135,20 @@ def status(
     )
 
 
+def _as_git(place: Repository, state: State, unsure: list[str]) -> dict[str, tuple[int, int]]:
+    """Correct the state of filtered files by git's own; return their lines."""
+    changed = as_git.changed(place, unsure)
+    for name in unsure:
+        entry = state.entries.get(name)
+        if name in changed:
+            state.entries.setdefault(name, Entry(name, "modified", changed=True))
+        elif entry is not None and not entry.staged and entry.status == "modified":
+            del state.entries[name]
+    left = [name for name in unsure if name in state.entries]
+    counted = as_git.counts(place, state.commit, left) if left and state.commit else []
+    return {one.name: (one.additions, one.deletions) for one in counted}
+
+
 def read(git: Git, *, untracked_files: str = "normal") -> State:
     """Run git status (porcelain v2, which git promises not to change)."""
     options = ("--branch", "--ahead-behind", f"--untracked-files={untracked_files}", *SAME_CHANGES)
@@ -141,7 +171,7 @@ def parse(data: bytes, *, cut: bool = False) -> State:
             before = state.entries.get(entry.name)
             # git lists it twice
             if before is not None and {before.status, entry.status} == {"deleted", "untracked"}:
-                entry = Entry(entry.name, "modified", unlisted=True, staged=True)
+                entry = Entry(entry.name, "modified", unlisted=True, staged=True, changed=True)
             state.entries[entry.name] = entry
     return state
 
@@ -171,7 +201,7 @@ def _entry(record: str, more: Iterator[str]) -> Entry | None:
     index, tree = letters[0], letters[1]
     old = next(more, "") if kind == "2" else None
     if index + tree == "DA":  # taken out of the index, and by `git add -N` half in it again
-        return Entry(name, "modified", unlisted=True, staged=True)
+        return Entry(name, "modified", unlisted=True, staged=True, changed=True)
     status: GitFileStatus = "modified"
     if old is not None and tree == "D":  # what it was renamed to is gone
         name, old, status = old, None, "deleted"
@@ -185,7 +215,8 @@ def _entry(record: str, more: Iterator[str]) -> Entry | None:
         old = None
     moved = submodule.startswith("SC") and index == "."
     inner = submodule.startswith("S")
-    return Entry(name, status, old, submodule=inner, moved=moved, staged=index != ".")
+    staged, changed = index != ".", tree != "."
+    return Entry(name, status, old, False, inner, moved, staged=staged, changed=changed)
 
 
 def _dirty_submodules(git: Git, state: State) -> list[str]:

@@ -173,3 +173,139 @@ def test_where_a_branch_belongs(repository: Repository, work: Work) -> None:
     repository.write("b", "1\n")
     repository.git("add", "b")
     assert row(work.status(), "b")["staged"] is True
+
+
+def refused_for_trust(work: Work, *files: str, **more: Any) -> dict[str, Any]:
+    answer = work.ask("git_commit", message="A commit", files=list(files) or None, **more)
+    return dict(assert_refused(answer, "GIT_TRUST_REQUIRED", True)["details"])
+
+
+def test_a_filter_is_never_left_out(repository: Repository, work: Work) -> None:
+    """Not the plain text, by name or staged: nothing, or what git makes of it at the machine."""
+    seal(repository)
+    repository.write(".gitattributes", "*.key filter=seal\n")
+    repository.commit_files({"a.key": "secret one\n"})
+    head = repository.head()
+    repository.write_files({"a.key": "secret two\n", "b.key": "secret new\n", "c": "plain\n"})
+    details = refused_for_trust(work, "a.key")
+    assert {one["name"] for one in details["programs"]} == {
+        "filter.seal.clean",
+        "filter.seal.smudge",
+    }
+    assert {one["command"] for one in details["programs"]} == {"tr a-z n-za-m"}
+    refused_for_trust(work, "b.key")
+    refused_for_trust(work, "b.key", trust="0" * 64)
+    assert (repository.head(), repository.staged()) == (head, [])
+    answer = work.ask("git_commit", message="x", files=["a.key"], trust=details["digest"])
+    assert answer["payload"]["commit"]["summary"] == "x"
+    assert repository.git("cat-file", "blob", "HEAD:a.key") == "frperg gjb\n"
+    work.committed("new", ["b.key"])
+    assert repository.git("cat-file", "blob", "HEAD:b.key") == "frperg arj\n"
+    repository.write("a.key", "secret two\n")
+    assert set(work.changes()) == {"c"}, "trusted, so the filter says that nothing has changed"
+    repository.write("a.key", "secret three\n")
+    assert work.changes()["a.key"] == ("modified", 1, 1)
+    repository.git("config", "filter.seal.clean", "cat")
+    assert refused_for_trust(work, "a.key")["digest"] != details["digest"]
+    assert row(work.status(), "a.key")["filtered"] is True
+
+
+def test_a_hook_that_changes_is_asked_about_again(repository: Repository, work: Work) -> None:
+    """Its bytes, a link's target, and the directory that a setting names."""
+    repository.commit_files({"a": "1\n"})
+    repository.write("a", "2\n")
+    hook = repository.hook("pre-commit", "exit 0")
+    digests = {refused_for_trust(work, "a")["digest"]}
+    repository.hook("pre-commit", "exit 0 # changed")
+    digests.add(refused_for_trust(work, "a")["digest"])
+    hook.unlink()
+    hook.symlink_to(repository.write("tool.sh", "#!/bin/sh\nexit 0\n"))
+    (repository.path / "tool.sh").chmod(0o755)
+    digests.add(refused_for_trust(work, "a")["digest"])
+    repository.git("config", "core.hooksPath", "hooks")
+    repository.write("hooks/pre-commit", "#!/bin/sh\nexit 3\n").chmod(0o755)
+    digests.add(refused_for_trust(work, "a")["digest"])
+    assert len(digests) == 4
+    hook.unlink()
+    (repository.path / "hooks/pre-commit").unlink()
+    work.committed("No hook", ["a"])
+
+
+def test_a_commit_on_something_else_is_refused(repository: Repository, work: Work) -> None:
+    """The client says what it has seen: the repository and its last commit."""
+    head = repository.commit_files({"a": "1\n"})
+    repository.write("a", "2\n")
+    for seen in ({"head": "0" * 40}, {"repository": "/elsewhere"}):
+        said = assert_refused(work.commit("Other", ["a"], **seen), "GIT_ERROR", True)["message"]
+        assert "moved on" in said and repository.head() == head
+    answer = work.commit("Same", ["a"], head=head, repository=str(repository.path))
+    assert answer["payload"]["head"] == repository.head() != head
+
+
+def test_a_partial_clone_commits(shared: Bridge, repository: Repository, phone: Phone) -> None:
+    """What is made is answered as made, though an object for its counts is missing."""
+    repository.git("config", "uploadpack.allowFilter", "true")
+    for number in range(3):
+        repository.commit_files({"f": f"{number}\n" * 5})
+    clone = repository.path.with_name(f"{repository.path.name} clone")
+    repository.git("clone", "-q", "--filter=blob:none", f"file://{repository.path}", str(clone))
+    for key in ("name", "email"):
+        repository.git("config", f"user.{key}", "Ada", cwd=clone)
+    repository.git("reset", "-q", "--soft", "HEAD~2", cwd=clone)
+    made = Work(shared, phone, clone).committed("Squash")
+    assert repository.git("rev-parse", "HEAD", cwd=clone).strip() == made["hash"]
+
+
+@pytest.mark.parametrize("name", ["merge", "rebase", "cherry-pick", "revert"])
+def test_a_conflict_is_resolved_by_name(repository: Repository, work: Work, name: str) -> None:
+    """As at the machine: parents and author are the same; with markers in it, it is refused."""
+    repository.commit_files({"a": "1\n", "b": "1\n"})
+    repository.git("checkout", "-q", "-b", "side")
+    repository.write("a", "side\n")
+    repository.git("commit", "-q", "-a", "-m", "Theirs", "--author", "Grace <grace@example.com>")
+    repository.git("checkout", "-q", "main")
+    repository.commit_files({"a": "2\n"})
+    repository.commit_files({"a": "3\n", "b": "2\n"})
+    stop(repository, *STATES[name])
+    before = (repository.head(), repository.index())
+    unresolved = assert_refused(work.commit("Mine", ["a"]), "GIT_ERROR", True)["message"]
+    assert "markers" in unresolved
+    assert_refused(work.commit("Mine", None), "GIT_ERROR", True)
+    assert before == (repository.head(), repository.index())
+    copy = Repository(repository.path.with_name(f"{repository.path.name} copy"))
+    subprocess.run(["cp", "-a", f"{repository.path}/.", str(copy.path)], check=True)
+    for one in (repository, copy):
+        one.write("a", "resolved\n")
+    copy.git("add", "a")
+    copy.git("commit", "-q", "-m", "Mine")
+    made = work.committed("Mine", ["a"])
+    shown = ("log", "-1", "--format=%P %an %ae %s %T")
+    assert repository.git(*shown) == copy.git(*shown)
+    assert ("rebase" in made.get("note", "")) == (name == "rebase")
+    assert repository.porcelain() == copy.porcelain()
+
+
+def test_a_hook_that_refuses_says_what_it_changed(repository: Repository, work: Work) -> None:
+    """What it has changed in the work tree stays; index and branch are as before."""
+    repository.commit_files({"a": "1\n", "b": "1\n"})
+    repository.hook("pre-commit", "echo hook > b; git add b; echo no >&2; exit 1")
+    for files in (None, ["a"]):
+        repository.write_files({"a": "2\n", "b": "1\n"})
+        repository.git("add", "a")
+        before = (repository.head(), repository.index())
+        payload = assert_refused(work.commit("No", files), "GIT_ERROR", True)
+        assert payload["message"].startswith("no\n") and payload["details"]["changed"] == ["b"]
+        assert (repository.head(), repository.index()) == before
+
+
+def test_more_names_than_the_bridge_reads(repository: Repository, work: Work) -> None:
+    """34 MB of untracked names: there is a status, and a file can be committed by its name."""
+    deep = "/".join(["n" * 240] * 4)
+    repository.commit_files({f"{deep}/tracked": "1\n"})
+    for number in range(35_000):
+        (repository.path / deep / f"{number:05d}").touch()
+    repository.write(f"{deep}/tracked", "2\n")
+    status = work.status()
+    assert row(status, f"{deep}/tracked")["additions"] == 1 and status["truncated"] is True
+    work.committed("One", [f"{deep}/tracked"])
+    assert work.committed("Another", [f"{deep}/34999"])["files_changed"] == 1

@@ -1,5 +1,6 @@
-"""Repositories that want to run something (D10): reading runs and writes nothing, a commit runs its
-hooks and nothing else. Each trap is a way in which git itself would run what a repository names.
+"""Repositories that want to run something (D10, D63): reading runs and writes nothing, a commit
+runs nothing that is not trusted. Each trap is a way in which git itself would run what a repository
+names.
 """
 
 import os
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.approvals import assert_refused
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Message, Phone
 from tests.conformance.repositories import Repository, Work, digest, lines
@@ -116,7 +118,7 @@ COMMITTING: dict[str, tuple[Plant, tuple[str, ...]]] = {
     "ssh signature": (config("commit.gpgSign=true", *SSH), COMMIT),
     "hooks elsewhere": (HOOKS, COMMIT),
     "hooks": (hook_in_place, COMMIT),
-    **{name: READING[name] for name in ("fsmonitor", "clean filter")},
+    **{name: READING[name] for name in ("fsmonitor", "clean filter", "include")},
 }
 
 
@@ -175,25 +177,21 @@ def test_reading_runs_nothing(
 
 
 @pytest.mark.parametrize("name", COMMITTING)
-def test_a_commit_runs_its_hooks_alone(
+def test_committing_runs_nothing_untrusted(
     shared: Bridge, victim: Repository, phone: Phone, trap: Trap, name: str
 ) -> None:
-    """No signature, no filter, no hooks from elsewhere."""
-    plant, springs = COMMITTING[name]
+    """D63: it is refused whole, in words that name the program; with the digest it would run."""
+    plant, _ = COMMITTING[name]
     plant(victim, trap)
-    own = victim.path.with_name(f"{victim.path.name} hook ran")
-    victim.hook("pre-commit", f"touch '{own}'")
-    work = Work(shared, phone, victim.path)
-    work.committed("Staged")
-    summary = work.committed("A commit\n\nA body", ["a.txt", "untracked.txt"])
-    assert (summary["files_changed"], summary["summary"]) == (2, "A commit")
-    assert "A body" in victim.git("cat-file", "commit", "HEAD")
-    assert not trap.mark.exists()
-    assert own.exists() or name == "hooks elsewhere"
-    assert "gpgsig" not in victim.git("cat-file", "commit", "HEAD")
-    victim.write("a.txt", "4\n")
-    victim.git(*springs, check=False)
-    assert trap.mark.exists(), "no trap: plain git does not run it either"
+    work, before = Work(shared, phone, victim.path), digest(victim.path)
+    for files in (None, ["a.txt", "untracked.txt"]):
+        for guess in (None, "0" * 64):
+            refused = work.ask("git_commit", message="A commit", files=files, trust=guess)
+            details = assert_refused(refused, "GIT_TRUST_REQUIRED", True)["details"]
+            assert details["programs"] and details["repository"] == str(victim.path)
+    assert not trap.mark.exists() and digest(victim.path) == before
+    work.ask("git_commit", message="A commit", files=["a.txt"], trust=details["digest"])
+    assert trap.mark.exists(), "no trap: what was trusted does not run either"
 
 
 def test_reading_writes_nothing(shared: Bridge, victim: Repository, phone: Phone) -> None:

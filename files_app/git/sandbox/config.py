@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -35,8 +34,6 @@ _USER: Final = re.compile(
     r"core\.(autocrlf|eol|excludesfile|attributesfile)"
     r"|(user|author|committer)\.(name|email)|user\.useconfigonly"
 )
-# The user's own filters for committed files (git-lfs), not the repository's.
-_USER_FILTERS: Final = re.compile(r"filter\..*\.(clean|smudge|process|required)", re.DOTALL)
 _PATHS: Final = frozenset({"core.excludesfile", "core.attributesfile"})
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\b": "\\b"})
 
@@ -94,16 +91,14 @@ def of_repository(settings: Iterable[Setting]) -> list[Setting]:
     return kept
 
 
-def of_user(settings: Iterable[Setting], *, filters: bool) -> list[Setting]:
-    """Select the allowed settings of the user; ``filters``: git filters too."""
-    home = f"HOME={shlex.quote(git.home())}; export HOME; "  # git itself has another one
+def of_user(settings: Iterable[Setting]) -> list[Setting]:
+    """Select the allowed settings of the user."""
     kept: list[Setting] = []
     for key, value in settings:
         if key in _PATHS:
             kept += [(key, path)] if (path := absolute(value)) else []
-        elif _USER.fullmatch(key) or (filters and _USER_FILTERS.fullmatch(key)):
-            is_program = key.endswith((".clean", ".smudge", ".process"))
-            kept.append((key, home + value if is_program else value))
+        elif _USER.fullmatch(key):
+            kept.append((key, value))
     return kept
 
 

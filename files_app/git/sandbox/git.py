@@ -58,13 +58,6 @@ def reading_environment(directory: str) -> dict[str, str]:
     return _FIXED | {"PATH": child_process.search_path()} | ours
 
 
-def committing_environment(directory: str, git_dir: str) -> dict[str, str]:
-    """Return the environment of a git that writes to ``git_dir`` only."""
-    # the home too: a git before 2.32 would find the user's configuration there
-    ours = {"HOME": directory, "XDG_CONFIG_HOME": directory, "GIT_COMMON_DIR": directory}
-    return user_environment() | _FIXED | ours | {"GIT_DIR": git_dir}
-
-
 @cache
 def executable() -> str:
     """Return git's absolute path."""

@@ -4,8 +4,7 @@ Git obeys its git directory: it runs the filters, monitors, drivers and hooks na
 files and objects wherever it says. So the bridge gives git another one, the *mirror*, in its own
 data directory: a configuration of harmless keys, copies of HEAD and of the index, and links to the
 repository's objects and references, which are checked first. A git that reads sees only the mirror,
-and could write only there. For a commit, HEAD is the repository's own and the rest is the mirror's
-(``hooks``).
+and could write only there. Commits are plain git's (``commit``).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -34,8 +33,6 @@ from files_app.git.sandbox.links import check, check_below
 from sessions_app.working_directory import Repository
 
 _SHARED: Final = ("packed-refs", "shallow", "reftable", "info/exclude", "info/attributes")
-# the logs of references, and the place where git-lfs keeps large files
-_LOGS: Final = ("logs", "lfs")
 _NOT_WRITTEN: Final = frozenset({"hooks", "modules", "worktrees", "annex"})
 _OURS: Final = [
     ("core.bare", "false"),
@@ -66,18 +63,12 @@ def reading(place: Repository) -> Iterator[Git]:
         yield Git(place, mirror.directory, git.reading_environment(mirror.directory))
 
 
-@contextlib.contextmanager
-def committing(place: Repository) -> Iterator[tuple[Git, Mirror]]:
-    """Yield a Git that moves HEAD and writes objects; its index is yet to be copied."""
-    with _made(place) as mirror:
-        mirror.configure([], filters=True)
-        environment = git.committing_environment(mirror.directory, place.git_dir)
-        try:
-            mirror.link_logs()
-            yield Git(place, mirror.directory, environment), mirror
-        finally:
-            with contextlib.suppress(OSError):  # it is only removed when nothing was committed
-                os.rmdir(f"{place.common_dir}/logs")
+def check_written(place: Repository) -> None:
+    """Refuse links out of the roots where a commit writes."""
+    for directory in {place.git_dir, place.common_dir}:
+        check(directory, place.jail, but=_NOT_WRITTEN)
+        if os.path.isdir(f"{directory}/logs"):
+            check_below(f"{directory}/logs", place.jail)
 
 
 def forget_leftovers() -> None:
@@ -102,8 +93,6 @@ class Mirror:
 
     place: Repository
     directory: str
-    settings: list[Setting] = field(default_factory=list)  # the complete ones of the repository
-    user_settings: list[Setting] = field(default_factory=list)  # and of its user
 
     def link_references(self) -> None:
         """Link to objects and references."""
@@ -136,35 +125,23 @@ class Mirror:
                 return  # the branch is packed, or yet to come
         raise git_error("The repository is damaged: its HEAD names no branch and no commit.")
 
-    def link_logs(self) -> None:
-        """Link to the logs that a commit writes; refuse links out of the roots."""
-        for directory in {self.place.git_dir, self.place.common_dir}:
-            check(directory, self.place.jail, but=_NOT_WRITTEN)
-            if os.path.isdir(f"{directory}/logs"):
-                check_below(f"{directory}/logs", self.place.jail)
-        with contextlib.suppress(FileExistsError):
-            # git makes it with the first commit, but not through a link
-            os.mkdir(f"{self.place.common_dir}/logs")
-        for name in _LOGS:
-            self._link(name)
-
-    def configure(self, more: list[Setting], *, filters: bool = False) -> None:
-        """Write the allowed configuration; ``filters``: the user's filters too."""
-        self.settings = self._listed(f"{self.place.common_dir}/config")
+    def configure(self, more: list[Setting]) -> None:
+        """Write the allowed configuration."""
+        settings = self._listed(f"{self.place.common_dir}/config")
         # here and below the last of several values counts
-        if dict(self.settings).get("extensions.worktreeconfig", "").lower() in _TRUE:
-            self.settings += self._listed(f"{self.place.git_dir}/config.worktree")
-        harmless = config.of_repository(self.settings)
+        if dict(settings).get("extensions.worktreeconfig", "").lower() in _TRUE:
+            settings += self._listed(f"{self.place.git_dir}/config.worktree")
+        harmless = config.of_repository(settings)
         # git looks into it to say which of the user's settings apply here
         self._write("config", config.text([*harmless, *_OURS]))
         where = {"GIT_DIR": self.place.git_dir, "GIT_COMMON_DIR": self.directory}
-        self.user_settings = config.read_user(where | {"GIT_WORK_TREE": self.place.top})
+        user_settings = config.read_user(where | {"GIT_WORK_TREE": self.place.top})
         # where git looks for the user's own files by default
         base = os.environ.get("XDG_CONFIG_HOME") or f"{git.home()}/.config"
         names = (("core.excludesFile", "ignore"), ("core.attributesFile", "attributes"))
         files = [(key, f"{base}/git/{name}") for key, name in names]
         mine = [(key, path) for key, path in files if path[:1] == "/" and os.path.isfile(path)]
-        mine += config.of_user(self.user_settings, filters=filters)
+        mine += config.of_user(user_settings)
         self._write("config", config.text([*mine, *harmless, *_OURS, *more]))
 
     def copy_index(self) -> None:

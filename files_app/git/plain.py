@@ -1,0 +1,75 @@
+"""Run plain git in the user's own repository, as at the desk but without a terminal (D63)."""
+
+import os
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bridge_project.kernel import limits
+from bridge_project.kernel.child_process import Done
+from bridge_project.kernel.config import conf
+from files_app.git.sandbox import git
+from files_app.git.sandbox.error_text import git_error, reason
+from sessions_app.working_directory import Repository
+
+# nobody can answer a question
+_UNASKED: Final = {"GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true"}
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """Run git with all that is its user's; ``index``: another one than the repository's.
+
+    ``more`` is added to the environment.
+    """
+
+    place: Repository
+    index: str = ""
+    more: tuple[tuple[str, str], ...] = ()
+
+    def __call__(self, *arguments: str, **how: Any) -> bytes:
+        """Return git's output; GIT_ERROR when it fails."""
+        return self.done(*arguments, **how).out
+
+    def done(
+        self,
+        *arguments: str,
+        good: Container[int] = (0,),
+        seconds: float = limits.GIT_COMMIT_SECONDS,
+        stdin: bytes = b"",
+    ) -> Done:
+        """Return how git ended; GIT_ERROR with what it or a hook said."""
+        done = git.run(
+            ["--no-pager", *arguments],
+            cwd=self.place.top,
+            environment=self.environment(),
+            seconds=seconds,
+            stdin=stdin,
+            max_bytes=limits.GIT_LIST_MAX_BYTES,
+        )
+        if done.code not in good:
+            raise git_error(self.said(done))
+        return done
+
+    def environment(self) -> dict[str, str]:
+        found = git.user_environment() | _UNASKED | dict(self.more)
+        if self.index:
+            found["GIT_INDEX_FILE"] = self.index
+        if not os.path.lexists(f"{self.place.top}/.git"):  # core.worktree
+            found |= {"GIT_DIR": self.place.git_dir, "GIT_WORK_TREE": self.place.top}
+        return found
+
+    def said(self, done: Done) -> str:
+        """Return why git failed, in its words or a hook's."""
+        private = os.path.dirname(self.index) or str(conf.bridge_data_dir)
+        for output in (done.err, done.out):
+            if words := reason(output, self.place.jail, self.place.top, private):
+                return words
+        if done.code < 0:
+            return f"git was ended by signal {-done.code}."
+        return f"Nothing changed, or a hook refused and said nothing (exit code {done.code})."
+
+
+def paths(names: Sequence[str]) -> bytes:
+    """Return names of the work tree for ``--pathspec-from-file=- --pathspec-file-nul``."""
+    return b"".join(b":(top,literal)" + os.fsencode(name) + b"\0" for name in names)

@@ -1,0 +1,137 @@
+"""Find the programs that a repository brings to a commit or a push (D63).
+
+A program is the repository's when it, or what its links lead to, lies in the work tree or the git
+directory, or when the repository's own configuration names it. All that could run are listed,
+whether or not this one commit needs them. What is the user's own is none of them.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from bridge_project.kernel.path_jail import shown
+from bridge_project.protocol.resources import GitProgram
+from files_app.git import settings
+from files_app.git.sandbox.git import home
+from files_app.git.settings import Effective
+from sessions_app.working_directory import Repository
+
+HOOKS: Final = (
+    *("pre-commit", "prepare-commit-msg", "commit-msg", "post-commit", "post-rewrite"),
+    *("pre-push", "post-checkout", "reference-transaction", "post-index-change", "pre-auto-gc"),
+)
+# setting → kind of program
+_NAMED: Final = [
+    (re.compile(pattern, re.DOTALL), kind)
+    for pattern, kind in (
+        (r"filter\..*\.(?:clean|smudge|process)", "filter"),
+        (r"gpg\.(?:.*\.)?(?:program|defaultkeycommand)", "signature"),
+        (r"core\.(?:fsmonitor|alternaterefscommand)", "monitor"),
+        (r"gc\.recentobjectshook|hook\..*\.command", "hook"),
+    )
+]
+# programs that bring the objects of a partial clone
+_FETCHED_BY: Final = re.compile(
+    r"remote\..*\.(?:uploadpack|vcs)|core\.(?:sshcommand|askpass|gitproxy)|credential\.(?:.*\.)?helper",
+    re.DOTALL,
+)
+_PROMISOR: Final = re.compile(r"extensions\.partialclone|remote\..*\.promisor", re.DOTALL)
+_BOOLEANS: Final = frozenset({"true", "false", "yes", "no", "on", "off", "0", "1", ""})
+_BYTES_MAX: Final = 64 * 1024 * 1024  # of one program's file; more is a program of its own kind
+
+
+class Programs(NamedTuple):
+    """Hold a repository's programs, and what tells them from any others."""
+
+    repository: str
+    digest: str
+    programs: list[GitProgram]
+
+
+def find(place: Repository, *more: str) -> Programs:
+    """Return the programs of the repository; ``more`` goes into the digest too."""
+    found = settings.effective(place)
+    pairs = [*_hooks(place, found), *_named(place, found)]
+    parts = [(one.model_dump(), seen) for one, seen in pairs]
+    text = json.dumps([place.top, place.git_dir, parts, more], sort_keys=True)
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return Programs(place.top, digest, [one for one, _ in pairs])
+
+
+Pair = tuple[GitProgram, list[list[str]]]
+
+
+def _hooks(place: Repository, found: list[Effective]) -> Iterator[Pair]:
+    named = [one for one in found if one.key == "core.hookspath"][-1:]
+    directory = f"{place.common_dir}/hooks"
+    if named:
+        directory = os.path.join(place.top, _expanded(named[0].value))
+    own = bool(named) and named[0].own
+    for name in HOOKS:
+        path = f"{directory}/{name}"
+        if os.path.isfile(path) and os.access(path, os.X_OK) and (own or _inside(place, path)):
+            yield GitProgram(kind="hook", name=name, path=shown(path)), _look([path])
+
+
+def _named(place: Repository, found: list[Effective]) -> Iterator[Pair]:
+    partial = any(_PROMISOR.fullmatch(one.key) for one in found)
+    for one in found:
+        kinds = [kind for pattern, kind in _NAMED if pattern.fullmatch(one.key)]
+        if partial and (_FETCHED_BY.fullmatch(one.key) or _is_command_url(one)):
+            kinds = ["transport"]
+        if not kinds or one.value.lower() in _BOOLEANS:
+            continue
+        files = _files(place, one.value)
+        inside = [path for path in files if _inside(place, path)]
+        if one.own or inside:
+            program = GitProgram(
+                kind=kinds[0],
+                name=shown(one.key),
+                command=shown(one.value),
+                path=shown(inside[0]) if inside else None,
+            )
+            yield program, _look(files)
+
+
+def _is_command_url(one: Effective) -> bool:
+    return one.key.startswith("remote.") and "::" in one.value and one.key.endswith("url")
+
+
+def _files(place: Repository, command: str) -> list[str]:
+    """Return the files that the words of a command name, from the work tree's top."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        words = command.split()
+    paths = (os.path.join(place.top, _expanded(word)) for word in words)
+    return [path for path in paths if "\0" not in path and os.path.isfile(path)]
+
+
+def _expanded(path: str) -> str:
+    return f"{home()}/{path[2:]}" if path.startswith("~/") else path
+
+
+def _inside(place: Repository, path: str) -> bool:
+    """Return whether a path, or what its links lead to, lies in the repository."""
+    around = {*(place.top, place.git_dir, place.common_dir)}
+    around |= {os.path.realpath(one) for one in around}
+    ways = (os.path.normpath(path), os.path.realpath(path))
+    return any(f"{way}/".startswith(f"{one}/") for way in ways for one in around)
+
+
+def _look(paths: list[str]) -> list[list[str]]:
+    """Return each file's path, where its links lead, and its content's digest."""
+    found = []
+    for path in paths:
+        real = os.path.realpath(path)
+        try:
+            with open(real, "rb") as file:
+                content = hashlib.sha256(file.read(_BYTES_MAX)).hexdigest()
+        except OSError as error:
+            content = str(error.errno)
+        found.append([path, real, content])
+    return found

@@ -1,0 +1,113 @@
+"""Let a repository's own programs run only when a person has trusted just these (D63)."""
+
+from types import TracebackType
+
+from django.utils import timezone
+
+from bridge_project.kernel.errors import BridgeError, Ignoring
+from bridge_project.kernel.path_jail import shown
+from bridge_project.kernel.threads import readers, writers
+from bridge_project.protocol.catalogue import encode
+from devices_app import audit
+from devices_app.models import Device
+from files_app.git import programs
+from files_app.git.programs import Programs
+from files_app.models import TrustedRepository
+from sessions_app import notifications
+from sessions_app.log.outbox import outbox
+from sessions_app.models import Session
+from sessions_app.working_directory import Repository
+
+
+class Trusted:
+    """Run something in a repository whose programs are trusted, by ``given`` from now on.
+
+    Raises BridgeError GIT_TRUST_REQUIRED with what would run. Devices are told when the programs
+    are others afterwards. ``more`` is part of what is trusted.
+    """
+
+    def __init__(
+        self,
+        place: Repository,
+        device: Device | None,
+        session: Session,
+        given: str | None,
+        *more: str,
+    ) -> None:
+        self.place, self.device, self.session, self.given = place, device, session, given
+        self.more = more
+        self.seen: Programs | None = None
+
+    def __enter__(self) -> "Trusted":
+        self.check()
+        return self
+
+    def check(self) -> None:
+        """Compare the programs with what is trusted; once more right before they run."""
+        found = programs.find(self.place, *self.more)
+        if found.programs and not readers.begin(_known, self.place, found.digest).result():
+            if self.given != found.digest:
+                details = {
+                    "repository": shown(found.repository),
+                    "digest": found.digest,
+                    "programs": [one.wire() for one in found.programs],
+                }
+                raise BridgeError("GIT_TRUST_REQUIRED", details=details)
+            writers.begin(self._keep, found).result()
+        self.seen = found
+
+    def _keep(self, found: Programs) -> None:
+        names = [f"{one.kind} {one.name}" for one in found.programs]
+        TrustedRepository.objects.update_or_create(
+            path=shown(self.place.top),
+            git_dir=shown(self.place.git_dir),
+            digest=found.digest,
+            defaults={
+                "programs": names,
+                "device": self.device.name if self.device else "",
+                "at": timezone.now(),
+            },
+        )
+        audit.record(
+            "trust",
+            device=self.device,
+            session_id=self.session.session_id,
+            subject=shown(self.place.top),
+            digest=found.digest,
+            programs=", ".join(names)[:1000],
+        )
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if self.seen is None or not self.seen.programs:
+            return
+        with Ignoring("GIT_ERROR"):
+            if programs.find(self.place, *self.more).digest != self.seen.digest:
+                writers.begin(self._tell).result()
+
+    def _tell(self) -> None:
+        title = "A repository's programs have changed"
+        body = (
+            f"While they ran, the programs of {shown(self.place.top)} changed; the next use asks."
+        )
+        about = notifications.make(
+            "error", title, body, priority="high", session_id=self.session.session_id
+        )
+        with outbox() as box:
+            box.append_to_all(encode(about))
+
+
+def holds(place: Repository) -> bool:
+    """Return whether the repository's programs, as they are now, are trusted."""
+    if not readers.begin(TrustedRepository.objects.exists).result():
+        return False
+    return readers.begin(_known, place, programs.find(place).digest).result()
+
+
+def _known(place: Repository, digest: str) -> bool:
+    where = {"path": shown(place.top), "git_dir": shown(place.git_dir)}
+    return TrustedRepository.objects.filter(**where, digest=digest).exists()

@@ -1,0 +1,72 @@
+"""Trust a repository's own programs, list or end trust (D63)."""
+
+import getpass
+import os
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+from django.utils import timezone
+
+from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.path_jail import Jail, shown
+from bridge_project.kernel.text import terminal_safe
+from devices_app import audit
+from devices_app.management.base import DatabaseCommand
+from devices_app.models import AuditEntry
+from files_app.git import programs
+from files_app.git.repository import repository_of
+from files_app.models import TrustedRepository
+
+
+class Command(DatabaseCommand):
+    help = (
+        "Trust the hooks, filters and other programs that a repository brings, exactly as they are"
+        " now: only then they run when a device commits or pushes. Without a directory: list what"
+        " is trusted."
+    )
+    table = TrustedRepository._meta.db_table
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("directory", nargs="?", help="a directory in the repository")
+        parser.add_argument("--remove", action="store_true", help="end the trust")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["directory"] is None:
+            if options["remove"]:
+                raise CommandError("Name the repository whose trust is to end.")
+            for row in TrustedRepository.objects.all():
+                self.stdout.write(terminal_safe(f"{row.path}  {', '.join(row.programs)}"))
+            return
+        directory = os.path.realpath(options["directory"])
+        if options["remove"]:
+            rows = TrustedRepository.objects.filter(path=shown(directory))
+            if not rows:
+                raise CommandError(f"{terminal_safe(shown(directory))} is not trusted.")
+            rows.delete()
+            self._record("untrust", shown(directory))
+            self.stdout.write("Its programs run no more.")
+            return
+        try:
+            place = repository_of(directory, Jail(["/"]))
+            found = programs.find(place)
+        except BridgeError as error:
+            raise CommandError(terminal_safe(error.message)) from None
+        if not found.programs:
+            self.stdout.write("The repository brings no programs, so there is nothing to trust.")
+            return
+        names = [f"{one.kind} {one.name}" for one in found.programs]
+        TrustedRepository.objects.update_or_create(
+            path=shown(place.top),
+            git_dir=shown(place.git_dir),
+            digest=found.digest,
+            defaults={"programs": names, "device": "", "at": timezone.now()},
+        )
+        self._record("trust", shown(place.top), digest=found.digest)
+        for one in found.programs:
+            told = f"{one.kind}  {one.name}  {one.command or ''}  {one.path or ''}"
+            self.stdout.write(terminal_safe(told))
+        self.stdout.write("These run from now on, and whatever they call.")
+
+    def _record(self, action: str, subject: str, **details: Any) -> None:
+        actor, who = AuditEntry.Actor.TERMINAL, getpass.getuser()
+        audit.record(action, actor=actor, who=who, subject=subject, **details)
