@@ -6,7 +6,7 @@ Large replies and their JSON are made in threads, so that other sockets go on.
 import os
 from collections.abc import Callable
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import structlog
 
@@ -23,7 +23,7 @@ from bridge_project.protocol.resources import GitCommitSummary
 from devices_app import audit
 from devices_app.models import Device
 from files_app.content import read_lines
-from files_app.git import commit, diff, status
+from files_app.git import commit, diff, push, status
 from files_app.git.repository import repository_of
 from files_app.git.sandbox.error_text import git_error
 from files_app.git.trust import Trusted, holds
@@ -105,6 +105,31 @@ def _commit(
             head=payload.head,
             check=trusted.check,
         )
+
+
+async def git_push(socket: ClientConnection, message: SocketRequest) -> r.GitPushResponse:
+    """Push the current branch, or say what would go."""
+    session = await session_of(socket, message)
+    where = session.working_directory
+    answer = await threads.git.run(where, _push, socket.device, session, message.payload)
+    if answer.pushed:
+        await threads.writers.run(_record_push, socket.device, answer)
+    return answer
+
+
+def _push(device: Device | None, session: Session, payload: c.GitPush) -> r.GitPushResponse:
+    place = _seen(session, payload.repository)
+    to = push.target(place, set_upstream=payload.set_upstream)
+    how: dict[str, Any] = {"head": payload.head, "dry_run": payload.dry_run}
+    if payload.dry_run:
+        return push.push(place, session.session_id, to, **how)
+    with Trusted(place, device, session, payload.trust, *to.urls) as trusted:
+        return push.push(place, session.session_id, to, check=trusted.check, **how)
+
+
+def _record_push(device: Device | None, answer: r.GitPushResponse) -> None:
+    about = {"session_id": answer.session_id, "subject": f"{answer.remote} {answer.branch}"}
+    audit.record("push", device=device, commits=answer.count, url=answer.url, **about)
 
 
 def _seen(session: Session, repository: str | None) -> Repository:

@@ -27,6 +27,7 @@ HANDLERS: Final[Mapping[type[ClientPayload], Handler]] = {
     c.GitStatusRequest: repository.git_status_request,
     c.GitDiff: repository.git_diff,
     c.GitCommit: repository.git_commit,
+    c.GitPush: repository.git_push,
     p.PushSubscribe: push.push_subscribe,
     p.PushUnsubscribe: push.push_unsubscribe,
     p.PushTest: push.push_test,

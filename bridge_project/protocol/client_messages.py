@@ -181,6 +181,24 @@ class GitCommit(SessionPayload):
     trust: str | None = None
 
 
+class GitPush(SessionPayload):
+    """Push the current branch to its upstream, never by force (D64).
+
+    ``dry_run``: only say which commits would go. ``set_upstream``: where the branch has none, to
+    the same name at the only remote. The rest is as in ``git_commit``.
+    """
+
+    type = "git_push"
+    idempotent = True
+    queue = "git"
+    reply = ("git_push_response",)
+    repository: str | None = None
+    head: str | None = None
+    set_upstream: bool = False
+    dry_run: bool = False
+    trust: str | None = None
+
+
 class GitDiff(SessionPayload):
     """Ask for changes line by line (D10).
 

@@ -7,6 +7,7 @@ from bridge_project.protocol.resources import (
     DiffFile,
     DirectoryEntry,
     GitChange,
+    GitCommitName,
     GitCommitSummary,
     GitUpstream,
 )
@@ -35,6 +36,24 @@ class GitStatusResponse(ServerPayload):
     changes: list[GitChange]
     commit: GitCommitSummary | None = None
     truncated: bool | None = None
+
+
+class GitPushResponse(ServerPayload):
+    """Say which commits have gone to a remote, or would go (D64).
+
+    ``commits`` names the newest 100 of ``count``; ``links``: web addresses that the server printed;
+    ``url`` has no credentials.
+    """
+
+    type = "git_push_response"
+    session_id: str
+    remote: str
+    branch: str
+    url: str
+    commits: list[GitCommitName]
+    count: Count
+    links: list[str]
+    pushed: bool
 
 
 class GitDiffResponse(ServerPayload):

@@ -92,6 +92,13 @@ class GitChange(Sent):
     filtered: bool | None = None
 
 
+class GitCommitName(Sent):
+    """Name a commit (D64)."""
+
+    hash: str
+    summary: str
+
+
 class GitUpstream(Sent):
     """Name the branch that HEAD's branch follows; ``url`` has no credentials (D63)."""
 

@@ -12,7 +12,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -26,10 +26,11 @@ from files_app.git.facts import operation
 from files_app.git.index import update_index, wait_for_index
 from files_app.git.patch import numstat
 from files_app.git.paths import Names
-from files_app.git.plain import Plain, paths
+from files_app.git.plain import Plain, batch_ssh, paths
 from files_app.git.sandbox import mirror
 from files_app.git.sandbox.error_text import git_error
 from files_app.git.sandbox.git import Git
+from files_app.git.settings import effective, last
 from files_app.git.staging import Chosen, choose, encoded
 from files_app.git.status import DIFF_OPTIONS, empty_tree
 from sessions_app.working_directory import Repository
@@ -124,7 +125,7 @@ class _Commit:
             shutil.copy2(self.snapshot, self.index)
         with open(self.file, "wb") as file:
             file.write(message.encode())
-        self.git = Plain(place, self.index)
+        self.git = Plain(place, self.index, batch_ssh(last(effective(place))))
 
     def make(self, chosen: Chosen, *, partial: bool, seen: dict[str, object]) -> str:
         """Commit, and return the commit that was made, whatever happened after it."""
@@ -202,9 +203,8 @@ class _Commit:
             if changed and now == self.before:
                 details = {"changed": [names.to_client_name(one) for one in changed[:_LISTED_MAX]]}
                 parts.append("Changed meanwhile: " + ", ".join(details["changed"][:5]) + ".")
-        return BridgeError(
-            "GIT_ERROR", "\n".join(parts), **({"details": details} if details else {})
-        )
+        fields: dict[str, Any] = {"details": details} if details else {}
+        return BridgeError("GIT_ERROR", "\n".join(parts), **fields)
 
     def _install(self, chosen: Chosen, own: str, *, partial: bool) -> None:
         """Put the copy of the index in its place; the commit stands whatever comes of it."""

@@ -1,7 +1,7 @@
 """Run plain git in the user's own repository, as at the desk but without a terminal (D63)."""
 
 import os
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -73,3 +73,12 @@ class Plain:
 def paths(names: Sequence[str]) -> bytes:
     """Return names of the work tree for ``--pathspec-from-file=- --pathspec-file-nul``."""
     return b"".join(b":(top,literal)" + os.fsencode(name) + b"\0" for name in names)
+
+
+def batch_ssh(values: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return the environment in which the user's ssh asks nothing."""
+    command = values.get("core.sshcommand", "ssh")
+    words = command.split()
+    if not words or os.path.basename(words[0]) != "ssh":  # another program has other options
+        return ()
+    return (("GIT_SSH_COMMAND", f"{command} -o BatchMode=yes"),)

@@ -26,12 +26,14 @@ def row(status: dict[str, Any], path: str) -> dict[str, Any]:
     return next(one for one in status["changes"] if one["path"] == path)
 
 
+def seal_by_an_include(repository: Repository) -> None:
+    seal(repository, "--file", str(repository.path / ".git/more"))
+    repository.git("config", "include.path", "more")
+
+
 FILTERS: dict[str, Callable[[Repository], None]] = {
     "config": seal,
-    "include": lambda one: (
-        seal(one, "--file", str(one.path / ".git/more")),
-        one.git("config", "include.path", "more"),
-    )[0],
+    "include": seal_by_an_include,
 }
 
 

@@ -1,0 +1,166 @@
+"""Push the current branch to its upstream, by plain git and nothing else (D64)."""
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from bridge_project.kernel import limits
+from bridge_project.kernel.path_jail import shown
+from bridge_project.protocol.repository_messages import GitPushResponse
+from bridge_project.protocol.resources import GitCommitName
+from files_app.git import settings
+from files_app.git.commit import head_of
+from files_app.git.facts import public
+from files_app.git.plain import Plain, batch_ssh
+from files_app.git.sandbox import mirror
+from files_app.git.sandbox.error_text import git_error
+from files_app.git.sandbox.git import Git
+from files_app.git.settings import Effective
+from sessions_app.working_directory import Repository
+
+# a repository could name a program by these, which a push would run
+_NEVER: Final = re.compile(
+    r"remote\..*\.(?:receivepack|uploadpack|vcs)|core\.(?:sshcommand|gitproxy|askpass)"
+    r"|credential\.(?:.*\.)?helper",
+    re.DOTALL,
+)
+_SCHEMES: Final = frozenset({"http", "https", "ssh", "git", "git+ssh", "ssh+git", "file"})
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_HELPER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.-]*::")
+_REMOTE_SAID: Final = re.compile(rb"^remote: ?", re.MULTILINE)
+_LINK: Final = re.compile(r"https?://[^\s<>\"']+")
+_LINKS_MAX: Final = 10
+
+
+class Target(NamedTuple):
+    """Hold where the branch goes; ``tracked``: it already has this upstream."""
+
+    remote: str
+    branch: str
+    ref: str
+    urls: tuple[str, ...]
+    tracked: bool
+
+
+def target(place: Repository, *, set_upstream: bool) -> Target:
+    """Return where a push goes. Raises BridgeError GIT_ERROR where there is no safe answer."""
+    found = settings.effective(place)
+    values = settings.last(found)
+    head = Plain(place).done("symbolic-ref", "--quiet", "HEAD", good=(0, 1)).out
+    name = os.fsdecode(head).strip().removeprefix("refs/heads/")
+    if not name:
+        raise git_error("HEAD is detached: there is no branch to push.")
+    remote, ref = values.get(f"branch.{name}.remote"), values.get(f"branch.{name}.merge")
+    tracked = remote is not None and ref is not None
+    if not tracked:
+        remote, ref = _only_remote(found, name, set_upstream=set_upstream), f"refs/heads/{name}"
+    assert remote is not None and ref is not None
+    if remote == "." or remote.startswith("-") or not ref.startswith("refs/heads/"):
+        raise git_error(f"The upstream of {shown(name)} is no branch of a remote.")
+    listed = settings.ask(place, "remote", "get-url", "--push", "--all", "--", remote)
+    urls = tuple(os.fsdecode(listed).splitlines())
+    _check(place, found, remote, urls)
+    return Target(remote, name, ref, urls, tracked)
+
+
+def _only_remote(found: list[Effective], branch: str, *, set_upstream: bool) -> str:
+    keys = (one.key for one in found if re.fullmatch(r"remote\..*\.url", one.key, re.DOTALL))
+    remotes = sorted({key.removeprefix("remote.").removesuffix(".url") for key in keys})
+    if not remotes:
+        raise git_error("The repository has no remote to push to.")
+    if not set_upstream:
+        raise git_error(f"The branch {shown(branch)} has no upstream; ask for one to be set.")
+    if len(remotes) > 1:
+        names = ", ".join(map(shown, remotes))
+        raise git_error(f"There are several remotes ({names}): set the upstream at the machine.")
+    return remotes[0]
+
+
+def _check(place: Repository, found: list[Effective], remote: str, urls: tuple[str, ...]) -> None:
+    """Refuse programs that the repository's configuration names for a push."""
+    for one in found:
+        others = one.key.startswith("remote.") and not one.key.startswith(f"remote.{remote}.")
+        if one.own and one.value and not others and _NEVER.fullmatch(one.key):
+            raise git_error(
+                f"The repository's configuration names a program for the push, which is never"
+                f" used: {shown(one.key)}."
+            )
+    for url in urls:
+        scheme = _SCHEME.match(url)
+        if _HELPER.match(url) or (scheme and scheme[1].lower() not in _SCHEMES):
+            raise git_error(
+                f"The remote's address is a command, which is never used: {public(url)}"
+            )
+        path = url.removeprefix("file://")
+        if scheme is None or scheme[1].lower() == "file":
+            real = os.path.realpath(os.path.join(place.top, path))
+            around = (os.path.realpath(one) for one in (place.top, place.common_dir))
+            if any(f"{real}/".startswith(f"{one}/") for one in around):
+                raise git_error("The remote lies in the repository itself, with its programs.")
+
+
+def push(
+    place: Repository,
+    session_id: str,
+    to: Target,
+    *,
+    head: str | None,
+    dry_run: bool,
+    check: Callable[[], object] = lambda: None,
+) -> GitPushResponse:
+    """Push, never by force; or with ``dry_run`` say which commits would go, and run nothing.
+
+    Raises BridgeError GIT_ERROR with git's reason or the server's.
+    """
+    with mirror.reading(place) as git:
+        now = head_of(git)
+        if head is not None and head != now:
+            raise git_error("The repository has moved on since this was shown.")
+        if not now:
+            raise git_error("There is no commit to push.")
+        commits, count = _going(git, to, now)
+    links: list[str] = []
+    if not dry_run:
+        check()
+        links = _push(place, to)
+    return GitPushResponse(
+        session_id=session_id,
+        remote=shown(to.remote),
+        branch=shown(to.ref.removeprefix("refs/heads/")),
+        url=", ".join(map(public, to.urls)),
+        commits=commits,
+        count=count,
+        links=links,
+        pushed=not dry_run,
+    )
+
+
+def _going(git: Git, to: Target, head: str) -> tuple[list[GitCommitName], int]:
+    """Return the newest commits that the remote does not have, as far as is known, and how many."""
+    name = f"refs/remotes/{to.remote}/{to.ref.removeprefix('refs/heads/')}"
+    known = git.done("rev-parse", "--verify", "--quiet", name, good=(0, 1)).code == 0
+    which = [head, "--not", name if known else f"--remotes={to.remote}"]
+    form = ("--format=%H %s", "-z", "--no-show-signature", "--encoding=UTF-8")
+    listed = git("log", *form, f"--max-count={limits.GIT_PUSH_LISTED}", *which)
+    parts = [one.partition(" ") for one in listed.decode("utf-8", "replace").split("\0") if one]
+    count = int(git("rev-list", "--count", *which))
+    return [GitCommitName(hash=one, summary=text) for one, _, text in parts], count
+
+
+def _push(place: Repository, to: Target) -> list[str]:
+    """Push; return the web addresses that the server printed."""
+    plain = Plain(place, more=batch_ssh(settings.last(settings.effective(place))))
+    # nothing else, whatever the configuration says
+    alone = ("--porcelain", "--no-follow-tags", "--recurse-submodules=no", "--no-force")
+    upstream = () if to.tracked else ("--set-upstream",)
+    refs = f"refs/heads/{to.branch}:{to.ref}"
+    command = ("push", *alone, *upstream, "--", to.remote, refs)
+    done = plain.done(*command, good=range(-64, 256), seconds=limits.GIT_PUSH_SECONDS)
+    err = _REMOTE_SAID.sub(b"", done.err)
+    if done.code:
+        refused = b"\n".join(line for line in done.out.splitlines() if line.startswith(b"!"))
+        raise git_error(plain.said(replace(done, err=err + b"\n" + refused)))
+    told = b"\n".join(line for line in done.err.split(b"\n") if line.startswith(b"remote:"))
+    return [public(link) for link in _LINK.findall(told.decode("utf-8", "replace"))][:_LINKS_MAX]

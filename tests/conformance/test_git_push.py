@@ -1,0 +1,152 @@
+"""git_push (D64): the branch goes to its upstream, and nothing else does."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.approvals import assert_refused
+from tests.conformance.phone import Message
+from tests.conformance.repositories import Repository, Work
+
+pytestmark = pytest.mark.spec("ws.git_push")
+
+
+@pytest.fixture
+def remote(repository: Repository) -> Path:
+    """A bare repository beside it, with its first commit."""
+    repository.commit_files({"a": "1\n"}, "First")
+    path = repository.path.with_name(f"{repository.path.name}.git")
+    repository.git("clone", "-q", "--bare", str(repository.path), str(path))
+    repository.git("remote", "add", "origin", str(path))
+    repository.git("fetch", "-q", "origin")
+    return path
+
+
+def pushed(work: Work, **fields: Any) -> dict[str, Any]:
+    answer = work.ask("git_push", **fields)
+    assert answer["type"] == "git_push_response", answer
+    return dict(answer["payload"])
+
+
+def refused(answer: Message) -> str:
+    return str(assert_refused(answer, "GIT_ERROR", True)["message"])
+
+
+def test_a_branch_goes_to_its_upstream(repository: Repository, remote: Path, work: Work) -> None:
+    """Shown first, then done; tags and other branches stay."""
+    repository.git("branch", "-q", "--set-upstream-to=origin/main")
+    for name, value in (("push.followTags", "true"), ("push.default", "matching")):
+        repository.git("config", name, value)
+    repository.git("branch", "other")
+    head = repository.commit_files({"a": "2\n"}, "Second")
+    repository.git("tag", "-a", "v1", "-m", "v1")
+    before = repository.git("for-each-ref", cwd=remote)
+    shown = pushed(work, dry_run=True, head=head, repository=str(repository.path))
+    expected: dict[str, Any] = {"session_id": work.sid, "remote": "origin", "branch": "main"}
+    expected |= {"url": str(remote)}
+    expected |= {"commits": [{"hash": head, "summary": "Second"}], "count": 1, "links": []}
+    assert shown == expected | {"pushed": False}
+    assert repository.git("for-each-ref", cwd=remote) == before
+    assert pushed(work, head=head) == expected | {"pushed": True}
+    refs = repository.git("for-each-ref", "--format=%(refname) %(objectname)", cwd=remote)
+    assert refs == f"refs/heads/main {head}\n"
+    assert pushed(work)["count"] == 0
+    said = refused(work.ask("git_push", head="0" * 40))
+    assert "moved on" in said
+
+
+def test_an_upstream_is_set_when_asked(repository: Repository, remote: Path, work: Work) -> None:
+    """At the only remote, under the same name; several are named."""
+    repository.git("checkout", "-q", "-b", "feature/ü-1")
+    head = repository.commit_files({"a": "2\n"})
+    assert "upstream" in refused(work.ask("git_push"))
+    repository.git("remote", "add", "second", str(remote))
+    said = refused(work.ask("git_push", set_upstream=True))
+    assert "origin" in said and "second" in said
+    repository.git("remote", "remove", "second")
+    assert pushed(work, set_upstream=True)["branch"] == "feature/ü-1"
+    assert repository.git("rev-parse", "refs/heads/feature/ü-1", cwd=remote).strip() == head
+    assert repository.git("rev-parse", "--symbolic-full-name", "@{u}").strip() == (
+        "refs/remotes/origin/feature/ü-1"
+    )
+    repository.git("checkout", "-q", "--detach")
+    assert "detached" in refused(work.ask("git_push"))
+
+
+def test_it_is_never_forced(repository: Repository, remote: Path, work: Work) -> None:
+    """Also where the refspec of the configuration would; the server's words are in the error."""
+    repository.git("branch", "-q", "--set-upstream-to=origin/main")
+    repository.git("config", "remote.origin.push", "+refs/heads/*:refs/heads/*")
+    repository.git("commit", "-q", "--amend", "-m", "Rewritten")
+    theirs = repository.git("rev-parse", "main", cwd=remote)
+    assert "non-fast-forward" in refused(work.ask("git_push"))
+    repository.git("reset", "-q", "--hard", "origin/main")
+    repository.commit_files({"a": "3\n"})
+    hook = remote / "hooks/pre-receive"
+    hook.write_text("#!/bin/sh\necho no entry\necho see https://git.example/why\nexit 1\n")
+    hook.chmod(0o755)
+    assert "no entry" in refused(work.ask("git_push"))
+    assert repository.git("rev-parse", "main", cwd=remote) == theirs
+    hook.write_text("#!/bin/sh\necho see https://git.example/new/1\n")
+    assert pushed(work)["links"] == ["https://git.example/new/1"]
+
+
+NEVER = {
+    "core.sshCommand": "touch {mark}; false",
+    "credential.helper": "!touch {mark}",
+    "credential.https://git.example.helper": "!touch {mark}",
+    "remote.origin.receivepack": "touch {mark}; git-receive-pack",
+    "remote.origin.vcs": "evil",
+    "remote.origin.url": "ext::sh -c 'touch {mark}'",
+    "remote.origin.pushurl": "evil::there",
+    "url.ext::touch {mark} .pushInsteadOf": "/",
+}
+
+
+@pytest.mark.parametrize("key", NEVER)
+def test_a_program_of_the_configuration_is_never_used(
+    repository: Repository, remote: Path, work: Work, tmp_path: Path, key: str
+) -> None:
+    """Each is a way in which git would run a command; the error names it."""
+    mark = tmp_path / "ran"
+    repository.git("branch", "-q", "--set-upstream-to=origin/main")
+    repository.commit_files({"a": "2\n"})
+    before = repository.git("rev-parse", "main", cwd=remote)
+    repository.git("config", key.format(mark=mark), NEVER[key].format(mark=mark))
+    for dry_run in (True, False):
+        assert "never used" in refused(work.ask("git_push", dry_run=dry_run))
+    assert not mark.exists() and repository.git("rev-parse", "main", cwd=remote) == before
+
+
+def test_a_hook_needs_trust_for_this_address(
+    repository: Repository, remote: Path, work: Work
+) -> None:
+    """Trust for a commit is none for a push, and none for another address."""
+    repository.git("branch", "-q", "--set-upstream-to=origin/main")
+    repository.hook("pre-push", "touch .git/ran")
+    repository.write("a", "2\n")
+    work.committed("Second", ["a"])
+    digests = set()
+    for name in ("origin", "moved"):
+        if name == "moved":
+            remote.rename(remote.with_name("moved.git"))
+            repository.git("remote", "set-url", "origin", str(remote.with_name("moved.git")))
+        answer = work.ask("git_push")
+        details = assert_refused(answer, "GIT_TRUST_REQUIRED", True)["details"]
+        digests.add(details["digest"])
+        assert [one["name"] for one in details["programs"]] == ["pre-push"]
+        assert not (repository.path / ".git/ran").exists()
+    assert len(digests) == 2
+    assert pushed(work, trust=details["digest"])["pushed"] is True
+    assert (repository.path / ".git/ran").exists()
+    remote.with_name("moved.git").rename(remote)
+
+
+def test_a_remote_that_is_gone(repository: Repository, remote: Path, work: Work) -> None:
+    repository.git("branch", "-q", "--set-upstream-to=origin/main")
+    repository.commit_files({"a": "2\n"})
+    repository.git("config", "remote.origin.url", str(remote) + " gone")
+    assert refused(work.ask("git_push"))
+    repository.git("config", "remote.origin.url", str(repository.path / "inner.git"))
+    assert "in the repository itself" in refused(work.ask("git_push"))
