@@ -36,6 +36,6 @@ class TrustedRepositoryAdmin(ModelAdmin):
 def remove(rows: QuerySet[TrustedRepository], who: str) -> None:
     """End the trust of an administrator's rows, and record it."""
     for row in rows:
-        about: dict[str, Any] = {"subject": row.path, "digest": row.digest}
-        audit.record("untrust", actor=AuditEntry.Actor.ADMIN, who=who, **about)
+        actor = AuditEntry.Actor.ADMIN
+        audit.record("untrust", actor=actor, who=who, subject=row.path, digest=row.digest)
     rows.delete()

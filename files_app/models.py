@@ -1,4 +1,4 @@
-"""Store which repositories' own programs may run (D63)."""
+"""Store which repositories' own programs may run, and sessions' work trees (D63, D64)."""
 
 from django.db import models
 from django.utils import timezone
@@ -19,6 +19,17 @@ class TrustedRepository(models.Model):
     class Meta:
         ordering = ["path", "-at"]
         verbose_name_plural = "trusted repositories"
+
+    def __str__(self) -> str:
+        return self.path
+
+
+class WorkTree(models.Model):
+    """Store a work tree that the bridge made for a session (D64)."""
+
+    session_id = models.CharField(max_length=256, unique=True)
+    path = models.CharField(max_length=4096)
+    start = models.CharField(max_length=64, help_text="The commit at which it began.")
 
     def __str__(self) -> str:
         return self.path

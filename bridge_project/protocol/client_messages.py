@@ -74,7 +74,9 @@ class HeartbeatPing(ClientPayload):
 class SessionStart(ClientPayload):
     """Join a session, or create one, or resume one (D22, D60).
 
-    It is created when ``session_id`` is null, or unknown while ``resume`` is false.
+    It is created when ``session_id`` is null, or unknown while ``resume`` is false. ``worktree``: a
+    new session begins in a work tree of this branch, which is made (D64); ``trust`` as in
+    ``git_commit``.
     """
 
     type = "session_start"
@@ -85,6 +87,8 @@ class SessionStart(ClientPayload):
     session_id: types.SessionId | None = None
     working_directory: str
     resume: bool
+    worktree: str | None = None
+    trust: str | None = None
 
 
 class SessionEnd(SessionPayload):

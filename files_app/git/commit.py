@@ -186,7 +186,7 @@ class _Commit:
 
     def _failed(self, why: str, seen: dict[str, object]) -> BridgeError:
         """Return the error, which says what else has changed."""
-        parts, details = [why] if why else [], {}
+        parts, shown = [why] if why else [], list[str]()
         now = head_of(Plain(self.place))
         if now != self.before:
             moved = (
@@ -201,9 +201,9 @@ class _Commit:
                 if after.get(name) != seen.get(name) and not names.secret(name)
             )
             if changed and now == self.before:
-                details = {"changed": [names.to_client_name(one) for one in changed[:_LISTED_MAX]]}
-                parts.append("Changed meanwhile: " + ", ".join(details["changed"][:5]) + ".")
-        fields: dict[str, Any] = {"details": details} if details else {}
+                shown = [names.to_client_name(one) for one in changed[:_LISTED_MAX]]
+                parts.append("Changed meanwhile: " + ", ".join(shown[:5]) + ".")
+        fields: dict[str, Any] = {"details": {"changed": shown}} if shown else {}
         return BridgeError("GIT_ERROR", "\n".join(parts), **fields)
 
     def _install(self, chosen: Chosen, own: str, *, partial: bool) -> None:

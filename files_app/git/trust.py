@@ -15,7 +15,6 @@ from files_app.git.programs import Programs
 from files_app.models import TrustedRepository
 from sessions_app import notifications
 from sessions_app.log.outbox import outbox
-from sessions_app.models import Session
 from sessions_app.working_directory import Repository
 
 
@@ -30,11 +29,11 @@ class Trusted:
         self,
         place: Repository,
         device: Device | None,
-        session: Session,
+        session_id: str | None,
         given: str | None,
         *more: str,
     ) -> None:
-        self.place, self.device, self.session, self.given = place, device, session, given
+        self.place, self.device, self.session_id, self.given = place, device, session_id, given
         self.more = more
         self.seen: Programs | None = None
 
@@ -71,7 +70,7 @@ class Trusted:
         audit.record(
             "trust",
             device=self.device,
-            session_id=self.session.session_id,
+            session_id=self.session_id or "",
             subject=shown(self.place.top),
             digest=found.digest,
             programs=", ".join(names)[:1000],
@@ -95,7 +94,7 @@ class Trusted:
             f"While they ran, the programs of {shown(self.place.top)} changed; the next use asks."
         )
         about = notifications.make(
-            "error", title, body, priority="high", session_id=self.session.session_id
+            "error", title, body, priority="high", session_id=self.session_id
         )
         with outbox() as box:
             box.append_to_all(encode(about))

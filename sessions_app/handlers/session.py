@@ -10,7 +10,7 @@ from typing import cast
 from bridge_project.kernel import limits
 from bridge_project.kernel.database import STORAGE_ERRORS
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.threads import disk, readers, writers
+from bridge_project.kernel.threads import disk, git, readers, writers
 from bridge_project.protocol import client_messages as c
 from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.catalogue import encode_replay
@@ -18,7 +18,7 @@ from bridge_project.protocol.parse import ClientMessage
 from bridge_project.protocol.types import SessionEndReason, SessionStatus
 from devices_app import audit
 from devices_app.models import Device
-from sessions_app import session_view, working_directory
+from sessions_app import session_view, work_trees, working_directory
 from sessions_app.agents import ownership, prompts, session_writer, starting
 from sessions_app.agents.supervisor import supervisor
 from sessions_app.approvals import decisions
@@ -82,7 +82,9 @@ async def _create(connection: ClientConnection, message: ClientMessage) -> None:
     async def create(connection: ClientConnection, request: SocketRequest) -> s.SessionReady:
         session_id = request.own_id
         try:
-            return await _ready(await _new(connection, request.payload, session_id))
+            again = request.begun is not None
+            made = await _new(connection, request.payload, session_id, again=again)
+            return await _ready(made)
         except BridgeError:
             found = await readers.run(observed_sessions.find, session_id)
             died = request.begun is not None  # a process, while it started this session
@@ -101,9 +103,18 @@ async def _create(connection: ClientConnection, message: ClientMessage) -> None:
 
 
 async def _new(
-    connection: ClientConnection, payload: c.SessionStart, session_id: str | None
+    connection: ClientConnection,
+    payload: c.SessionStart,
+    session_id: str | None,
+    *,
+    again: bool = False,
 ) -> Session:
-    what = (session_id, payload.agent, payload.working_directory)
+    """Create a session; ``again``: a process may have died while it did."""
+    directory = payload.working_directory
+    if payload.worktree is not None:
+        about = (connection.device, session_id, directory, payload.worktree, payload.trust)
+        directory = await git.run(directory, work_trees.make, *about, again=again)
+    what = (session_id, payload.agent, directory)
     with _notified_once(connection) as failure_id:
         return await supervisor.create(*what, connection.paired, failure_id)
 
@@ -200,7 +211,8 @@ async def session_end(connection: ClientConnection, message: ClientMessage) -> N
     if session.kind == Session.Kind.OBSERVED:
         await connection.leave(session)
         answer = c.SessionEnd(session_id=session.session_id, reason=reason)
-        return await connection.send_payload(answer, id=message.id)
+        await connection.send_payload(answer, id=message.id)
+        return
     row_id, answers = str(uuid.uuid4()), connection.delivery.answers
     answers[row_id] = message.id  # before the row is written: it is sent as soon as it commits
     try:
@@ -208,6 +220,7 @@ async def session_end(connection: ClientConnection, message: ClientMessage) -> N
     except BaseException:
         answers.pop(row_id, None)
         raise
+    await git.run(session.working_directory, work_trees.remove, session.session_id)
 
 
 def _end(session_pk: int, reason: SessionEndReason, device: Device | None, row_id: str) -> None:

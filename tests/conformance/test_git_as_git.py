@@ -26,15 +26,12 @@ def row(status: dict[str, Any], path: str) -> dict[str, Any]:
     return next(one for one in status["changes"] if one["path"] == path)
 
 
-def seal_by_an_include(repository: Repository) -> None:
+def seal_by_include(repository: Repository) -> None:
     seal(repository, "--file", str(repository.path / ".git/more"))
     repository.git("config", "include.path", "more")
 
 
-FILTERS: dict[str, Callable[[Repository], None]] = {
-    "config": seal,
-    "include": seal_by_an_include,
-}
+FILTERS: dict[str, Callable[[Repository], None]] = {"config": seal, "include": seal_by_include}
 
 
 @pytest.mark.parametrize("how", FILTERS)

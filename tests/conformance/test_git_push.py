@@ -9,7 +9,7 @@ from tests.conformance.approvals import assert_refused
 from tests.conformance.phone import Message
 from tests.conformance.repositories import Repository, Work
 
-pytestmark = pytest.mark.spec("ws.git_push")
+pytestmark = [pytest.mark.spec("ws.git_push"), pytest.mark.spec("ws.git_push_response")]
 
 
 @pytest.fixture
@@ -43,8 +43,12 @@ def test_a_branch_goes_to_its_upstream(repository: Repository, remote: Path, wor
     repository.git("tag", "-a", "v1", "-m", "v1")
     before = repository.git("for-each-ref", cwd=remote)
     shown = pushed(work, dry_run=True, head=head, repository=str(repository.path))
-    expected: dict[str, Any] = {"session_id": work.sid, "remote": "origin", "branch": "main"}
-    expected |= {"url": str(remote)}
+    expected: dict[str, Any] = {
+        "session_id": work.sid,
+        "remote": "origin",
+        "branch": "main",
+        "url": str(remote),
+    }
     expected |= {"commits": [{"hash": head, "summary": "Second"}], "count": 1, "links": []}
     assert shown == expected | {"pushed": False}
     assert repository.git("for-each-ref", cwd=remote) == before

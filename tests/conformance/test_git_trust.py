@@ -1,0 +1,220 @@
+"""Whose programs run (D63): the user's as at the machine, a repository's when it is trusted."""
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.admin import Admin
+from tests.conformance.approvals import assert_refused
+from tests.conformance.bridge import Bridge
+from tests.conformance.repositories import Repository, Work
+from tests.servers import wait_until
+
+pytestmark = pytest.mark.spec("git.trust")
+
+
+@pytest.fixture(scope="module")
+def bridge(make_bridge: Callable[..., Bridge]) -> Bridge:
+    """Its user has a home of his own, outside the roots."""
+    bridge = make_bridge("trust", start=False)
+    home = bridge.directory / "home"
+    bridge.settings |= {"HOME": str(home), "XDG_CONFIG_HOME": f"{home}/.config"}
+    return bridge.start()
+
+
+@pytest.fixture
+def home(bridge: Bridge) -> Iterator[Path]:
+    home = bridge.directory / "home"
+    home.mkdir()
+    yield home
+    shutil.rmtree(home)
+
+
+def at_the_desk(repository: Repository, home: Path, *arguments: str) -> str:
+    """What the user's own git prints or says, with his configuration."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    own |= {"HOME": str(home), "XDG_CONFIG_HOME": f"{home}/.config", "GIT_TERMINAL_PROMPT": "0"}
+    done = subprocess.run(
+        ["git", *arguments], cwd=repository.path, env=own, capture_output=True, check=False
+    )
+    return f"{done.returncode} {(done.stdout + done.stderr).decode()}"
+
+
+def plain(repository: Repository) -> None:
+    """Take the identity away that the helper has put into the repository's configuration."""
+    repository.git("config", "--remove-section", "user")
+    repository.git("config", "--remove-section", "commit")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["[core]\nhooksPath = ~/hooks\n", "[commit]\ngpgSign = true\n[gpg]\nprogram = false\n"],
+)
+def test_what_the_user_has_set_runs(
+    home: Path, repository: Repository, work: Work, setting: str
+) -> None:
+    """Hooks outside the roots and a signature: the phone is refused as the desk is, unasked."""
+    head = repository.commit_files({"a": "1\n"})
+    plain(repository)
+    (home / "hooks").mkdir()
+    (home / "hooks/pre-commit").write_text("#!/bin/sh\necho secret found >&2\nexit 1\n")
+    (home / "hooks/pre-commit").chmod(0o755)
+    (home / ".gitconfig").write_text(f"[user]\nname = Ada\nemail = a@example.com\n{setting}")
+    repository.write("a", "2\n")
+    assert at_the_desk(repository, home, "commit", "-q", "-m", "Desk", "a")[0] == "1"
+    said = assert_refused(work.ask("git_commit", message="x", files=["a"]), "GIT_ERROR", True)
+    assert ("secret found" if "hooks" in setting else "gpg") in said["message"]
+    assert repository.head() == head
+    (home / "hooks/pre-commit").write_text("#!/bin/sh\nexit 0\n")
+    if "hooks" in setting:
+        assert work.ask("git_commit", message="x", files=["a"])["type"] == "git_status_response"
+
+
+CONDITIONS = {
+    "hasconfig:remote.*.url:https://git.example/acme/**": "acme",
+    "onbranch:work/": "branch",
+    "gitdir:**/.git": "directory",
+}
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_the_author_is_that_of_the_desk(
+    home: Path, repository: Repository, work: Work, condition: str
+) -> None:
+    repository.git("checkout", "-q", "-b", "work/x")
+    repository.git("remote", "add", "origin", "https://git.example/acme/app.git")
+    plain(repository)
+    (home / "more").write_text(f"[user]\nemail = {CONDITIONS[condition]}@example.com\n")
+    (home / ".gitconfig").write_text(
+        f'[user]\nname = Dev\nemail = home@example.com\n[includeIf "{condition}"]\npath = ~/more\n'
+    )
+    repository.write("a", "1\n")
+    at_the_desk(repository, home, "add", "a")
+    at_the_desk(repository, home, "commit", "-q", "-m", "Desk")
+    repository.write("a", "2\n")
+    work.committed("Phone", ["a"])
+    desk, phone = repository.git("log", "--format=%an %ae %cn %ce").splitlines()
+    assert desk == phone and CONDITIONS[condition] in desk
+
+
+def test_a_users_setting_that_leads_into_the_repository(
+    home: Path, repository: Repository, work: Work
+) -> None:
+    """`core.hooksPath = .githooks` is his, but what lies there is the repository's."""
+    (home / ".gitconfig").write_text("[core]\nhooksPath = .githooks\n")
+    repository.commit_files({"a": "1\n"})
+    mark = repository.path / ".git/ran"
+    repository.write(".githooks/pre-commit", f"#!/bin/sh\ntouch '{mark}'\n").chmod(0o755)
+    repository.write("a", "2\n")
+    answer = work.ask("git_commit", message="x", files=["a"])
+    (program,) = assert_refused(answer, "GIT_TRUST_REQUIRED", True)["details"]["programs"]
+    path = f"{repository.path}/.githooks/pre-commit"
+    assert program == {"kind": "hook", "name": "pre-commit", "path": path}
+    assert not mark.exists()
+    outside = home / "outside"
+    outside.write_text(f"#!/bin/sh\ntouch '{mark}'\n")
+    outside.chmod(0o755)
+    (home / ".gitconfig").write_text("[core]\nhooksPath = ~/hooks\n")
+    (home / "hooks").mkdir()
+    (home / "hooks/pre-commit").symlink_to(path)
+    answer = work.ask("git_commit", message="x", files=["a"])
+    assert_refused(answer, "GIT_TRUST_REQUIRED", True)
+    (home / "hooks/pre-commit").unlink()
+    (home / "hooks/pre-commit").symlink_to(outside)
+    work.committed("His own", ["a"])
+    assert mark.exists()
+
+
+def test_trust_is_given_and_ended_at_the_machine(
+    home: Path, bridge: Bridge, repository: Repository, work: Work
+) -> None:
+    """`manage.py trust`, and the admin site; each is in the audit trail."""
+    repository.commit_files({"a": "1\n"})
+    repository.hook("pre-commit", "exit 0")
+
+    def asked() -> bool:
+        repository.write("a", str(time.monotonic_ns()))
+        answer = work.ask("git_commit", message="x", files=["a"])
+        return bool(answer["payload"].get("code") == "GIT_TRUST_REQUIRED")
+
+    assert asked()
+    said = bridge.manage("trust", str(repository.path)).stdout
+    assert "pre-commit" in said
+    assert str(repository.path) in bridge.manage("trust").stdout
+    assert not asked()
+    bridge.manage("trust", "--remove", str(repository.path))
+    assert asked() and bridge.manage("trust", "--remove", "/", check=False).returncode == 1
+    bridge.manage("trust", str(repository.path))
+    admin = Admin(bridge, "ada")
+    page = admin.page("/admin/files_app/trustedrepository/?q=" + repository.path.name[-8:])
+    assert "pre-commit" in page and str(repository.path) in page
+    link = page.split('href="/admin/files_app/trustedrepository/')
+    number = next(part.split("/")[0] for part in link if part.split("/")[0].isdigit())
+    where = f"/admin/files_app/trustedrepository/{number}/delete/"
+    admin.page(where)
+    assert admin.post(where, {"post": "yes"}).status == 302
+    assert asked()
+    trail = admin.page("/admin/devices_app/auditentry/")
+    assert "untrust" in trail and "trust" in trail
+
+
+def test_trust_that_comes_too_late(repository: Repository, work: Work, home: Path) -> None:
+    """The hook was changed since the person looked at it; nothing of it runs."""
+    head = repository.commit_files({"a": "1\n"})
+    mark = repository.path / ".git/ran"
+    repository.hook("pre-commit", "exit 0")
+    repository.write("a", "2\n")
+    answer = work.ask("git_commit", message="x", files=["a"])
+    digest = assert_refused(answer, "GIT_TRUST_REQUIRED", True)["details"]["digest"]
+    repository.hook("pre-commit", f"touch '{mark}'")
+    answer = work.ask("git_commit", message="x", files=["a"], trust=digest)
+    assert_refused(answer, "GIT_TRUST_REQUIRED", True)
+    assert not mark.exists() and repository.head() == head
+
+
+def test_a_hook_that_changes_itself_is_told(repository: Repository, work: Work, home: Path) -> None:
+    repository.commit_files({"a": "1\n"})
+    repository.hook("pre-commit", 'echo "# more" >> .git/hooks/pre-commit')
+    repository.write("a", "2\n")
+    work.committed("Changed", ["a"])
+    told = work.phone.expect("notification", session_id=work.sid)
+    assert "programs have changed" in told["payload"]["title"]
+
+
+def test_a_hook_that_prints_for_ever(repository: Repository, work: Work, home: Path) -> None:
+    """100 MB: the commit is refused or made, in time, and the error is short."""
+    repository.commit_files({"a": "1\n"})
+    repository.hook("pre-commit", "head -c 100000000 /dev/zero | tr '\\0' 'x' >&2; exit 1")
+    repository.write("a", "2\n")
+    before = repository.index()
+    said = assert_refused(work.commit("x", ["a"]), "GIT_ERROR", True)["message"]
+    assert len(said) < 5000 and repository.index() == before
+
+
+def test_a_repository_that_is_deleted_meanwhile(
+    repository: Repository, work: Work, home: Path
+) -> None:
+    repository.commit_files({"a": "1\n"})
+    repository.hook("pre-commit", "rm -rf .git; exit 1")
+    repository.write("a", "2\n")
+    answer = work.commit("x", ["a"])
+    assert answer["type"] == "error" and answer["payload"]["code"] != "BRIDGE_ERROR", answer
+    work.phone.ping()
+    wait_until(lambda: not (repository.path / ".git").exists(), "the repository is gone")
+
+
+@pytest.mark.slow
+def test_it_is_quick(repository: Repository, work: Work, home: Path) -> None:
+    """20,000 changed files in less than 3 s."""
+    names = [f"d{number // 200}/file {number}" for number in range(20_000)]
+    repository.commit_files(dict.fromkeys(names, "1\n"))
+    repository.write_files(dict.fromkeys(names, "22\n"))
+    begun = time.monotonic()
+    status = work.status()
+    assert time.monotonic() - begun < 3
+    assert len(status["changes"]) > 10_000

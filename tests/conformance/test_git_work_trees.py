@@ -1,0 +1,97 @@
+"""session_start with a work tree of its own (D64)."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.approvals import assert_refused
+from tests.conformance.phone import Message, Phone
+from tests.conformance.repositories import Repository
+
+pytestmark = pytest.mark.spec("git.work_trees")
+
+
+def start(phone: Phone, directory: Path, branch: str, **more: Any) -> Message:
+    asked = {"agent": "demo", "session_id": None, "resume": False}
+    asked |= {"working_directory": str(directory), "worktree": branch}
+    return phone.request("session_start", asked | more)
+
+
+def begun(phone: Phone, directory: Path, branch: str, **more: Any) -> dict[str, Any]:
+    answer = start(phone, directory, branch, **more)
+    assert answer["type"] == "session_ready", answer
+    return dict(answer["payload"])
+
+
+def end(phone: Phone, session_id: str) -> str:
+    """The title of the notification that follows."""
+    phone.send("session_end", {"session_id": session_id, "reason": "user_request"})
+    told = phone.expect("notification", session_id=session_id)
+    while "work tree" not in told["payload"]["title"]:
+        told = phone.expect("notification", session_id=session_id)
+    return str(told["payload"]["title"] + ": " + told["payload"]["body"])
+
+
+def test_a_session_begins_in_a_new_work_tree(repository: Repository, phone: Phone) -> None:
+    """Of a new branch, or of one that is there; git at the top shows nothing of it."""
+    head = repository.commit_files({"a": "1\n", "in/b": "1\n"})
+    repository.git("branch", "there")
+    for branch in ("feature/x", "there"):
+        ready = begun(phone, repository.path / "in", branch)
+        path = repository.path / ".worktrees" / branch
+        assert (ready["working_directory"], ready["branch"]) == (str(path), branch)
+        assert repository.git("rev-parse", "HEAD", cwd=path).strip() == head
+        assert (path / "a").read_text() == "1\n"
+        end(phone, ready["session_id"])
+    assert repository.porcelain() == ""
+    assert (repository.path / ".git/info/exclude").read_text().count("/.worktrees/") == 1
+
+
+@pytest.mark.parametrize("left", ["nothing", "untracked", "ignored", "commit"])
+def test_an_end_removes_it_when_nothing_is_lost(
+    repository: Repository, phone: Phone, left: str
+) -> None:
+    repository.commit_files({"a": "1\n", ".gitignore": "*.log\n"})
+    ready = begun(phone, repository.path, "mine")
+    path = Path(ready["working_directory"])
+    if left in ("untracked", "ignored"):
+        (path / {"untracked": "new", "ignored": "x.log"}[left]).write_text("1\n")
+    elif left == "commit":
+        repository.git("commit", "-q", "--allow-empty", "-m", "Own", cwd=path)
+    said = end(phone, ready["session_id"])
+    assert said.startswith("The work tree was removed" if left == "nothing" else "The work tree st")
+    assert path.exists() == (left != "nothing")
+    assert repository.git("rev-parse", "--verify", "mine")
+
+
+NAMES = ("", "-f", "--orphan", "a..b", "@{-1}", "a b", "x.lock", "../out", "HEAD", "a\0b", "/a")
+
+
+def test_what_cannot_be_is_refused(repository: Repository, phone: Phone) -> None:
+    """No branch, no work tree and no session is left of it."""
+    repository.commit_files({"a": "1\n"})
+    before = repository.git("for-each-ref")
+    for name in NAMES:
+        assert_refused(start(phone, repository.path, name), "GIT_ERROR", True)
+    repository.write(".worktrees/taken/file", "1\n")
+    said = assert_refused(start(phone, repository.path, "taken"), "GIT_ERROR", True)["message"]
+    assert "exists already" in said
+    assert_refused(start(phone, repository.path, "main"), "GIT_ERROR", True)
+    (repository.path / ".worktrees/out").symlink_to("/tmp")
+    assert_refused(start(phone, repository.path, "out/x"), "FILE_ACCESS_DENIED", True)
+    assert repository.git("for-each-ref") == before
+    assert len(repository.git("worktree", "list").splitlines()) == 1
+
+
+def test_its_programs_need_trust(repository: Repository, phone: Phone) -> None:
+    """A hook that runs after the check-out."""
+    repository.commit_files({"a": "1\n"})
+    mark = repository.path / ".git/ran"
+    repository.hook("post-checkout", f"touch '{mark}'")
+    refused = start(phone, repository.path, "mine")
+    details = assert_refused(refused, "GIT_TRUST_REQUIRED", True)["details"]
+    assert [one["name"] for one in details["programs"]] == ["post-checkout"]
+    assert not mark.exists() and not (repository.path / ".worktrees").exists()
+    begun(phone, repository.path, "mine", trust=details["digest"])
+    assert mark.exists()
