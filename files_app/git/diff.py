@@ -42,10 +42,10 @@ def diff(
     # a file in conflict is compared with our side: the answer has only two
     sides = "--cached" if cached else "--ours"
     known: set[str] = set()  # whose lines are read
-    settings = [] if cached else effective(place)
-    with mirror.reading(place) as git:
+    settings = effective(place)
+    with mirror.reading(place, settings) as git:
         listed = _listed(git, sides)
-        unsure = filtered(git, settings)
+        unsure = [] if cached else filtered(git, settings)
         answer = _Answer(names)
         if unsure and trusted(place):
             for name in unsure:

@@ -81,7 +81,7 @@ def status(
     In a ``trusted`` repository filters say what has changed (D63).
     """
     settings = effective(place)
-    with mirror.reading(place) as git:
+    with mirror.reading(place, settings) as git:
         state = read(git)
         unsure = filtered(git, settings)
         by_filter: dict[str, tuple[int, int]] = {}

@@ -30,6 +30,7 @@ from files_app.git.sandbox.config import Setting
 from files_app.git.sandbox.error_text import git_error
 from files_app.git.sandbox.git import Git
 from files_app.git.sandbox.links import check, check_below
+from files_app.git.settings import Effective, effective
 from sessions_app.working_directory import Repository
 
 _SHARED: Final = ("packed-refs", "shallow", "reftable", "info/exclude", "info/attributes")
@@ -55,11 +56,17 @@ _REFERENCES_MAX: Final = 5  # symbolic ones in a row; git's limit
 
 
 @contextlib.contextmanager
-def reading(place: Repository) -> Iterator[Git]:
-    """Yield a Git that can only read. Raises GIT_ERROR and the jail's errors."""
+def reading(place: Repository, found: list[Effective] | None = None) -> Iterator[Git]:
+    """Yield a Git that can only read. Raises GIT_ERROR and the jail's errors.
+
+    ``found``: the settings in force, where the caller has them.
+    """
     with _made(place) as mirror:
         mirror.copy_index()
-        mirror.configure([("core.bigFileThreshold", str(limits.GIT_BIG_FILE_BYTES))])
+        mirror.configure(
+            effective(place) if found is None else found,
+            [("core.bigFileThreshold", str(limits.GIT_BIG_FILE_BYTES))],
+        )
         yield Git(place, mirror.directory, git.reading_environment(mirror.directory))
 
 
@@ -125,23 +132,19 @@ class Mirror:
                 return  # the branch is packed, or yet to come
         raise git_error("The repository is damaged: its HEAD names no branch and no commit.")
 
-    def configure(self, more: list[Setting]) -> None:
+    def configure(self, found: list[Effective], more: list[Setting]) -> None:
         """Write the allowed configuration."""
         settings = self._listed(f"{self.place.common_dir}/config")
         # here and below the last of several values counts
         if dict(settings).get("extensions.worktreeconfig", "").lower() in _TRUE:
             settings += self._listed(f"{self.place.git_dir}/config.worktree")
         harmless = config.of_repository(settings)
-        # git looks into it to say which of the user's settings apply here
-        self._write("config", config.text([*harmless, *_OURS]))
-        where = {"GIT_DIR": self.place.git_dir, "GIT_COMMON_DIR": self.directory}
-        user_settings = config.read_user(where | {"GIT_WORK_TREE": self.place.top})
         # where git looks for the user's own files by default
         base = os.environ.get("XDG_CONFIG_HOME") or f"{git.home()}/.config"
         names = (("core.excludesFile", "ignore"), ("core.attributesFile", "attributes"))
         files = [(key, f"{base}/git/{name}") for key, name in names]
         mine = [(key, path) for key, path in files if path[:1] == "/" and os.path.isfile(path)]
-        mine += config.of_user(user_settings)
+        mine += config.of_user((one.key, one.value) for one in found if not one.own)
         self._write("config", config.text([*mine, *harmless, *_OURS, *more]))
 
     def copy_index(self) -> None:
