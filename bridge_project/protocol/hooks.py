@@ -164,6 +164,15 @@ def parse_hook_body(body: bytes, *, now: datetime) -> HookEvent:
     return parse_hook_event(_loads(body), now=now)
 
 
+def parse_made_event(value: dict[str, Any], *, now: datetime) -> HookEvent:
+    """Read a hook event that this process made, from what JSON can hold. Raises HookInvalid."""
+    try:
+        jsontext.check_depth(value)
+    except jsontext.JsonError as error:
+        raise _unusable(error) from None
+    return parse_hook_event(value, now=now)
+
+
 def parse_hook_batch(body: bytes, now: datetime) -> list[HookEvent | HookInvalid]:
     """Read the events of a batch in order, each by itself (D32).
 
@@ -220,7 +229,11 @@ def _loads(body: bytes) -> Any:
     try:
         return jsontext.loads(body)
     except jsontext.JsonError as error:
-        raise _wrong("body", "JSON", f"the body is not usable JSON: {error}") from None
+        raise _unusable(error) from None
+
+
+def _unusable(error: jsontext.JsonError) -> HookInvalid:
+    return _wrong("body", "JSON", f"the body is not usable JSON: {error}")
 
 
 def _wrong(field: str, constraint: str, message: str) -> HookInvalid:

@@ -41,7 +41,7 @@ def loads(data: bytes | str) -> Any:
     except ValueError as error:
         raise JsonError(str(error)) from None
     if text.count(b"[") + text.count(b"{") > JSON_MAX_DEPTH:
-        _check_depth(value)
+        check_depth(value)
     # A number that does not fit is an infinity by now. Writing it is faster than a walk in Python.
     if b"Infinity" in to_json(value, inf_nan_mode="constants"):
         try:
@@ -82,7 +82,8 @@ def dumps_unicode(value: Any) -> str:
     return text
 
 
-def _check_depth(value: Any) -> None:
+def check_depth(value: Any) -> None:
+    """Raise JsonError on nesting over JSON_MAX_DEPTH."""
     # By levels rather than by recursion: the cost is one pass over the containers, whatever their
     # shape.
     level = [value] if type(value) in (dict, list) else []

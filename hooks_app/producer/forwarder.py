@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from hooks_app.producer.spool import Spool
 from hooks_app.producer.spool_queue import STALE_RETRIES, Item, SpoolQueue, seconds_behind
+from hooks_app.producer.translate import Event
 
 try:
     import inotify_simple
@@ -66,8 +67,8 @@ class Sender(Protocol):
     def allowed(self, waiting: Sequence[Item]) -> int:
         """Return how many of the next events may be sent at once. Raises Limited."""
 
-    def send(self, events: Sequence[bytes]) -> list[Result]:
-        """Send events, each as JSON; return their results. Raises Unreachable."""
+    def send(self, events: Sequence[Event]) -> list[Result]:
+        """Send events; return their results. Raises Unreachable."""
 
 
 class Forwarder:
@@ -160,7 +161,7 @@ class Forwarder:
         results = [WAITS] * len(chosen)
         try:
             if chosen:
-                results = self._sender.send([body for _, body in chosen])
+                results = self._sender.send([event for _, event in chosen])
                 self._failures = 0
                 self._report("")
         finally:

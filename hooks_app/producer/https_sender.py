@@ -25,6 +25,7 @@ from hooks_app.producer.forwarder import (
     Unreachable,
 )
 from hooks_app.producer.spool_queue import SEND_MAX_BYTES, Item, seconds_behind
+from hooks_app.producer.translate import Event
 
 EVENT, BATCH = "/api/v1/hooks/event", "/api/v1/hooks/batch"
 VERSION = "1.0.0"  # X-Hook-Version
@@ -110,14 +111,14 @@ class HttpsSender:
                 return 1 if path == EVENT else self._batch_max
         raise Limited("the rate is used up", min(ready.values()) - now)
 
-    def send(self, events: Sequence[bytes]) -> list[Result]:
+    def send(self, events: Sequence[Event]) -> list[Result]:
         """Post the events to the endpoint that `allowed` chose. Raises Unreachable."""
         if len(events) == 1 and self._open_at[EVENT] <= time.monotonic():
             self._path = EVENT
-        body = events[0]
+        body = events[0].body
         if self._path == BATCH:
             self._last_batch = time.monotonic()
-            body = b'{"events":[' + b",".join(events) + b"]}"
+            body = b'{"events":[' + b",".join(event.body for event in events) + b"]}"
         answer = self._post(body)
         status, code = answer.status, answer.body.get("code", "")
         if status == 200 and answer.body.get("received") is not None:

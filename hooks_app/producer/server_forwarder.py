@@ -1,7 +1,8 @@
 """Store this machine's spool directly, in a thread of the server (D47).
 
-Its events take the same way as posted ones: the same parser and the same `store`, in the one thread
-that writes events, so groups from the spool and groups of posted events take turns.
+It hands over the events that it has made, without a request and without their JSON. From there they
+take the way of posted ones: the same rules, and `store_group` in the one thread that writes events,
+so groups from the spool and groups of posted events take turns.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from django.db import DataError, IntegrityError
 from django.db import Error as DatabaseError
@@ -21,12 +23,13 @@ from prometheus_client import Metric
 from bridge_project.kernel import metrics
 from bridge_project.kernel.config import conf
 from bridge_project.kernel.threads import ingestion
-from bridge_project.protocol.hooks import HookInvalid, parse_hook_body
+from bridge_project.protocol.hooks import HookInvalid, parse_made_event
 from hooks_app.intake.group_commit import store_group
 from hooks_app.intake.store import Posted, Receipt
 from hooks_app.producer.forwarder import TAKEN, WAITS, Forwarder, Result, Unreachable
 from hooks_app.producer.spool import spool_status
 from hooks_app.producer.spool_queue import Item
+from hooks_app.producer.translate import Event
 
 SOURCE = "primary-agent"  # what the producer of another machine says in X-Hook-Source
 # Events in one transaction: a permission request that arrives meanwhile waits for it.
@@ -48,10 +51,10 @@ class StoreSender:
     def allowed(self, waiting: Sequence[Item]) -> int:
         return GROUP_EVENTS
 
-    def send(self, events: Sequence[bytes]) -> list[Result]:
+    def send(self, events: Sequence[Event]) -> list[Result]:
         """Store events in one transaction. Raises Unreachable when the database is away."""
         now = datetime.now(UTC)
-        parsed = [_parse(event, now) for event in events]
+        parsed = [_parse(event.fields, now) for event in events]
         good = [one for one in parsed if isinstance(one, Posted)]
         try:
             stored = iter(ingestion.begin(store_group, good).result() if good else [])
@@ -63,9 +66,9 @@ class StoreSender:
         return [WAITS if result.verdict == "waits" else result for result in results]
 
 
-def _parse(event: bytes, now: datetime) -> Posted | Result:
+def _parse(event: dict[str, Any], now: datetime) -> Posted | Result:
     try:
-        return Posted(parse_hook_body(event, now=now), SOURCE)
+        return Posted(parse_made_event(event, now=now), SOURCE)
     except HookInvalid as invalid:
         rules = {one["rule"] for one in invalid.violations}
         why = "; ".join(one["message"] for one in invalid.violations)[:500]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from hooks_app.producer.shell_command import SPOOL_MAX_BYTES
 from hooks_app.producer.spool import NOBODY, NOTICE, File, Spool
-from hooks_app.producer.translate import NeverAnEvent, dump, iso, translate
+from hooks_app.producer.translate import Event, NeverAnEvent, iso, translate
 
 GRACE_SECONDS = 10.0  # a file that neither parses nor grows for this long was cut short
 SEND_MAX_BYTES = 8 * 2**20  # at once; the bridge takes 10
@@ -126,29 +126,29 @@ class SpoolQueue:
             self.spool.drop(item.file.name)
         self.items = [item for item in self.items if item not in dropped]
 
-    def take(self, most: int, clock_offset: float) -> list[tuple[Item, bytes]]:
-        """Take the next events with their JSON, under 8 MB together."""
-        taken: list[tuple[Item, bytes]] = []
+    def take(self, most: int, clock_offset: float) -> list[tuple[Item, Event]]:
+        """Take the next events, under 8 MB of JSON together."""
+        taken: list[tuple[Item, Event]] = []
         room, now, passed = SEND_MAX_BYTES, time.time(), 0
         for item in self.items:
             if len(taken) == most:
                 break
-            if (body := self._body(item, now, clock_offset)) is not None:
-                if taken and room < len(body):
+            if (event := self._event(item, now, clock_offset)) is not None:
+                if taken and room < len(event.body):
                     break
-                room -= len(body) + 1
-                taken.append((item, body))
+                room -= len(event.body) + 1
+                taken.append((item, event))
             passed += 1
         del self.items[:passed]
         return taken
 
-    def _body(self, item: Item, now: float, clock_offset: float) -> bytes | None:
+    def _event(self, item: Item, now: float, clock_offset: float) -> Event | None:
         """Translate an event; None when its file is gone or was set aside."""
         try:
             raw, when = self.spool.read(item.file.name)[1], item.file.mtime_ns / 1e9
             event = translate(raw, now=now, mtime=when, event_id=item.event_id, offset=clock_offset)
             if event is not None:
-                return dump(event)
+                return event
             self.spool.drop(item.file.name)
         except FileNotFoundError:
             pass

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, NamedTuple
 
 from bridge_project.protocol.agent_text import for_person, is_task_notification
 from bridge_project.protocol.risk import risk_of
@@ -22,6 +22,13 @@ SURROGATES = re.compile("[\ud800-\udfff]")
 
 Raw = dict[str, Any]
 Translated = tuple[str, dict[str, Any]]  # event and payload
+
+
+class Event(NamedTuple):
+    """Hold an event and its JSON, which a sender on another machine posts."""
+
+    fields: Raw
+    body: bytes
 
 
 class NeverAnEvent(ValueError):
@@ -133,13 +140,13 @@ TRANSLATIONS: dict[str, tuple[Callable[[Raw], Translated], tuple[str, ...]]] = {
 
 def translate(
     raw: Raw, *, now: float, mtime: float, event_id: str | None = None, offset: float = 0.0
-) -> Raw | None:
+) -> Event | None:
     """Return a hook's JSON as an event, or None when the bridge ignores it.
 
     ``mtime``: when the hook ran; ``now``: this machine's time, both seconds since 1970. A hook that
     ran long ago, or on a clock that is ``offset`` seconds from the server's, gets the server's
     time, and its own in ``occurred_at``. Over EVENT_MAX_BYTES it is cut and says so.
-    Raises NeverAnEvent.
+    Raises NeverAnEvent, ValueError when JSON cannot hold it.
     """
     kind, session = raw.get("hook_event_name"), raw.get("session_id")
     if not isinstance(kind, str) or not kind:
@@ -186,17 +193,17 @@ def _clean(value: Any) -> Any:
     return [_clean(item) for item in value] if isinstance(value, list) else value
 
 
-def _fit(event: Raw) -> Raw:
+def _fit(event: Raw) -> Event:
     """Cut the longest strings and lists to EVENT_MAX_BYTES, and mark the event."""
-    size, keep = len(dump(event)), EVENT_MAX_BYTES
-    if size <= EVENT_MAX_BYTES:
-        return event
+    body, keep = dump(event), EVENT_MAX_BYTES
+    if (size := len(body)) <= EVENT_MAX_BYTES:
+        return Event(event, body)
     while keep >= 16:
         keep //= 2
         cut = _cut(event["payload"], keep)
         shorter = {**event, "payload": {**cut, "truncated": True, "original_bytes": size}}
-        if len(dump(shorter)) <= EVENT_MAX_BYTES:
-            return shorter
+        if len(body := dump(shorter)) <= EVENT_MAX_BYTES:
+            return Event(shorter, body)
     raise NeverAnEvent(f"cannot be cut to {EVENT_MAX_BYTES} bytes")
 
 

@@ -18,7 +18,12 @@ from hypothesis import strategies as st
 from bridge_project.kernel import limits
 from bridge_project.protocol import jsontext
 from bridge_project.protocol.agent_text import for_person
-from bridge_project.protocol.hooks import parse_hook_event
+from bridge_project.protocol.hooks import (
+    HookInvalid,
+    parse_hook_body,
+    parse_hook_event,
+    parse_made_event,
+)
 from bridge_project.protocol.risk import risk_of
 from hooks_app.producer import https_sender
 from hooks_app.producer.__main__ import make_one_file
@@ -82,7 +87,7 @@ def test_what_a_tool_printed_costs_little(piece: str) -> None:
 def made(raw: dict[str, Any], **more: Any) -> dict[str, Any]:
     event = translate(raw, **{"now": NOW, "mtime": NOW, **more})
     assert event is not None
-    return event
+    return event.fields
 
 
 def test_why_it_stopped() -> None:
@@ -136,8 +141,28 @@ reason message notification_type level trigger last_assistant_message
 )
 def test_whatever_an_agent_sends_becomes_a_valid_event(kind: str, fields: dict[str, Any]) -> None:
     """A new version of the agent may send other types than those seen."""
-    event = made({"hook_event_name": kind, "session_id": "s", **fields})
-    parse_hook_event(jsontext.loads(dump(event)), now=datetime.fromtimestamp(NOW, UTC))
+    raw = {"hook_event_name": kind, "session_id": "s", **fields}
+    event, now = translate(raw, now=NOW, mtime=NOW), datetime.fromtimestamp(NOW, UTC)
+    assert event is not None
+    posted, handed_over = (
+        parse_hook_body(event.body, now=now),
+        parse_made_event(event.fields, now=now),
+    )
+    assert jsontext.dumps(posted.outbound("id")) == jsontext.dumps(handed_over.outbound("id"))
+
+
+def test_an_event_nested_too_deeply_is_refused_either_way() -> None:
+    deep: Any = []
+    for _ in range(limits.JSON_MAX_DEPTH):
+        deep = [deep]
+    event = translate({**fixture("Stop"), "deep": deep}, now=NOW, mtime=NOW)
+    assert event is not None
+    now = datetime.fromtimestamp(NOW, UTC)
+    with pytest.raises(HookInvalid) as posted:
+        parse_hook_body(event.body, now=now)
+    with pytest.raises(HookInvalid) as handed_over:
+        parse_made_event(event.fields, now=now)
+    assert posted.value.violations == handed_over.value.violations
 
 
 def test_numbers_agree_with_the_bridges_limits() -> None:

@@ -25,7 +25,7 @@ def event(name: str, payload: dict[str, Any]) -> HookEvent:
 def captured(name: str) -> HookEvent:
     translated = translate(fixture(name), now=0, mtime=0)
     assert translated is not None
-    return event(translated["event"], translated["payload"])
+    return event(translated.fields["event"], translated.fields["payload"])
 
 
 def ran(result: Any, *, success: bool = True, **more: Any) -> HookEvent:
