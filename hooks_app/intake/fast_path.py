@@ -6,9 +6,9 @@ plain JSON, one of our names, no query, no Origin) is parsed, counted and stored
 loop and in the one thread of `group_commit`. Everything else, and everything that is refused, goes
 to the view.
 
-The view defines how events are answered. Parser, limits and store are the same functions; even the
-headers are the view's: it answers the first event, and its headers are kept.
-tests/hooks/test_fast_path.py sends the same requests to both and compares the answers.
+The view defines how events are answered. Parser, limits and store are the same functions, and
+HEADERS are those that the middlewares give to the view's answer. tests/hooks/test_fast_path.py
+sends the same requests to both and compares the answers, headers too.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 
 from bridge_project.http import ratelimit
 from bridge_project.http.asgi_types import Application, Message, Receive, Scope, Send
-from bridge_project.http.error_body import request_id
+from bridge_project.http.error_body import JSON_TYPE, request_id
 from bridge_project.http.errors import as_bridge_error
 from bridge_project.http.json import check_media_type
 from bridge_project.kernel.config import conf
@@ -38,6 +38,17 @@ LARGE_AT_ONCE = 2  # a large event takes many times its size in memory until it 
 UNUSUAL = frozenset({b"origin", b"content-encoding", b"x-hook-behind"})
 PATHS = frozenset({"/hooks/event", "/api/v1/hooks/event"})
 HOOK = tokens.Principal("hook")
+# of the view's 200 to a request without Origin; besides, Content-Length and X-Request-ID
+HEADERS = (
+    (b"content-type", JSON_TYPE.encode()),
+    (b"allow", b"POST, OPTIONS"),
+    (b"x-frame-options", b"DENY"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"vary", b"origin"),
+    (b"cache-control", b"no-store"),
+)
 
 Headers = dict[bytes, bytes]
 
@@ -48,7 +59,6 @@ class FastPath:
     def __init__(self, application: Application) -> None:
         self.application = application
         self._writer = GroupWriter()
-        self._answered_with: list[tuple[bytes, bytes]] = []  # the headers of the view's 200
         self._large = asyncio.Semaphore(LARGE_AT_ONCE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -62,12 +72,12 @@ class FastPath:
             scope["bridge.connection"].authenticated = True
         if (body := await _whole_body(receive)) is None:
             return  # the client is gone, and nothing was accepted
-        outcome = await self._store(scope, headers, body) if self._answered_with else None
+        outcome = await self._store(scope, headers, body)
         if isinstance(outcome, Receipt):
-            await self._answer(send, outcome, headers.get(b"x-request-id"))
+            await _answer(send, outcome, headers.get(b"x-request-id"))
         else:
             again = {**scope, "bridge.refusal": outcome}
-            await self.application(again, _replay(body, receive), self._learning(send))
+            await self.application(again, _replay(body, receive), send)
 
     async def _store(
         self, scope: Scope, headers: Headers, body: bytes
@@ -97,25 +107,6 @@ class FastPath:
             # not tried again by the view: the commit may have happened although its answer was lost
             return as_bridge_error(error)
 
-    def _learning(self, send: Send) -> Send:
-        """Pass the view's answer on; keep the headers of its first 200."""
-
-        async def learn(message: Message) -> None:
-            start = message["type"] == "http.response.start" and message["status"] == 200
-            if start and not self._answered_with:
-                self._answered_with = [(bytes(name), bytes(v)) for name, v in message["headers"]]
-            await send(message)
-
-        return learn
-
-    async def _answer(self, send: Send, receipt: Receipt, given: bytes | None) -> None:
-        body = jsontext.dumps(receipt.body()).encode()
-        id_ = request_id(given.decode("latin-1") if given else None).encode()
-        own = {b"content-length": str(len(body)).encode(), b"x-request-id": id_}
-        headers = [(name, own.get(name.lower(), value)) for name, value in self._answered_with]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
-
 
 def _headers_of(scope: Scope) -> Headers:
     """Return each header once; a repeated one leaves the request to the view."""
@@ -137,6 +128,14 @@ def _is_plain(scope: Scope, headers: Headers) -> bool:
     except BridgeError:
         return False
     return host_allowed(own_names(scope), headers.get(b"host", b"").decode("latin-1"))
+
+
+async def _answer(send: Send, receipt: Receipt, given: bytes | None) -> None:
+    body = jsontext.dumps(receipt.body()).encode()
+    id_ = request_id(given.decode("latin-1") if given else None).encode()
+    own = (b"content-length", str(len(body)).encode()), (b"x-request-id", id_)
+    await send({"type": "http.response.start", "status": 200, "headers": [*HEADERS, *own]})
+    await send({"type": "http.response.body", "body": body})
 
 
 async def _whole_body(receive: Receive) -> bytes | None:
