@@ -1,4 +1,7 @@
-"""Answer POST /hooks/event, /hooks/batch and /admin/reload-hooks (D2, D8, D31)."""
+"""Answer POST /hooks/event, /hooks/batch and /admin/reload-hooks (D2, D8, D31).
+
+The fast path answers ordinary events; what is not ordinary, every refusal and batches come here.
+"""
 
 import json
 from datetime import UTC, datetime

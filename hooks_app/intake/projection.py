@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from bridge_project.kernel.text import printable
 from bridge_project.protocol.hooks import HookEvent
 from bridge_project.protocol.resources import ToolOutcome
 from bridge_project.protocol.server_messages import Notification
@@ -13,6 +14,7 @@ from sessions_app.approvals import tool_result
 from sessions_app.approvals.tool_call import Call, describe, usable_id
 from sessions_app.models import Session
 
+NAME_CHARS = 128
 _END_REASONS: dict[object, SessionEndReason] = {
     "user_exit": "user_request",
     "error": "error",
@@ -27,8 +29,8 @@ def end_reason(event: HookEvent) -> SessionEndReason:
 
 
 def tool_of(event: HookEvent) -> str:
-    """Return the tool that the event is about, or an empty string."""
-    return _text(event, "tool")
+    """Return the name of the event's tool as it is stored, or an empty string."""
+    return printable(_text(event, "tool"))[:NAME_CHARS]
 
 
 def directory_of(event: HookEvent) -> str:
@@ -76,7 +78,7 @@ def _text(event: HookEvent, name: str) -> str:
 def call_of(event: HookEvent) -> Call:
     """Return the tool call of a PreToolUse or PostToolUse."""
     payload = event.payload
-    tool, params = tool_of(event), payload["params"]
+    tool, params = _text(event, "tool"), payload["params"]
     return Call(
         id=usable_id(payload.get("tool_call_id")) or usable_id(payload.get("tool_use_id")),
         tool=tool,

@@ -1,4 +1,9 @@
-"""Store hook events with their messages and effects (D26, D31 to D37)."""
+"""Store hook events with their messages and effects (D26, D31 to D37).
+
+``store`` is an event's one way into the log, and has three callers: the fast path, for a Django
+request costs more than storing; the view, for all that is not ordinary, and batches; the forwarder
+of this machine's spool, which needs no request. The first and the last call it by group_commit.py.
+"""
 
 import json
 import uuid
@@ -13,20 +18,15 @@ from bridge_project.kernel import limits, metrics
 from bridge_project.kernel.ages import ages
 from bridge_project.kernel.database import delete_in_steps
 from bridge_project.kernel.text import printable
-from bridge_project.protocol.catalogue import encode, encode_raw
 from bridge_project.protocol.hooks import HookEvent
 from bridge_project.protocol.types import now_text, parse_timestamp
-from hooks_app.intake import projection
+from hooks_app.intake import observed, projection
 from hooks_app.models import HookEvent as StoredEvent
-from sessions_app.approvals import service as approvals
 from sessions_app.log import ingest_sql
 from sessions_app.log.outbox import Outbox, outbox
-from sessions_app.models import LogRow, Session, ToolCall
+from sessions_app.models import LogRow, Session
 from sessions_app.observed import sessions as observed_sessions
 
-NAME_CHARS = 128
-# notifications that tell the state of the turn
-_TURNS = {"permission_prompt": Session.Turn.WAITING, "idle_prompt": Session.Turn.IDLE}
 _WRITE_RECORD = ingest_sql.insert_into(
     StoredEvent,
     ("event_id", "event", "session_id", "tool", "seq", "broadcast_count", "received_at"),
@@ -76,40 +76,75 @@ def _receipts(cursor: Any, event_ids: Sequence[str]) -> dict[str, Receipt]:
 
 
 def store(posted: Sequence[Posted]) -> list[Receipt]:
-    """Store events with their messages in one transaction; return receipts."""
+    """Store events with their messages in one transaction; return receipts.
+
+    1. Lock the head of the log. 2. Read what is known: events that were stored before, sessions,
+    who has joined them. 3. Accept each event in order (see ``_Group.accept``). 4. Write the records
+    of the events and their sessions; the outbox writes the rows. 5. After the commit: count.
+    """
+    # From here to the commit nobody else holds the head. Of two requests with one event, the second
+    # reads what the first has stored, and of two first events of a session only one makes it.
     with outbox() as box:
-        ids = [event.event_id for event, _ in posted if event.event_id]
-        # the head of the log is locked, so nobody else accepts one of these meanwhile
-        known = _receipts(box.cursor, ids)
-        sessions = ingest_sql.read_sessions(box.cursor, {event.session_id for event, _ in posted})
-        keys = [session.pk for session in sessions.values()]
-        listening = ingest_sql.count_joins(box.cursor, keys, box.now)
-        receipts, touched = [], {}
-        records: list[tuple[Any, ...]] = []
-        for event, source in posted:
-            if event.event_id and event.event_id in known:
-                receipts.append(known[event.event_id])
-                continue
-            new = event.session_id not in sessions
-            if new:
-                made = observed_sessions.create_observed(event.session_id, box.now)
-                sessions[event.session_id] = made
-            session = touched[event.session_id] = sessions[event.session_id]
-            if source and session.kind == Session.Kind.OBSERVED:
-                session.agent_type = printable(source)[:NAME_CHARS] or session.agent_type
-            count = listening.get(session.pk, 0)
-            receipt = Receipt(event.event_id or str(uuid.uuid4()), count)
-            whole = _summarize(box, session, event, records)
-            seq = _store_one(box, session, whole, receipt.event_id, new=new)
-            known[receipt.event_id] = receipt
-            receipts.append(receipt)
-            about = (event.event, event.session_id, _tool(event), seq)
-            records.append((receipt.event_id, *about, count, box.moment))
-        ingest_sql.write(box.cursor, _WRITE_RECORD, records)
-        ingest_sql.write_sessions(box.cursor, touched.values())
-    for record in records:
-        metrics.events.labels(record[1]).inc()
+        group = _Group(box, posted)
+        receipts = [group.accept(event, source) for event, source in posted]
+        group.write()
+    group.count()
     return receipts
+
+
+class _Group:
+    """Hold what one transaction reads, changes and writes for its events."""
+
+    def __init__(self, box: Outbox, posted: Sequence[Posted]) -> None:
+        self._box = box
+        self._receipts = _receipts(
+            box.cursor, [event.event_id for event, _ in posted if event.event_id]
+        )
+        self._sessions = ingest_sql.read_sessions(
+            box.cursor, {event.session_id for event, _ in posted}
+        )
+        keys = [session.pk for session in self._sessions.values()]
+        self._joined = ingest_sql.count_joins(box.cursor, keys, box.now)
+        self._touched: dict[str, Session] = {}
+        self._records: list[tuple[Any, ...]] = []
+
+    def accept(self, event: HookEvent, source: str) -> Receipt:
+        """Append an event's messages and apply it to its session, once.
+
+        1. One that was stored before, here or earlier, has its first receipt (D31). 2. Find its
+        session, or make it. 3. Complete a SessionEnd. 4. Append what it says. 5. Record it.
+        """
+        if event.event_id and event.event_id in self._receipts:
+            return self._receipts[event.event_id]
+        session, new = self._session_of(event, source)
+        joined = self._joined.get(session.pk, 0)
+        receipt = Receipt(event.event_id or str(uuid.uuid4()), joined)
+        whole = _summarize(self._box, session, event, self._records)
+        row = observed.append(self._box, session, whole, receipt.event_id, new=new)
+        self._receipts[receipt.event_id] = receipt
+        about = (event.event, event.session_id, projection.tool_of(event), row.seq)
+        self._records.append((receipt.event_id, *about, joined, self._box.moment))
+        return receipt
+
+    def _session_of(self, event: HookEvent, source: str) -> tuple[Session, bool]:
+        """Return an event's session, and whether this event has made it."""
+        session = self._sessions.get(event.session_id)
+        if new := session is None:
+            session = observed_sessions.create_observed(event.session_id, self._box.now)
+        if source and session.kind == Session.Kind.OBSERVED:
+            session.agent_type = printable(source)[: projection.NAME_CHARS] or session.agent_type
+        self._sessions[event.session_id] = self._touched[event.session_id] = session
+        return session, new
+
+    def write(self) -> None:
+        """Write the records of the events, and the sessions that they changed."""
+        ingest_sql.write(self._box.cursor, _WRITE_RECORD, self._records)
+        ingest_sql.write_sessions(self._box.cursor, self._touched.values())
+
+    def count(self) -> None:
+        """Count the events that were stored, for GET /metrics."""
+        for record in self._records:
+            metrics.events.labels(record[1]).inc()
 
 
 def _summarize(
@@ -162,76 +197,6 @@ def _duration(box: Outbox, start_seq: int, end: HookEvent) -> float | None:
         return None
     seconds = (stop - start).total_seconds()
     return round(seconds, 3) if seconds >= 0 else None
-
-
-def _store_one(box: Outbox, session: Session, event: HookEvent, event_id: str, *, new: bool) -> int:
-    """Append an event's messages in order; return its ``agent_event``'s number."""
-    observed = session.kind == Session.Kind.OBSERVED
-    session.last_activity_at = box.now
-    if observed:
-        _begin(box, session, event, new=new)
-    row = box.append(session.feed, encode_raw("agent_event", event.outbound(event_id)))
-    session.hook_count += 1
-    recent = {"type": event.event, "timestamp": event.timestamp}
-    if tool := _tool(event):
-        recent["tool"] = tool
-    session.recent_events = [recent, *session.recent_events][: limits.RECENT_EVENTS]
-    if observed:
-        _apply(box, session, event)
-    return row.seq
-
-
-def _begin(box: Outbox, session: Session, event: HookEvent, *, new: bool) -> None:
-    """Announce a session that starts, or starts again, before the event (D34)."""
-    starts = event.event == "SessionStart"
-    quiet = session.status == Session.Status.CLOSED and session.closed_at is None
-    again = starts or (quiet and event.event != "SessionEnd")
-    if starts or not session.working_directory:
-        session.working_directory = projection.directory_of(event) or session.working_directory
-    observed_sessions.set_title(session, projection.prompt_of(event))
-    if projection.starts_program(event):
-        approvals.reject_passed_over(box, session)
-    if again:
-        observed_sessions.reopen(session)
-    if new or again:
-        observed_sessions.announce_start(box, session)
-
-
-def _apply(box: Outbox, session: Session, event: HookEvent) -> None:
-    """Apply an event to its session: turn, calls, notifications (D13, D37)."""
-    match event.event:
-        case "PreToolUse":
-            call = projection.call_of(event)
-            of_open_call = event.payload.get("permission_request") is True
-            if event.payload["requires_approval"] or of_open_call:
-                approvals.ask(box, session, call, of_open_call=of_open_call)
-            else:
-                approvals.report(box, session, call)
-        case "PostToolUse":
-            call, outcome = projection.call_of(event), projection.outcome_of(event)
-            approvals.record_hook_outcome(box, session, call, outcome, projection.failure_of(event))
-        case "UserPromptSubmit" | "Stop":
-            if not projection.leaves_subagents(event):
-                approvals.reject_passed_over(box, session)
-                stops = event.event == "Stop"
-                session.set_turn(Session.Turn.IDLE if stops else Session.Turn.WORKING)
-            elif not session.waits:
-                session.set_turn(Session.Turn.WORKING)
-        case "SessionEnd" if session.status == Session.Status.CLOSED:
-            session.closed_at = session.closed_at or box.now  # it may have been quiet only
-            return  # it was said then
-        case "SessionEnd":
-            reason = projection.end_reason(event)
-            observed_sessions.close(box, session, reason, by=ToolCall.DecidedBy.AGENT)
-        case "Notification":
-            kind = str(event.payload.get("notification_type"))
-            session.turn = _TURNS.get(kind, session.turn)
-    if notification := projection.notification_of(event, session):
-        box.append_to_all(encode(notification))
-
-
-def _tool(event: HookEvent) -> str:
-    return printable(projection.tool_of(event))[:NAME_CHARS]
 
 
 def forget_old() -> int:
