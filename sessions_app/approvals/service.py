@@ -1,24 +1,24 @@
 """Record tool calls: announced, waiting for approval, ended (D37, D38).
 
-Everything here but ``forget_old`` runs inside an outbox. Decisions are made in decisions.py.
+Everything here but ``forget_old`` runs inside an outbox. Which open call is meant is matched in
+open_calls.py, decisions are made in decisions.py.
 """
-# ruff: noqa: S608 - only our own names are put into statements
 
 import uuid
 from datetime import datetime, timedelta
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 
 from bridge_project.kernel import limits
 from bridge_project.kernel.ages import ages
 from bridge_project.kernel.database import delete_in_steps
-from bridge_project.kernel.text import printable
 from bridge_project.protocol import jsontext
 from bridge_project.protocol import server_messages as s
 from bridge_project.protocol.catalogue import encode
 from bridge_project.protocol.resources import ToolOutcome
 from bridge_project.protocol.types import ApprovalSource
 from sessions_app import notifications
+from sessions_app.approvals import open_calls
 from sessions_app.approvals.decisions import store_decision
 from sessions_app.approvals.tool_call import Call
 from sessions_app.approvals.tool_result import Failure
@@ -28,56 +28,13 @@ from sessions_app.models import Session, ToolCall
 _PENDING, _REJECTED = ToolCall.Decision.PENDING, ToolCall.Decision.REJECTED
 
 
-# One statement each: nine of ten events are about calls without an approval.
-_CALL = ToolCall._meta.db_table
-_NAMED = "session_id = %s AND tool_call_id = %s"
-_EMPTY = "description params source decided_by reason frame"
-_OPEN = f'SELECT id FROM "{_CALL}" WHERE finished_at IS NULL AND '
-# No two calls share an id: one whose id the session has had gets another.
-_BEGIN = (
-    f'INSERT INTO "{_CALL}" (session_id, tool_call_id, tool, same, risk_level, created_at, '
-    f"forwarded, {_EMPTY.replace(' ', ', ')}) SELECT %s, "
-    f'CASE WHEN EXISTS (SELECT 1 FROM "{_CALL}" WHERE {_NAMED}) THEN %s ELSE %s END, '
-    f"%s, %s, %s, %s, %s{', %s' * len(_EMPTY.split())} "
-    f"WHERE NOT EXISTS ({_OPEN} {_NAMED} AND same = %s) RETURNING tool_call_id"
-)
-# The open call that ran: the equal one with that id, else the one that waits, else the oldest equal
-# one, else the one with that id. When an agent uses one id for two calls, the one that ran must not
-# approve the other. A call that was refused at the machine does not run.
-_END = (
-    f'UPDATE "{_CALL}" SET finished_at = %s WHERE id = COALESCE('
-    f"({_OPEN} session_id = %s AND same = %s AND (tool_call_id = %s OR decision IS NULL "
-    "OR decision <> %s OR decided_by <> %s) "
-    "ORDER BY CASE WHEN tool_call_id = %s THEN 0 WHEN decision = 'pending' THEN 1 ELSE 2 END, id "
-    "LIMIT 1), "
-    f"({_OPEN} {_NAMED})) RETURNING id, tool_call_id, decision"
-)
-
-
-def _open_calls(session: Session) -> QuerySet[ToolCall]:
-    return ToolCall.objects.filter(session=session, finished_at=None).order_by("pk")
-
-
-def _seen_before(session: Session, call: Call, *, of_open_call: bool) -> ToolCall | None:
-    """Return the open call with the same id, tool and parameters, if any.
-
-    ``of_open_call``: else the newest equal one that nobody was asked about, for an interrupted one
-    stays open; or a pending one.
-    """
-    equal = _open_calls(session).filter(same=call.digest)
-    found = equal.filter(tool_call_id=call.id).first() if call.id else None
-    if found is None and of_open_call:
-        found = equal.filter(decision=None).last() or equal.filter(decision=_PENDING).first()
-    return found
-
-
 def _asked_before(box: Outbox, session: Session, call: Call) -> ToolCall | None:
     """Return the open call with the same id; the bridge's own agents use unique ids.
 
     Its parameters may have changed as long as nobody was asked. When it was decided and is asked
     about again, that is another call, and the first has ended.
     """
-    record = _open_calls(session).filter(tool_call_id=call.id).first() if call.id else None
+    record = open_calls.of(session).filter(tool_call_id=call.id).first() if call.id else None
     if record is None or record.decision is None:
         return record
     if record.decision != _PENDING:
@@ -90,15 +47,10 @@ def _asked_before(box: Outbox, session: Session, call: Call) -> ToolCall | None:
 
 def report(box: Outbox, session: Session, call: Call) -> str:
     """Record a call that nobody is asked about, once; return the id devices know."""
-    tool, same, other_id = _name(call), call.digest, str(uuid.uuid4())
-    own = (session.pk, call.id or "")
-    id_, unset = (other_id, call.id or other_id), ("",) * len(_EMPTY.split())
-    about = (tool, same, call.risk_level, box.moment, False)
-    box.cursor.execute(_BEGIN, (session.pk, *own, *id_, *about, *unset, *own, same))
-    row = box.cursor.fetchone()  # None: it is open already
-    tool_call_id = str(row[0]) if row else call.id or ""
+    begun = open_calls.begin(box, session, call)
+    tool_call_id = begun or call.id or ""
     _begin(session, call, tool_call_id, box.now)
-    if row:
+    if begun:  # else it is open already
         ids = {"session_id": session.session_id, "tool_call_id": tool_call_id, "tool": call.tool}
         message = s.ToolCall(**ids, params=dict(call.params), description=call.description)
         box.append(session.feed, encode(message))
@@ -113,7 +65,7 @@ def ask(box: Outbox, session: Session, call: Call, *, of_open_call: bool = False
     """
     source: ApprovalSource = "hooks" if session.kind == Session.Kind.OBSERVED else "agent_sdk"
     if source == "hooks":
-        record = _seen_before(session, call, of_open_call=of_open_call)
+        record = open_calls.asked_about(session, call, of_open_call=of_open_call)
     else:
         record = _asked_before(box, session, call)
     if record is None:
@@ -136,7 +88,7 @@ def ask(box: Outbox, session: Session, call: Call, *, of_open_call: bool = False
         )
     )
     # Calls that ask are kept in full; the details of others are in the log only.
-    record.tool, record.same, record.source = _name(call), call.digest, source
+    record.tool, record.same, record.source = open_calls.name_of(call), call.digest, source
     record.risk_level, record.decision = call.risk_level, _PENDING
     record.description = call.description.replace("\x00", " ")
     record.reasoning = call.reasoning and call.reasoning.replace("\x00", " ")
@@ -151,10 +103,6 @@ def ask(box: Outbox, session: Session, call: Call, *, of_open_call: bool = False
     return record
 
 
-def _name(call: Call) -> str:
-    return printable(call.tool)[:128] or "unknown"
-
-
 def record_hook_outcome(
     box: Outbox, session: Session, call: Call, outcome: ToolOutcome, failure: Failure | None
 ) -> None:
@@ -162,14 +110,11 @@ def record_hook_outcome(
 
     That it ran says who decided, if nobody had (D37).
     """
-    own = (session.pk, call.id or "")
-    refused = (_REJECTED, ToolCall.DecidedBy.AGENT)
-    box.cursor.execute(_END, (box.moment, session.pk, call.digest, own[1], *refused, own[1], *own))
-    ended: tuple[int, str, str | None] | None = box.cursor.fetchone()  # its key, id and decision
-    tool_call_id = (ended[1] if ended else call.id) or str(uuid.uuid4())
+    ended = open_calls.end(box, session, call)
+    tool_call_id = (ended and ended.tool_call_id) or call.id or str(uuid.uuid4())
     _append_result(box, session, tool_call_id, call.tool, outcome, failure)
-    if ended and ended[2] is not None:  # somebody was asked
-        _end(box, session, ToolCall.objects.get(pk=ended[0]), outcome, ran=True)
+    if ended and ended.decision is not None:  # somebody was asked
+        _end(box, session, ToolCall.objects.get(pk=ended.key), outcome, ran=True)
     _go_on(session, tool_call_id)
 
 
@@ -186,7 +131,7 @@ def record_outcome(
     A refusal has a result too, and that is no tool that ran.
     """
     _append_result(box, session, id_, tool, outcome, failure)
-    record = _open_calls(session).filter(tool_call_id=id_).first()
+    record = open_calls.of(session).filter(tool_call_id=id_).first()
     if record is not None:
         _end(box, session, record, outcome, ran=outcome.success)
     _go_on(session, id_)
@@ -254,7 +199,7 @@ def reject_pending(
 ) -> None:
     """Reject a session's pending calls, or those whose fields are ``which``."""
     if session.pending_approvals:
-        for record in _open_calls(session).filter(decision=_PENDING, **which):
+        for record in open_calls.of(session).filter(decision=_PENDING, **which):
             store_decision(box, session, record, _REJECTED, by=by, reason=reason)
 
 
@@ -268,7 +213,7 @@ def _report_without_result(box: Outbox, session: Session) -> None:
     """Notify every device of calls that devices decided about and that have no result."""
     if session.decided_by_device:
         session.decided_by_device = False
-        decided = _open_calls(session).filter(decided_by=ToolCall.DecidedBy.DEVICE)
+        decided = open_calls.of(session).filter(decided_by=ToolCall.DecidedBy.DEVICE)
         for record in decided.filter(reason=""):
             record.reason = "no_result"
             record.save(update_fields=["reason"])
@@ -279,7 +224,7 @@ def fail_unfinished_calls(box: Outbox, session: Session, reason: str) -> None:
     """End every open call with a failed ``tool_result``: the agent is gone (D35)."""
     why = f"The call has no result {notifications.WHY[reason]}."
     outcome = ToolOutcome(success=False, content="", error=why)
-    for record in _open_calls(session):
+    for record in open_calls.of(session):
         _append_result(box, session, record.tool_call_id, record.tool, outcome, None)
         _end(box, session, record, outcome, ran=False)
 
@@ -292,7 +237,7 @@ def close_calls(box: Outbox, session: Session, *, by: str) -> None:
     reject_pending(box, session, by=by, reason="session_closed")
     _report_without_result(box, session)
     refused = Q(decision=_REJECTED, decided_by=ToolCall.DecidedBy.DEVICE)
-    _open_calls(session).exclude(refused).update(finished_at=box.now)
+    open_calls.of(session).exclude(refused).update(finished_at=box.now)
 
 
 def forget_old() -> int:

@@ -6,8 +6,9 @@ SQLite and PostgreSQL. Every function takes a cursor; one that writes takes an o
 # ruff: noqa: S608 - only our own names are put into statements
 
 import json
+import re
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -27,15 +28,15 @@ class _SQLiteCursor(sqlite3.Cursor):
     """Take the statements that PostgreSQL takes."""
 
     def execute(self, statement: str, values: Any = ()) -> Self:
-        return super().execute(_with_question_marks(statement), values)
+        return super().execute(_for_sqlite(statement), values)
 
     def executemany(self, statement: str, values: Any) -> Self:
-        return super().executemany(_with_question_marks(statement), values)
+        return super().executemany(_for_sqlite(statement), values)
 
 
 @lru_cache
-def _with_question_marks(statement: str) -> str:
-    return statement.replace("%s", "?")
+def _for_sqlite(statement: str) -> str:
+    return re.sub(r"%\((\w+)\)s", r":\1", statement).replace("%s", "?")
 
 
 @contextmanager
@@ -61,11 +62,11 @@ def _marks(values: Collection[Any]) -> str:
     return ",".join(["%s"] * len(values))
 
 
-def _columns(names: str, table: str = "{}") -> str:
-    return ",".join(table.format(name) for name in names.split())
+def _columns(names: Sequence[str], form: str) -> str:
+    return ", ".join(form.format(name) for name in names)
 
 
-def write(cursor: Any, statement: str, values: Sequence[Sequence[Any]]) -> None:
+def write(cursor: Any, statement: str, values: Sequence[Sequence[Any] | Mapping[str, Any]]) -> None:
     """Run a statement once for each row of values."""
     if len(values) == 1:
         cursor.execute(statement, values[0])
@@ -90,16 +91,23 @@ def moment(value: datetime | None) -> Any:
 
 ROW_WRITTEN = ("seq", "feed_id", "type", "message_id", "frame", "size", "created_at")
 _WRITE_ROWS = insert_into(LogRow, ROW_WRITTEN)
-_WRITE_FEED = f'UPDATE "{_FEED}" SET last_seq = %s, rows = %s, bytes = %s WHERE id = %s'
+_WRITE_FEED = f"""
+    UPDATE "{_FEED}" SET last_seq = %(last_seq)s, rows = %(rows)s, bytes = %(bytes)s
+    WHERE id = %(feed)s
+"""
 READ_HEAD = f'SELECT seq, bytes FROM "{_HEAD}" WHERE id = 1'
 _LOCK_HEAD = f"{READ_HEAD} FOR UPDATE"
-_WRITE_HEAD = f'UPDATE "{_HEAD}" SET seq = %s, bytes = %s WHERE id = 1'
+_WRITE_HEAD = f'UPDATE "{_HEAD}" SET seq = %(seq)s, bytes = %(bytes)s WHERE id = 1'
 _OLDEST = f'SELECT seq, feed_id, size FROM "{_ROW}" ORDER BY seq LIMIT %s'
-_OLDEST_OF_FEED = _OLDEST.replace("ORDER BY", "WHERE feed_id = %s ORDER BY")
-_DELETE_ROW = f'DELETE FROM "{_ROW}" WHERE seq = %s'
-_SHRINK_FEED = (
-    f'UPDATE "{_FEED}" SET rows = rows - %s, bytes = bytes - %s, dropped_seq = %s WHERE id = %s'
+_OLDEST_OF_FEED = (
+    f'SELECT seq, feed_id, size FROM "{_ROW}" WHERE feed_id = %s ORDER BY seq LIMIT %s'
 )
+_DELETE_ROW = f'DELETE FROM "{_ROW}" WHERE seq = %s'
+_SHRINK_FEED = f"""
+    UPDATE "{_FEED}"
+    SET rows = rows - %(rows)s, bytes = bytes - %(bytes)s, dropped_seq = %(dropped_seq)s
+    WHERE id = %(feed)s
+"""
 _SHRINK_HEAD = f'UPDATE "{_HEAD}" SET bytes = bytes - %s WHERE id = 1'
 
 
@@ -119,8 +127,12 @@ def write_log(
 ) -> None:
     """Append rows of ROW_WRITTEN's values; update the counters of feeds and log."""
     write(cursor, _WRITE_ROWS, rows)
-    write(cursor, _WRITE_FEED, [(feed.last_seq, feed.rows, feed.bytes, feed.pk) for feed in feeds])
-    write(cursor, _WRITE_HEAD, [(seq, bytes)])
+    counted = [
+        {"feed": feed.pk, "last_seq": feed.last_seq, "rows": feed.rows, "bytes": feed.bytes}
+        for feed in feeds
+    ]
+    write(cursor, _WRITE_FEED, counted)
+    write(cursor, _WRITE_HEAD, [{"seq": seq, "bytes": bytes}])
 
 
 def oldest(cursor: Any, count: int, feed_id: int | None = None) -> list[tuple[int, int, int]]:
@@ -134,37 +146,34 @@ def oldest(cursor: Any, count: int, feed_id: int | None = None) -> list[tuple[in
 
 def discard(cursor: Any, rows: Sequence[tuple[int, int, int]]) -> None:
     """Delete the oldest rows; each feed stores the newest one it lost (D29)."""
-    gone: dict[int, tuple[int, int, int]] = {}
+    gone: dict[int, dict[str, int]] = {}
     for seq, feed_id, size in rows:
-        count, total, _ = gone.get(feed_id, (0, 0, 0))
-        gone[feed_id] = (count + 1, total + size, seq)
-    write(cursor, _SHRINK_FEED, [(*sums, feed_id) for feed_id, sums in gone.items()])
+        lost = gone.setdefault(feed_id, {"feed": feed_id, "rows": 0, "bytes": 0})
+        lost.update(rows=lost["rows"] + 1, bytes=lost["bytes"] + size, dropped_seq=seq)
+    write(cursor, _SHRINK_FEED, list(gone.values()))
     write(cursor, _SHRINK_HEAD, [(sum(size for _, _, size in rows),)])
     write(cursor, _DELETE_ROW, [(seq,) for seq, _, _ in rows])
 
 
 # In the order of the models' fields, as from_db wants them; last in a session what is converted.
 _SESSION_READ = (
-    "id session_id kind feed_id agent_type title titled working_directory status closed_at"
-    " hook_count recent_events pending_approvals turn doing decided_by_device"
+    *("id", "session_id", "kind", "feed_id", "agent_type", "title", "titled", "working_directory"),
+    *("status", "closed_at", "hook_count", "recent_events", "pending_approvals", "turn", "doing"),
+    "decided_by_device",
 )
-_FEED_READ = "id kind last_seq rows bytes"
-_READ_SESSIONS = (
-    f"SELECT {_columns(_SESSION_READ, 's.{}')},{_columns(_FEED_READ, 'f.{}')} "
-    f'FROM "{_SESSION}" s JOIN "{_FEED}" f ON f.id = s.feed_id WHERE s.session_id IN ('
+_FEED_READ = ("id", "kind", "last_seq", "rows", "bytes")
+_READ_SESSIONS = f"""
+    SELECT {_columns(_SESSION_READ, "s.{}")}, {_columns(_FEED_READ, "f.{}")}
+    FROM "{_SESSION}" s JOIN "{_FEED}" f ON f.id = s.feed_id
+    WHERE s.session_id"""
+_CONVERTED = ("closed_at", "last_activity_at", "recent_events")
+_PLAIN = (
+    *("agent_type", "title", "titled", "working_directory", "status", "hook_count"),
+    *("pending_approvals", "turn", "doing", "decided_by_device"),
 )
-_SESSION_WRITTEN = (
-    "agent_type title titled working_directory status hook_count pending_approvals turn doing"
-    " decided_by_device closed_at last_activity_at recent_events"
-)
-_WRITE_SESSION = f'UPDATE "{_SESSION}" SET {_columns(_SESSION_WRITTEN, "{} = %s")} WHERE id = %s'
-_COUNT_JOINS = (
-    f'SELECT j.session_id, COUNT(*) FROM "{_JOIN}" j'
-    f' JOIN "{_CONNECTION}" c ON c.id = j.connection_id JOIN "{_PROCESS}" p ON p.id = c.process_id'
-    " WHERE NOT c.replaced AND p.lease_until > %s AND j.session_id IN ("
-)
-# leases go by the database's clock: see leases.clock
-_COUNT_JOINS_SHARED = _COUNT_JOINS.replace("%s", "STATEMENT_TIMESTAMP()")
+_WRITE_SESSION = f"""
+    UPDATE "{_SESSION}" SET {_columns((*_PLAIN, *_CONVERTED), "{0} = %({0})s")} WHERE id = %(id)s
+"""
 
 
 def read_sessions(cursor: Any, session_ids: Collection[str]) -> dict[str, Session]:
@@ -172,16 +181,14 @@ def read_sessions(cursor: Any, session_ids: Collection[str]) -> dict[str, Sessio
     if not session_ids:
         return {}
     found = {}
-    names, feed_names = _SESSION_READ.split(), _FEED_READ.split()
-    cursor.execute(f"{_READ_SESSIONS}{_marks(session_ids)})", list(session_ids))
-    for values in cursor.fetchall():
-        own = dict(zip(names, values, strict=False))
+    for values in read_where_in(cursor, _READ_SESSIONS, list(session_ids)):
+        own = dict(zip(_SESSION_READ, values, strict=False))
         if isinstance(own["recent_events"], str):
             own["recent_events"] = json.loads(own["recent_events"])
         if own["closed_at"] is not None:
             own["closed_at"] = own["closed_at"].replace(tzinfo=UTC)
-        session = Session.from_db(connection.alias, names, list(own.values()))
-        session.feed = Feed.from_db(connection.alias, feed_names, values[len(names) :])
+        session = Session.from_db(connection.alias, _SESSION_READ, list(own.values()))
+        session.feed = Feed.from_db(connection.alias, _FEED_READ, values[len(own) :])
         found[session.session_id] = session
     return found
 
@@ -190,26 +197,32 @@ def count_joins(cursor: Any, session_keys: Collection[int], now: datetime) -> di
     """Return session key → live connections of all processes that joined it (D33)."""
     if not session_keys:
         return {}
+    # leases go by the database's clock where several machines share one: see leases.clock
     shared = connection.vendor == "postgresql"
-    cursor.execute(
-        f"{_COUNT_JOINS_SHARED if shared else _COUNT_JOINS}{_marks(session_keys)})"
-        " GROUP BY j.session_id",
-        [*([] if shared else [moment(now)]), *session_keys],
-    )
+    statement = f"""
+        SELECT j.session_id, COUNT(*)
+        FROM "{_JOIN}" j
+            JOIN "{_CONNECTION}" c ON c.id = j.connection_id
+            JOIN "{_PROCESS}" p ON p.id = c.process_id
+        WHERE NOT c.replaced
+            AND p.lease_until > {"STATEMENT_TIMESTAMP()" if shared else "%s"}
+            AND j.session_id IN ({_marks(session_keys)})
+        GROUP BY j.session_id
+    """
+    cursor.execute(statement, [*([] if shared else [moment(now)]), *session_keys])
     return dict(cursor.fetchall())
 
 
 def write_sessions(cursor: Any, sessions: Iterable[Session]) -> None:
     """Write what storing events may have changed of sessions."""
-    plain = _SESSION_WRITTEN.split()[:-3]
     values = [
-        (
-            *(getattr(session, name) for name in plain),
-            moment(session.closed_at),
-            moment(session.last_activity_at),
-            connection.ops.adapt_json_value(session.recent_events, None),
-            session.pk,
-        )
+        {
+            **{name: getattr(session, name) for name in _PLAIN},
+            "id": session.pk,
+            "closed_at": moment(session.closed_at),
+            "last_activity_at": moment(session.last_activity_at),
+            "recent_events": connection.ops.adapt_json_value(session.recent_events, None),
+        }
         for session in sessions
     ]
     write(cursor, _WRITE_SESSION, values)
