@@ -31,57 +31,121 @@ RISK_OF_TOOL: dict[str, RiskLevel] = {
     **dict.fromkeys(_HIGH.split(), "high"),
 }
 # Shell commands are critical when they cannot be undone, change rights, or run code that nobody has
-# read.
-CRITICAL_COMMAND = re.compile(
-    r"""\brm\b["']?\s+(?:-\S+\s+){0,9}(?:-[a-zA-Z]*[rRf]|--recursive|--force)   # rm -rf, -r -f, -f
-    |\b(?:xargs|find)\b[^;|\n]{0,300}\s(?:\S{0,100}/)?(?:rm|shred)\b|\b(?:shred|truncate)\s+-*\w
-    |\bcrontab\s+-r|\brsync\b[^;&|\n]{0,300}\s--(?:del|remove-source)
-    |\b(?:sudo|doas|pkexec|mkfs(?:\.\w+)?|shutdown|reboot|wipefs)\b|(?<![-\w])su\s+-|\bgh\s+repo\s+delete\b
-    |\b(?:curl|wget)\b[^|;\n]{0,300}\|\s*(?:sudo\s+)?(?:\S{0,100}/)?(?:env\s+)?(?:ba|z|da|k)?(?:sh|python[\d.]*|perl|node|ruby)\b
-    |\b(?:eval|sh|bash|zsh|source)\b[^;\n]{0,40}[$<]\(\s*(?:curl|wget)\b
-    |\bgit\s+(?:\S+\s+){0,9}?push\b[^;&|\n]{0,200}\s(?:--force\S*|-[a-eg-z]*f[a-z]*|--mirror|--delete|\+\S+|:\S+)(?:\s|$)
-    |\bgit\s+(?:reset\s+(?:\S+\s+){0,5}?--hard|clean\s+(?:\S+\s+){0,5}?-[a-zA-Z]*f)
-    |\bdd\b[^;|\n]{0,200}\bof=/dev/|>\s*/dev/(?:sd|nvme|vd|hd|mmcblk|disk)
-    |\bchmod\s+(?:-\S+\s+){0,5}(?:-R|--recursive)\b|\bchown\s+(?:-\S+\s+){0,5}(?:-R|--recursive)\b
-    |\bgit\s+(?:\S+\s+){0,5}?(?:stash\s+(?:drop|clear)\b|branch\s+(?-i:-D)\b|restore\s+(?!--staged)
-      |(?:checkout|switch)(?:[^\S\n]|\\\n)+(?:[^;&|\s]+(?:[^\S\n]|\\\n)+){0,3}?(?:--\s|-\w*f\b|--(?:force|disc)|['"]?\./?(?![\w./-])))
-    |\bfind\b[^;|\n]{0,300}\s-delete\b|:\s*\(\)\s*\{|\bterraform\s+destroy\b|\bkubectl\s+delete\b
-    |\bdrop(?:db\b|\s+(?:table|database|schema)\b)|\bdocker\s+(?:volume|system)\s+(?:rm|prune)\b
-    |\bdocker[-\s]compose\b[^;&|\n]{0,200}\sdown\b[^;&|\n]{0,100}\s(?:-\w*v\b|--vol)""",
-    re.VERBOSE | re.IGNORECASE,
-)
-# matched against one simple command: words separated by one space, spaces inside words replaced
-READING_COMMAND = re.compile(
-    r"""(?:ls|cat|head|tail|wc|[ef]?grep|stat|du|df|which|type|whereis|basename|dirname|realpath|readlink
-      |cut|tr|nl|diff|cmp|comm|jq|whoami|id|uname|column|md5sum|sha256sum|tac|rev|pwd|ps)(?:\ |$)
-    |xargs\ (?:-[0r]\ )*(?:[ef]?grep|wc|ls|cat|head|tail)(?:\ |$)
+# read. Idea → how it is recognized from the beginning of a word on, anywhere in the command as it
+# was written, in upper case or lower. To add an idea, add a row, and what has it to
+# tests/fixtures/risks.toml.
+_CRITICAL_IDEAS: dict[str, str] = {
+    # -- what cannot be undone --
+    "Removes recursively, or without asking.": r"""
+        rm\b["']?\s+(?:-\S+\s+){0,9}(?:-[a-zA-Z]*[rRf]|--recursive|--force)""",
+    "Removes or overwrites what another command lists.": r"""
+        (?:xargs|find)\b[^;|\n]{0,300}\s(?:\S{0,100}/)?(?:rm|shred)\b""",
+    "Lets find delete what it finds.": r"find\b[^;|\n]{0,300}\s-delete\b",
+    "Overwrites or cuts a file.": r"(?:shred|truncate)\s+-*\w",
+    "Removes all scheduled commands.": r"crontab\s+-r",
+    "Removes files while it synchronizes.": r"rsync\b[^;&|\n]{0,300}\s--(?:del|remove-source)",
+    "Writes a file system, or wipes one.": r"(?:mkfs(?:\.\w+)?|wipefs)\b",
+    "Writes to a device with dd.": r"dd\b[^;|\n]{0,200}\bof=/dev/",
+    "Drops a database, or a part of it.": r"drop(?:db\b|\s+(?:table|database|schema)\b)",
+    # -- rights, and the machine --
+    "Becomes another user.": r"(?:sudo|doas|pkexec)\b|(?<!-)su\s+-",
+    "Ends the machine's work.": r"(?:shutdown|reboot)\b",
+    "Changes rights or owners of a whole directory.": r"""
+        (?:chmod|chown)\s+(?:-\S+\s+){0,5}(?:-R|--recursive)\b""",
+    # -- code that nobody has read --
+    "Runs what it downloads, through a pipe.": r"""
+        (?:curl|wget)\b[^|;\n]{0,300}\|\s*(?:sudo\s+)?(?:\S{0,100}/)?(?:env\s+)?
+        (?:ba|z|da|k)?(?:sh|python[\d.]*|perl|node|ruby)\b""",
+    "Runs what it downloads, through a substitution.": r"""
+        (?:eval|sh|bash|zsh|source)\b[^;\n]{0,40}[$<]\(\s*(?:curl|wget)\b""",
+    # -- git --
+    "Pushes by force, or deletes at the remote.": r"""
+        git\s+(?:\S+\s+){0,9}?push\b[^;&|\n]{0,200}
+        \s(?:--force\S*|-[a-eg-z]*f[a-z]*|--mirror|--delete|\+\S+|:\S+)(?:\s|$)""",
+    "Throws changes away by a reset.": r"git\s+reset\s+(?:\S+\s+){0,5}?--hard",
+    "Removes untracked files.": r"git\s+clean\s+(?:\S+\s+){0,5}?-[a-zA-Z]*f",
+    "Throws away stashed changes.": r"""
+        git\s+(?:\S+\s+){0,5}?stash\s+(?:drop|clear)\b""",
+    "Deletes a branch, merged or not.": r"git\s+(?:\S+\s+){0,5}?branch\s+(?-i:-D)\b",
+    "Restores files over changes.": r"git\s+(?:\S+\s+){0,5}?restore\s+(?!--staged)",
+    "Checks out over changes: by force, or paths.": r"""
+        git\s+(?:\S+\s+){0,5}?(?:checkout|switch)(?:[^\S\n]|\\\n)+
+        (?:[^;&|\s]+(?:[^\S\n]|\\\n)+){0,3}?
+        (?:--\s|-\w*f\b|--(?:force|disc)|['"]?\./?(?![\w./-]))""",
+    "Deletes a repository on GitHub.": r"gh\s+repo\s+delete\b",
+    # -- what runs elsewhere --
+    "Destroys infrastructure.": r"terraform\s+destroy\b|kubectl\s+delete\b",
+    "Removes data of containers.": r"docker\s+(?:volume|system)\s+(?:rm|prune)\b",
+    "Removes containers with their volumes.": r"""
+        docker[-\s]compose\b[^;&|\n]{0,200}\sdown\b[^;&|\n]{0,100}\s(?:-\w*v\b|--vol)""",
+}
+# the same, where no word begins
+_CRITICAL_SIGNS: dict[str, str] = {
+    "Redirects output to a disk.": r">\s*/dev/(?:sd|nvme|vd|hd|mmcblk|disk)",
+    "Makes processes without end (a fork bomb).": r":\s*\(\)\s*\{",
+}
+# Idea → a simple command from its beginning on: words separated by one space, spaces inside words
+# replaced
+_READING_IDEAS: dict[str, str] = {
+    "Programs that only print, whatever their options.": r"""
+        (?:ls|cat|head|tail|wc|[ef]?grep|stat|du|df|which|type|whereis|basename|dirname|realpath
+        |readlink|cut|tr|nl|diff|cmp|comm|jq|whoami|id|uname|column|md5sum|sha256sum|tac|rev|pwd
+        |ps)(?:\ |$)""",
+    "xargs with one of them.": r"xargs\ (?:-[0r]\ )*(?:[ef]?grep|wc|ls|cat|head|tail)(?:\ |$)",
     # what these are given by a variable or a pattern could be an option that writes
-    |find\ (?![*?\[])(?!.*\ (?:-(?:exec|ok|fprint|fls)|\$))|rg\ (?!.*(?:--pre|--host|\ \$))
-    |(?:sort|tree|file)(?!.*\ (?:-\w*[oC]|--|[$*?\[]))(?:\ |$)
-    |sed\ -n\ [\d,$;p]+(?:\ [^-$*?\[]\S*)*$|date(?:\ \+\S*)?$|uniq(?:\ -[cdu]+)?$
-    |git\ (?:--no-pager\ |-C\ \S+\ )*(?!.*\ (?:-O|--open|--out|--ext|--textc|\$))
-      (?:(?:status|log|diff|show|blame|rev-parse|ls-files|ls-tree|describe|shortlog|grep
-        |cat-file)(?:\ |$)
-      |branch(?:\ (?:-[avr]+|--all|--list|--show-current))*$|tag(?:\ (?:-l|--list)(?:\ [^-]\S*)*)?$
-      |remote(?:\ -v)?$|stash\ (?:list|show)(?:\ |$))
-    |(?:npm\ (?:ls|view|outdated)|pip\ (?:list|show|freeze)|docker\ (?:ps|images|logs|inspect)
-      |kubectl\ (?:get|describe|logs)|cargo\ (?:tree|metadata)|go\ (?:version|doc))(?:\ |$)
-    |[\w.+-]+\ (?:--version|--help)$""",
-    re.VERBOSE,
+    "find without actions that run or write.": r"""
+        find\ (?![*?\[])(?!.*\ (?:-(?:exec|ok|fprint|fls)|\$))""",
+    "rg without options that run programs.": r"rg\ (?!.*(?:--pre|--host|\ \$))",
+    "Programs that write only by an option.": r"""
+        (?:sort|tree|file)(?!.*\ (?:-\w*[oC]|--|[$*?\[]))(?:\ |$)""",
+    "sed that prints lines by their numbers.": r"sed\ -n\ [\d,$;p]+(?:\ [^-$*?\[]\S*)*$",
+    "The date, not set.": r"date(?:\ \+\S*)?$",
+    "uniq without an output file.": r"uniq(?:\ -[cdu]+)?$",
+    "git's commands that show.": r"""
+        git\ (?:--no-pager\ |-C\ \S+\ )*(?!.*\ (?:-O|--open|--out|--ext|--textc|\$))
+        (?:(?:status|log|diff|show|blame|rev-parse|ls-files|ls-tree|describe|shortlog|grep
+          |cat-file)(?:\ |$)
+        |branch(?:\ (?:-[avr]+|--all|--list|--show-current))*$
+        |tag(?:\ (?:-l|--list)(?:\ [^-]\S*)*)?$
+        |remote(?:\ -v)?$|stash\ (?:list|show)(?:\ |$))""",
+    "What package managers show.": r"""
+        (?:npm\ (?:ls|view|outdated)|pip\ (?:list|show|freeze)|cargo\ (?:tree|metadata)
+        |go\ (?:version|doc))(?:\ |$)""",
+    "What containers and clusters show.": r"""
+        (?:docker\ (?:ps|images|logs|inspect)|kubectl\ (?:get|describe|logs))(?:\ |$)""",
+    "Any program's version or help.": r"[\w.+-]+\ (?:--version|--help)$",
+}
+# the same of commands that build or test, behind what holds for all of them
+_BUILDING_HEAD = r"""
+    (?!.*\ (?:--(?:fix|write|in-place)\b   # not those that change sources, or what others have
+      |(?:un)?install|(?:un)?deploy|publish|release|upload|push|(?:dist|very)?clean|migrate|reset
+      |destroy))
+    (?:(?:npx|uv\ run|poetry\ run|bundle\ exec|python[\d.]*\ -m)\ )?"""
+_BUILDING_IDEAS: dict[str, str] = {
+    "Builds.": r"(?:make|cmake|ninja|tsc|gradle|mvn|\./gradlew|\./mvnw)(?:\ |$)",
+    "Runs tests.": r"(?:ctest|pytest|unittest|tox|nox|jest|vitest|mocha|rspec|phpunit)(?:\ |$)",
+    "Checks sources.": r"(?:mypy|ruff\ check|flake8|pylint|pyright|eslint)(?:\ |$)",
+    "Checks their form, without a change.": r"(?:black|prettier|ruff\ format)\ --check(?:\ |$)",
+    "Rust.": r"cargo\ (?:build|check|test|clippy|bench|doc|nextest)",
+    "Go, and Bazel.": r"(?:go|bazel)\ (?:build|test|vet)",
+    "Elixir.": r"mix\ (?:compile|test)",
+    ".NET, and Swift.": r"(?:dotnet|swift)\ (?:build|test)",
+    "Deno.": r"deno\ (?:test|check|lint)",
+    "A script of the project's package.json.": r"""
+        (?:npm|pnpm|yarn|bun)\ (?:test|t|run|run-script|build|lint)(?:\ |$)""",
+}
+
+
+def _any_of(ideas: Mapping[str, str]) -> str:
+    return f"(?:{'|'.join(ideas.values())})"
+
+
+# each one expression, with its common beginning in front: that is faster than trying row by row
+CRITICAL_COMMAND = re.compile(
+    rf"\b{_any_of(_CRITICAL_IDEAS)}|{_any_of(_CRITICAL_SIGNS)}", re.VERBOSE | re.IGNORECASE
 )
-BUILDING_COMMAND = re.compile(
-    r"""(?!.*\ (?:--(?:fix|write|in-place)\b
-      |(?:un)?install|(?:un)?deploy|publish|release|upload|push|(?:dist|very)?clean|migrate|reset|destroy))
-    (?:(?:npx|uv\ run|poetry\ run|bundle\ exec|python[\d.]*\ -m)\ )?
-    (?:(?:make|cmake|ninja|ctest|pytest|unittest|tox|nox|mypy|ruff\ check|flake8|pylint
-      |pyright|eslint|tsc|jest|vitest|mocha|gradle|mvn|\./gradlew|\./mvnw|rspec|phpunit
-      |(?:black|prettier|ruff\ format)\ --check)(?:\ |$)
-    |cargo\ (?:build|check|test|clippy|bench|doc|nextest)|(?:go|bazel)\ (?:build|test|vet)
-    |mix\ (?:compile|test)
-    |(?:dotnet|swift)\ (?:build|test)|deno\ (?:test|check|lint)
-    |(?:npm|pnpm|yarn|bun)\ (?:test|t|run|run-script|build|lint)(?:\ |$))""",
-    re.VERBOSE,
-)
+READING_COMMAND = re.compile(_any_of(_READING_IDEAS), re.VERBOSE)
+BUILDING_COMMAND = re.compile(_BUILDING_HEAD + _any_of(_BUILDING_IDEAS), re.VERBOSE)
 # These do not change what a command line does: beside others they do not count, alone they only
 # read. A shell also runs commands in the subscript of a variable that some of them name.
 SILENT_COMMAND = re.compile(
