@@ -4,7 +4,8 @@ import { make } from "../protocol/messages.js";
 import { markSeen } from "../store/home.js";
 import { fetchJson, Unanswered } from "./requests.js";
 
-const PATIENCE_MS = { git_commit: 130_000, replay_request: 60_000 }; // the latter may be megabytes
+// of a commit's hooks, a remote's, and of an answer of megabytes
+const PATIENCE_MS = { git_commit: 130_000, git_push: 310_000, replay_request: 60_000 };
 
 async function ask(engine, type, payload) {
   await engine.requests.online();
@@ -59,10 +60,10 @@ export const commandsOf = (engine) => ({
   resume: (session) => engine.requests.join(session, true).then(() => {}),
 
   // What it is told first waits for it like any message, and outlives this page.
-  startSession: async (session, agent, directory, content) => {
+  startSession: async (session, agent, directory, content, more = {}) => {
     const { outgoing, requests } = engine;
     await requests.online();
-    requests.begun.set(session, [agent, directory]);
+    requests.begun.set(session, [agent, directory, more]);
     const id = content && (await engine.commands.say(session, content)); // which joins
     await requests.join(session).catch((error) => {
       if (error instanceof Unanswered) return; // the next connection begins it, or finds it

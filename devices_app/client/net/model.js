@@ -202,8 +202,9 @@ export class Model {
     try {
       this.channel.postMessage({ ...answer, result: await this.run(call, args) });
     } catch (error) {
-      const lost = error instanceof Unanswered;
-      this.channel.postMessage({ ...answer, error: error.message, code: error.code, lost });
+      const { code, details } = error;
+      const rest = { code, details, lost: error instanceof Unanswered };
+      this.channel.postMessage({ ...answer, error: error.message, ...rest });
     }
   }
 
@@ -213,12 +214,15 @@ export class Model {
     for (const { lost } of [...this.asked.values()]) lost();
   }
 
-  settle({ answered, from, result, error, code, lost }) {
+  settle({ answered, from, result, error, code, details, lost }) {
     const asked = this.asked.get(answered);
     if (!asked) return;
     this.leader = from;
     if (error === undefined) asked.resolve(result);
-    else asked.reject(Object.assign(lost ? new Unanswered(error) : new Error(error), { code }));
+    else
+      asked.reject(
+        Object.assign(lost ? new Unanswered(error) : new Error(error), { code, details }),
+      );
   }
 
   async run(name, args) {

@@ -16,7 +16,7 @@ export class Requests {
     this.waiting = new Map(); // id → {resolve, reject}
     this.joined = new Set(); // sessions, on this connection
     this.joining = new Map();
-    this.begun = new Map(); // session → agent and directory, until it is there
+    this.begun = new Map(); // session → agent, directory and more, until it is there
     this.waiters = []; // for a connection
   }
 
@@ -52,8 +52,8 @@ export class Requests {
   join(session, resume = false) {
     if (this.joined.has(session) && !resume) return Promise.resolve(null);
     if (this.joining.has(session) && !resume) return this.joining.get(session);
-    const [agent, directory] = this.begun.get(session) ?? ["", ""];
-    const payload = { agent, session_id: session, working_directory: directory, resume };
+    const [agent, directory, more] = this.begun.get(session) ?? ["", "", {}];
+    const payload = { agent, session_id: session, working_directory: directory, resume, ...more };
     const joining = this.send("session_start", payload, resume || agent ? START_MS : ANSWER_MS);
     // Only one that the bridge does not know would be begun, and for that a directory is missing.
     joining.catch((error) => {
@@ -78,7 +78,10 @@ export class Requests {
     this.waiting.delete(id);
     if (!request) return;
     if (type !== "error") request.resolve(message);
-    else request.reject(Object.assign(new Error(named(payload.message)), { code: payload.code }));
+    else {
+      const { code, details } = payload;
+      request.reject(Object.assign(new Error(named(payload.message)), { code, details }));
+    }
   }
 
   /** End every waiting request: the connection is gone. */

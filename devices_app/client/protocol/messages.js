@@ -47,6 +47,7 @@ const SHAPES = {
   stream_end: { session_id: "string", message_id: "string", finish_reason: "string" },
   replay_buffer: { session_id: "string", messages: "array", complete: "boolean" },
   git_status_response: { session_id: "string", branch: "string", changes: "array" },
+  git_push_response: { session_id: "string", remote: "string", commits: "array" },
   git_diff_response: { session_id: "string", files: "array" },
   file_list_response: { session_id: "string", path: "string", entries: "array" },
   file_read_response: { session_id: "string", path: "string", content: "string" },

@@ -3,8 +3,17 @@
 import { diffLines, wrapButton } from "../parts/diff.js";
 import { button, fill, form, h, keyed, pager, setText } from "../parts/dom.js";
 import { counted, dotted, oneLine, visible, visibleName } from "../parts/text.js";
+import { openPush } from "./push.js";
+import { askTrust } from "./trust.js";
 
 const STATUS = { modified: "M", added: "A", deleted: "D", untracked: "N", renamed: "R" };
+const STATES = {
+  merge: "A merge is not finished",
+  rebase: "A rebase is not finished",
+  "cherry-pick": "A cherry-pick is not finished",
+  revert: "A revert is not finished",
+  bisect: "A bisect is going on",
+};
 const FILES_AT_ONCE = 200;
 const drafts = new Map(); // session → its message and the chosen files, while this page lives
 const isEnd = ({ type, payload }) => type === "stream_end" || payload.event === "Stop";
@@ -14,6 +23,7 @@ export function changesView(id, { model }) {
   const head = h("div.branch", {});
   const refresh = button("button.quiet", () => load(), "Refresh");
   const all = button("button.quiet", () => chooseAll());
+  const push = button("button.quiet", () => openPush(ask, seen, outcome, load), "Push…");
   const state = h("p.empty", { role: "status" }, "Reading the repository…");
   const files = h("ul.rows.files");
   const cut = h("p.note", { hidden: true }, "There are more changes than are shown.");
@@ -22,13 +32,14 @@ export function changesView(id, { model }) {
   const area = h("textarea", { rows: "2", "aria-label": label, placeholder: label });
   const { message, chosen } = drafts.get(id) ?? { message: area, chosen: new Set() };
   const commit = h("button.primary", { type: "submit", disabled: true }, "Commit");
-  const bottom = form("commit", () => send(), message, commit);
+  const bottom = form("commit", () => send(""), message, commit);
   bottom.addEventListener("input", () => check());
-  const bar = h("div.branch-bar", {}, head, all, refresh);
+  const bar = h("div.branch-bar", {}, head, push, all, refresh);
   const scroller = h("div.scroller", {}, bar, outcome, state, files);
   const node = h("section.tab", {}, scroller, bottom);
   drafts.set(id, { message, chosen });
   let changes = [];
+  let seen = {}; // the status that is shown: a commit of anything else is refused
   let wanted = true; // it was not read yet, or the connection was lost meanwhile
   let busy = false;
 
@@ -45,7 +56,7 @@ export function changesView(id, { model }) {
       if (changes.length && wanted) return;
       changes = [];
       showFiles();
-      bottom.hidden = all.hidden = true;
+      bottom.hidden = all.hidden = push.hidden = true;
       state.hidden = false;
       setText(state, wanted ? "Waits for the connection." : error.message);
     } finally {
@@ -57,7 +68,10 @@ export function changesView(id, { model }) {
     const { ahead, behind } = status;
     const distance = dotted(ahead > 0 && `${ahead} ahead`, behind > 0 && `${behind} behind`);
     changes = status.changes;
-    fill(head, h("strong", {}, oneLine(status.branch)), distance && h("span.meta", {}, distance));
+    seen = status;
+    const about = dotted(distance, STATES[status.state]);
+    fill(head, h("strong", {}, oneLine(status.branch)), about && h("span.meta", {}, about));
+    push.hidden = !status.head || status.state || (status.upstream && !(ahead > 0));
     const paths = new Set(changes.map(({ path }) => path));
     for (const path of chosen) if (!paths.has(path)) chosen.delete(path);
     // What is the same keeps its place and its open difference.
@@ -74,7 +88,7 @@ export function changesView(id, { model }) {
     return changes.length;
   });
 
-  const row = ({ path, status, additions, deletions }) => {
+  const row = ({ path, status, additions, deletions, ...more }) => {
     const box = h("input", { type: "checkbox", "aria-label": `Commit ${oneLine(path)}` });
     box.checked = chosen.has(path);
     box.addEventListener("change", () => {
@@ -88,8 +102,14 @@ export function changesView(id, { model }) {
     const spoken = h("span.unseen", {}, `${name}: `);
     const signs = [h("span.plus", {}, `+${additions}`), " ", h("span.minus", {}, `−${deletions}`)];
     const counts = h("span.counts", { hidden: additions + deletions === 0 }, signs);
+    const mark = more.conflicted ? "in conflict" : more.filtered ? "known to its filter only" : "";
     const kind = h(`span.status.${status}`, { title: name }, letter, spoken);
-    const details = h("details", {}, h("summary", {}, kind, pathOf(path), counts), place);
+    const details = h(
+      "details",
+      {},
+      h("summary", {}, kind, pathOf(path), mark && h("span.meta", {}, mark), counts),
+      place,
+    );
     details.addEventListener("toggle", () => {
       if (details.open && !place.childElementCount) diff(path, place);
     });
@@ -118,22 +138,39 @@ export function changesView(id, { model }) {
     }
   };
 
-  const send = async () => {
+  const send = async (trust) => {
     commit.disabled = true;
     setText(commit, "Committing…");
     fill(outcome);
     try {
-      const status = await ask("git_commit", { message: message.value, files: [...chosen] });
+      const status = await ask("git_commit", {
+        message: message.value,
+        files: [...chosen],
+        repository: seen.repository,
+        head: seen.head ?? "",
+        ...(trust && { trust }),
+      });
       message.value = "";
       chosen.clear();
       fill(files); // their boxes are empty again
       files.nodesByKey?.clear();
       show(status);
-      const { hash, summary, files_changed: count } = status.commit;
+      const { hash, summary, files_changed: count, also = [], note } = status.commit;
       const what = `Committed ${counted(count, "file")} as `;
       const short = h("code", {}, hash.slice(0, 8));
-      fill(outcome, h("p.finding.good", {}, what, short, `: ${oneLine(summary)}`));
+      const more = also?.length ? `Went in too: ${also.map(oneLine).join(", ")}` : "";
+      fill(
+        outcome,
+        h("p.finding.good", {}, what, short, `: ${oneLine(summary)}`),
+        more && h("p.note", {}, more),
+        note && h("p.note", {}, visible(note)),
+      );
     } catch (error) {
+      if (error.code === "GIT_TRUST_REQUIRED") {
+        askTrust(error, "commit", send);
+        check();
+        return;
+      }
       const unsure = error.code === undefined ? " Look at the changes before you try again." : "";
       const why = h("pre.wrapped", {}, `${error.message}${unsure}`);
       fill(outcome, h("div.finding.bad", {}, h("p", {}, "Not committed."), why));
@@ -143,10 +180,13 @@ export function changesView(id, { model }) {
   };
 
   const chooseAll = () => {
-    const every = chosen.size < changes.length;
-    for (const box of files.querySelectorAll(".pick input")) box.checked = every;
+    const known = changes.filter(({ filtered }) => !filtered);
+    const every = chosen.size < known.length;
     chosen.clear();
-    if (every) for (const { path } of changes) chosen.add(path);
+    if (every) for (const { path } of known) chosen.add(path);
+    fill(files); // their boxes are made anew
+    files.nodesByKey?.clear();
+    showFiles();
     check();
   };
 
@@ -154,7 +194,8 @@ export function changesView(id, { model }) {
     bottom.hidden = chosen.size === 0 && !message.value.trim();
     commit.disabled = chosen.size === 0 || !message.value.trim();
     setText(commit, chosen.size ? `Commit ${counted(chosen.size, "file")}` : "Choose files");
-    const every = chosen.size && chosen.size === changes.length;
+    const known = changes.filter(({ filtered }) => !filtered);
+    const every = chosen.size && chosen.size >= known.length;
     setText(all, every ? "Choose none" : "Choose all");
   };
 
@@ -163,7 +204,7 @@ export function changesView(id, { model }) {
     if (rows.some(isEnd)) wanted = true; // the agent may have changed files
     if (wanted && model.connection.phase === "ready") load();
   };
-  all.hidden = bottom.hidden = more.hidden = true;
+  all.hidden = bottom.hidden = more.hidden = push.hidden = true;
   scroller.append(more, cut);
   paint();
   if (wanted) setText(state, "Waits for the connection.");

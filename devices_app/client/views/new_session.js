@@ -2,6 +2,7 @@
 
 import { backLink, button, field, fill, form, h, icon, screen, setText } from "../parts/dom.js";
 import { oneLine, shortPath, visible } from "../parts/text.js";
+import { askTrust } from "./trust.js";
 
 /** Make the screen that starts a session. */
 export function newSessionView({ model, go }) {
@@ -20,12 +21,13 @@ export function newSessionView({ model, go }) {
   directory.value = recent[0] ?? "";
   const tree = h("div.tree");
   const placeholder = "What should the agent do?";
+  const worktree = field("input", { id: "worktree", type: "text" });
   const prompt = h("textarea", { id: "prompt", rows: "4", placeholder });
   const start = h("button.primary.wide", { type: "submit" }, "Start");
   const said = h("p.status", { role: "status" });
   const content = form(
     "form",
-    () => begin(),
+    () => begin(""),
     h("label", { for: "agent" }, "Agent"),
     select,
     h("label", { for: "directory" }, "Directory at the machine"),
@@ -42,6 +44,14 @@ export function newSessionView({ model, go }) {
       { on: { toggle: (event) => event.target.open && browse("") } },
       h("summary", {}, "Browse"),
       tree,
+    ),
+    h(
+      "details.browse",
+      {},
+      h("summary", {}, "More"),
+      h("label", { for: "worktree" }, "In a new work tree, of the branch"),
+      worktree,
+      h("p.hint", {}, "The agent works on a branch of its own, beside what you have open there."),
     ),
     h("label", { for: "prompt" }, "First message"),
     prompt,
@@ -87,16 +97,19 @@ export function newSessionView({ model, go }) {
     }
   };
 
-  const begin = async () => {
+  const begin = async (trust) => {
     starting = start.disabled = true;
     setText(said, "Starting the agent…");
     try {
       const id = crypto.randomUUID();
       const [where, words] = [directory, prompt].map(({ value }) => value.trim());
-      await model.call("startSession", id, select.value, where, words);
+      const branch = worktree.value.trim();
+      const more = { ...(branch && { worktree: branch }), ...(trust && { trust }) };
+      await model.call("startSession", id, select.value, where, words, more);
       if (node.isConnected) go.open("session", id);
     } catch (error) {
       setText(said, error.message);
+      if (error.code === "GIT_TRUST_REQUIRED") askTrust(error, "start", begin);
       said.scrollIntoView({ block: "nearest" });
       starting = start.disabled = false;
     }

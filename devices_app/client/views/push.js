@@ -1,0 +1,82 @@
+// Push the current branch, after a look at what will go.
+
+import { button, fill, h } from "../parts/dom.js";
+import { openSheet } from "../parts/sheet.js";
+import { counted, oneLine, visible } from "../parts/text.js";
+import { askTrust } from "./trust.js";
+
+/**
+ * Ask what would go, show it, and push when a person says so.
+ *
+ * @param {any} ask sends a request about the session and returns its answer
+ * @param {any} status the status that the person sees
+ * @param {HTMLElement} outcome where it is told what came of it
+ * @param {() => void} done
+ */
+export async function openPush(ask, status, outcome, done) {
+  const seen = { repository: status.repository, head: status.head };
+  const how = { ...seen, set_upstream: !status.upstream };
+  const refuse = (error) => {
+    const unsure = error.code === undefined ? " Look at the remote before you try again." : "";
+    const why = h("pre.wrapped", {}, `${error.message}${unsure}`);
+    fill(outcome, h("div.finding.bad", {}, h("p", {}, "Not pushed."), why));
+    outcome.scrollIntoView({ block: "nearest" });
+  };
+  const push = async (trust) => {
+    fill(outcome, h("p.meta", {}, "Pushing…"));
+    try {
+      const { remote, branch, count, links } = await ask("git_push", {
+        ...how,
+        dry_run: false,
+        ...(trust && { trust }),
+      });
+      const where = `${oneLine(remote)}/${oneLine(branch)}`;
+      const told = `Pushed ${counted(count, "commit")} to ${where}.`;
+      fill(outcome, h("p.finding.good", {}, told), links.map(linkTo));
+      done();
+    } catch (error) {
+      fill(outcome);
+      if (error.code === "GIT_TRUST_REQUIRED") askTrust(error, "push", push);
+      else refuse(error);
+    }
+  };
+  fill(outcome, h("p.meta", {}, "Asking what would go…"));
+  try {
+    const { remote, branch, url, commits, count } = await ask("git_push", {
+      ...how,
+      dry_run: true,
+    });
+    fill(outcome);
+    const content = [
+      h("p", {}, `${oneLine(remote)}/${oneLine(branch)}`, status.upstream ? "" : " (new there)"),
+      h("p.meta", {}, visible(url)),
+      h(
+        "ul.rows",
+        {},
+        commits.map(({ hash, summary }) =>
+          h("li", {}, h("code", {}, hash.slice(0, 8)), ` ${oneLine(summary)}`),
+        ),
+      ),
+      count > commits.length && h("p.note", {}, `And ${count - commits.length} older ones.`),
+    ];
+    const go = button(
+      "button.primary",
+      () => {
+        sheet.dialog.close();
+        push();
+      },
+      `Push ${counted(count, "commit")}`,
+    );
+    const not = button("button", () => sheet.dialog.close(), "Not now");
+    const sheet = openSheet("Push", content, [not, go], () => {});
+  } catch (error) {
+    refuse(error);
+  }
+}
+
+// An address that the server printed, such as that of a new pull request.
+function linkTo(address) {
+  if (!address.startsWith("https://")) return h("p.meta", {}, visible(address));
+  const about = { href: address, rel: "noopener noreferrer", target: "_blank" };
+  return h("p", {}, h("a", about, visible(address)));
+}

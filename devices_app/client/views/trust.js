@@ -1,0 +1,54 @@
+// Ask whether the programs that a repository brings may run.
+
+import { button, h } from "../parts/dom.js";
+import { openSheet } from "../parts/sheet.js";
+import { oneLine, visible, visibleName } from "../parts/text.js";
+
+const KINDS = {
+  hook: "Hook",
+  filter: "Filter",
+  merge: "Merge driver",
+  signing: "Signing",
+  editor: "Editor",
+  remote: "Remote",
+};
+
+/**
+ * Show what would run, from where, and do `act` with its digest when it is trusted.
+ *
+ * @param {any} error the bridge's answer GIT_TRUST_REQUIRED
+ * @param {string} verb what comes next, such as "commit"
+ * @param {(digest: string) => void} act
+ */
+export function askTrust({ details }, verb, act) {
+  const programs = details.programs.map(({ kind, name, command, path }) =>
+    h(
+      "li.finding",
+      {},
+      h("strong", {}, `${KINDS[kind] ?? oneLine(kind)}: `, visibleName(name)),
+      command && h("pre.wrapped", {}, visible(command)),
+      path && h("p.meta", {}, visibleName(path)),
+    ),
+  );
+  const content = [
+    h("p", {}, "This repository brings programs of its own. To go on, the machine runs them:"),
+    h("ul.rows", {}, programs),
+    h("p.meta", {}, "In ", visibleName(details.repository)),
+    h(
+      "p.hint",
+      {},
+      "They can do whatever you can do there, and call others. You are asked again when one of" +
+        " them changes.",
+    ),
+  ];
+  const trust = button(
+    "button.primary.danger",
+    () => {
+      sheet.dialog.close();
+      act(details.digest);
+    },
+    `Trust and ${verb}`,
+  );
+  const not = button("button", () => sheet.dialog.close(), "Not now");
+  const sheet = openSheet("Run its programs?", content, [not, trust], () => {});
+}
