@@ -16,7 +16,6 @@ from tests.servers import PATIENCE, stop_process, wait_until
 CONTROLS = re.compile(
     rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[=>78()][A-Z0-9]?|[\x07\x08]"
 )
-WHERE = b"\x1b[6n"  # asks a terminal where its cursor is
 ROWS, COLUMNS = 40, 160
 # What is forked comes with nothing at its input: the file that is to be there is handed over as its
 # standard error.
@@ -67,8 +66,6 @@ class Program:
                 return
             if not data:
                 return
-            if WHERE in data:
-                os.write(self._writes, f"\x1b[{ROWS};1R".encode())
             self._shown += data
 
     @property

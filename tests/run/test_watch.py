@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import json
+import sqlite3
 import unicodedata
+from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
@@ -40,6 +42,16 @@ def test_it_connects_when_it_may(tmp_path: Path) -> None:
             program.until("DIRECT_PUBLIC_CONNECTION: ", "Go on? [y/N]")
             program.ask("n", "The warning was not accepted.")
             assert program.ended() == 1
+        with watch(bridge, terminal=True) as program:
+            program.until("Go on? [y/N]")
+            program.ask("y", "connected to")
+            bridge.kill()
+            with closing(sqlite3.connect(bridge.data / "bridge.sqlite3")) as database, database:
+                database.execute("UPDATE devices_app_device SET warning_acknowledged_until = NULL")
+            bridge.start()  # eight hours later it asks again, while a command is awaited
+            program.until("Go on? [y/N]")
+            program.ask("y", "connected to")
+            assert "no such command" not in program.ask("sessions", "No session is open.")
         assert bridge.phone().connect().auth()["type"] == "connection_ack"
         with watch(bridge, "--yes") as program:
             program.until("RATE_LIMITED: ", "trying again in 1 s")
@@ -54,6 +66,24 @@ def test_it_connects_when_it_may(tmp_path: Path) -> None:
             program.until("another key than the bridge")
             assert program.ended() == 1
     assert log.read_text().count(CONNECTED) == before
+
+
+def test_a_command_is_not_carried_out_after_the_connection_it_was_meant_for(tmp_path: Path) -> None:
+    """But for the first, which waits for a bridge that is only being started."""
+    with QuickBridge(tmp_path) as bridge:
+        bridge.kill()
+        with watch(bridge) as program:
+            program.say("start demo")
+            program.until("trying again")
+            bridge.start()
+            program.until("connected to", "-- started ")
+            bridge.kill()
+            program.until("trying again")
+            program.ask("say Hello?", "-- There is no connection at the moment.")
+            bridge.start()
+            program.until("connected to", "-- chosen: ")
+            program.ask("resume", "-- resumed ")
+            assert "Hello?" not in program.ask("say Are you there?", "you say: Are you there?")
 
 
 class Unpaired:

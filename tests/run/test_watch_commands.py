@@ -172,9 +172,13 @@ def test_what_goes_wrong_ends_nothing_but_a_signal_does(piped: Program) -> None:
 
 
 def test_commands_are_typed_in_a_terminal_too(bridge: Bridge, sid: str, typed: Program) -> None:
+    """What is half typed when something arrives is not lost."""
+    typed.say("sta", end="")
+    typed.until("sta")
     ask(bridge, sid, "make one")
     typed.until("make one")
-    typed.ask("status", CHANGED)
+    typed.say("tus")
+    typed.until(CHANGED)
     typed.ask("approve", "-- Bash: approved")
 
 

@@ -15,9 +15,10 @@ from bridge_project.kernel.config import conf
 from bridge_project.terminal.client import Refused
 from bridge_project.terminal.commands import run_line
 from bridge_project.terminal.identity import Identity
-from bridge_project.terminal.watcher import Watcher
+from bridge_project.terminal.watcher import Printer, Watcher
 
 _STDIN: Final = io.FileIO(0, closefd=False)
+_LINES_MAX: Final = 1000  # read ahead of the command that is being carried out
 
 
 class Command(BaseCommand):
@@ -39,16 +40,21 @@ class Command(BaseCommand):
         raw = options["raw"]
         colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ and not options["no_color"]
         notes = sys.stderr if raw else sys.stdout
+
+        def note(line: str) -> None:
+            print(line, file=notes, flush=True)
+
+        lines = _Lines(note)
         watcher = Watcher(
             Identity(conf),
             show=lambda line: print(line, flush=True),
-            note=lambda line: print(line, file=notes, flush=True),
-            ask=_agree if options["yes"] else _ask if sys.stdin.isatty() else None,
+            note=note,
+            ask=_agree if options["yes"] else lines.ask if _STDIN.isatty() else None,
             raw=raw,
             colour=colour,
         )
         try:
-            asyncio.run(_run(watcher))
+            asyncio.run(_run(watcher, lines))
         except Refused as refused:
             raise CommandError(str(refused)) from None
         except BrokenPipeError:  # whoever read the output has enough
@@ -59,38 +65,62 @@ async def _agree(_question: str) -> bool:
     return True
 
 
-async def _ask(question: str) -> bool:
-    print(f"{question} [y/N] ", end="", flush=True)
-    return (await _read_line()).strip().lower() in ("y", "yes")
+class _Lines:
+    """Take standard input line by line: commands, and answers to questions."""
+
+    def __init__(self, note: Printer) -> None:
+        self._note = note
+        self._commands: asyncio.Queue[str] = asyncio.Queue(_LINES_MAX)  # an empty one is the end
+        self._answer: asyncio.Future[str] | None = None
+
+    async def ask(self, question: str) -> bool:
+        self._answer = asyncio.get_running_loop().create_future()
+        self._note(f"{question} [y/N]")
+        return (await self._answer).strip().lower() in ("y", "yes")
+
+    async def read(self) -> None:
+        """Read until the input ends; a line after a question is its answer.
+
+        Without a single line, as at /dev/null, nobody is there to end `watch`: read for ever.
+        """
+        given = _STDIN.isatty()
+        while line := await _read_line():
+            given = True
+            if self._answer is not None and not self._answer.done():
+                self._answer.set_result(line)
+            else:
+                await self._commands.put(line)
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result("")
+        if given:
+            await self._commands.put("")
+
+    async def carry_out(self, watcher: Watcher) -> None:
+        """Carry out commands until the last; the first waits for the connection.
+
+        Later ones are refused without it: what they were meant for may have changed meanwhile.
+        """
+        connected = False
+        while line := await self._commands.get():
+            if not connected or watcher.console.client is not None:
+                await watcher.ready.wait()
+            connected = True
+            await run_line(watcher.commands, line)
 
 
-async def _run(watcher: Watcher) -> None:
+async def _run(watcher: Watcher, lines: _Lines) -> None:
     """Run until a signal or the last command; then close in order."""
     running = asyncio.create_task(watcher.run())
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, running.cancel)
-    reading = asyncio.create_task(_carry_out(watcher))
-    reading.add_done_callback(lambda _: running.cancel())
+    working = [asyncio.create_task(work) for work in (lines.carry_out(watcher), lines.read())]
+    working[0].add_done_callback(lambda _: running.cancel())
     with contextlib.suppress(asyncio.CancelledError):
         await running
-    reading.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await reading
-
-
-async def _carry_out(watcher: Watcher) -> None:
-    """Run standard input line by line; wait for a connection before each line.
-
-    Return at its end. Without a single line, as at /dev/null, nobody is there to end it.
-    """
-    await watcher.ready.wait()  # before that the person may be asked about a warning
-    given = sys.stdin.isatty()
-    while line := await _read_line():
-        given = True
-        await watcher.ready.wait()
-        await run_line(watcher.commands, line)
-    if not given:
-        await asyncio.Event().wait()
+    for task in working:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
 
 
 async def _read_line() -> str:
