@@ -193,6 +193,8 @@ class _Commit:
                 "Somebody else committed or switched branches meanwhile; this was not committed."
             )
             parts.insert(0, moved)
+        elif "was ended" in why:
+            parts.append("HEAD has not moved.")
         with contextlib.suppress(BridgeError), mirror.reading(self.place) as git:
             names, after = Names(self.place), _look(git)
             changed = sorted(

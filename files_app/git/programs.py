@@ -67,9 +67,8 @@ Pair = tuple[GitProgram, list[list[str]]]
 
 def _hooks(place: Repository, found: list[Effective]) -> Iterator[Pair]:
     named = [one for one in found if one.key == "core.hookspath"][-1:]
-    directory = f"{place.common_dir}/hooks"
-    if named:
-        directory = os.path.join(place.top, _expanded(named[0].value))
+    where = settings.ask(place, "rev-parse", "--git-path", "hooks")  # it knows `~user` too
+    directory = os.path.join(place.top, os.fsdecode(where).removesuffix("\n"))
     own = bool(named) and named[0].own
     for name in HOOKS:
         path = f"{directory}/{name}"
@@ -98,7 +97,9 @@ def _named(place: Repository, found: list[Effective]) -> Iterator[Pair]:
 
 
 def _is_command_url(one: Effective) -> bool:
-    return one.key.startswith("remote.") and "::" in one.value and one.key.endswith("url")
+    """Return whether a remote's address, or what replaces a part of it, is a command."""
+    remote = one.key.startswith("remote.") and one.key.endswith("url") and "::" in one.value
+    return remote or (one.key.startswith("url.") and "::" in one.key)
 
 
 def _files(place: Repository, command: str) -> list[str]:

@@ -1,10 +1,11 @@
 """Let a repository's own programs run only when a person has trusted just these (D63)."""
 
+import contextlib
 from types import TracebackType
 
 from django.utils import timezone
 
-from bridge_project.kernel.errors import BridgeError, Ignoring
+from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import shown
 from bridge_project.kernel.threads import readers, writers
 from bridge_project.protocol.catalogue import encode
@@ -84,7 +85,7 @@ class Trusted:
     ) -> None:
         if self.seen is None or not self.seen.programs:
             return
-        with Ignoring("GIT_ERROR"):
+        with contextlib.suppress(BridgeError):  # the repository is gone
             if programs.find(self.place, *self.more).digest != self.seen.digest:
                 writers.begin(self._tell).result()
 
