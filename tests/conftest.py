@@ -1,15 +1,17 @@
 """Fixtures that tests of every room may ask for, and which files are begun first."""
 
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
-from tests.servers import postgres_server, redis_server
+from tests.servers import end_common, postgres_server, redis_server
 
 __all__ = ["postgres_server", "redis_server"]
 
@@ -54,9 +56,52 @@ LONG = (
 RANK = {HERE / name: number for number, name in enumerate(LONG)}
 
 
-@pytest.hookimpl(trylast=True)
+# Bridges that few tests need: these tests go to one worker, and each such bridge runs once.
+SELDOM = ("public", "narrow", "misconfigured", "shared_postgresql")
+RUN_PLACE = pytest.StashKey[Path]()
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: RANK.get(item.path, len(LONG)))
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(_group(item)))
+
+
+def _group(item: pytest.Item) -> str:
+    """The bridge that it needs and few others do, or else its file."""
+    names, chosen = getattr(item, "fixturenames", ()), getattr(item, "callspec", None)
+    if chosen is not None and chosen.params.get("database") == "postgresql":
+        return "postgresql"
+    path = item.path.relative_to(HERE).as_posix()
+    return next((name for name in SELDOM if name in names), path)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give a run, and each of its workers, the directory of the servers that they share."""
+    if (given := getattr(config, "workerinput", None)) is not None:
+        config.stash[RUN_PLACE] = Path(given["run_place"])
+    else:
+        place = Path(tempfile.mkdtemp(prefix="bridge-run-"))
+        place.chmod(0o755)  # PostgreSQL's user must get through it
+        config.stash[RUN_PLACE] = place
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["run_place"] = str(node.config.stash[RUN_PLACE])
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        end_common(config.stash[RUN_PLACE])
+
+
+@pytest.fixture(scope="session")
+def run_place(request: pytest.FixtureRequest) -> Path:
+    """A directory that all workers of this run share."""
+    return request.config.stash[RUN_PLACE]
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
 """Real PostgreSQL and Redis for tests, of PyPI wheels or else of the system, on free ports."""
 
+import fcntl
 import importlib.util
+import json
 import os
 import pwd
 import random
@@ -17,6 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+import psutil
 import psycopg
 import pytest
 
@@ -113,9 +116,9 @@ class Server:
 
     log = "log"
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, port: int | None = None) -> None:
         self.directory = directory
-        self.port = free_port()
+        self.port = port or free_port()
         self.process: subprocess.Popen[bytes] | None = None
 
     def run(self, command: list[str], **how: Any) -> None:
@@ -135,6 +138,10 @@ class Server:
     def answers(self) -> bool:
         raise NotImplementedError
 
+    def create_database(self) -> str:
+        """The URL of a database that nobody else has."""
+        raise NotImplementedError
+
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         if self.process is not None:
             stop_process(self.process, how)
@@ -145,10 +152,6 @@ AnyServer = TypeVar("AnyServer", bound=Server)
 
 class Redis(Server):
     log = "redis.log"
-
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
-        self.url = f"redis://127.0.0.1:{self.port}/0"
 
     @staticmethod
     def binary() -> str:
@@ -161,15 +164,23 @@ class Redis(Server):
 
     def start(self) -> None:
         options = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.directory)]
+        options += ["--databases", "1000"]
         self.run([self.binary(), *options, "--save", "", "--appendonly", "no"])
 
     def answers(self) -> bool:
         try:
-            with socket.create_connection(("127.0.0.1", self.port), 1) as probe:
-                probe.sendall(b"PING\r\n")
-                return probe.recv(7) == b"+PONG\r\n"
+            return self._ask("PING") == "+PONG"
         except OSError:
             return False
+
+    def create_database(self) -> str:
+        number = self._ask("INCR databases").removeprefix(":")
+        return f"redis://127.0.0.1:{self.port}/{int(number)}"
+
+    def _ask(self, command: str) -> str:
+        with socket.create_connection(("127.0.0.1", self.port), PATIENCE) as connection:
+            connection.sendall(f"{command}\r\n".encode())
+            return connection.makefile().readline().strip()
 
 
 class Postgres(Server):
@@ -177,30 +188,26 @@ class Postgres(Server):
 
     log = "postgres.log"
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
-        user = _unprivileged_user()
-        self.bin = _postgres_binaries(directory, user)
-        self.data = directory / "data"
-        self.identity: dict[str, Any] = {"cwd": str(directory)}
-        if user is not None:
-            self.identity |= {"user": user, "extra_groups": []}
-
     def start(self) -> None:
+        user = _unprivileged_user()
+        programs, data = _postgres_binaries(self.directory, user), self.directory / "data"
+        identity: dict[str, Any] = {"cwd": str(self.directory)}
+        if user is not None:
+            identity |= {"user": user, "extra_groups": []}
         self.directory.chmod(0o755)  # an unprivileged PostgreSQL must get through it
-        if not self.data.exists():
-            self.data.mkdir(mode=0o700)
-            if user := self.identity.get("user"):
-                shutil.chown(self.data, user)
+        if not data.exists():
+            data.mkdir(mode=0o700)
+            if user is not None:
+                shutil.chown(data, user)
             options = ["--auth=trust", "--encoding=utf8", "--locale=C", "--no-sync"]
-            command = [str(self.bin / "initdb"), *options, "-U", "postgres", "-D", str(self.data)]
-            done = subprocess.run(command, capture_output=True, text=True, **self.identity)
+            command = [str(programs / "initdb"), *options, "-U", "postgres", "-D", str(data)]
+            done = subprocess.run(command, capture_output=True, text=True, **identity)
             assert done.returncode == 0, f"initdb: {done.stderr}"
         # tests kill the bridge, not the database's machine
         settings = [f"port={self.port}", "listen_addresses=127.0.0.1", "fsync=off"]
         settings += ["unix_socket_directories=", "max_connections=200"]
         arguments = [word for setting in settings for word in ("-c", setting)]
-        self.run([str(self.bin / "postgres"), "-D", str(self.data), *arguments], **self.identity)
+        self.run([str(programs / "postgres"), "-D", str(data), *arguments], **identity)
 
     def answers(self) -> bool:
         try:
@@ -242,6 +249,8 @@ def _postgres_binaries(directory: Path, user: str | None) -> Path:
             if user is None or all(parent.stat().st_mode & 0o001 for parent in way):
                 return wheel / version / "bin"
             copy = directory / "wheel" / wheel.name  # libraries are found relative to the binaries
+            if copy.exists():
+                return copy / version / "bin"
             shutil.copytree(wheel / version, copy / version, symlinks=True)
             libraries = wheel.with_name(f"{wheel.name}.libs")
             if libraries.exists():
@@ -271,14 +280,58 @@ def running(kind: type[AnyServer]) -> Iterator[AnyServer]:
             server.stop()
 
 
+@contextmanager
+def common(kind: type[AnyServer], place: Path) -> Iterator[AnyServer]:
+    """The server that all processes of a run have in `place`, begun by the first who asks."""
+    with alone(place):
+        directory, known = place / kind.__name__, place / f"{kind.__name__}.json"
+        if not known.exists():
+            directory.mkdir()
+            server = kind(directory)
+            server.start()
+            assert server.process is not None
+            known.write_text(json.dumps({"port": server.port, "pid": server.process.pid}))
+    yield kind(directory, json.loads(known.read_text())["port"])
+
+
+@contextmanager
+def alone(place: Path) -> Iterator[None]:
+    """Meanwhile no other process of the run is in here."""
+    with (place / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def end_common(place: Path) -> None:
+    """Stop the servers of a run that is over, and remove its directory."""
+    for known in place.glob("*.json"):
+        with suppress(psutil.NoSuchProcess):
+            server = psutil.Process(json.loads(known.read_text())["pid"])
+            server.send_signal(signal.SIGINT)  # PostgreSQL's "fast": it does not wait for clients
+            server.wait(PATIENCE)
+    shutil.rmtree(place, ignore_errors=True)
+
+
 @pytest.fixture(scope="session")
-def redis_server() -> Iterator[Redis]:
-    with running(Redis) as server:
+def redis_server(run_place: Path) -> Iterator[Redis]:
+    """One Redis for the whole run; take a database of your own with `create_database()`."""
+    with common(Redis, run_place) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[Postgres]:
-    """One PostgreSQL for the whole run; take a database of your own with `create_database()`."""
-    with running(Postgres) as server:
+def postgres_server(run_place: Path) -> Iterator[Postgres]:
+    """One PostgreSQL for the whole run, as `redis_server` is."""
+    with common(Postgres, run_place) as server:
         yield server
+
+
+def own(kind: type[AnyServer]) -> object:
+    """A fixture of a module whose tests stop the server: one that nobody else has."""
+
+    @pytest.fixture(scope="module")
+    def server() -> Iterator[AnyServer]:
+        with running(kind) as server:
+            yield server
+
+    return server

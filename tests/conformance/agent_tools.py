@@ -102,7 +102,10 @@ def bridges_of(count: int, *scripts: str, first: str = "", **settings: str) -> o
     ) -> Iterator[list[QuickBridge]]:
         agents = [request.getfixturevalue(name) for name in scripts]
         more = settings | {"BRIDGE_ACP_AGENTS": ";".join(script.setting for script in agents)}
-        stores = {"database_url": postgres_server.create_database(), "redis_url": redis_server.url}
+        stores = {
+            "database_url": postgres_server.create_database(),
+            "redis_url": redis_server.create_database(),
+        }
         made = [QuickBridge(tmp_path_factory.mktemp("one-of-several"), **stores, **more)]
         more["BRIDGE_ALLOWED_ROOTS"] = str(made[0].root)
         for _ in range(1, count):

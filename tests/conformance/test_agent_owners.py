@@ -25,7 +25,7 @@ from tests.conformance.delivery import send
 from tests.conformance.phone import PATIENCE, Phone
 from tests.conformance.samples import new_id, new_session
 from tests.faults.quick import QuickBridge, with_limits
-from tests.servers import Postgres, Redis, wait_until
+from tests.servers import Postgres, Redis, own, wait_until
 
 pytestmark = pytest.mark.spec("processes")
 
@@ -33,6 +33,7 @@ GRACE, LEASE = 20, 8
 LIMIT = 3  # sessions at once, on all processes together
 Pair = tuple[Bridge, Bridge]
 
+postgres_server, redis_server = own(Postgres), own(Redis)
 script = script_of("plain", "told")
 # two that the tests use, and one that is killed
 SETTINGS = {"BRIDGE_SESSION_GRACE_SECONDS": str(GRACE), "BRIDGE_MAX_SESSIONS": str(LIMIT)}

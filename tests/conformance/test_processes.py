@@ -14,11 +14,12 @@ from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, new_id, new_session, prompt
 from tests.conformance.test_connection_phases import let_in
 from tests.faults.quick import with_limits
-from tests.servers import Redis, wait_until
+from tests.servers import Redis, own, wait_until
 
 pytestmark = pytest.mark.spec("processes")
 
 # what a killed process held does not end by itself while these tests run
+redis_server = own(Redis)
 pair = bridges_of(2, first=with_limits(LEASE_SECONDS=3600), BRIDGE_MAX_WEBSOCKETS="6")
 Pair = list[Bridge]
 

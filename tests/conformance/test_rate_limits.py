@@ -17,7 +17,7 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.https import Response, assert_error
 from tests.conformance.raw import upgraded
 from tests.conformance.samples import hook, new_id, new_session, now, prompt
-from tests.servers import Postgres, Redis, running
+from tests.servers import Postgres, Redis, own, running
 
 ENOUGH = 15  # seconds
 
@@ -171,9 +171,12 @@ def test_failures_of_other_kinds_count(rated: Bridge) -> None:
     )
 
 
+redis_server = own(Redis)
+
+
 def test_processes_share_counts(make_bridge: Callable[..., Bridge], redis_server: Redis) -> None:
     """D46: what one has refused the other refuses; without Redis each counts by itself."""
-    more = {"redis_url": redis_server.url, "BRIDGE_RATE_LIMITS": "on"}
+    more = {"redis_url": redis_server.create_database(), "BRIDGE_RATE_LIMITS": "on"}
     one = make_bridge("counting", **more)
     two = make_bridge("counting too", BRIDGE_HOOK_TOKEN=one.hook_token, **more)
     enough_left(lambda: until_refused(lambda: one.post_batch([]), 10))

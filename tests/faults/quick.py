@@ -160,9 +160,8 @@ class QuickBridge(Bridge):
 
     first = ""
 
-    # Databases with tables that no bridge has used:
-    unused_file: ClassVar[bytes | None] = None  # what an SQLite file holds
-    unused_at: ClassVar[dict[str, str]] = {}  # a server's URL → the database's name
+    # what an SQLite file with tables holds that no bridge has used
+    unused_file: ClassVar[bytes | None] = None
     known: ClassVar[set[str]] = set()  # URLs of databases that have their tables
 
     def __init__(self, directory: Path, *, first: str = "", **settings: Any) -> None:
@@ -224,15 +223,14 @@ class QuickBridge(Bridge):
         if used is not None or self.enter:
             return
         with psycopg.connect(f"{server}/postgres", autocommit=True) as connection:
-            if server in self.unused_at:
+            connection.execute("SELECT pg_advisory_lock(1)")  # other workers of the run do the same
+            there = "SELECT 1 FROM pg_database WHERE datname = 'unused'"
+            if connection.execute(there).fetchone() is not None:
                 connection.execute(f'DROP DATABASE "{name}"'.encode())
-                connection.execute(
-                    f'CREATE DATABASE "{name}" TEMPLATE "{self.unused_at[server]}"'.encode()
-                )
+                connection.execute(f'CREATE DATABASE "{name}" TEMPLATE unused'.encode())
             else:
                 self.manage("migrate", "--verbosity", "0")
-                self.unused_at[server] = f"{name}_unused"
-                connection.execute(f'CREATE DATABASE "{name}_unused" TEMPLATE "{name}"'.encode())
+                connection.execute(f'CREATE DATABASE unused TEMPLATE "{name}"'.encode())
 
     def popen(self, arguments: list[str], log: IO[bytes]) -> Running:
         return self._spawn(arguments, log, log)

@@ -17,7 +17,9 @@ def test_two_processes(
     """PostgreSQL and Redis; posters and phones go on with the other process (D46)."""
     url = postgres_server.create_database()
     with (
-        QuickBridge(tmp_path / "first", database_url=url, redis_url=redis_server.url) as first,
+        QuickBridge(
+            tmp_path / "first", database_url=url, redis_url=redis_server.create_database()
+        ) as first,
         first.beside(tmp_path / "second") as second,
     ):
         survive([first, second], instants, seed)

@@ -39,7 +39,7 @@ class Stores:
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stores]:
     """Servers of our own, for they are treated badly, and two bridges that share them."""
     with running(Postgres) as postgres, running(Redis) as redis:
-        shared = {"database_url": postgres.create_database(), "redis_url": redis.url}
+        shared = {"database_url": postgres.create_database(), "redis_url": redis.create_database()}
         place = tmp_path_factory.mktemp("stores")
         with QuickBridge(place / "first", **shared) as first, first.beside(place / "second") as two:
             yield Stores(postgres, redis, [first, two])

@@ -173,7 +173,10 @@ def test_two_processes_send_a_push_once(
     tmp_path: Path,
 ) -> None:
     """Both have the key, and both see every row."""
-    shared = {"database_url": postgres_server.create_database(), "redis_url": redis_server.url}
+    shared = {
+        "database_url": postgres_server.create_database(),
+        "redis_url": redis_server.create_database(),
+    }
     with QuickBridge(tmp_path / "first", **shared, **service.settings) as first:
         second = first.beside(tmp_path / "second", **service.settings)
         (second.data / "secrets").mkdir(parents=True, mode=0o700)

@@ -20,7 +20,8 @@ SESSION = 7
 @pytest.fixture
 def redis(monkeypatch: pytest.MonkeyPatch) -> Iterator[Redis]:
     with running(Redis) as redis:
-        monkeypatch.setattr(notify, "conf", conf.model_copy(update={"redis_url": redis.url}))
+        url = {"redis_url": redis.create_database()}
+        monkeypatch.setattr(notify, "conf", conf.model_copy(update=url))
         monkeypatch.setattr(limits, "REDIS_RETRY_SECONDS", 0.02)
         yield redis
 
@@ -28,8 +29,9 @@ def redis(monkeypatch: pytest.MonkeyPatch) -> Iterator[Redis]:
 class Process:
     """A notifier with a channel layer of its own, and another process beside it."""
 
-    def __init__(self, redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.layer, self.other = (RedisPubSubChannelLayer(hosts=[redis.url]) for _ in range(2))
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        hosts = [notify.conf.redis_url]
+        self.layer, self.other = (RedisPubSubChannelLayer(hosts=hosts) for _ in range(2))
         monkeypatch.setattr(notify, "get_channel_layer", lambda: self.layer)
         self.heard: list[int] = []
         self.notifier = notify.Notifier(self.heard.append)
@@ -54,7 +56,7 @@ async def test_a_feed_that_is_joined_while_redis_is_away(
     redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is heard afterwards; the tries leave nothing behind, and hold up no stop."""
-    process = Process(redis, monkeypatch)
+    process = Process(monkeypatch)
     layer, notifier = process.layer, process.notifier
     tries = Mock(wraps=layer.new_channel)
     monkeypatch.setattr(layer, "new_channel", tries)
@@ -88,7 +90,7 @@ async def test_a_stop_that_redis_py_swallows(
     redis: Redis, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     """It does so when it is cancelled in the moment in which it is done."""
-    process, calls = Process(redis, monkeypatch), 0
+    process, calls = Process(monkeypatch), 0
 
     async def never_done(*_: object) -> None:
         nonlocal calls
