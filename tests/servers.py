@@ -52,14 +52,17 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 def wait_until(
-    condition: Callable[..., Any], what: str | Callable[[], str] = "", *, seconds: float = PATIENCE
+    condition: Callable[..., Any], what: str | Callable[[], str] = "", *, within: float = PATIENCE
 ) -> Any:
-    """Poll until `condition()` is true and return that; AssertionError after `seconds`."""
-    deadline = time.monotonic() + seconds
+    """Poll until `condition()` is true and return that; else AssertionError.
+
+    ``within``: seconds, where to be so fast is what is promised.
+    """
+    deadline = time.monotonic() + within
     while not (value := condition()):
         if time.monotonic() > deadline:
             said = what() if callable(what) else what
-            raise AssertionError(f"not within {seconds} s: {said or condition} (last: {value!r})")
+            raise AssertionError(f"not within {within} s: {said or condition} (last: {value!r})")
         time.sleep(0.05)
     return value
 

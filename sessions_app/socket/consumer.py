@@ -69,9 +69,8 @@ class BridgeConsumer(ClientConnection):
         now = time.monotonic()
         if self.device is None and not self.authenticating:
             if now - self._opened > limits.AUTH_WAIT_SECONDS:
-                self.spawn(
-                    self.refuse(Disconnect("CONN_TIMEOUT", "No auth came within 10 seconds."))
-                )
+                why = f"No auth came within {limits.AUTH_WAIT_SECONDS} seconds."
+                self.spawn(self.refuse(Disconnect("CONN_TIMEOUT", why)))
                 return
         elif (
             self.socket.buffered() and now - self.socket.last_progress > limits.SLOW_SOCKET_SECONDS

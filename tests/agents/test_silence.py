@@ -9,12 +9,11 @@ from tests.conformance.agents import begin, end, say, tool
 from tests.conformance.approvals import assert_refused, decide, notifications
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Phone
-from tests.faults.quick import with_limits
+from tests.short import SHORT, short
 
-SECONDS = 10  # of silence, in place of a minute
-IDLE = 20  # in place of half an hour
-SOONER = with_limits(TURN_SILENCE_SECONDS=SECONDS, AGENT_IDLE_SECONDS=IDLE)
-script, bridge = script_of("plain"), bridge_of(first=SOONER, BRIDGE_DEMO_SHELL="1")
+SECONDS = SHORT["TURN_SILENCE_SECONDS"]
+SOONER = short("TURN_SILENCE_SECONDS", "AGENT_IDLE_SECONDS")
+script, bridge = script_of("plain"), bridge_of(BRIDGE_DEMO_SHELL="1", **SOONER)
 
 
 def low(phone: Phone, session_id: str) -> list[str]:

@@ -130,7 +130,7 @@ def test_few_passwords_are_checked_at_once(bridge: ClockBridge) -> None:
     together = threading.Barrier(16)
 
     def guess(number: int) -> Response:
-        https = bridge.https(source=f"127.0.1.{number}", timeout=120)
+        https = bridge.https(source=f"127.0.1.{number}")
         with closing(https.open()) as connection:
             together.wait(180)
             return log_in(https, f"nobody-{number}", "x", connection=connection)

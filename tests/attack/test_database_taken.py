@@ -14,18 +14,17 @@ from bridge_project.kernel.data_files import NEEDS_A_PERSON
 from tests.conformance.bridge import Bridge, query
 from tests.conformance.https import assert_error
 from tests.conformance.samples import new_session, prompt
-from tests.faults.quick import QuickBridge, nursery, with_limits
+from tests.faults.quick import QuickBridge, nursery
 from tests.servers import PATIENCE, wait_until
+from tests.short import short
 
 pytestmark = pytest.mark.slow
-
-AT_ONCE = with_limits(DATA_FILES_POLL_SECONDS=0.2)  # in place of a second; two checks decide
 
 
 @pytest.fixture
 def bridge(tmp_path: Path) -> Iterator[QuickBridge]:
     """A bridge whose data directory is a link."""
-    made = QuickBridge(tmp_path / "bridge", first=AT_ONCE)
+    made = QuickBridge(tmp_path / "bridge", **short("DATA_FILES_POLL_SECONDS"))
     made.data.with_name("real data").mkdir(mode=0o700)
     made.data.symlink_to("real data")
     with made:

@@ -39,7 +39,7 @@ def peak(bridge: Bridge) -> int:
 
 def read(bridge: Bridge, name: str) -> tuple[int, int]:
     """Status and size of GET /files/content, without keeping the body."""
-    with closing(bridge.https(timeout=120).open()) as connection:
+    with closing(bridge.https().open()) as connection:
         ask(bridge, connection, name)
         answer, size = connection.getresponse(), 0
         while piece := answer.read(MB):
@@ -107,14 +107,14 @@ def test_health_is_not_behind_large_trees(bridge: Bridge) -> None:
     done: list[int] = []
 
     def tree(_: int) -> None:
-        https = bridge.https(timeout=200)
+        https = bridge.https()
         path = "/api/v1/files/tree?path=tree&depth=20"
         done.append(https.get(path, token=bridge.admin_token).status)
 
     with bounded_memory(bridge), ThreadPoolExecutor(16) as pool:
         asked = pool.map(tree, range(16))
         wait_until(lambda: done, "the first tree")
-        https = bridge.https(timeout=120)
+        https = bridge.https()
         assert https.get("/api/v1/health", token=bridge.hook_token).status == 200
         assert len(done) < 16, "behind the trees"
         list(asked)

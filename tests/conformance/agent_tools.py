@@ -47,8 +47,8 @@ class Script:
         lines = {one.pid: " ".join(one.info["cmdline"] or ()) for one in every}
         return {pid: line for pid, line in lines.items() if str(self.journal) in line}
 
-    def assert_gone(self, seconds: float = 60) -> None:
-        wait_until(lambda: not self.processes(), seconds=seconds)
+    def assert_gone(self) -> None:
+        wait_until(lambda: not self.processes())
 
 
 @contextmanager
@@ -143,8 +143,8 @@ def status(bridge: Bridge, session_id: str) -> str:
     return str(bridge.session(session_id)["status"])
 
 
-def wait_status(bridge: Bridge, session_id: str, wanted: str, seconds: float = 60) -> None:
-    wait_until(lambda: status(bridge, session_id) == wanted, seconds=seconds)
+def wait_status(bridge: Bridge, session_id: str, wanted: str) -> None:
+    wait_until(lambda: status(bridge, session_id) == wanted)
 
 
 def stream(messages: list[Message], session_id: str) -> list[Message]:

@@ -43,13 +43,6 @@ def make_bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[.
         yield make
 
 
-class SharedBridge(QuickBridge):
-    """It comes to be as a user's does, tables included; other commands are forked."""
-
-    spawn = Bridge.spawn
-    popen = Bridge.popen
-
-
 @pytest.fixture(scope="session")
 def shared(make_bridge: Callable[..., Bridge], tmp_path_factory: pytest.TempPathFactory) -> Bridge:
     """The bridge that most tests share: SQLite, no rate limits, room for 100 sockets."""
@@ -57,7 +50,6 @@ def shared(make_bridge: Callable[..., Bridge], tmp_path_factory: pytest.TempPath
     config.write_text(json.dumps(HOOKS_CONFIG))
     return make_bridge(
         "shared",
-        kind=SharedBridge,
         BRIDGE_MAX_WEBSOCKETS="100",
         BRIDGE_ALLOWED_ORIGINS=ALLOWED_ORIGIN,
         BRIDGE_HOOKS_CONFIG=str(config),

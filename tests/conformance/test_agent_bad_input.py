@@ -17,13 +17,13 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.https import assert_error
 from tests.conformance.phone import Phone
 from tests.conformance.samples import hook, new_id, new_session
-from tests.faults.quick import with_limits
 from tests.servers import wait_until
+from tests.short import SHORT, short
 
 LIMIT = 10
 KEY = "the-user's-own-key"
 # after which an agent that does not start has failed here; elsewhere it has a minute
-START_SECONDS = 20
+START_SECONDS = SHORT["AGENT_START_SECONDS"]
 Hanging = tuple[Phone, str, str, str]
 
 script = script_of("plain", "exits", "garbage", "nonsense", "version", "refuses", "hangs")
@@ -38,10 +38,10 @@ def bridge(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator
     with quick_bridge(
         tmp_path_factory.mktemp("bad-agents"),
         script,
-        first=with_limits(AGENT_START_SECONDS=START_SECONDS, CIRCUIT_BREAKER_PROBE_SECONDS=3),
         BRIDGE_ACP_AGENTS=f"{script.setting};{late};{absent}",
         BRIDGE_DEFAULT_AGENT="demo",
         SCRIPTED_API_KEY=KEY,
+        **short("AGENT_START_SECONDS", "CIRCUIT_BREAKER_PROBE_SECONDS"),
     ) as bridge:
         yield bridge
 

@@ -334,7 +334,7 @@ def test_answers_that_a_phone_does_not_read(bridge: Bridge, phone: Phone, sid: s
     """D30: each is made when those before it have been read; nobody else waits."""
     bridge.accept(prompt(sid, "first"))
     (bridge.root / "large").write_text("x" * 4_000_000)
-    slow = RawSocket(bridge.port, timeout=300, receive_buffer=65536).ready(bridge.device_token())
+    slow = RawSocket(bridge.port, receive_buffer=65536).ready(bridge.device_token())
     joining = {"agent": "a", "session_id": sid, "working_directory": "/", "resume": False}
     slow.read_until(slow.send("session_start", joining))
     phone.join(sid)

@@ -24,12 +24,13 @@ from tests.conformance.bridge import Bridge
 from tests.conformance.delivery import send
 from tests.conformance.phone import PATIENCE, Phone
 from tests.conformance.samples import new_id, new_session
-from tests.faults.quick import QuickBridge, with_limits
+from tests.faults.quick import QuickBridge
 from tests.servers import Postgres, Redis, own, wait_until
+from tests.short import SHORT, short
 
 pytestmark = pytest.mark.spec("processes")
 
-GRACE, LEASE = 20, 8
+GRACE, LEASE = 20, SHORT["LEASE_SECONDS"]
 LIMIT = 3  # sessions at once, on all processes together
 Pair = tuple[Bridge, Bridge]
 
@@ -37,8 +38,8 @@ postgres_server, redis_server = own(Postgres), own(Redis)
 script = script_of("plain", "told")
 # two that the tests use, and one that is killed
 SETTINGS = {"BRIDGE_SESSION_GRACE_SECONDS": str(GRACE), "BRIDGE_MAX_SESSIONS": str(LIMIT)}
-HASTY = with_limits(LEASE_SECONDS=LEASE, LEASE_RENEWAL_SECONDS=1)  # taken for dead sooner
-three = bridges_of(3, "script", first=HASTY, **SETTINGS)
+HASTY = short("LEASE_SECONDS", "LEASE_RENEWAL_SECONDS")  # taken for dead sooner
+three = bridges_of(3, "script", **SETTINGS, **HASTY)
 
 
 @pytest.fixture(scope="module")

@@ -166,7 +166,7 @@ def test_bodies_of_ten_megabytes(make_bridge: Callable[..., Bridge], sid: str) -
     before = peak(bridge)
 
     def large(_: int) -> None:
-        client = Https(bridge.port, bridge.pin, timeout=120)
+        client = Https(bridge.port, bridge.pin)
         answer = client.post(EVENT, token=bridge.hook_token, body=body)
         assert_error(answer, 400, "HOOK_STALE_TIMESTAMP")
 

@@ -3,7 +3,7 @@ slow clients (D30). What takes long runs side by side, each in a thread.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -15,12 +15,12 @@ from tests.conformance.delivery import nothing_more, replayed
 from tests.conformance.phone import Phone
 from tests.conformance.raw import PONG, RawSocket
 from tests.conformance.samples import PAYLOADS, hook, new_session, now, prompt
-from tests.faults.quick import with_limits
+from tests.faults.quick import QuickBridge
 from tests.servers import PATIENCE
+from tests.short import SHORT, short
 
-SHORTER = 4  # the bridge's liveness and patience with a slow socket are so many times shorter
-LIVENESS, SLOW = limits.LIVENESS_SECONDS / SHORTER, limits.SLOW_SOCKET_SECONDS / SHORTER
-HASTY = with_limits(LIVENESS_SECONDS=LIVENESS, SLOW_SOCKET_SECONDS=SLOW)
+Limits = Mapping[str, float]
+REAL: Limits = {name: getattr(limits, name) for name in SHORT}
 
 
 def closed_after(socket: RawSocket, seconds: float, started: float) -> str:
@@ -32,30 +32,30 @@ def closed_after(socket: RawSocket, seconds: float, started: float) -> str:
     return str(messages[-1]["payload"]["message"])
 
 
-def silence(bridge: Bridge) -> None:
+def silence(bridge: Bridge, of: Limits) -> None:
     """A ready client from which no frame comes any more, not even a pong, is closed."""
     started = time.monotonic()
-    ready = RawSocket(bridge.port, timeout=PATIENCE).ready(bridge.pairing().token)
-    closed_after(ready, LIVENESS, started)
+    ready = RawSocket(bridge.port).ready(bridge.pairing().token)
+    closed_after(ready, of["LIVENESS_SECONDS"], started)
 
 
-def no_auth(bridge: Bridge) -> None:
+def no_auth(bridge: Bridge, of: Limits) -> None:
     """And a socket that never says who it is, or says it with a version that cannot be read."""
     started, said = time.monotonic(), {"token": bridge.pairing().token, "platform": "ios"}
     for version in (None, "banana"):
-        socket = RawSocket(bridge.port, timeout=PATIENCE)
+        socket = RawSocket(bridge.port)
         assert socket.upgrade().status == 101
         if version is not None:
             socket.send("auth", said | {"client_version": version})
-        why = closed_after(socket, limits.AUTH_WAIT_SECONDS, started)
-        assert why == "No auth came within 10 seconds."
+        why = closed_after(socket, of["AUTH_WAIT_SECONDS"], started)
+        assert why == f"No auth came within {of['AUTH_WAIT_SECONDS']} seconds."
 
 
-def only_pongs(bridge: Bridge) -> None:
+def only_pongs(bridge: Bridge, of: Limits) -> None:
     """Protocol pongs alone keep a client alive for longer than the liveness limit."""
-    socket = RawSocket(bridge.port, timeout=180).ready(bridge.pairing().token)
+    socket = RawSocket(bridge.port).ready(bridge.pairing().token)
     started = time.monotonic()
-    while time.monotonic() - started < LIVENESS + 3:
+    while time.monotonic() - started < of["LIVENESS_SECONDS"] + 3:
         socket.frame(b"", PONG)
         time.sleep(1)  # the client's own rhythm, not a wait for the server
     health = {"timestamp": now(), "client_nonce": "n", "client_capabilities": []}
@@ -64,8 +64,8 @@ def only_pongs(bridge: Bridge) -> None:
     socket.close()
 
 
-def heartbeat_proof(bridge: Bridge) -> None:
-    """D27: a ping proves what came before a pong ten seconds older: event 1, but not event 2.
+def heartbeat_proof(bridge: Bridge, of: Limits) -> None:
+    """D27: a ping proves what came before a pong some seconds older: event 1, but not event 2.
 
     It proves nothing for a device that acknowledges some rows (event 0), nor do two pings at once.
     Who answers notifications alone, or these and tool results, which is all that the spec asks,
@@ -99,7 +99,7 @@ def heartbeat_proof(bridge: Bridge) -> None:
     hasty.again().wait_numbers(session_id, [0, 1, 2])
     nothing_more(bridge, hasty, session_id, [0, 1, 2])
     started = time.monotonic()
-    while time.monotonic() - started < limits.PONG_WAIT_SECONDS + 1:  # which the proof is about
+    while time.monotonic() - started < of["PONG_WAIT_SECONDS"] + 1:  # which the proof is about
         time.sleep(1)
         for phone in phones:
             phone.health_check()  # alive, and no heartbeat
@@ -114,12 +114,12 @@ def heartbeat_proof(bridge: Bridge) -> None:
         assert phone.numbers(session_id) == expected
 
 
-def no_reader(bridge: Bridge) -> None:
+def no_reader(bridge: Bridge, of: Limits) -> None:
     """D30: a client that stops reading is closed and recovers by its cursor; nobody waits."""
     session_id, megabyte = new_session(), "x" * 1_000_000
     bridge.accept(prompt(session_id, "first"))
     pairing = bridge.pairing()
-    stuck = RawSocket(bridge.port, timeout=180, receive_buffer=65536).ready(pairing.token)
+    stuck = RawSocket(bridge.port, receive_buffer=65536).ready(pairing.token)
     joining = {"agent": "a", "session_id": session_id, "working_directory": "/", "resume": False}
     stuck.read_until(stuck.send("session_start", joining))
     reader = bridge.phone().ready()
@@ -128,7 +128,7 @@ def no_reader(bridge: Bridge) -> None:
     for number in range(24):
         bridge.accept(hook("UserPromptSubmit", session_id, {"prompt": megabyte, "number": number}))
         reader.ping()  # it reads on, and is alive
-    reader.wait_numbers(session_id, range(24), 30)
+    reader.wait_numbers(session_id, range(24))
     assert bridge.memory() - before < 64 * 1024 * 1024, "24 MB must not pile up in memory"
     # its own heartbeats keep the client alive for D25, until the bridge has ended the connection
     with suppress(OSError):
@@ -142,29 +142,36 @@ def no_reader(bridge: Bridge) -> None:
     received = replayed({"messages": messages})
     assert received == list(range(len(received))) and len(received) < 24, received
     back = bridge.phone(pairing).ready()
-    back.collect(lambda: 23 in back.numbers(session_id), "the rest after the reconnect", 60)
+    back.collect(lambda: 23 in back.numbers(session_id), "the rest after the reconnect")
     assert back.numbers(session_id) == list(range(24)), "nothing was acknowledged: all comes again"
 
 
-Scenario = Callable[[Bridge], None]
+Scenario = Callable[[Bridge, Limits], None]
 SCENARIOS: tuple[Scenario, ...] = (silence, only_pongs, no_auth, heartbeat_proof, no_reader)
 
 
-@pytest.fixture(scope="module")
+NAMES = ("AUTH_WAIT_SECONDS", "PONG_WAIT_SECONDS", "LIVENESS_SECONDS", "SLOW_SOCKET_SECONDS")
+LIVED = {"short": (short(*NAMES), SHORT), "real": ({}, REAL)}
+
+
+@pytest.fixture(scope="module", params=["short", pytest.param("real", marks=pytest.mark.slow)])
 def patient(
-    shared: Bridge, make_bridge: Callable[..., Bridge]
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[Scenario], None]]:
     """Starts what takes long, all at once; `patient(scenario)` waits for its end."""
-    hasty = make_bridge("hasty", first=HASTY, BRIDGE_MAX_WEBSOCKETS="20")
-    on = dict.fromkeys(SCENARIOS, hasty) | {heartbeat_proof: shared}
-    with ThreadPoolExecutor(len(SCENARIOS)) as pool:
-        futures = {scenario: pool.submit(scenario, on[scenario]) for scenario in SCENARIOS}
+    profile, times = LIVED[request.param]
+    with (
+        QuickBridge(
+            tmp_path_factory.mktemp("bridge"), BRIDGE_MAX_WEBSOCKETS="20", **profile
+        ) as bridge,
+        ThreadPoolExecutor(len(SCENARIOS)) as pool,
+    ):
+        futures = {scenario: pool.submit(scenario, bridge, times) for scenario in SCENARIOS}
         yield lambda scenario: futures[scenario].result()
-    hasty.stop()
 
 
 def test_the_times() -> None:
-    """Two of them are made shorter here, others in their tests."""
+    """Tests of every day live through shorter ones; tests/short.py."""
     assert (limits.HEARTBEAT_INTERVAL_SECONDS, limits.PONG_WAIT_SECONDS) == (15, 10)
     assert (limits.AUTH_WAIT_SECONDS, limits.LIVENESS_SECONDS) == (10, 45)
     assert limits.SLOW_SOCKET_SECONDS == 30
@@ -194,7 +201,6 @@ def test_an_auth_that_waits_for_the_database(mortal: Bridge) -> None:
     assert phone.answer_to(sent)["type"] == "connection_ack"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.spec(
     "limit.heartbeat wscode.CONN_TIMEOUT delivery.cursor limit.pong_wait delivery.slow"

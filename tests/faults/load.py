@@ -250,11 +250,11 @@ class Load:
         return {name: at for name, (asked, at) in times if since < asked and at < until}
 
     def more(
-        self, each: int, seconds: float = 120, posters: Sequence[Poster] | None = None
+        self, each: int, within: float = PATIENCE, posters: Sequence[Poster] | None = None
     ) -> None:
         """Wait until each poster has had that many more events acknowledged."""
         wanted = [(poster, len(poster.acknowledged) + each) for poster in posters or self.posters]
-        wait_until(lambda: all(len(one.acknowledged) >= n for one, n in wanted), seconds=seconds)
+        wait_until(lambda: all(len(one.acknowledged) >= n for one, n in wanted), within=within)
 
     def finish(self) -> list[str]:
         """End the load: every event is in each device's view once, in one order; these events."""
@@ -340,7 +340,7 @@ def under_load(bridges: Sequence[Bridge], **more: Any) -> Iterator[Load]:
     try:
         for watcher in load.watchers:
             watcher.start()
-        wait_until(lambda: all(watcher.views for watcher in load.watchers), seconds=120)
+        wait_until(lambda: all(watcher.views for watcher in load.watchers))
         for poster in load.posters:
             poster.start()
         load.more(5)

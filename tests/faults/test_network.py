@@ -149,7 +149,7 @@ def test_one_of_two_bridges_loses_the_stores(tmp_path: Path) -> None:
             cable.cut(cable.second)
         cut = time.monotonic()
         load.more(1, GOES_ON_WITHIN, fine)
-        wait_until(lambda: all(poster.refusals for poster in lost), "told", seconds=TOLD_WITHIN)
+        wait_until(lambda: all(poster.refusals for poster in lost), "told", within=TOLD_WITHIN)
         asked = time.monotonic()
         answer = world.bridges[1].get("/api/v1/health", world.bridges[1].hook_token)
         assert answer.status == 503 and time.monotonic() - asked < ANSWERS_WITHIN, answer

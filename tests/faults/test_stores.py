@@ -65,7 +65,7 @@ def wait_healthy(bridges: list[Bridge]) -> None:
     def all_healthy() -> bool:
         return all(health(bridge).status == 200 for bridge in bridges)
 
-    wait_until(all_healthy, "healthy again by itself", seconds=BACK_WITHIN)
+    wait_until(all_healthy, "healthy again by itself", within=BACK_WITHIN)
 
 
 @pytest.mark.spec("code.STORAGE_UNAVAILABLE")
@@ -92,7 +92,7 @@ def test_postgresql_stops_and_starts(stores: Stores, how: signal.Signals, second
             over = time.monotonic() - away >= seconds
             return over and all(poster.refusals for poster in load.posters)
 
-        wait_until(noticed, "each poster was refused", seconds=seconds + 10)
+        wait_until(noticed, "each poster was refused")
         back = time.monotonic()
         stores.postgres.start()
         wait_healthy(stores.bridges)

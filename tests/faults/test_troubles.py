@@ -173,7 +173,7 @@ def under_troubles(world: World, script: Script) -> None:
         bridge.hang_up()
         bridge.terminate()
         bridge.ended(PATIENCE)
-    script.assert_gone(PATIENCE)
+    script.assert_gone()
     assert check_commands(world, ledger, script) and ledger.approved and ledger.rejected
 
 

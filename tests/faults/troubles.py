@@ -56,7 +56,7 @@ class World:
         began = time.monotonic()
         for bridge in self.bridges:
             serve_again(bridge)
-            wait_until(lambda bridge=bridge: well(bridge), bridge.tail(), seconds=PATIENCE)
+            wait_until(lambda bridge=bridge: well(bridge), bridge.tail())
         self.took.append(round(time.monotonic() - began, 1))
 
 

@@ -8,11 +8,13 @@ from tests.conformance.approvals import pre
 from tests.conformance.bridge import Bridge
 from tests.conformance.phone import Message, Phone
 from tests.conformance.samples import hook, new_session
-from tests.faults.quick import QuickBridge, with_limits
+from tests.faults.quick import QuickBridge
 from tests.push.service import Browser, PushService, running
+from tests.short import SHORT, short
 
-RETRY_SECONDS = 1  # before the second try, in place of five
-PROOF_SECONDS = 12  # for a socket to show that it has a message, in place of twenty
+HASTY = short("PUSH_RETRY_SECONDS", "PUSH_PROOF_SECONDS")
+RETRY_SECONDS = SHORT["PUSH_RETRY_SECONDS"]  # before the second try
+PROOF_SECONDS = SHORT["PUSH_PROOF_SECONDS"]  # for a socket to show that it has a message
 
 
 @pytest.fixture(scope="module")
@@ -24,8 +26,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PushService]:
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory, service: PushService) -> Iterator[Bridge]:
     settings = {"BRIDGE_MAX_WEBSOCKETS": "100"} | service.settings
-    first = with_limits(PUSH_RETRY_SECONDS=RETRY_SECONDS, PUSH_PROOF_SECONDS=PROOF_SECONDS)
-    with QuickBridge(tmp_path_factory.mktemp("bridge"), first=first, **settings) as made:
+    with QuickBridge(tmp_path_factory.mktemp("bridge"), **settings, **HASTY) as made:
         yield made
 
 

@@ -208,7 +208,7 @@ def test_a_service_that_never_answers_holds_nothing_up(
     other.wait_numbers(session_id, [1])
     answer = {"session_id": asked, "tool_call_id": "call-1", "decision": "rejected"}
     assert other.request("approval_response", answer)["type"] == "approval_recorded"
-    state = phone.expect("push_state", timeout=180)
+    state = phone.expect("push_state")
     assert f"no answer in {GIVEN_UP} s" in state["payload"]["problem"]
 
 

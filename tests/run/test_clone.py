@@ -16,6 +16,7 @@ from tests.servers import free_port, stop_process, wait_until
 
 pytestmark = pytest.mark.slow
 AS_ROOT = os.geteuid() == 0
+SET_UP = 500.0  # seconds: everything is downloaded and installed
 
 
 @pytest.fixture
@@ -55,7 +56,8 @@ def test_make_run_from_a_bare_clone(clone: Path) -> None:
         process = subprocess.Popen(["make", "run"], start_new_session=True, **options)
     try:
         wait_until(
-            lambda: "To stop: Ctrl-C" in log.read_text() or process.poll() is not None, seconds=500
+            lambda: "To stop: Ctrl-C" in log.read_text() or process.poll() is not None,
+            within=SET_UP,
         )
         assert process.poll() is None, log.read_text()
         os.killpg(process.pid, signal.SIGINT)  # to make and all that it started, as Ctrl-C does

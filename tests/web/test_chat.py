@@ -132,7 +132,7 @@ def test_a_conversation_from_yesterday(
     for number in range(4):
         agents.ask(phone, session_id, f"number {number}")
     phone.close()
-    wait_status(bridge, session_id, "closed", 60)
+    wait_status(bridge, session_id, "closed")
 
     page = make_page(bridge).pair()
     page.tap(".row-link", "number 0")
@@ -144,14 +144,14 @@ def test_a_conversation_from_yesterday(
     page.wait_text("9 characters")
 
     page.open()  # nobody is in the session any more
-    wait_status(bridge, session_id, "closed", 60)
+    wait_status(bridge, session_id, "closed")
     page.tap(".row-link", "number 0")
     say(page, "more")  # which resumes it
     page.wait_text("4 characters")
     page.wait_equal(PROMPTS, [*(f"number {number}" for number in range(4)), "and today", "more"])
 
     page.open()
-    wait_status(bridge, session_id, "closed", 60)
+    wait_status(bridge, session_id, "closed")
     page.tap(".row-link", "number 0")
     page.tap("button", "End session")
     page.tap("button.armed", "Yes, end it")

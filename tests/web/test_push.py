@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from tests.conformance.bridge import Bridge
-from tests.faults.quick import QuickBridge, with_limits
-from tests.push.conftest import PROOF_SECONDS, ask, finish, service
+from tests.faults.quick import QuickBridge
+from tests.push.conftest import ask, finish, service
 from tests.push.service import Browser, PushService
+from tests.short import short
 from tests.web.browser import Page, debug
 from tests.web.conftest import ROOM, MakePage
 from tests.web.test_screens import check
@@ -37,8 +38,8 @@ TIMES = SHOWN.replace(
 
 @pytest.fixture(scope="module")
 def bridge(tmp_path_factory: pytest.TempPathFactory, service: PushService) -> Iterator[Bridge]:
-    place, proof = tmp_path_factory.mktemp("bridge"), with_limits(PUSH_PROOF_SECONDS=PROOF_SECONDS)
-    with QuickBridge(place, first=proof, **ROOM, **service.settings) as bridge:
+    place = tmp_path_factory.mktemp("bridge")
+    with QuickBridge(place, **ROOM, **short("PUSH_PROOF_SECONDS"), **service.settings) as bridge:
         yield bridge
 
 

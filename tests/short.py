@@ -1,0 +1,22 @@
+"""Limits that tests live through, in seconds, shorter than the real ones."""
+
+SHORT = {
+    "AUTH_WAIT_SECONDS": 5,
+    "PONG_WAIT_SECONDS": 4,
+    "LIVENESS_SECONDS": 12,
+    "SLOW_SOCKET_SECONDS": 8,
+    "LEASE_SECONDS": 8,
+    "LEASE_RENEWAL_SECONDS": 1,
+    "AGENT_START_SECONDS": 20,
+    "CIRCUIT_BREAKER_PROBE_SECONDS": 3,
+    "TURN_SILENCE_SECONDS": 10,
+    "AGENT_IDLE_SECONDS": 20,
+    "PUSH_PROOF_SECONDS": 12,
+    "PUSH_RETRY_SECONDS": 1,
+    "DATA_FILES_POLL_SECONDS": 0.2,
+}
+
+
+def short(*names: str) -> dict[str, str]:
+    """The settings of a bridge that has these of them; what waits for others has its time."""
+    return {"DJANGO_SETTINGS_MODULE": "tests.short_settings", "TESTS_SHORT": " ".join(names)}
