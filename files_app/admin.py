@@ -14,7 +14,7 @@ from files_app.models import TrustedRepository
 
 @admin.register(TrustedRepository)
 class TrustedRepositoryAdmin(ModelAdmin):
-    """List what is trusted; rows come from clients and the terminal, and can be removed."""
+    """List trusted repositories, which clients add; they can be removed."""
 
     list_display = ("path", "git_dir", "programs", "device", "at")
     search_fields = ("path",)

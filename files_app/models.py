@@ -1,4 +1,4 @@
-"""Store which repositories' own programs may run, and sessions' work trees (D63, D64)."""
+"""Store trusted repositories, and work trees of sessions (D63, D64)."""
 
 from django.db import models
 from django.utils import timezone

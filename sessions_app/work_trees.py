@@ -1,4 +1,4 @@
-"""Begin sessions in work trees of their own; ``files_app`` sets who makes them (D64)."""
+"""Hold who makes and removes work trees of sessions, for files_app (D64)."""
 
 from collections.abc import Callable
 from typing import Any

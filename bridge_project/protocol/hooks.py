@@ -165,7 +165,7 @@ def parse_hook_body(body: bytes, *, now: datetime) -> HookEvent:
 
 
 def parse_made_event(value: dict[str, Any], *, now: datetime) -> HookEvent:
-    """Read a hook event that this process made, from what JSON can hold. Raises HookInvalid."""
+    """Read a hook event that this process made. Raises HookInvalid."""
     try:
         jsontext.check_depth(value)
     except jsontext.JsonError as error:

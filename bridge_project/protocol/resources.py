@@ -108,7 +108,7 @@ class GitUpstream(Sent):
 
 
 class GitProgram(Sent):
-    """Describe a program that a repository brings; ``command``: the setting's value (D63)."""
+    """Describe a program of a repository; ``command``: a setting's value (D63)."""
 
     kind: str
     name: str

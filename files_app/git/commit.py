@@ -51,7 +51,7 @@ def commit(
     head: str | None = None,
     check: Callable[[], object] = lambda: None,
 ) -> GitCommitSummary:
-    """Commit with all that is the user's and the repository's; ``files`` None: what is staged.
+    """Commit ``files`` by plain git; None: what is staged.
 
     ``begun``: set when a crashed process may already have made this commit, which it began then; if
     the last commit is this one, nothing is committed again (D31). ``head``: the commit that the
@@ -156,7 +156,7 @@ class _Commit:
         return own
 
     def _only(self, chosen: Chosen) -> None:
-        """Fill the index's copy from the last commit and the named files, as ``--only`` does."""
+        """Fill the index's copy from the last commit and the named files."""
         self.git("read-tree", *(("--reset", self.before) if self.before else ("--empty",)))
         top = self.place.top
         there = [
@@ -293,7 +293,7 @@ def _parent(git: Git, own: str) -> str:
 def _is_last(
     git: Git | Plain, last: str, message: str, begun: datetime, *, whole: bool = True
 ) -> bool:
-    """Return whether a commit was made since then with this message; not ``whole``: around it."""
+    """Return whether a commit with this message was made since then."""
     if not last:
         return False
     # Not by its files: others may have staged more since, which must not be committed for that.

@@ -1,4 +1,4 @@
-"""Say where a repository stands: its upstream, and what git is in the middle of (D63)."""
+"""Say where a repository stands: its upstream, and its state (D63)."""
 
 import os
 import re
@@ -35,7 +35,7 @@ def operation(place: Repository) -> GitState | None:
 def upstream(
     place: Repository, name: str, branch: str, all_settings: list[Effective]
 ) -> GitUpstream | None:
-    """Return the upstream that git named for the branch, without credentials in its address."""
+    """Return the branch's upstream, without credentials in its address."""
     if not name:
         return None
     values = settings.last(all_settings)

@@ -1,4 +1,4 @@
-"""Run plain git in the user's own repository, as at the desk but without a terminal (D63)."""
+"""Run plain git in the user's repository, without a terminal (D63)."""
 
 import os
 from collections.abc import Container, Mapping, Sequence
@@ -18,7 +18,7 @@ _UNASKED: Final = {"GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true"}
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """Run git with all that is its user's; ``index``: another one than the repository's.
+    """Run git with its user's configuration; ``index``: another than the usual.
 
     ``more`` is added to the environment.
     """
@@ -71,7 +71,7 @@ class Plain:
 
 
 def paths(names: Sequence[str]) -> bytes:
-    """Return names of the work tree for ``--pathspec-from-file=- --pathspec-file-nul``."""
+    """Return names for ``--pathspec-from-file=- --pathspec-file-nul``."""
     return b"".join(b":(top,literal)" + os.fsencode(name) + b"\0" for name in names)
 
 

@@ -45,7 +45,7 @@ class Target(NamedTuple):
 
 
 def target(place: Repository, *, set_upstream: bool) -> Target:
-    """Return where a push goes. Raises BridgeError GIT_ERROR where there is no safe answer."""
+    """Return where a push goes. Raises GIT_ERROR where that is not safe."""
     found = settings.effective(place)
     values = settings.last(found)
     head = Plain(place).done("symbolic-ref", "--quiet", "HEAD", good=(0, 1)).out
@@ -110,7 +110,7 @@ def push(
     dry_run: bool,
     check: Callable[[], object] = lambda: None,
 ) -> GitPushResponse:
-    """Push, never by force; or with ``dry_run`` say which commits would go, and run nothing.
+    """Push, never by force; ``dry_run``: only say which commits would go.
 
     Raises BridgeError GIT_ERROR with git's reason or the server's.
     """
@@ -138,7 +138,7 @@ def push(
 
 
 def _going(git: Git, to: Target, head: str) -> tuple[list[GitCommitName], int]:
-    """Return the newest commits that the remote does not have, as far as is known, and how many."""
+    """Return the newest commits that the remote lacks, and how many it lacks."""
     name = f"refs/remotes/{to.remote}/{to.ref.removeprefix('refs/heads/')}"
     known = git.done("rev-parse", "--verify", "--quiet", name, good=(0, 1)).code == 0
     which = [head, "--not", name if known else f"--remotes={to.remote}"]

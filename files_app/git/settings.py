@@ -1,4 +1,4 @@
-"""Ask plain git for what it would use in a repository; this runs none of its programs (D63)."""
+"""Ask plain git for the settings in force in a repository (D63)."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Choose the files of a commit, as ``git commit -- FILES`` would take them (D10, D63)."""
+"""Choose the files of a commit, as ``git commit -- FILES`` would (D63)."""
 
 import os
 import re
@@ -21,7 +21,7 @@ _MARKERS: Final = re.compile(rb"^(?:<<<<<<<|>>>>>>>)(?: |\r?$)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Hold git's names: all that are meant, those to add first, and what else is staged.
+    """Hold git's names of chosen files, those to add, and what else is staged.
 
     ``replaced``: files that a directory has replaced, which git commits in no part of an index.
     """

@@ -257,7 +257,7 @@ def _is_dirty(git: Git, name: str) -> bool:
 
 
 def _counts(git: Git, state: State) -> tuple[dict[str, tuple[int, int]], set[str]]:
-    """Return the lines added and removed since the last commit, and what cannot be read."""
+    """Return lines added and removed since the last commit, and what is unread."""
     base = state.commit or empty_tree(git)
     command = ("diff", "--numstat", "-z", *DIFF_OPTIONS)
     found: dict[str, tuple[int, int]] = {}

@@ -1,4 +1,4 @@
-"""Let a repository's own programs run only when a person has trusted just these (D63)."""
+"""Let a repository's own programs run only when they are trusted (D63)."""
 
 import contextlib
 from types import TracebackType
@@ -20,7 +20,7 @@ from sessions_app.working_directory import Repository
 
 
 class Trusted:
-    """Run something in a repository whose programs are trusted, by ``given`` from now on.
+    """Run something in a repository whose programs are trusted.
 
     Raises BridgeError GIT_TRUST_REQUIRED with what would run. Devices are told when the programs
     are others afterwards. ``more`` is part of what is trusted.

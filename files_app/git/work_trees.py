@@ -37,7 +37,7 @@ def make(
     *,
     again: bool,
 ) -> str:
-    """Make a branch's work tree, or that of a branch that is there; return its directory.
+    """Make a work tree of a new or present branch; return its directory.
 
     ``again``: a crashed process may have made it for this request. Raises BridgeError GIT_ERROR and
     GIT_TRUST_REQUIRED; then nothing is left of it.
@@ -117,7 +117,7 @@ def _exclude(place: Repository) -> None:
 
 
 def remove(session_id: str) -> None:
-    """Remove a work tree that was made for this session, or tell the devices why it stays."""
+    """Remove a session's work tree, or tell the devices why it stays."""
     row = readers.begin(WorkTree.objects.filter(session_id=session_id).first).result()
     if row is None:
         return
@@ -129,7 +129,7 @@ def remove(session_id: str) -> None:
 
 
 def _why_it_stays(row: WorkTree) -> str:
-    """Remove a work tree; return the reason if that would lose something, else nothing."""
+    """Remove a work tree, or return why that would lose something."""
     place = repository_of(row.path)
     if place.top != row.path:
         return "it is no work tree any more"

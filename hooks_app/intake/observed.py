@@ -1,4 +1,4 @@
-"""Append what an event says, and change its observed session's state (D13, D34, D37).
+"""Append what an event says, and change its observed session (D34, D37).
 
 No other module changes what an observed session does because of an event.
 """

@@ -100,7 +100,7 @@ def asked_about(session: Session, call: Call, *, of_open_call: bool) -> ToolCall
 
 
 def begin(box: Outbox, session: Session, call: Call) -> str | None:
-    """Record a call about which nobody is asked; return its id, None if it is open already."""
+    """Record a call that asks nobody; return its id, None if it is open already."""
     values = {
         "session": session.pk,
         "id": call.id,
