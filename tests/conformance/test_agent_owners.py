@@ -22,7 +22,7 @@ from tests.conformance.agents import ask, asked, begin, end, log_of, resume, say
 from tests.conformance.approvals import assert_refused, decide, of
 from tests.conformance.bridge import Bridge
 from tests.conformance.delivery import send
-from tests.conformance.phone import PATIENCE, Phone
+from tests.conformance.phone import Phone
 from tests.conformance.samples import new_id, new_session
 from tests.faults.quick import QuickBridge
 from tests.servers import Postgres, Redis, own, wait_until
@@ -220,7 +220,7 @@ def test_an_owner_that_is_killed(three: list[QuickBridge], script: Script, far: 
     killed.kill()
     near.vanish()
     for sid in sids:
-        wait_status(second, sid, "paused", PATIENCE)
+        wait_status(second, sid, "paused")
     assert not agents & script.processes().keys(), "the agent has ended with its bridge"
     told = far.expect("notification", session_id=asking, notification_type="approval_decided")
     decided = told["payload"]["data"]

@@ -30,7 +30,7 @@ class Process:
     """A notifier with a channel layer of its own, and another process beside it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        hosts = [notify.conf.redis_url]
+        hosts = [notify.conf.redis_url]  # type: ignore[attr-defined]
         self.layer, self.other = (RedisPubSubChannelLayer(hosts=hosts) for _ in range(2))
         monkeypatch.setattr(notify, "get_channel_layer", lambda: self.layer)
         self.heard: list[int] = []
