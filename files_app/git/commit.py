@@ -312,12 +312,14 @@ def _summary(git: Git | Plain, own: str) -> GitCommitSummary:
     shown = ("show", "--format=", "--numstat", "-z", "-m", "--first-parent", "--no-show-signature")
     try:
         counted = numstat(git(*shown, *DIFF_OPTIONS, own, "--"))
+        changed = len(counted)
     except BridgeError:  # an object that is not there
-        counted = []
+        names = ("diff-tree", "-r", "--root", "--no-commit-id", "--name-only", "-z", "--no-renames")
+        counted, changed = [], git(*names, own, "--").count(b"\0")
     return GitCommitSummary(
         hash=commit,
         summary=subject.rstrip("\n"),
-        files_changed=len(counted),
+        files_changed=changed,
         additions=sum(file.additions for file in counted),
         deletions=sum(file.deletions for file in counted),
     )

@@ -252,6 +252,7 @@ def test_a_partial_clone_commits(shared: Bridge, repository: Repository, phone: 
         repository.git("config", f"user.{key}", "Ada", cwd=clone)
     repository.git("reset", "-q", "--soft", "HEAD~2", cwd=clone)
     made = Work(shared, phone, clone).committed("Squash")
+    assert made["files_changed"] == 1
     assert repository.git("rev-parse", "HEAD", cwd=clone).strip() == made["hash"]
 
 
