@@ -248,3 +248,53 @@ def test_a_path_in_an_answer_is_a_link(page: Page, bridge: Bridge, repository: R
     page.wait_text("return 'Hello ' + name")
     page.open(f"s/{session_id}").tap(".markdown a", LONG)
     page.wait_text("pass")
+
+
+def test_programs_of_the_repository_run_when_they_are_trusted(
+    page: Page, bridge: Bridge, repository: Repository
+) -> None:
+    """D63: what would run is shown first; nothing is committed before a person has trusted it."""
+    repository.hook("pre-commit", "echo ran >> ran.txt")
+    repository.write("app.py", "changed = True\n")
+    head = repository.git("rev-parse", "HEAD")
+    changes(page, session_in(bridge, repository.path))
+    choose(page, "app.py")
+    commit(page, "With its hook")
+    page.wait_text("Run its programs?", "pre-commit", str(repository.path))
+    assert repository.git("rev-parse", "HEAD") == head
+    page.tap("dialog button", "Trust and commit")
+    page.wait_text("Committed 1 file as", "With its hook")
+    assert (repository.path / "ran.txt").read_text() == "ran\n"
+
+
+def test_commits_are_pushed_after_a_look_at_them(
+    page: Page, bridge: Bridge, repository: Repository
+) -> None:
+    """D64: to the same name at the only remote, and only when there is something to push."""
+    remote = bridge.root / f"{new_id()}.git"
+    repository.git("init", "--bare", str(remote))
+    repository.git("remote", "add", "origin", str(remote))
+    changes(page, session_in(bridge, repository.path))
+    page.tap("button", "Push…")
+    page.wait_text("origin/main", "Push 1 commit")
+    assert repository.git("ls-remote", "origin") == ""
+    page.tap("dialog button", "Push 1 commit")
+    page.wait_text("Pushed 1 commit to origin/main.")
+    head = repository.git("rev-parse", "HEAD").strip()
+    assert head in repository.git("ls-remote", "origin")
+    page.wait_gone("Push…")
+
+
+def test_a_session_begins_in_a_work_tree(
+    page: Page, bridge: Bridge, repository: Repository
+) -> None:
+    page.open("new")
+    page.find("#agent option", "demo")
+    page.js("document.querySelector('#directory').value = arguments[0]", str(repository.path))
+    page.tap("summary", "More")
+    page.type("#worktree", "side")
+    page.type("#prompt", "Hello there")
+    page.tap("button", "Start")
+    page.wait_text("you say: Hello there")
+    page.wait_text("side")
+    assert (repository.path / ".worktrees" / "side" / "app.py").exists()
