@@ -21,6 +21,7 @@ PAUSE = 0.2  # seconds between two looks
 SETTLED = 1.0  # seconds, after which a process has become what it is to be
 LONG = 10.0  # seconds that a bridge lives which several tests share
 SERVERS = ("postgres", "redis-server")
+OTHERS = "agents, git, shells and other programs"
 
 
 @dataclass
@@ -42,7 +43,7 @@ def kind_of(process: psutil.Process) -> str:
         return "bridge"
     if "sys.stdin.readline()" in words or "-m pytest" in words:
         return "pytest and its workers"
-    return "agents, git, shells and other programs"
+    return OTHERS
 
 
 def _forked(process: psutil.Process) -> str:
@@ -66,7 +67,7 @@ def look(seen: dict[tuple[int, float], Seen], mark: str, others: set[tuple[int, 
                 if not ours:
                     others.add(key)
                     continue
-                seen[key] = Seen("", now, now)
+                seen[key] = Seen(OTHERS, now, now)
                 pids.add(process.pid)
             one, used = seen[key], process.cpu_times()
             if now - one.began < SETTLED:

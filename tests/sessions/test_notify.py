@@ -20,8 +20,8 @@ SESSION = 7
 @pytest.fixture
 def redis(monkeypatch: pytest.MonkeyPatch) -> Iterator[Redis]:
     with running(Redis) as redis:
-        url = {"redis_url": redis.create_database()}
-        monkeypatch.setattr(notify, "conf", conf.model_copy(update=url))
+        changed = conf.model_copy(update={"redis_url": redis.create_database()})
+        monkeypatch.setattr(notify, "conf", changed)
         monkeypatch.setattr(limits, "REDIS_RETRY_SECONDS", 0.02)
         yield redis
 
@@ -29,8 +29,8 @@ def redis(monkeypatch: pytest.MonkeyPatch) -> Iterator[Redis]:
 class Process:
     """A notifier with a channel layer of its own, and another process beside it."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        hosts = [notify.conf.redis_url]  # type: ignore[attr-defined]
+    def __init__(self, redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+        hosts = [redis.create_database()]
         self.layer, self.other = (RedisPubSubChannelLayer(hosts=hosts) for _ in range(2))
         monkeypatch.setattr(notify, "get_channel_layer", lambda: self.layer)
         self.heard: list[int] = []
@@ -56,7 +56,7 @@ async def test_a_feed_that_is_joined_while_redis_is_away(
     redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is heard afterwards; the tries leave nothing behind, and hold up no stop."""
-    process = Process(monkeypatch)
+    process = Process(redis, monkeypatch)
     layer, notifier = process.layer, process.notifier
     tries = Mock(wraps=layer.new_channel)
     monkeypatch.setattr(layer, "new_channel", tries)
@@ -90,7 +90,7 @@ async def test_a_stop_that_redis_py_swallows(
     redis: Redis, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     """It does so when it is cancelled in the moment in which it is done."""
-    process, calls = Process(monkeypatch), 0
+    process, calls = Process(redis, monkeypatch), 0
 
     async def never_done(*_: object) -> None:
         nonlocal calls

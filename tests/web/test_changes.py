@@ -274,7 +274,8 @@ def test_commits_are_pushed_after_a_look_at_them(
     remote = bridge.root / f"{new_id()}.git"
     repository.git("init", "--bare", str(remote))
     repository.git("remote", "add", "origin", str(remote))
-    changes(page, session_in(bridge, repository.path))
+    page.open(f"s/{session_in(bridge, repository.path)}/changes")
+    page.wait_text("Nothing has changed.")
     page.tap("button", "Push…")
     page.wait_text("origin/main", "Push 1 commit")
     assert repository.git("ls-remote", "origin") == ""
@@ -289,7 +290,9 @@ def test_a_session_begins_in_a_work_tree(
     page: Page, bridge: Bridge, repository: Repository
 ) -> None:
     page.open("new")
-    page.find("#agent option", "demo")
+    page.wait("document.querySelectorAll('#agent option').length")
+    page.js("document.querySelector('#agent').value = 'demo'")
+    page.wait("document.querySelector('#directory').value", what="a directory is proposed")
     page.js("document.querySelector('#directory').value = arguments[0]", str(repository.path))
     page.tap("summary", "More")
     page.type("#worktree", "side")
