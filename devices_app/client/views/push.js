@@ -50,12 +50,8 @@ export async function openPush(ask, status, outcome, done) {
     const content = [
       h("p", {}, `${oneLine(remote)}/${oneLine(branch)}`, status.upstream ? "" : " (new there)"),
       h("p.meta", {}, visible(url)),
-      h(
-        "ul.rows",
-        {},
-        commits.map(({ hash, summary }) =>
-          h("li", {}, h("code", {}, hash.slice(0, 8)), ` ${oneLine(summary)}`),
-        ),
+      commits.map(({ hash, summary }) =>
+        h("p", {}, h("code", {}, hash.slice(0, 8)), ` ${oneLine(summary)}`),
       ),
       count > commits.length && h("p.note", {}, `And ${count - commits.length} older ones.`),
     ];

@@ -23,7 +23,7 @@ const KINDS = {
 export function askTrust({ details }, verb, act) {
   const programs = details.programs.map(({ kind, name, command, path }) =>
     h(
-      "li.finding",
+      "div.finding",
       {},
       h("strong", {}, `${KINDS[kind] ?? oneLine(kind)}: `, visibleName(name)),
       command && h("pre.wrapped", {}, visible(command)),
@@ -32,7 +32,7 @@ export function askTrust({ details }, verb, act) {
   );
   const content = [
     h("p", {}, "This repository brings programs of its own. To go on, the machine runs them:"),
-    h("ul.rows", {}, programs),
+    programs,
     h("p.meta", {}, "In ", visibleName(details.repository)),
     h(
       "p.hint",
