@@ -26,6 +26,7 @@ class Commands:
 
     def __init__(self, console: Console, show: Callable[[str], None]) -> None:
         self.console, self.show = console, show
+        self._digest = ""  # of a repository's programs, as they were shown last (D63)
 
     async def help(self) -> None:
         """help: this list"""
@@ -106,9 +107,15 @@ class Commands:
         """status: the state of the repository"""
         self._show_all(render.status(await self._ask("git_status_request")))
 
-    async def commit(self, message: str, *files: str) -> None:
-        """commit "MESSAGE" [FILE …]: commit files, or all that is staged"""
-        asked = {"message": message, "files": list(files) or None}
+    async def commit(self, *words: str) -> None:
+        """commit [--trust] "MESSAGE" [FILE …]: commit files, or all that is staged"""
+        trusted, words = words[:1] == ("--trust",), words[words[:1] == ("--trust",) :]
+        if not words:
+            raise Wrong("Say what the commit is about.")
+        seen = await self._ask("git_status_request")
+        asked = {"message": words[0], "files": list(words[1:]) or None}
+        asked |= {"repository": seen["repository"], "head": seen["head"] or ""}
+        asked |= {"trust": self._digest} if trusted and self._digest else {}
         self._show_all(render.status(await self._ask("git_commit", **asked)))
 
     def _show_all(self, lines: Iterable[str]) -> None:
@@ -120,6 +127,10 @@ class Commands:
         client, about = self._about(payload)
         answer = await client.request(type_, about)
         body: Message = answer.get("payload") or {}
+        if body.get("code") == "GIT_TRUST_REQUIRED":
+            self._digest = body["details"]["digest"]  # of the programs that are shown now
+            self._show_all(render.programs(body["details"]))
+            raise Wrong("The repository brings these. `commit --trust …` runs them.")
         if answer["type"] == "error":
             raise Wrong(f"{body.get('code')}: {clean(body.get('message'))}")
         self.console.learn(answer)

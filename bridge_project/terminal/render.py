@@ -146,3 +146,12 @@ def status(answer: Message) -> list[str]:
         counts = f"+{one['additions']:<5} -{one['deletions']:<5}"
         lines.append(f"  {one['status']:<9} {counts} {clean(one['path'])}")
     return lines
+
+
+def programs(details: Message) -> list[str]:
+    """List the programs that a repository brings."""
+    return [
+        f"  {clean(one['kind'])} {clean(one['name'])}  "
+        + clean(one.get("command") or one.get("path"))
+        for one in details["programs"]
+    ]

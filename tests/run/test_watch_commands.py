@@ -72,6 +72,14 @@ def test_the_repository(piped: Program, repository: Repository) -> None:
     assert log[:2] == ["Change a line.", "Add a file."]
 
 
+def test_programs_of_a_repository(piped: Program, repository: Repository) -> None:
+    """D63: they are named, and run when one says so."""
+    repository.hook("pre-commit", "exit 0")
+    named = "hook pre-commit  "
+    piped.ask('commit "Change it." kept.txt', named, "-- The repository brings these.")
+    piped.ask('commit --trust "Change it." kept.txt', "Change it.", "main, clean")
+
+
 def test_approvals(bridge: Bridge, sid: str, repository: Repository) -> None:
     """By their numbers, also one that waited before (D28); decided is decided at the bridge."""
     targets, changed = ("one", "two", "three"), {"command": "make four"}
