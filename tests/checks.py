@@ -52,7 +52,7 @@ LENGTHS = {
 
 # what is skipped is summed up by the conftest
 AGENT_TESTS = pytest("tests/agents/real -m agents -n 2 --dist loadgroup -rfE")
-WEB_TESTS = pytest("tests/web -n 2 --dist loadgroup -rs -m", "web or not web")
+WEB_TESTS = pytest("tests/web -n 2 --dist loadfile -rs -m", "web or not web")
 # without its dependencies: only the script in it is used
 AXE = "axe-playwright-python==0.1.8"
 TYPESCRIPT = "typescript@5.9.3"  # Debian's is too old for the browser's newer functions
@@ -112,7 +112,7 @@ def suite(arguments: list[str]) -> list[str]:
     # more workers than cores, for many tests wait for something
     workers = str(min(MOST_WORKERS, 2 * (os.cpu_count() or 1)))
     use_memory()
-    where = ["-n", workers, "--dist", "loadgroup", "--no-loadscope-reorder"]
+    where = ["-n", workers, "--dist", "loadfile", "--no-loadscope-reorder"]
     return ["-m", "pytest", *where, *arguments]
 
 

@@ -56,26 +56,12 @@ LONG = (
 RANK = {HERE / name: number for number, name in enumerate(LONG)}
 
 
-# Bridges that few tests need: these tests go to one worker, and each such bridge runs once.
-SELDOM = ("public", "narrow", "misconfigured", "shared_postgresql")
 RUN_PLACE = pytest.StashKey[Path]()
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: RANK.get(item.path, len(LONG)))
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(_group(item)))
-
-
-def _group(item: pytest.Item) -> str:
-    """The bridge that it needs and few others do, or else its file."""
-    names, chosen = getattr(item, "fixturenames", ()), getattr(item, "callspec", None)
-    if chosen is not None and chosen.params.get("database") == "postgresql":
-        return "postgresql"
-    path = item.path.relative_to(HERE).as_posix()
-    return next((name for name in SELDOM if name in names), path)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -4,7 +4,7 @@ import dataclasses
 import os
 
 from bridge_project.kernel import limits, mounts
-from bridge_project.kernel.errors import BridgeError
+from bridge_project.kernel.errors import BridgeError, Ignoring
 from bridge_project.kernel.path_jail import Jail, default_jail
 from bridge_project.kernel.path_walk import split, translate_os_errors
 from files_app.git.sandbox import config, git
@@ -32,6 +32,7 @@ def repository_of(working_directory: str, jail: Jail | None = None) -> Repositor
         text = "Not a work tree: the session's working directory is inside the git directory."
         raise git_error(text)
     _check_owner(place)
+    _check_files(place)
     place = _as_git_says(place)
     _check_mounts(place)
     return place
@@ -55,6 +56,13 @@ def _as_git_says(place: Repository) -> Repository:
     if b"work tree" in done.err:
         raise git_error("Not a work tree: git says that this operation must be run in a work tree.")
     return place  # damaged in some way, which is said where it is read
+
+
+def _check_files(place: Repository) -> None:
+    """Refuse a repository whose configuration is a FIFO: plain git would wait for it."""
+    for path in (f"{place.common_dir}/config", f"{place.git_dir}/config.worktree"):
+        with Ignoring("FILE_NOT_FOUND"):
+            place.jail.open_file(path).close()
 
 
 def _check_owner(place: Repository) -> None:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from bridge_project.kernel import limits
 from bridge_project.kernel.config import conf
 from files_app.git.sandbox import git
-from files_app.git.sandbox.error_text import git_error, reason
+from files_app.git.sandbox.error_text import HEAD_DAMAGED, git_error, reason
 from files_app.git.sandbox.git import Git
 from sessions_app.working_directory import Repository
 
@@ -32,6 +32,8 @@ def ask(place: Repository, *arguments: str) -> bytes:
         environment={**git.user_environment(), "GIT_DIR": place.git_dir},
         max_bytes=4 * limits.GIT_CONFIG_MAX_BYTES,
     )
+    if done.code and b"not a git repository" in done.err:  # its directory was found
+        raise git_error(HEAD_DAMAGED)
     if done.code or done.cut:
         why = reason(done.err, place.jail, place.top, str(conf.bridge_data_dir))
         raise git_error(why or "git cannot read the repository's configuration.")

@@ -150,6 +150,7 @@ def test_a_watched_session_while_nothing_can_be_written(
     bridge: Bridge, phone: Phone, session: str, script: Script
 ) -> None:
     """D35: a phone that is connected watches it, also when the lease cannot be renewed."""
+    wait_until(lambda: len(script.processes()) == 1, "no other test's agent is there")
     agents = script.processes()
     with bridge.locked():
         phone.stay(LEASE + GRACE + 2)

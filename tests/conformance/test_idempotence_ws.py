@@ -57,10 +57,11 @@ def test_a_commit_that_was_refused(repository: Repository, work: Work) -> None:
     """It is tried again, and then it is done."""
     repository.commit_files({"a": "1\n"})
     repository.write("a", "2\n")
-    repository.hook("pre-commit", "exit 1")
+    repository.hook("pre-commit", "test -e .git/ready")
+    assert work.commit("Trust the hook", ["a"])["payload"]["code"] == "GIT_ERROR"
     id_, body = new_id(), {"session_id": work.sid, "message": "Again", "files": ["a"]}
     assert send(work.phone, "git_commit", id_, body)["payload"]["code"] == "GIT_ERROR"
-    repository.hook("pre-commit", "exit 0")
+    repository.write(".git/ready", "")
     first = send(work.phone, "git_commit", id_, body)["payload"]["commit"]
     repository.write("a", "3\n")
     assert send(work.phone, "git_commit", id_, body)["payload"]["commit"] == first
@@ -74,6 +75,8 @@ def test_a_commit_whose_answer_was_lost(repository: Repository, work: Work) -> N
     """
     repository.commit_files({"a": "1\n"})
     repository.hook("pre-commit", "sleep 0.5")  # so that it comes before
+    repository.write("a", "trusted\n")
+    assert work.committed("Trust the hook", ["a"])
     phone, body = work.phone, {"session_id": work.sid, "message": "Once", "files": ["a"]}
     made = []
     for number, id_ in enumerate((new_id(), "1")):
@@ -88,7 +91,7 @@ def test_a_commit_whose_answer_was_lost(repository: Repository, work: Work) -> N
         phone.again().join(work.sid)
         answer = send(phone, "git_commit", id_, body)["payload"]["commit"]
         assert (answer == first) is (id_ != "1")
-    assert repository.git("rev-list", "--count", "HEAD") == "4\n"
+    assert repository.git("rev-list", "--count", "HEAD") == "5\n"
 
 
 def test_what_is_another_message(repository: Repository, work: Work, device: Phone) -> None:

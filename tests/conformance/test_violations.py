@@ -84,7 +84,7 @@ def test_unknown_fields_are_no_violation(speak: Phone, type_: str) -> None:
 def test_what_only_the_bridge_sends(phone: Phone) -> None:
     """It is an unknown type; the connection stays open (D3)."""
     own = [type_ for type_, model in CATALOGUE.items() if not model.from_client]
-    for type_ in [*own, "git_push", "AUTH", "Message", ""]:
+    for type_ in [*own, "git_pull", "AUTH", "Message", ""]:
         assert "type" in violations(phone.request(type_, {"session_id": "x"})), type_
     phone.ping()
 

@@ -17,6 +17,7 @@ _ESCAPES: Final = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)", re.DOTALL
 )
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+HEAD_DAMAGED: Final = "The repository is damaged: its HEAD names no branch and no commit."
 _NOISE: Final = re.compile(r"(?:hint|remote): ?")
 _PREFIX: Final = re.compile(r"(?:(?:fatal|error|warning): )?(?:…: )?")
 

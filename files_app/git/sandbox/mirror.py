@@ -27,7 +27,7 @@ from bridge_project.kernel.path_walk import translate_os_errors
 from bridge_project.kernel.private_files import make_private_dir
 from files_app.git.sandbox import config, git
 from files_app.git.sandbox.config import Setting
-from files_app.git.sandbox.error_text import git_error
+from files_app.git.sandbox.error_text import HEAD_DAMAGED, git_error
 from files_app.git.sandbox.git import Git
 from files_app.git.sandbox.links import check, check_below
 from files_app.git.settings import Effective, effective
@@ -130,7 +130,7 @@ class Mirror:
                 head = self._read(f"{base}/{name}", limits.FILE_PATH_MAX_BYTES)
             if not head:
                 return  # the branch is packed, or yet to come
-        raise git_error("The repository is damaged: its HEAD names no branch and no commit.")
+        raise git_error(HEAD_DAMAGED)
 
     def configure(self, found: list[Effective], more: list[Setting]) -> None:
         """Write the allowed configuration."""
