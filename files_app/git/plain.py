@@ -35,7 +35,7 @@ class Plain:
         self,
         *arguments: str,
         good: Container[int] = (0,),
-        seconds: float = limits.GIT_COMMIT_SECONDS,
+        seconds: float | None = None,
         stdin: bytes = b"",
     ) -> Done:
         """Return how git ended; GIT_ERROR with what it or a hook said."""
@@ -43,7 +43,7 @@ class Plain:
             ["--no-pager", *arguments],
             cwd=self.place.top,
             environment=self.environment(),
-            seconds=seconds,
+            seconds=limits.GIT_COMMIT_SECONDS if seconds is None else seconds,
             stdin=stdin,
             max_bytes=limits.GIT_LIST_MAX_BYTES,
         )
