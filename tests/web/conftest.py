@@ -20,7 +20,11 @@ HERE = Path(__file__).parent
 LONGEST = 1800  # seconds: a minute on a quiet machine may be a quarter of an hour on another
 
 # the tests' phones stay connected
-ROOM = {"BRIDGE_DEMO_SHELL": "1", "BRIDGE_MAX_WEBSOCKETS": "100"}
+ROOM = {
+    "BRIDGE_DEMO_SHELL": "1",
+    "BRIDGE_MAX_WEBSOCKETS": "100",
+    "BRIDGE_MAX_SESSIONS": "100",
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

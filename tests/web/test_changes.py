@@ -158,6 +158,7 @@ def test_a_hook_that_refuses(page: Page, bridge: Bridge, repository: Repository)
     changes(page, session_in(bridge, repository.path))
     choose(page, "app.py")
     commit(page, "Try it")
+    page.tap("dialog button", "Trust and commit")
     page.wait_text("Not committed", "lint: app.py:2 is too long")
     for tab in ("Chat", "Changes"):
         page.tap(".tabs a", tab)
