@@ -32,9 +32,11 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("modules")
     for name in ("parts", "protocol", "store"):
         shutil.copytree(DIRECTORY / name, directory / name)
-    for name in ("net/db.js", "views/addresses.js"):
-        (directory / name).parent.mkdir()
+    for name in ("net/db.js", "net/outgoing.js", "net/requests.js", "net/socket.js"):
+        (directory / name).parent.mkdir(exist_ok=True)
         shutil.copy(DIRECTORY / name, directory / name)
+    (directory / "views").mkdir()
+    shutil.copy(DIRECTORY / "views/addresses.js", directory / "views/addresses.js")
     shutil.copytree(PROGRAMS, directory, dirs_exist_ok=True)
     (directory / "package.json").write_text('{"type": "module"}')
     return directory
@@ -47,7 +49,7 @@ def run(modules: Path, program: str, **environment: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("program", ["addresses", "connection", "diff", "home", "outbox"])
+@pytest.mark.parametrize("program", ["addresses", "connection", "diff", "home", "net", "outbox"])
 def test_a_pure_module(modules: Path, program: str) -> None:
     run(modules, f"{program}.mjs")
 
