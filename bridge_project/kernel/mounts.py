@@ -52,14 +52,22 @@ def other_places(path: str, known: Iterable[Mount]) -> Iterator[str]:
     known = list(known)
     if (own := mount_of(path, known)) is None:
         return
-    inner = _moved(path, own.point, own.root)
-    for mount in known:
-        if mount is own or mount.device != own.device:
-            continue
-        if lies_in(mount.root, inner):
-            yield mount.point
-        elif lies_in(inner, mount.root):
-            yield _moved(inner, mount.root, mount.point)
+    # what is mounted below the path is a part of it, often on a device of its own
+    parts = [(own, _moved(path, own.point, own.root))]
+    parts += [(mount, mount.root) for mount in mounts_below(path, known)]
+    for part, inner in parts:
+        for mount in known:
+            if mount is part or mount.device != part.device:
+                continue
+            if lies_in(mount.root, inner):
+                yield mount.point
+            elif lies_in(inner, mount.root):
+                yield _moved(inner, mount.root, mount.point)
+
+
+def mounts_below(path: str, known: Iterable[Mount]) -> list[Mount]:
+    """Return the mounts inside a directory, but not the one that it is itself."""
+    return [one for one in known if lies_in(one.point, path) and one.point != path]
 
 
 def _moved(path: str, directory: str, to: str) -> str:

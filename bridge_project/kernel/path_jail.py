@@ -46,6 +46,9 @@ class Jail:
         known = mounts.mounts() if forbidden else []
         places = [place for path in self._forbidden for place in mounts.other_places(path, known)]
         self.mounted = tuple(map(names_of, places))  # where parts of what is forbidden are seen
+        self._disks = tuple(
+            mount.point for path in self._forbidden for mount in mounts.mounts_below(path, known)
+        )
         self._rules = path_walk.Rules(
             self.roots,
             frozenset(root[:depth] for root in self.roots for depth in range(len(root))),
@@ -94,7 +97,7 @@ class Jail:
 
     @cached_property
     def _devices(self) -> frozenset[int]:
-        return frozenset(device for device, _ in self._tops)
+        return frozenset(device for device, _ in (*self._tops, *_identities(self._disks)))
 
     @cached_property
     def _contents(self) -> frozenset[Identity]:

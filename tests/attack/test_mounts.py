@@ -41,7 +41,20 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
             bridge.root / "processes": Path("/proc"),
             bridge.root / "an environment": Path(f"/proc/{bridge.running.pid}/environ"),
         }
-        mounts = []
+        # a disk of its own inside the data directory, of which all and a part are mounted again
+        disk = bridge.data / "own disk"
+        deep, inside = disk / "deep", shlex.quote(str(disk))
+        disk.mkdir()
+        mounts = [f"mount -t tmpfs own {inside}", f"mkdir {shlex.quote(str(deep))}"]
+        for place in (disk, deep):
+            mounts.append(f"echo no secret > {shlex.quote(str(place / 'token'))}")
+            mounts.append(f"chmod 600 {shlex.quote(str(place / 'token'))}")
+        linked = (disk / "token", disk / "twice")
+        mounts.append("ln " + " ".join(shlex.quote(str(one)) for one in linked))
+        for source, name in ((disk, "disk again"), (deep, "disk part")):
+            (bridge.root / name).mkdir()
+            again = shlex.quote(str(bridge.root / name))
+            mounts.append(f"mount --bind {shlex.quote(str(source))} {again}")
         for target, source in binds.items():
             target.parent.mkdir(parents=True, exist_ok=True)
             if source.is_dir():
@@ -58,10 +71,12 @@ def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
 DIRECTORIES = [
     *("secrets", "certificates", "deep/rejected", "parent/bridge data"),
     *("parent/bridge data/secrets", "processes", "processes/self"),
+    *("disk again", "disk again/deep", "disk part"),
 ]
 FILES = [
     *("secrets/django_secret", "certificates/ca.key", "parent/bridge data/secrets/django_secret"),
     *("parent/bridge data/bridge.sqlite3", "parent/allowed root/secrets/django_secret"),
+    *("disk again/token", "disk again/twice", "disk again/deep/token", "disk part/token"),
     *("a secret", "a database", "an environment", "processes/self/environ", "processes/1/status"),
 ]
 
