@@ -8,18 +8,15 @@ it is made, the copy takes the index's place, or its changes are added to what s
 import contextlib
 import os
 import shutil
-import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import structlog
 
 from bridge_project.kernel import limits
-from bridge_project.kernel.config import conf
 from bridge_project.kernel.errors import BridgeError
-from bridge_project.kernel.private_files import make_private_dir
 from bridge_project.protocol.resources import GitCommitSummary
 from files_app.git import status
 from files_app.git.facts import operation
@@ -30,7 +27,7 @@ from files_app.git.plain import Plain, batch_ssh, paths
 from files_app.git.sandbox import mirror
 from files_app.git.sandbox.error_text import git_error
 from files_app.git.sandbox.git import Git
-from files_app.git.settings import effective, last
+from files_app.git.settings import Effective, effective, last
 from files_app.git.staging import Chosen, choose, encoded
 from files_app.git.status import DIFF_OPTIONS, empty_tree
 from sessions_app.working_directory import Repository
@@ -64,18 +61,18 @@ def commit(
         raise git_error("A commit needs a message.")
     if "\0" in message:
         raise git_error("A commit message cannot hold a NUL.")
-    with _turn(place.common_dir), _room() as room:
+    with _turn(place.common_dir), mirror.room() as room:
         wait_for_index(place)
         with mirror.reading(place) as git:
             mirror.check_written(place)
             before, what = head_of(git), operation(place)
             if begun is not None and _is_last(git, before, message, begun):
                 return _again(git, before, files, room)
-            if head is not None and head != before:
-                raise git_error("The repository has moved on since this was shown.")
-            chosen = choose(git, files, what)
+            check_head(head, before)
+            settings = effective(place)
+            chosen = choose(git, files, what, settings)
             seen = _look(git)
-        made = _Commit(place, room, message, before)
+        made = _Commit(place, room, message, before, settings)
         check()
         own = made.make(chosen, partial=files is not None and what in (None, "bisect"), seen=seen)
         return made.summary(own, chosen, what)
@@ -85,6 +82,12 @@ def head_of(git: Git | Plain) -> str:
     """Return the last commit, empty before the first."""
     done = git.done("rev-parse", "--verify", "--quiet", "HEAD^{commit}", good=(0, 1))
     return done.out.decode().strip()
+
+
+def check_head(head: str | None, now: str) -> None:
+    """Raise GIT_ERROR when the client has seen another last commit."""
+    if head is not None and head != now:
+        raise git_error("The repository has moved on since this was shown.")
 
 
 @contextlib.contextmanager
@@ -99,20 +102,17 @@ def _turn(common_dir: str) -> Iterator[None]:
         lock.release()
 
 
-@contextlib.contextmanager
-def _room() -> Iterator[str]:
-    """Make a directory for the index's copy and the message."""
-    made = tempfile.mkdtemp(prefix="", dir=make_private_dir(conf.bridge_data_dir, "git"))
-    try:
-        yield made
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
-
-
 class _Commit:
     """Make one commit on top of ``before``."""
 
-    def __init__(self, place: Repository, room: str, message: str, before: str) -> None:
+    def __init__(
+        self,
+        place: Repository,
+        room: str,
+        message: str,
+        before: str,
+        settings: Sequence[Effective],
+    ) -> None:
         self.place, self.message, self.before = place, message, before
         self.begun = datetime.now(UTC)
         self.snapshot, self.index, self.file = (
@@ -125,7 +125,7 @@ class _Commit:
             shutil.copy2(self.snapshot, self.index)
         with open(self.file, "wb") as file:
             file.write(message.encode())
-        self.git = Plain(place, self.index, batch_ssh(last(effective(place))))
+        self.git = Plain(place, self.index, batch_ssh(last(settings)))
 
     def make(self, chosen: Chosen, *, partial: bool, seen: dict[str, object]) -> str:
         """Commit, and return the commit that was made, whatever happened after it."""
@@ -214,9 +214,8 @@ class _Commit:
         try:
             wait_for_index(self.place)
             with open(lock, "xb") as file:
-                held = not (partial and chosen.replaced)
                 held = (
-                    held
+                    not (partial and chosen.replaced)
                     and _identity(self.place) == self.stat
                     and head_of(Plain(self.place)) == own
                 )

@@ -13,6 +13,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from bridge_project.kernel.mounts import lies_in
 from bridge_project.kernel.path_jail import shown
 from bridge_project.protocol.resources import GitProgram
 from files_app.git import settings
@@ -50,6 +51,11 @@ class Programs(NamedTuple):
     repository: str
     digest: str
     programs: list[GitProgram]
+
+    @property
+    def names(self) -> list[str]:
+        """Return kind and name of each."""
+        return [f"{one.kind} {one.name}" for one in self.programs]
 
 
 def find(place: Repository, *more: str) -> Programs:
@@ -121,7 +127,7 @@ def _inside(place: Repository, path: str) -> bool:
     around = {*(place.top, place.git_dir, place.common_dir)}
     around |= {os.path.realpath(one) for one in around}
     ways = (os.path.normpath(path), os.path.realpath(path))
-    return any(f"{way}/".startswith(f"{one}/") for way in ways for one in around)
+    return any(lies_in(way, one) for way in ways for one in around)
 
 
 def _look(paths: list[str]) -> list[list[str]]:

@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from bridge_project.kernel import limits
+from bridge_project.kernel.mounts import lies_in
 from bridge_project.kernel.path_jail import shown
 from bridge_project.protocol.repository_messages import GitPushResponse
 from bridge_project.protocol.resources import GitCommitName
 from files_app.git import settings
-from files_app.git.commit import head_of
+from files_app.git.commit import check_head, head_of
 from files_app.git.facts import public
 from files_app.git.plain import Plain, batch_ssh
 from files_app.git.sandbox import mirror
@@ -97,7 +98,7 @@ def _check(place: Repository, found: list[Effective], remote: str, urls: tuple[s
         if scheme is None or scheme[1].lower() == "file":
             real = os.path.realpath(os.path.join(place.top, path))
             around = (os.path.realpath(one) for one in (place.top, place.common_dir))
-            if any(f"{real}/".startswith(f"{one}/") for one in around):
+            if any(lies_in(real, one) for one in around):
                 raise git_error("The remote lies in the repository itself, with its programs.")
 
 
@@ -116,8 +117,7 @@ def push(
     """
     with mirror.reading(place) as git:
         now = head_of(git)
-        if head is not None and head != now:
-            raise git_error("The repository has moved on since this was shown.")
+        check_head(head, now)
         if not now:
             raise git_error("There is no commit to push.")
         commits, count = _going(git, to, now)

@@ -28,7 +28,7 @@ def repository_of(working_directory: str, jail: Jail | None = None) -> Repositor
             "Not a git repository: the session's working directory is in none that lies"
             " inside the allowed roots."
         )
-    if f"{place.directory}/".startswith(f"{place.git_dir}/"):
+    if mounts.lies_in(place.directory, place.git_dir):
         text = "Not a work tree: the session's working directory is inside the git directory."
         raise git_error(text)
     _check_owner(place)
@@ -82,11 +82,9 @@ def _check_mounts(place: Repository) -> None:
     denied = BridgeError(
         "FILE_ACCESS_DENIED", "A hidden file or directory is mounted into the repository."
     )
-    for point in (mount.point for mount in mounts.mounts()):
+    known, parts = mounts.mounts(), (place.top, place.git_dir, place.common_dir)
+    for point in {one.point for part in parts for one in mounts.mounts_below(part, known)}:
         names = split(point)
-        parts = (place.top, place.git_dir, place.common_dir)
-        if not any(mounts.lies_in(point, part) and point != part for part in parts):
-            continue
         if names in place.jail.mounted:
             raise denied
         # files hidden by their path are removed from git's output

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,7 +13,7 @@ from files_app.git.paths import REPLACED, Names, Selection, tracked
 from files_app.git.repository import leads_out
 from files_app.git.sandbox.error_text import git_error
 from files_app.git.sandbox.git import Git
-from files_app.git.settings import effective, filtered
+from files_app.git.settings import Effective, filtered
 from files_app.git.status import Entry
 
 _NAMED: Final = 3  # how many names an error repeats
@@ -32,7 +33,9 @@ class Chosen:
     replaced: bool = False
 
 
-def choose(git: Git, files: list[str] | None, operation: str | None) -> Chosen:
+def choose(
+    git: Git, files: list[str] | None, operation: str | None, settings: Sequence[Effective]
+) -> Chosen:
     """Return what a commit of these files takes; ``files`` None: all that is staged.
 
     ``operation``: git commits all that is staged. Untracked and deleted files count too, and a
@@ -49,7 +52,7 @@ def choose(git: Git, files: list[str] | None, operation: str | None) -> Chosen:
     if not files:
         raise git_error("Nothing to commit: no file was named.")
     chosen = Selection(names, files)
-    entries = _entries(git, chosen)
+    entries = _entries(git, chosen, settings)
     known = {name: one for name, one in entries.items() if not names.hidden(name)}
     for old in [entry.old for entry in known.values() if entry.old is not None]:
         known.setdefault(old, Entry(old, "deleted"))
@@ -87,10 +90,10 @@ def _differs(entry: Entry) -> bool:
     return entry.conflict or (entry.changed and not (entry.submodule and entry.staged))
 
 
-def _entries(git: Git, chosen: Selection) -> dict[str, Entry]:
+def _entries(git: Git, chosen: Selection, settings: Sequence[Effective]) -> dict[str, Entry]:
     """Return all changes of tracked files, and the untracked ones among those chosen."""
     entries = status.read(git, untracked_files="no").entries
-    for name in filtered(git, effective(git.place)):
+    for name in filtered(git, settings):
         entries.setdefault(name, Entry(name, "modified", changed=True))
     few = not chosen.everything and len(chosen.given) <= limits.GIT_PATHSPECS_MAX
     few = few and not any(REPLACED in name for name in chosen.given)

@@ -2,6 +2,7 @@
 
 import contextlib
 from types import TracebackType
+from typing import Any
 
 from django.utils import timezone
 
@@ -57,24 +58,14 @@ class Trusted:
         self.seen = found
 
     def _keep(self, found: Programs) -> None:
-        names = [f"{one.kind} {one.name}" for one in found.programs]
-        TrustedRepository.objects.update_or_create(
-            path=shown(self.place.top),
-            git_dir=shown(self.place.git_dir),
-            digest=found.digest,
-            defaults={
-                "programs": names,
-                "device": self.device.name if self.device else "",
-                "at": timezone.now(),
-            },
-        )
+        store(self.place, found, self.device.name if self.device else "")
         audit.record(
             "trust",
             device=self.device,
             session_id=self.session_id or "",
             subject=shown(self.place.top),
             digest=found.digest,
-            programs=", ".join(names)[:1000],
+            programs=", ".join(found.names)[:1000],
         )
 
     def __exit__(
@@ -108,6 +99,21 @@ def holds(place: Repository) -> bool:
     return readers.begin(_known, place, programs.find(place).digest).result()
 
 
+def store(place: Repository, found: Programs, device: str = "") -> None:
+    """Trust these programs from now on.
+
+    ``device``: the name of the device that said so; empty: it was said at this machine.
+    """
+    TrustedRepository.objects.update_or_create(
+        **_where(place),
+        digest=found.digest,
+        defaults={"programs": found.names, "device": device, "at": timezone.now()},
+    )
+
+
 def _known(place: Repository, digest: str) -> bool:
-    where = {"path": shown(place.top), "git_dir": shown(place.git_dir)}
-    return TrustedRepository.objects.filter(**where, digest=digest).exists()
+    return TrustedRepository.objects.filter(**_where(place), digest=digest).exists()
+
+
+def _where(place: Repository) -> dict[str, Any]:
+    return {"path": shown(place.top), "git_dir": shown(place.git_dir)}

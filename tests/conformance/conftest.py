@@ -1,6 +1,7 @@
 """Servers and devices for the conformance tests, shared where a test needs no settings."""
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -113,6 +114,15 @@ def repository(bridge: Bridge) -> Repository:
 @pytest.fixture
 def work(bridge: Bridge, phone: Phone, repository: Repository) -> Work:
     return Work(bridge, phone, repository.path)
+
+
+@pytest.fixture
+def home(bridge: Bridge) -> Iterator[Path]:
+    """The home of the bridge's user, where a file's own bridge has set one."""
+    home = bridge.directory / "home"
+    home.mkdir()
+    yield home
+    shutil.rmtree(home)
 
 
 @pytest.fixture

@@ -3,9 +3,8 @@ set, and what git may not see of the bridge (D10, D31, D45).
 """
 
 import os
-import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -32,14 +31,6 @@ def bridge(make_bridge: Callable[..., Bridge]) -> Bridge:
     bridge.settings |= {"HOME": str(home), "XDG_CONFIG_HOME": f"{home}/.config"}
     bridge.settings["BRIDGE_ALLOWED_ROOTS"] = str(bridge.directory)
     return bridge.start()
-
-
-@pytest.fixture
-def home(bridge: Bridge) -> Iterator[Path]:
-    home = bridge.directory / "home"
-    home.mkdir()
-    yield home
-    shutil.rmtree(home)
 
 
 @pytest.fixture

@@ -1,10 +1,9 @@
 """Whose programs run (D63): the user's as at the machine, a repository's when it is trusted."""
 
 import os
-import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,14 +24,6 @@ def bridge(make_bridge: Callable[..., Bridge]) -> Bridge:
     home = bridge.directory / "home"
     bridge.settings |= {"HOME": str(home), "XDG_CONFIG_HOME": f"{home}/.config"}
     return bridge.start()
-
-
-@pytest.fixture
-def home(bridge: Bridge) -> Iterator[Path]:
-    home = bridge.directory / "home"
-    home.mkdir()
-    yield home
-    shutil.rmtree(home)
 
 
 def at_the_desk(repository: Repository, home: Path, *arguments: str) -> str:

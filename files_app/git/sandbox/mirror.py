@@ -84,14 +84,24 @@ def forget_leftovers() -> None:
 
 
 @contextlib.contextmanager
-def _made(place: Repository) -> Iterator[Mirror]:
-    directory = tempfile.mkdtemp(prefix="", dir=make_private_dir(conf.bridge_data_dir, "git"))
+def room() -> Iterator[str]:
+    """Make a private directory for one call.
+
+    `forget_leftovers` removes what a crash leaves.
+    """
+    made = tempfile.mkdtemp(prefix="", dir=make_private_dir(conf.bridge_data_dir, "git"))
     try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _made(place: Repository) -> Iterator[Mirror]:
+    with room() as directory:
         mirror = Mirror(place, directory)
         mirror.link_references()
         yield mirror
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 @dataclass(slots=True)

@@ -5,7 +5,6 @@ import os
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
-from django.utils import timezone
 
 from bridge_project.kernel.errors import BridgeError
 from bridge_project.kernel.path_jail import Jail, shown
@@ -15,6 +14,7 @@ from devices_app.management.base import DatabaseCommand
 from devices_app.models import AuditEntry
 from files_app.git import programs
 from files_app.git.repository import repository_of
+from files_app.git.trust import store
 from files_app.models import TrustedRepository
 
 
@@ -54,13 +54,7 @@ class Command(DatabaseCommand):
         if not found.programs:
             self.stdout.write("The repository brings no programs, so there is nothing to trust.")
             return
-        names = [f"{one.kind} {one.name}" for one in found.programs]
-        TrustedRepository.objects.update_or_create(
-            path=shown(place.top),
-            git_dir=shown(place.git_dir),
-            digest=found.digest,
-            defaults={"programs": names, "device": "", "at": timezone.now()},
-        )
+        store(place, found)
         self._record("trust", shown(place.top), digest=found.digest)
         for one in found.programs:
             told = f"{one.kind}  {one.name}  {one.command or ''}  {one.path or ''}"
