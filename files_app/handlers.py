@@ -23,12 +23,11 @@ from bridge_project.protocol.resources import GitCommitSummary
 from devices_app import audit
 from devices_app.models import Device
 from files_app.content import read_lines
-from files_app.git import commit, diff, push, status, work_trees
+from files_app.git import commit, diff, push, status
 from files_app.git.repository import repository_of
 from files_app.git.sandbox.error_text import git_error
 from files_app.git.trust import Trusted, holds
 from files_app.tree import listing
-from sessions_app import work_trees as session_work_trees
 from sessions_app.handlers.session import session_of
 from sessions_app.models import Session
 from sessions_app.socket.connection import ClientConnection, Handler, SocketRequest
@@ -37,8 +36,6 @@ from sessions_app.working_directory import Repository, branch_of
 log = structlog.get_logger("bridge.git")
 
 P = TypeVar("P", bound=ClientPayload)
-
-session_work_trees.make, session_work_trees.remove = work_trees.make, work_trees.remove
 
 
 def _in_threads(pool: DiskThreads) -> Callable[[Callable[[Session, P], Payload]], Handler]:

@@ -1,4 +1,4 @@
-"""Name the handler of each client message."""
+"""Name the handlers of client messages, and who makes work trees for them."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -7,8 +7,12 @@ from bridge_project.protocol import client_messages as c
 from bridge_project.protocol import push_messages as p
 from bridge_project.protocol.base import ClientPayload
 from files_app import handlers as repository
+from files_app.git import work_trees
+from sessions_app import work_trees as session_work_trees
 from sessions_app.handlers import connection, push, session
 from sessions_app.socket.connection import Handler
+
+session_work_trees.make, session_work_trees.remove = work_trees.make, work_trees.remove
 
 HANDLERS: Final[Mapping[type[ClientPayload], Handler]] = {
     c.Auth: connection.auth,

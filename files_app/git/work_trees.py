@@ -8,7 +8,7 @@ import structlog
 
 from bridge_project.kernel.errors import BridgeError, Ignoring
 from bridge_project.kernel.path_jail import shown
-from bridge_project.kernel.threads import readers, writers
+from bridge_project.kernel.threads import git, readers, writers
 from bridge_project.protocol.catalogue import encode
 from devices_app.models import Device
 from files_app.git import programs, settings
@@ -116,16 +116,16 @@ def _exclude(place: Repository) -> None:
             out.write((b"" if not text or text.endswith(b"\n") else b"\n") + line.encode() + b"\n")
 
 
-def remove(session_id: str) -> None:
+async def remove(session_id: str) -> None:
     """Remove a session's work tree, or tell the devices why it stays."""
-    row = readers.begin(WorkTree.objects.filter(session_id=session_id).first).result()
+    row = await readers.run(WorkTree.objects.filter(session_id=session_id).first)
     if row is None:
         return
     try:
-        why = _why_it_stays(row)
+        why = await git.run(row.path, _why_it_stays, row)
     except BridgeError as error:
         why = error.message
-    writers.begin(_told, row, why).result()
+    await writers.run(_told, row, why)
 
 
 def _why_it_stays(row: WorkTree) -> str:

@@ -220,7 +220,7 @@ async def session_end(connection: ClientConnection, message: ClientMessage) -> N
     except BaseException:
         answers.pop(row_id, None)
         raise
-    await git.run(session.working_directory, work_trees.remove, session.session_id)
+    await work_trees.remove(session.session_id)
 
 
 def _end(session_pk: int, reason: SessionEndReason, device: Device | None, row_id: str) -> None:
