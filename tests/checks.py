@@ -56,7 +56,8 @@ WEB_TESTS = pytest("tests/web -n 2 --dist loadfile -rs -m", "web or not web")
 # without its dependencies: only the script in it is used
 AXE = "axe-playwright-python==0.1.8"
 TYPESCRIPT = "typescript@5.9.3"  # Debian's is too old for the browser's newer functions
-TSC = f"{sys.prefix}/npm/{TYPESCRIPT}/node_modules/.bin/tsc"
+NPM = f"{sys.prefix}/npm"  # a directory for each package
+TSC = f"{NPM}/{TYPESCRIPT}/node_modules/.bin/tsc"
 BIOME = "@biomejs/biome@2.6.8"  # formats and lints the client; biome.json says how
 
 MEMORY = "/dev/shm"
@@ -90,7 +91,7 @@ def lint(_: list[str]) -> int:
 
 def npm_program(package: str, program: str, title: str) -> str:
     """Return the path of a program of an npm package, installed when it is not there."""
-    place = f"{sys.prefix}/npm/{package}"
+    place = f"{NPM}/{package}"
     path = f"{place}/node_modules/.bin/{program}"
     if not os.path.exists(path):
         with only_one() as lock:

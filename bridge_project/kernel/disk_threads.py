@@ -13,8 +13,7 @@ import threading
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as NotDone
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
@@ -79,15 +78,12 @@ class DiskThreads:
     def call(self, path: str, function: Callable[P, T], *args: P.args, **kw: P.kwargs) -> T:
         """Do what `run` does, in a thread that may wait."""
         call = self._submit(path, partial(function, *args, **kw))
-        while True:
-            try:
-                result: T = call.future.result(max(0.0, min(call.patience(), 60.0)))
-                return result
-            except NotDone:
-                if call.future.done():
-                    raise  # the function's own
-                if self._give_up(call):
-                    raise unavailable(call.path) from None
+        while not call.future.done():
+            wait({call.future}, timeout=max(0.0, min(call.patience(), 60.0)))
+            if not call.future.done() and self._give_up(call):
+                raise unavailable(call.path)
+        result: T = call.future.result()
+        return result
 
     def _submit(self, path: str, work: Callable[[], Any]) -> _Call:
         call = _Call(self, path, work)

@@ -232,3 +232,11 @@ export function connectionSign({ model, go }) {
   };
   return { node, paint };
 }
+
+/** Show why something was not done; without an answer, what to look at before another try. */
+export function showFailure(place, title, error, what) {
+  const unsure = error.code === undefined ? ` Look at ${what} before you try again.` : "";
+  const why = h("pre.wrapped", {}, `${error.message}${unsure}`);
+  fill(place, h("div.finding.bad", {}, h("p", {}, title), why));
+  place.scrollIntoView({ block: "nearest" });
+}

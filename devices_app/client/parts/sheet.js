@@ -34,6 +34,20 @@ export function openSheet(title, content, actions, closed) {
   return { dialog, heading, body, foot };
 }
 
+/** Open a sheet that asks: not now, or the button that closes it and acts. */
+export function askSheet(title, content, label, act, kind = "primary") {
+  const go = button(
+    `button.${kind}`,
+    () => {
+      sheet.dialog.close();
+      act();
+    },
+    label,
+  );
+  const not = button("button", () => sheet.dialog.close(), "Not now");
+  const sheet = openSheet(title, content, [not, go], () => {});
+}
+
 // What lies outside an open sheet is neither heard nor touched.
 function liftNews() {
   const place = document.querySelector("dialog[open]") ?? document.body;

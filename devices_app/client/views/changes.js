@@ -1,7 +1,7 @@
 // Show the changes in a session's repository, and commit chosen files.
 
 import { diffLines, wrapButton } from "../parts/diff.js";
-import { button, fill, form, h, keyed, pager, setText } from "../parts/dom.js";
+import { button, fill, form, h, keyed, pager, setText, showFailure } from "../parts/dom.js";
 import { counted, dotted, oneLine, visible, visibleName } from "../parts/text.js";
 import { openPush } from "./push.js";
 import { askTrust } from "./trust.js";
@@ -171,10 +171,7 @@ export function changesView(id, { model }) {
         check();
         return;
       }
-      const unsure = error.code === undefined ? " Look at the changes before you try again." : "";
-      const why = h("pre.wrapped", {}, `${error.message}${unsure}`);
-      fill(outcome, h("div.finding.bad", {}, h("p", {}, "Not committed."), why));
-      outcome.scrollIntoView({ block: "nearest" });
+      showFailure(outcome, "Not committed.", error, "the changes");
       check();
     }
   };

@@ -1,7 +1,7 @@
 // Push the current branch, after a look at what will go.
 
-import { button, fill, h } from "../parts/dom.js";
-import { openSheet } from "../parts/sheet.js";
+import { fill, h, showFailure } from "../parts/dom.js";
+import { askSheet } from "../parts/sheet.js";
 import { counted, oneLine, visible } from "../parts/text.js";
 import { askTrust } from "./trust.js";
 
@@ -16,12 +16,7 @@ import { askTrust } from "./trust.js";
 export async function openPush(ask, status, outcome, done) {
   const seen = { repository: status.repository, head: status.head };
   const how = { ...seen, set_upstream: !status.upstream };
-  const refuse = (error) => {
-    const unsure = error.code === undefined ? " Look at the remote before you try again." : "";
-    const why = h("pre.wrapped", {}, `${error.message}${unsure}`);
-    fill(outcome, h("div.finding.bad", {}, h("p", {}, "Not pushed."), why));
-    outcome.scrollIntoView({ block: "nearest" });
-  };
+  const refuse = (error) => showFailure(outcome, "Not pushed.", error, "the remote");
   const push = async (trust) => {
     fill(outcome, h("p.meta", {}, "Pushing…"));
     try {
@@ -55,16 +50,7 @@ export async function openPush(ask, status, outcome, done) {
       ),
       count > commits.length && h("p.note", {}, `And ${count - commits.length} older ones.`),
     ];
-    const go = button(
-      "button.primary",
-      () => {
-        sheet.dialog.close();
-        push();
-      },
-      `Push ${counted(count, "commit")}`,
-    );
-    const not = button("button", () => sheet.dialog.close(), "Not now");
-    const sheet = openSheet("Push", content, [not, go], () => {});
+    askSheet("Push", content, `Push ${counted(count, "commit")}`, push);
   } catch (error) {
     refuse(error);
   }

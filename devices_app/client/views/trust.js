@@ -1,16 +1,15 @@
 // Ask whether the programs that a repository brings may run.
 
-import { button, h } from "../parts/dom.js";
-import { openSheet } from "../parts/sheet.js";
+import { h } from "../parts/dom.js";
+import { askSheet } from "../parts/sheet.js";
 import { oneLine, visible, visibleName } from "../parts/text.js";
 
 const KINDS = {
   hook: "Hook",
   filter: "Filter",
-  merge: "Merge driver",
-  signing: "Signing",
-  editor: "Editor",
-  remote: "Remote",
+  signature: "Signature",
+  monitor: "File monitor",
+  transport: "Transport",
 };
 
 /**
@@ -41,14 +40,6 @@ export function askTrust({ details }, verb, act) {
         " them changes.",
     ),
   ];
-  const trust = button(
-    "button.primary.danger",
-    () => {
-      sheet.dialog.close();
-      act(details.digest);
-    },
-    `Trust and ${verb}`,
-  );
-  const not = button("button", () => sheet.dialog.close(), "Not now");
-  const sheet = openSheet("Run its programs?", content, [not, trust], () => {});
+  const trust = () => act(details.digest);
+  askSheet("Run its programs?", content, `Trust and ${verb}`, trust, "primary.danger");
 }
